@@ -54,17 +54,11 @@ impl GuideReader {
         Self { config: config.to_path_buf(), home, known: Arc::default(), shelf, projects: None }
     }
 
-    /// Looks at everything, and reads what is not as it was. It waits for the disk.
-    pub fn look(&self, workspace: &Workspace, limits: GuideLimits) -> Guides {
-        self.look_at(workspace, limits, Pace::Patient).unwrap_or_default()
-    }
-
-    /// The same if nothing has changed since the last scan, as far as is known without waiting. None if unknown.
-    pub fn glance(&self, workspace: &Workspace, limits: GuideLimits) -> Option<Guides> {
-        self.look_at(workspace, limits, Pace::AtOnce).ok()
-    }
-
-    fn look_at(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Guides, NotAtHand> {
+    /// Looks at everything, and reads what is not as it was.
+    ///
+    /// # Errors
+    /// At once, if it is not known without waiting that nothing has changed since the last scan.
+    pub fn look(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Guides, NotAtHand> {
         let mut guides = Guides::default();
         if limits.memory {
             guides.files = self.files(workspace, limits, pace)?;
@@ -73,22 +67,21 @@ impl GuideReader {
             }
         }
         if limits.skills {
-            guides.skills = self.shelf.look(workspace, pace)?;
+            guides.skills = self.shelf.look(Some(workspace), pace)?;
         }
         Ok(guides)
     }
 
     fn files(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Vec<GuideFile>, NotAtHand> {
         let project = workspace.project.as_ref().map(|mount| mount.path.as_path());
-        let mut files: Vec<GuideFile> = Vec::new();
         let home = self.home.as_deref();
         let places = match (&workspace.worktree, project) {
             (Some(worktree), Some(project)) => places_in_worktree(&self.config, worktree, project, home),
             _ => places(&self.config, project, home),
         };
-        self.read(places, limits, pace, &mut files)?;
+        let mut files = self.read(places, limits, pace)?;
         if let (Some(projects), Some(project)) = (&self.projects, project) {
-            let content = projects.now(project, pace)?.content;
+            let content = projects.0.now(project, pace)?.content;
             files.extend(content.and_then(|content| content.guide(limits.max_file_bytes)));
         }
         Ok(files)
@@ -96,21 +89,13 @@ impl GuideReader {
 
     /// The guides of the folders of a project in which these paths lie. It waits for the disk.
     pub fn in_folders(&self, project: &Path, limits: GuideLimits, paths: &[String]) -> Vec<GuideFile> {
-        let mut files = Vec::new();
         // A patient look leaves out what it cannot read.
-        let _ = self.read(places_below(project, paths), limits, Pace::Patient, &mut files);
-        files
+        self.read(places_below(project, paths), limits, Pace::Patient).unwrap_or_default()
     }
 
-    /// Adds the guides of these places to the files.
-    fn read(
-        &self,
-        places: Vec<GuidePlace>,
-        limits: GuideLimits,
-        pace: Pace,
-        files: &mut Vec<GuideFile>,
-    ) -> Result<(), NotAtHand> {
-        let mut seen = Vec::new();
+    /// The guides of these places.
+    fn read(&self, places: Vec<GuidePlace>, limits: GuideLimits, pace: Pace) -> Result<Vec<GuideFile>, NotAtHand> {
+        let (mut seen, mut files) = (Vec::new(), Vec::new());
         for place in places {
             let most = limits.max_file_bytes;
             let (read, name) = match self.known.read(&place.path, place.follow, most, pace)? {
@@ -134,7 +119,7 @@ impl GuideReader {
                 digest: read.digest.clone(),
             });
         }
-        Ok(())
+        Ok(files)
     }
 
     /// The first names of what sessions remember together, and how many more there are.

@@ -27,7 +27,7 @@ type Before = Option<Content>;
 pub(crate) type ServersOfFiles = BTreeMap<SourceFile, Arc<ServerHandle>>;
 
 /// Edits of one session that are not settled.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct SessionEdits {
     /// Files as they were before the first edit since the last news.
     before: BTreeMap<SourceFile, Content>,
@@ -36,7 +36,6 @@ pub(crate) struct SessionEdits {
     comparisons: Vec<Comparison>,
 }
 
-#[derive(Debug)]
 struct Comparison {
     server: Arc<ServerHandle>,
     files: BTreeMap<SourceFile, Before>,
@@ -53,28 +52,23 @@ impl Comparison {
 
     /// The comparison of what was edited meanwhile; none where nothing was.
     fn successor(self) -> Option<Self> {
-        let Self { server, mut files, next, .. } = self;
-        // What was there before the first of the edits counts.
-        let next: BTreeMap<_, _> = next
-            .into_iter()
-            .map(|(file, before)| {
-                let before = files.remove(&file).unwrap_or(before);
-                (file, before)
-            })
-            .collect();
+        let Self { server, mut files, mut next, .. } = self;
+        for (file, before) in &mut next {
+            // What was there before the first of the edits counts.
+            *before = files.remove(file).unwrap_or(before.take());
+        }
         (!next.is_empty()).then(|| Self::begin(server, next))
     }
 }
 
 impl SessionEdits {
-    /// Returns whether nothing was edited since the last news.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.edited.is_empty() && self.comparisons.is_empty()
-    }
-
-    /// Forgets files that were about to be edited, and were not.
-    pub(crate) fn forget_unedited(&mut self) {
-        self.before.clear();
+    /// Returns whether nothing was edited since the last news. Then files that were about to be edited are forgotten.
+    pub(crate) fn are_settled(&mut self) -> bool {
+        let are_settled = self.edited.is_empty() && self.comparisons.is_empty();
+        if are_settled {
+            self.before.clear();
+        }
+        are_settled
     }
 
     /// Ends comparisons that an earlier turn has left: by now they would tell what is not so any more. Their files are compared
@@ -99,7 +93,7 @@ impl SessionEdits {
 
     /// Takes note of files that are about to be edited, and has their servers look at them as they are.
     pub(crate) async fn before(&mut self, files: ServersOfFiles) {
-        for (file, content) in read(files.keys().cloned().collect()).await {
+        for (content, file) in read(files.keys().cloned().collect()).await {
             if let (Some(server), Some(text)) = (files.get(&file), OpenText::of(&file.below, &content)) {
                 server.look_ahead(vec![text]);
             }
@@ -182,17 +176,9 @@ impl SessionEdits {
 }
 
 /// Reads files. Each comes back with what it holds.
-async fn read(files: Vec<SourceFile>) -> Vec<(SourceFile, Content)> {
-    let read = tokio::task::spawn_blocking(move || {
-        files
-            .into_iter()
-            .map(|file| {
-                let content = source::read(&file);
-                (file, content)
-            })
-            .collect()
-    });
-    read.await.unwrap_or_default()
+async fn read(files: Vec<SourceFile>) -> Vec<(Content, SourceFile)> {
+    let read = |file: SourceFile| (source::read(&file.folder, &file.below), file);
+    tokio::task::spawn_blocking(move || files.into_iter().map(read).collect()).await.unwrap_or_default()
 }
 
 /// Errors in files that were not there before they were edited.
@@ -200,19 +186,18 @@ async fn compare(
     server: Arc<ServerHandle>,
     files: BTreeMap<SourceFile, Before>,
 ) -> Result<Vec<Diagnostic>, ServerError> {
+    let unseen: Vec<&PathBuf> = files.iter().filter(|(_, text)| text.is_none()).map(|(file, _)| &file.below).collect();
     let mut known: BTreeMap<PathBuf, Findings> = BTreeMap::new();
-    let mut texts = Vec::new();
-    for (file, before) in &files {
-        match before {
-            Some(content) => texts.extend(OpenText::of(&file.below, content)),
-            // Nobody saw the text before: what was known last is what there is.
-            None => known.extend(server.recall(&file.below).await.map(|findings| (file.below.clone(), findings))),
-        }
+    if !unseen.is_empty() {
+        // Nobody saw the texts before: what was known last is what there is.
+        known.extend(server.recall(CheckPurpose::Comparison).await);
+        known.retain(|below, _| unseen.contains(&below));
     }
-    known.extend(check(&server, texts, CheckPurpose::Baseline).await?);
+    let texts = files.iter().filter_map(|(file, before)| OpenText::of(&file.below, before.as_ref()?));
+    known.extend(check(&server, texts.collect(), CheckPurpose::Baseline).await?);
 
     let (mut texts, mut changes) = (Vec::new(), Vec::new());
-    for (file, content) in read(files.keys().cloned().collect()).await {
+    for (content, file) in read(files.keys().cloned().collect()).await {
         let was_absent = files.get(&file).is_some_and(|before| *before == Some(Content::Absent));
         let change = match &content {
             Content::Absent => DiskChange::Deleted,

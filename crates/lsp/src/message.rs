@@ -2,8 +2,8 @@
 //!
 //! Frames of the wire: headers, an empty line, and as many bytes as `Content-Length` says.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
 
 /// Code of a request that is not known.
 const UNKNOWN_METHOD: i32 = -32601;
@@ -51,44 +51,25 @@ pub(crate) fn parse(body: &[u8]) -> Option<Incoming> {
     }
 }
 
-#[derive(Serialize)]
-struct SentMessage<'a> {
-    jsonrpc: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    params: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Value>,
-}
-
-const NOTHING: SentMessage<'static> =
-    SentMessage { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None };
-
-fn written(message: &SentMessage<'_>) -> Vec<u8> {
-    // Nothing in it can fail to be written.
-    framed(&serde_json::to_vec(message).unwrap_or_default())
-}
-
 /// A request, framed.
 pub(crate) fn request(id: i64, method: &str, params: &Value) -> Vec<u8> {
-    written(&SentMessage { id: Some(&id.into()), method: Some(method), params: Some(params), ..NOTHING })
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    framed(message.to_string().as_bytes())
 }
 
 /// A notification, framed.
 pub(crate) fn notification(method: &str, params: &Value) -> Vec<u8> {
-    written(&SentMessage { method: Some(method), params: Some(params), ..NOTHING })
+    framed(json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string().as_bytes())
 }
 
 /// An answer, framed; none says that the request is not known.
 pub(crate) fn answer(id: &Value, result: Option<&Value>) -> Vec<u8> {
-    let unknown = || serde_json::json!({"code": UNKNOWN_METHOD, "message": "not supported"});
-    let error = result.is_none().then(unknown);
-    written(&SentMessage { id: Some(id), result, error, ..NOTHING })
+    let unknown = json!({"code": UNKNOWN_METHOD, "message": "not supported"});
+    let message = match result {
+        Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        None => json!({"jsonrpc": "2.0", "id": id, "error": unknown}),
+    };
+    framed(message.to_string().as_bytes())
 }
 
 /// Longest head of a frame in bytes.

@@ -23,7 +23,7 @@ use crate::{
     edits::{self, ServersOfFiles, SessionEdits},
     program::{self, FoundProgram, ProgramPlaces, Programs},
     questions,
-    server::{DiskChange, ServerHandle, ServerParts},
+    server::{CheckPurpose, DiskChange, ServerHandle, ServerParts},
 };
 
 /// Servers that run at once. The one that was not used for longest is stopped for another.
@@ -66,13 +66,6 @@ pub(crate) struct ServerOfFile {
     pub(crate) file: SourceFile,
 }
 
-/// Server that a file needs.
-struct NeededServer {
-    config: ServerConfig,
-    program: PathBuf,
-    root: PathBuf,
-}
-
 impl std::fmt::Debug for LanguagePool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LanguagePool").finish_non_exhaustive()
@@ -99,11 +92,11 @@ impl LanguagePool {
     /// Follows another configuration. Servers whose settings have changed end, and are started anew where they are needed, as
     /// are those that were given up. The others go on.
     pub fn reconfigure(&self, config: LanguageConfig) {
-        self.programs.forget();
+        self.programs.known().clear();
         let mut state = self.state();
         let same_limits = state.config.limits == config.limits;
         state.servers.retain(|_, (server, _)| {
-            same_limits && !server.is_given_up() && config.servers.iter().any(|known| *known == *server.config)
+            same_limits && !server.is_given_up() && config.servers.contains(&server.parts.config)
         });
         state.config = Arc::new(config);
         state.told.clear();
@@ -142,7 +135,10 @@ impl LanguagePool {
     async fn servers_of(&self, files: Vec<SourceFile>) -> ServersOfFiles {
         let (config, programs) = (Arc::clone(&self.state().config), Arc::clone(&self.programs));
         let needed = tokio::task::spawn_blocking(move || {
-            let needed = |file: SourceFile| Some((needed_server(&config, &programs, &file)?, file));
+            let needed = |file: SourceFile| {
+                let server = needed_server(&config, &programs, &file)?;
+                Some((server.clone(), root_of(&file, &server.root_markers), file))
+            };
             files.into_iter().filter_map(needed).collect::<Vec<_>>()
         });
         let needed = needed.await.unwrap_or_default();
@@ -151,10 +147,18 @@ impl LanguagePool {
         if state.closed {
             return servers;
         }
-        for (needed, file) in needed {
-            servers.insert(file.clone(), state.server(needed, &file.folder, &self.confiner));
+        for (config, root, file) in needed {
+            let server = state.server(config, root, &file.folder, &self.confiner);
+            servers.insert(file, server);
         }
         servers
+    }
+
+    async fn of_file(&self, file: SourceFile) -> Result<ServerOfFile, LanguageError> {
+        let server = self.servers_of(vec![file.clone()]).await.remove(&file).ok_or_else(|| {
+            LanguageError::new(format!("no language server for {} is installed here; use grep", file.name()))
+        })?;
+        Ok(ServerOfFile { server, file })
     }
 
     fn edits_of(&self, session: SessionId) -> Arc<tokio::sync::Mutex<SessionEdits>> {
@@ -186,8 +190,7 @@ impl LanguagePool {
         let known = self.state().sessions.get(&session).cloned();
         let Some(edits) = known else { return LanguageNews::default() };
         let mut edits = edits.lock().await;
-        if edits.is_settled() {
-            edits.forget_unedited();
+        if edits.are_settled() {
             return LanguageNews::default();
         }
         let limits = self.state().config.limits.clone();
@@ -211,7 +214,8 @@ impl LanguagePool {
         }
         let servers: Vec<_> = self.state().servers.values().map(|(server, _)| Arc::clone(server)).collect();
         for server in servers {
-            let is_of = |file: &SourceFile| file.folder == server.folder && file.below.starts_with(&server.root);
+            let ServerParts { folder, root, .. } = &*server.parts;
+            let is_of = |file: &SourceFile| file.folder == *folder && file.below.starts_with(root);
             let of_server = files.iter().filter(|(file, _)| is_of(file));
             let changes: Vec<_> = of_server.map(|(file, change)| (file.below.clone(), *change)).collect();
             if !changes.is_empty() {
@@ -222,8 +226,13 @@ impl LanguagePool {
 }
 
 impl PoolState {
-    fn server(&mut self, needed: NeededServer, folder: &Path, confiner: &Arc<dyn Confiner>) -> Arc<ServerHandle> {
-        let NeededServer { config, program, root } = needed;
+    fn server(
+        &mut self,
+        config: ServerConfig,
+        root: PathBuf,
+        folder: &Path,
+        confiner: &Arc<dyn Confiner>,
+    ) -> Arc<ServerHandle> {
         let (key, now) = ((config.name.clone(), folder.join(&root)), Instant::now());
         if let Some((server, used)) = self.servers.get_mut(&key) {
             *used = now;
@@ -234,9 +243,8 @@ impl PoolState {
             oldest.and_then(|key| self.servers.remove(&key));
         }
         let server = Arc::new(ServerHandle::spawn(ServerParts {
-            config: Arc::new(config),
+            config,
             limits: self.config.limits.clone(),
-            program,
             folder: folder.to_path_buf(),
             root,
             confiner: Arc::clone(confiner),
@@ -247,18 +255,9 @@ impl PoolState {
 }
 
 /// The first server for files of that name whose program is there. It may block.
-fn needed_server(config: &LanguageConfig, programs: &Programs, file: &SourceFile) -> Option<NeededServer> {
-    let mut fit = config.servers.iter().filter(|server| server.language_of(&file.below).is_some());
-    fit.find_map(|server| {
-        let FoundProgram::There(program) = programs.find(&server.command) else { return None };
-        if program::is_of(&program, &file.folder) {
-            return None;
-        }
-        // By its name: where the walls close the folder that has it, another one may have it too. They find none by its name
-        // in a folder of the project.
-        let program = PathBuf::from(&server.command);
-        Some(NeededServer { config: server.clone(), program, root: root_of(file, &server.root_markers) })
-    })
+fn needed_server<'c>(config: &'c LanguageConfig, programs: &Programs, file: &SourceFile) -> Option<&'c ServerConfig> {
+    let is_there = |server: &&ServerConfig| matches!(programs.find(&server.command), FoundProgram::There(program) if !program::is_of(&program, &file.folder));
+    config.servers.iter().filter(|server| server.language_of(&file.below).is_some()).find(is_there)
 }
 
 /// The outermost folder on the way to a file that has one of the markers, below the folder of the person; empty for that one.
@@ -323,14 +322,15 @@ impl Languages for LanguagePool {
         async move {
             let servers: Vec<_> = self.state().servers.values().map(|(server, _)| Arc::clone(server)).collect();
             let mut all = Vec::new();
-            let is_seen =
-                |server: &Arc<ServerHandle>| workspace.source_file_below(&server.folder, Path::new("")).is_some();
-            for server in servers.into_iter().filter(is_seen) {
-                for (below, findings) in server.recall_all().await {
-                    let file = workspace.source_file_below(&server.folder, &below);
-                    all.extend(
-                        file.iter().flat_map(|file| findings.iter().map(|finding| edits::diagnostic(file, finding))),
-                    );
+            for server in servers {
+                let below = |path: &Path| workspace.source_file_below(&server.parts.folder, path);
+                if below(Path::new("")).is_none() {
+                    continue;
+                }
+                for (path, findings) in server.recall(CheckPurpose::Question).await {
+                    let file = below(&path);
+                    let of_file = |file| findings.iter().map(move |finding| edits::diagnostic(file, finding));
+                    all.extend(file.iter().flat_map(of_file));
                 }
             }
             all.sort();
@@ -361,17 +361,8 @@ impl Languages for LanguagePool {
     }
 }
 
-impl LanguagePool {
-    async fn of_file(&self, file: SourceFile) -> Result<ServerOfFile, LanguageError> {
-        let server = self.servers_of(vec![file.clone()]).await.remove(&file).ok_or_else(|| {
-            LanguageError::new(format!("no language server for {} is installed here; use grep", file.name()))
-        })?;
-        Ok(ServerOfFile { server, file })
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
 
     use agentd_core::ports::{ConfineError, ConfinedProcess, ConfinedProgram, SecretFile};
@@ -380,7 +371,7 @@ mod tests {
     use crate::config::LanguageLimits;
 
     /// Walls that cannot be had.
-    struct NoWalls;
+    pub(crate) struct NoWalls;
 
     impl Confiner for NoWalls {
         fn start(&self, _: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>> {
@@ -392,7 +383,7 @@ mod tests {
         }
     }
 
-    fn config(command: &Path, names: &[&str]) -> LanguageConfig {
+    pub(crate) fn config(command: &Path, names: &[&str]) -> LanguageConfig {
         let second = Duration::from_secs(1);
         let server = |name: &&str| ServerConfig {
             name: (*name).to_owned(),

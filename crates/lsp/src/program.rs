@@ -5,7 +5,7 @@ use std::{
     ffi::{OsStr, OsString},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -49,17 +49,17 @@ impl Programs {
 
     /// Looks for a program, unless that was done a moment ago. It may block.
     pub(crate) fn find(&self, command: &str) -> FoundProgram {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let remembered = known().get(command).filter(|(at, _)| at.elapsed() < AGE).map(|(_, found)| found.clone());
+        let fresh = |(at, found): &(Instant, FoundProgram)| (at.elapsed() < AGE).then(|| found.clone());
+        let remembered = self.known().get(command).and_then(fresh);
         remembered.unwrap_or_else(|| {
             let found = find(command, &self.places);
-            known().insert(command.to_owned(), (Instant::now(), found.clone()));
+            self.known().insert(command.to_owned(), (Instant::now(), found.clone()));
             found
         })
     }
 
-    pub(crate) fn forget(&self) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    pub(crate) fn known(&self) -> MutexGuard<'_, HashMap<String, (Instant, FoundProgram)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

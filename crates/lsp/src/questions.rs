@@ -73,8 +73,8 @@ pub(crate) async fn rename(
 
 /// The file as it is on the disk.
 async fn open(file: &SourceFile) -> Result<OpenText, LanguageError> {
-    let of = file.clone();
-    let content = tokio::task::spawn_blocking(move || source::read(&of)).await;
+    let SourceFile { folder, below, .. } = file.clone();
+    let content = tokio::task::spawn_blocking(move || source::read(&folder, &below)).await;
     content.ok().and_then(|content| OpenText::of(&file.below, &content)).ok_or_else(|| {
         let name = file.name();
         LanguageError::new(format!(

@@ -8,7 +8,6 @@ use std::{
     time::SystemTime,
 };
 
-use agentd_core::language::SourceFile;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// Largest file that a server is told of, in bytes.
@@ -47,13 +46,8 @@ impl Stamp {
     }
 }
 
-/// Reads a file. It may block.
-pub(crate) fn read(file: &SourceFile) -> Content {
-    read_below(&file.folder, &file.below)
-}
-
 /// Reads a file below a folder. It may block.
-pub(crate) fn read_below(folder: &Path, below: &Path) -> Content {
+pub(crate) fn read(folder: &Path, below: &Path) -> Content {
     match open(folder, below) {
         Ok(Some(file)) => whole(file).unwrap_or(Content::Unreadable),
         Ok(None) => Content::Unreadable,
@@ -102,8 +96,7 @@ mod tests {
         fs::write(root.join("large.py"), vec![b'x'; MAX_FILE as usize + 1]).unwrap();
         symlink("src/a.py", root.join("link.py")).unwrap();
         symlink("src", root.join("lib")).unwrap();
-        let check =
-            |below: &str, expected: Content| assert_eq!(read_below(root, Path::new(below)), expected, "{below}");
+        let check = |below: &str, expected: Content| assert_eq!(read(root, Path::new(below)), expected, "{below}");
         let found = stamp(&root.join("src/a.py")).unwrap();
         check("src/a.py", Content::Text("x = 1\n".into(), found));
         check("src/b.py", Content::Absent);

@@ -36,14 +36,15 @@ pub(crate) struct Calls {
 pub(crate) struct Call {
     session: SessionId,
     progress: CallProgress,
-    person: Person,
-    sampler: Sampler,
+    /// The person, and the model, who can be asked.
+    pub(crate) person: Person,
+    pub(crate) sampler: Sampler,
     root: Option<PathBuf>,
     time: Mutex<Time>,
     /// Wakes who watches the time.
     changed: Notify,
-    /// Lets one question be asked at a time.
-    asking: tokio::sync::Mutex<()>,
+    /// Lets one question be asked at a time, as long as it is held.
+    pub(crate) asking: tokio::sync::Mutex<()>,
     /// Number of questions that are asked, or wait for that.
     questions: AtomicUsize,
     /// Set when it is over: what it asked needs no answer any more.
@@ -141,26 +142,19 @@ impl Call {
     pub(crate) async fn expired(&self, silence: Duration, all: Duration) -> ExpiredLimit {
         loop {
             let next = {
-                let time = self.time();
-                if time.questions > MOST_QUESTIONS {
-                    return ExpiredLimit::Questions;
+                let (time, now) = (self.time(), Instant::now());
+                let (quiet, over) = (time.last_word + silence, time.began + all + time.waited);
+                match time.waiting {
+                    _ if time.questions > MOST_QUESTIONS => return ExpiredLimit::Questions,
+                    Some(_) => None,
+                    None if now >= over => return ExpiredLimit::InAll,
+                    None if now >= quiet => return ExpiredLimit::Silence,
+                    None => Some(quiet.min(over)),
                 }
-                let quiet = time.last_word + silence;
-                let over = time.began + all + time.waited;
-                if time.waiting.is_some() { None } else { Some(quiet.min(over)) }
             };
             tokio::select! {
                 () = self.changed.notified() => {}
-                () = until(next) => {
-                    let time = self.time();
-                    let now = Instant::now();
-                    if time.waiting.is_none() && now >= time.began + all + time.waited {
-                        return ExpiredLimit::InAll;
-                    }
-                    if time.waiting.is_none() && now >= time.last_word + silence {
-                        return ExpiredLimit::Silence;
-                    }
-                }
+                () = until(next) => {}
             }
         }
     }
@@ -176,30 +170,14 @@ impl Call {
         self.over.run_until_cancelled(asking).await.ok_or(NoQuestion::Over)
     }
 
-    /// Lets one question be asked at a time, as long as this is held.
-    pub(crate) async fn asks(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.asking.lock().await
-    }
-
     /// The number of the next question of this call; none where there were so many already that nobody is asked any more.
     pub(crate) fn next_question(&self) -> Option<u32> {
-        let number = {
-            let mut time = self.time();
-            time.questions = time.questions.saturating_add(1);
-            time.questions
-        };
+        let mut time = self.time();
+        time.questions = time.questions.saturating_add(1);
+        let number = time.questions;
+        drop(time);
         self.changed.notify_one();
         Some(number).filter(|number| *number <= MOST_QUESTIONS)
-    }
-
-    /// The person who can be asked.
-    pub(crate) fn person(&self) -> &Person {
-        &self.person
-    }
-
-    /// The model that can be asked.
-    pub(crate) fn sampler(&self) -> &Sampler {
-        &self.sampler
     }
 
     /// The server waits for a person, or for a model, until this is dropped.
@@ -210,16 +188,13 @@ impl Call {
     }
 
     fn progressed(&self, progress: &ProgressNotificationParam) {
-        let now = Instant::now();
-        let tells = {
-            let mut time = self.time();
-            time.last_word = now;
-            let tells = time.last_told.is_none_or(|last| now >= last + TOLD_AGAIN);
-            if tells {
-                time.last_told = Some(now);
-            }
-            tells
-        };
+        let (mut time, now) = (self.time(), Instant::now());
+        time.last_word = now;
+        let tells = time.last_told.is_none_or(|last| now >= last + TOLD_AGAIN);
+        if tells {
+            time.last_told = Some(now);
+        }
+        drop(time);
         self.changed.notify_one();
         if tells {
             self.progress.tell(&line(progress));
@@ -265,14 +240,12 @@ pub(crate) struct WaitGuard<'a>(&'a Call);
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        let now = Instant::now();
-        {
-            let mut time = self.0.time();
-            if let Some(since) = time.waiting.take() {
-                time.waited += now - since;
-            }
-            time.last_word = now;
+        let (mut time, now) = (self.0.time(), Instant::now());
+        if let Some(since) = time.waiting.take() {
+            time.waited += now - since;
         }
+        time.last_word = now;
+        drop(time);
         self.0.changed.notify_one();
     }
 }
@@ -295,17 +268,10 @@ pub(crate) async fn until(time: Option<Instant>) {
 /// Progress of a call, in one line of bounded length.
 fn line(progress: &ProgressNotificationParam) -> String {
     let ProgressNotificationParam { progress, total, message, .. } = progress;
-    let how_far = match total {
-        Some(total) => format!("{progress} of {total}"),
-        None => progress.to_string(),
-    };
-    match message {
-        Some(message) => {
-            let message: String = agentd_core::untrusted::told(message).chars().take(300).collect();
-            format!("{how_far}: {message}")
-        }
-        None => how_far,
-    }
+    let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
+    let shown = |message: &String| agentd_core::untrusted::told(message).chars().take(300).collect::<String>();
+    let message = message.as_ref().map(|message| format!(": {}", shown(message))).unwrap_or_default();
+    format!("{progress}{total}{message}")
 }
 
 #[cfg(test)]
@@ -317,6 +283,12 @@ pub(crate) mod tests {
     };
 
     use super::*;
+    use crate::config::{HttpWire, ServerAddress};
+
+    /// A server at an address.
+    pub(crate) fn http(url: &str) -> ServerAddress {
+        ServerAddress::Http { url: url.into(), headers: BTreeMap::new(), wire: HttpWire::Streamable, client: None }
+    }
 
     /// A call with nobody to be asked.
     pub(crate) fn context() -> ToolContext {

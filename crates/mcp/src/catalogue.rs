@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,11 @@ impl CatalogueFolder {
 
     /// Stored catalogues of these servers, by name. What cannot be read is as good as not there. Blocks.
     pub fn read<'a>(&self, servers: impl Iterator<Item = &'a str>) -> BTreeMap<String, Catalogue> {
-        servers.filter_map(|server| Some((server.to_owned(), read(&self.file(server)).ok()?))).collect()
+        let read = |path: PathBuf| {
+            let is_fit = fs::metadata(&path).ok()?.len() <= MOST_BYTES;
+            is_fit.then(|| serde_json::from_slice(&fs::read(path).ok()?).ok()).flatten()
+        };
+        servers.filter_map(|server| Some((server.to_owned(), read(self.file(server))?))).collect()
     }
 
     /// Keeps what a server offers. Blocks.
@@ -100,13 +104,6 @@ impl CatalogueFolder {
 /// Servers are named by people, who may write anything.
 fn file_name(server: &str) -> String {
     format!("{}.json", crate::schema::file_name(server))
-}
-
-fn read(path: &Path) -> io::Result<Catalogue> {
-    if fs::metadata(path)?.len() > MOST_BYTES {
-        return Err(io::Error::other("it is too large"));
-    }
-    Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
 #[cfg(test)]

@@ -32,13 +32,6 @@ struct ConnectionSlot {
     used: Instant,
 }
 
-impl ConnectionSlot {
-    /// Returns whether it can be ended without being missed.
-    fn is_free(&self) -> bool {
-        !self.handle.is_needed()
-    }
-}
-
 impl Connections {
     /// The one that there is.
     pub(crate) fn get(&mut self, key: &Key, is_called: bool) -> Option<ServerHandle> {
@@ -56,10 +49,12 @@ impl Connections {
     /// Makes room for another one to this server, and returns those that have to end for it. None where all are in use.
     pub(crate) fn make_room(&mut self, server: &str, is_called: bool) -> Option<Vec<ServerHandle>> {
         // Those that do not run are made again when they are needed.
-        self.0.retain(|key, open| key.server != server || !open.is_free() || open.handle.health() != Health::Stopped);
+        self.0.retain(|key, open| {
+            key.server != server || open.handle.is_needed() || open.handle.health() != Health::Stopped
+        });
         let mut ended = if is_called { self.take_uncalled(server) } else { Vec::new() };
         while self.of(server).count() >= MOST {
-            let free = self.of(server).filter(|(_, open)| open.is_free()).min_by_key(|(_, open)| open.used);
+            let free = self.of(server).filter(|(_, open)| !open.handle.is_needed()).min_by_key(|(_, open)| open.used);
             let key = free.map(|(key, _)| key.clone())?;
             ended.extend(self.0.remove(&key).map(|open| open.handle));
         }
@@ -72,7 +67,7 @@ impl Connections {
     }
 
     fn take_uncalled(&mut self, server: &str) -> Vec<ServerHandle> {
-        self.take(|key, open| key.server == server && !open.is_called && open.is_free())
+        self.take(|key, open| key.server == server && !open.is_called && !open.handle.is_needed())
     }
 
     /// Takes out all of these servers.
@@ -100,7 +95,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        config::{HttpWire, PluginCheck, ServerAddress, ServerConfig},
+        calls::tests::http,
+        config::{PluginCheck, ServerConfig},
         login::Logins,
         reason::Clean,
         server::{Opening, ServerDeps},
@@ -116,13 +112,7 @@ mod tests {
 
     /// A server that is not there and is never started.
     fn handle() -> ServerHandle {
-        let reached = ServerAddress::Http {
-            url: "http://127.0.0.1:9/".into(),
-            headers: BTreeMap::new(),
-            wire: HttpWire::Sse,
-            client: None,
-        };
-        let config = ServerConfig::new(reached);
+        let config = ServerConfig::new(http("http://127.0.0.1:9/"));
         let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));
         let (clean, plugin_check) = (Clean::default(), PluginCheck::default());
         let supplies = ServerDeps { guard, logins, clean, learn: Box::new(|_, _| {}), plugin_check };

@@ -22,6 +22,9 @@ const LARGEST: usize = 64 * 1024;
 /// Maximum number of shown fields.
 const MOST_FIELDS: usize = 32;
 
+/// Note on a question that may be of another session's call.
+pub(crate) const OTHERS: &str = "\nSeveral sessions use this server now; it may be meant for another.";
+
 /// Asks the person whose call it is, with a note where it may be another's.
 pub(crate) async fn ask(
     server: &str,
@@ -51,18 +54,17 @@ async fn ask_in(
     log: &Log,
     request: ElicitRequestParams,
 ) -> ElicitResult {
-    let Some(request) = of_bounded_size(request) else {
+    // It is held while a person is waited for.
+    if serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len()) > LARGEST {
         log.note("it asked a person with a form that is too large");
         return declined();
-    };
-    let _one_at_a_time = call.asks().await;
-    let note = if may_be_others { "\nSeveral sessions use this server now; it may be meant for another." } else { "" };
+    }
+    let _one_at_a_time = call.asking.lock().await;
+    let note = if may_be_others { OTHERS } else { "" };
     match request {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
-            match serde_json::to_value(&requested_schema) {
-                Ok(schema) => form(server, call, log, &shown(&message), note, &schema).await,
-                Err(_) => declined(),
-            }
+            let Ok(schema) = serde_json::to_value(&requested_schema) else { return declined() };
+            form(server, call, log, &shown(&message), note, &schema).await
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
             let url = untrusted::plain(&url).replace('\n', "");
@@ -79,12 +81,6 @@ async fn ask_in(
         }
         _ => declined(),
     }
-}
-
-/// The question, unless it is too large to be held while a person is waited for.
-fn of_bounded_size(request: ElicitRequestParams) -> Option<ElicitRequestParams> {
-    let size = serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len());
-    Some(request).filter(|_| size <= LARGEST)
 }
 
 /// The person was asked and nobody will answer.
@@ -133,17 +129,9 @@ pub(crate) async fn put(server: &str, call: &Call, log: &Log, message: &str, con
     let again = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
     let question = format!("{}{server} asks{again}: {message}", Ask::OF_MCP_SERVER);
     let waiting = call.wait_for_us();
-    let answer = call
-        .person()
-        .ask(Ask::Question {
-            secret: false,
-            question,
-            context: Some(context),
-            default: None,
-            required: true,
-            choices: Vec::new(),
-        })
-        .await;
+    let (context, choices) = (Some(context), Vec::new());
+    let asked = Ask::Question { secret: false, question, context, default: None, required: true, choices };
+    let answer = call.person.ask(asked).await;
     drop(waiting);
     match answer {
         Some(Answer::Text { text }) => Reply::Words(text),
@@ -364,13 +352,9 @@ mod tests {
     }
 
     #[test]
-    fn a_form_without_fields_is_a_question_of_yes_or_no() {
+    fn a_form_without_fields_is_a_question_of_yes_or_no_and_what_is_usual_is_taken_where_a_person_says_so() {
         let form = Form::read(&json!({"type": "object", "properties": {}}));
         assert_eq!(form.fill("yes"), Ok(Map::new()));
-    }
-
-    #[test]
-    fn what_is_usual_is_taken_where_a_person_says_so() {
         let form = Form::read(&json!({"properties": {"it": {"type": "integer", "default": 3}}, "required": ["it"]}));
         assert!(form.told().ends_with("Answer {} for what is usual."), "{}", form.told());
         assert_eq!(form.fill("{}").unwrap()["it"], 3);

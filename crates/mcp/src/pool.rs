@@ -66,6 +66,18 @@ pub enum PoolOwner {
     Session,
 }
 
+impl PoolOwner {
+    /// Catalogues of these servers, as they were when those were last reached. Blocks.
+    fn stored<'a>(
+        self,
+        catalogues: &CatalogueFolder,
+        servers: impl Iterator<Item = &'a str>,
+    ) -> BTreeMap<String, Arc<Catalogue>> {
+        let stored = if self == Self::Daemon { catalogues.read(servers) } else { BTreeMap::new() };
+        stored.into_iter().map(|(name, catalogue)| (name, Arc::new(catalogue))).collect()
+    }
+}
+
 /// All servers.
 pub struct McpPool {
     state: Mutex<State>,
@@ -109,11 +121,7 @@ impl McpPool {
     pub fn new(parts: PoolParts) -> Arc<Self> {
         let PoolParts { config, catalogues, guard, logins, environment, clean, reserved, plugin_check, owner } = parts;
         let logins = Arc::new(logins);
-        let known = match owner {
-            PoolOwner::Daemon => catalogues.read(config.enabled().map(|(name, _)| name)),
-            PoolOwner::Session => BTreeMap::new(),
-        };
-        let known = known.into_iter().map(|(name, catalogue)| (name, Arc::new(catalogue))).collect();
+        let known = owner.stored(&catalogues, config.enabled().map(|(name, _)| name));
         let published = Arc::new(publish(&config, &known, &*reserved));
         Arc::new_cyclic(|pool: &Weak<Self>| {
             let pool = pool.clone();
@@ -240,19 +248,19 @@ impl McpPool {
             let state = self.state();
             new.enabled().map(|(name, _)| name).filter(|name| !state.known.contains_key(*name)).collect()
         };
-        let read = match self.owner {
-            PoolOwner::Daemon => self.catalogues.read(unknown.into_iter()),
-            PoolOwner::Session => BTreeMap::new(),
-        };
+        let read = self.owner.stored(&self.catalogues, unknown.into_iter());
         let ended = {
             let mut state = self.state();
             let old = std::mem::replace(&mut state.config, Arc::clone(&new));
             let stays = |name: &str| match (old.servers.get(name), new.servers.get(name)) {
-                (Some(old), Some(new)) => new.enabled && same(old, new),
+                (Some(old), Some(new)) => {
+                    let kept = |server: &ServerConfig| (server.start_timeout, server.idle_stop, server.eager);
+                    new.enabled && old.same_place(new) && kept(old) == kept(new)
+                }
                 _ => false,
             };
             for (name, catalogue) in read {
-                state.known.entry(name).or_insert_with(|| Arc::new(catalogue));
+                state.known.entry(name).or_insert(catalogue);
             }
             state.version += 1;
             state.logs.retain(|name, _| new.servers.contains_key(name));
@@ -310,11 +318,10 @@ impl McpPool {
         }
         let values = self.values(&state, &config, user);
         let config = config.filled(&values).map_err(|name| Reason::ours(missing(&name)))?;
-        let environment = self.environment_of(&state, user);
         let is_called = place.is_some();
         // What is behind an address sees none of it.
         let is_program = matches!(config.reached, ServerAddress::Stdio { .. });
-        let environment = if is_program { environment } else { BTreeMap::new() };
+        let environment = if is_program { self.environment_of(&state, user) } else { BTreeMap::new() };
         let key = Key { server: server.to_owned(), environment, variables: values };
         if let Some(handle) = state.connections.get(&key, is_called) {
             return Ok(handle);
@@ -364,10 +371,8 @@ impl McpPool {
     fn environment_of(&self, state: &State, user: &ToolUser) -> BTreeMap<String, String> {
         let mut environment = self.environment.clone();
         let client = user.environment.as_ref().or(state.last_user.environment.as_ref());
-        for (name, value) in
-            client.filter(|_| self.owner == PoolOwner::Daemon).into_iter().flat_map(|client| client.iter())
-        {
-            environment.insert(name.to_owned(), value.to_owned());
+        if let Some(client) = client.filter(|_| self.owner == PoolOwner::Daemon) {
+            environment.extend(client.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
         environment
     }
@@ -441,10 +446,4 @@ fn missing(variable: &str) -> String {
 
 fn unknown(server: &str) -> String {
     format!("there is no MCP server {server}; `agentctl mcp list` shows them")
-}
-
-/// Returns whether a connection to the one can stay a connection to the other.
-fn same(one: &ServerConfig, other: &ServerConfig) -> bool {
-    one.same_place(other)
-        && (one.start_timeout, one.idle_stop, one.eager) == (other.start_timeout, other.idle_stop, other.eager)
 }

@@ -192,20 +192,11 @@ impl Publisher<'_> {
                 self.offer(name, server, (verb, deed), about, parameters);
             }
         }
-        self.note_unknown_grants(name, server);
-    }
-
-    /// A grant for a tool that is not there may be a slip of the pen.
-    fn note_unknown_grants(&mut self, name: &str, server: &ServerConfig) {
+        // A grant for a tool that is not there may be a slip of the pen.
         let ToolGrants::Some(granted) = &server.grants else { return };
-        for tool in granted {
-            let is_there =
-                |(_, foreign): (&String, &Arc<Foreign>)| foreign.server == name && foreign.tool == shown(tool);
-            if !self.published.foreign.iter().any(is_there) {
-                self.note(
-                    name,
-                    format!("`grants` names a tool `{}`, and the server has none of that name", shown(tool)),
-                );
+        for tool in granted.iter().map(|tool| shown(tool)) {
+            if !self.published.foreign.values().any(|foreign| foreign.server == name && foreign.tool == tool) {
+                self.note(name, format!("`grants` names a tool `{tool}`, and the server has none of that name"));
             }
         }
     }

@@ -1,18 +1,18 @@
 use super::*;
 use crate::{
+    calls::tests::http,
     catalogue::KnownTool,
-    config::{HttpWire, ServerAddress, ToolDefaults, ToolSetting},
+    config::{ToolDefaults, ToolSetting},
 };
 
 fn server(tools: &[(&str, ToolSetting)]) -> ServerConfig {
-    let reached = ServerAddress::Http {
-        url: "http://x/".into(),
-        headers: BTreeMap::new(),
-        wire: HttpWire::Streamable,
-        client: None,
-    };
     let tools = tools.iter().map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect();
-    ServerConfig { tools, ..ServerConfig::new(reached) }
+    ServerConfig { tools, ..ServerConfig::new(http("http://x/")) }
+}
+
+fn config(servers: &[(&str, &ServerConfig)]) -> McpConfig {
+    let servers = servers.iter().map(|(name, server)| ((*name).to_owned(), (*server).clone())).collect();
+    McpConfig { servers, ..McpConfig::default() }
 }
 
 fn known(server: &ServerConfig, tools: &[&str]) -> Catalogue {
@@ -33,39 +33,31 @@ fn names_are_never_ours_and_never_two_alike() {
     let off = ToolSetting { enabled: Some(false), ..ToolSetting::default() };
     let one = server(&[("a", with_alias("grep")), ("b", with_alias("mine")), ("off", off), ("gone", with_alias("x"))]);
     let two = server(&[("c", with_alias("mine")), ("d", with_alias("not fit"))]);
-    let config = McpConfig {
-        servers: [("s".to_owned(), one.clone()), ("t".to_owned(), two.clone())].into(),
-        ..McpConfig::default()
-    };
     let catalogues = BTreeMap::from([
         ("s".to_owned(), known(&one, &["a", "b", "off", "x.y", "x/y"])),
         ("t".to_owned(), known(&two, &["c", "d"])),
     ]);
-    let published = publish(&config, &catalogues, &|name| name == "grep");
+    let published = publish(&config(&[("s", &one), ("t", &two)]), &catalogues, &|name| name == "grep");
     let expected = ["mcp_s_a", "mcp_s_b", "mcp_s_x_y_b24ca9b7", "mcp_s_x_y_bd3c9047", "mcp_t_c", "mcp_t_d"];
     assert_eq!(names(&published), expected);
-    let notes: Vec<&str> = published.notes.iter().map(|(_, note)| note.as_str()).collect();
-    assert_eq!(
-        notes,
-        [
-            "the alias `grep` is taken; `a` is called `mcp_s_a`",
-            "the alias `mine` is given to several tools; `b` is called `mcp_s_b`",
-            "the configuration names a tool `gone`, and the server has none of that name",
-            "the alias `mine` is given to several tools; `c` is called `mcp_t_c`",
-            "the alias `not fit` cannot be used: a name has letters of ASCII, digits, `_` and `-`, at most 64 of \
-             them; `d` is called `mcp_t_d`",
-        ]
-    );
+    let expected = [
+        "the alias `grep` is taken; `a` is called `mcp_s_a`",
+        "the alias `mine` is given to several tools; `b` is called `mcp_s_b`",
+        "the configuration names a tool `gone`, and the server has none of that name",
+        "the alias `mine` is given to several tools; `c` is called `mcp_t_c`",
+        "the alias `not fit` cannot be used: a name has letters of ASCII, digits, `_` and `-`, at most 64 of them; `d` is \
+         called `mcp_t_d`",
+    ];
+    assert!(published.notes.iter().map(|(_, note)| note.as_str()).eq(expected), "{:#?}", published.notes);
 }
 
 #[test]
 fn nobody_takes_a_name_from_another_server_whoever_comes_first() {
     let there = server(&[]);
     let owners = |catalogues: &[(&str, &[&str])]| -> BTreeMap<String, String> {
-        let servers = ["g", "g_d", "g-d"].map(|name| (name.to_owned(), there.clone()));
+        let config = config(&["g", "g_d", "g-d"].map(|name| (name, &there)));
         let known = catalogues.iter().map(|(name, tools)| ((*name).to_owned(), known(&there, tools)));
-        let published =
-            publish(&McpConfig { servers: servers.into(), ..McpConfig::default() }, &known.collect(), &|_| false);
+        let published = publish(&config, &known.collect(), &|_| false);
         published.routes.into_iter().map(|(name, route)| (name, route.server)).collect()
     };
     let alone = owners(&[("g_d", &["read", "_read"])]);
@@ -82,10 +74,9 @@ fn nobody_takes_a_name_from_another_server_whoever_comes_first() {
 #[test]
 fn an_alias_never_looks_like_a_name_that_was_made() {
     let named = |alias: &str, others: &[&str]| {
-        let one = server(&[("a", with_alias(alias))]);
-        let mut servers = BTreeMap::from([("s".to_owned(), one.clone())]);
-        servers.extend(others.iter().map(|name| ((*name).to_owned(), server(&[]))));
-        let config = McpConfig { servers, ..McpConfig::default() };
+        let (one, other) = (server(&[("a", with_alias(alias))]), server(&[]));
+        let others = others.iter().map(|name| (*name, &other));
+        let config = config(&[("s", &one)].into_iter().chain(others).collect::<Vec<_>>());
         let published = publish(&config, &BTreeMap::from([("s".to_owned(), known(&one, &["a"]))]), &|_| false);
         let note = published.notes.first().map(|(_, note)| note.clone()).unwrap_or_default();
         (names(&published)[0].to_owned(), note)
@@ -106,7 +97,7 @@ fn what_was_never_started_is_offered_as_the_configuration_names_it() {
         effect: Some(Effect::Read),
         ..ToolSetting::default()
     };
-    let config = McpConfig { servers: [("s".to_owned(), server(&[("say", setting)]))].into(), ..McpConfig::default() };
+    let config = config(&[("s", &server(&[("say", setting)]))]);
     let old = Catalogue { fingerprint: "another".to_owned(), ..known(&config.servers["s"], &["old"]) };
     let published = publish(&config, &BTreeMap::from([("s".to_owned(), old)]), &|_| false);
     assert_eq!(names(&published), ["echo"]);
@@ -122,12 +113,8 @@ fn what_is_said_of_a_server_holds_for_its_tools() {
     quiet.defaults = ToolDefaults { always_available: Some(false), effect: Some(Effect::Read) };
     quiet.grants = ToolGrants::Some(["a".to_owned(), "gone".to_owned()].into());
     let open = server(&[("x.y", with_alias("short"))]);
-    let config = McpConfig {
-        servers: [("q".to_owned(), quiet.clone()), ("o".to_owned(), open.clone())].into(),
-        broken: [("z".to_owned(), "no".to_owned())].into(),
-        offered_tools: 2,
-        ..McpConfig::default()
-    };
+    let broken = [("z".to_owned(), "no".to_owned())].into();
+    let config = McpConfig { broken, offered_tools: 2, ..config(&[("q", &quiet), ("o", &open)]) };
     let about = "Is quiet.\nObey.".to_owned();
     let catalogues = BTreeMap::from([
         ("q".to_owned(), Catalogue { about, ..known(&quiet, &["a", "b", "c"]) }),
@@ -154,13 +141,10 @@ fn what_is_said_of_a_server_holds_for_its_tools() {
 #[test]
 fn resources_and_prompts_are_tools_too() {
     let there = server(&[]);
-    let config = McpConfig { servers: [("s".to_owned(), there.clone())].into(), ..McpConfig::default() };
     let offered = Catalogue { resources: true, prompts: true, ..known(&there, &["list_prompts"]) };
-    let published = publish(&config, &BTreeMap::from([("s".to_owned(), offered)]), &|_| false);
-    assert_eq!(
-        names(&published),
-        ["mcp_s_get_prompt", "mcp_s_list_prompts", "mcp_s_list_resources", "mcp_s_read_resource"]
-    );
+    let published = publish(&config(&[("s", &there)]), &BTreeMap::from([("s".to_owned(), offered)]), &|_| false);
+    let expected = ["mcp_s_get_prompt", "mcp_s_list_prompts", "mcp_s_list_resources", "mcp_s_read_resource"];
+    assert_eq!(names(&published), expected);
     assert_eq!(published.routes["mcp_s_list_prompts"].deed, ToolTarget::Tool("list_prompts".to_owned()));
     assert!(published.specs.iter().all(|spec| spec.effect == Effect::Execute));
     assert_eq!(published.notes.len(), 1);

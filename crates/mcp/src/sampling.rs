@@ -88,11 +88,12 @@ async fn ask_in(
 ) -> Result<SampleAnswer, Refusal> {
     let asked = read(request)?;
     let shown = shown(&asked)?;
-    let model = call.sampler().model().ok_or_else(|| invalid("there is no model that this call could ask"))?;
-    let _one_at_a_time = call.asks().await;
+    let model = call.sampler.model().ok_or_else(|| invalid("there is no model that this call could ask"))?;
+    let _one_at_a_time = call.asking.lock().await;
     let message = format!("may the model {model} answer it, in up to {} tokens?", asked.max_tokens);
     match elicitation::put(server, call, log, &message, told(&shown, &asked, may_be_others)).await {
-        Reply::Words(words) if is_yes(&words) => {}
+        // Only this word is consent.
+        Reply::Words(words) if words.trim().eq_ignore_ascii_case("yes") => {}
         Reply::Words(_) | Reply::No => {
             return Err((REJECTED, "the person did not allow it: User rejected sampling request".to_owned()));
         }
@@ -100,7 +101,7 @@ async fn ask_in(
     }
     // The server can say nothing meanwhile that counts: it waits for us.
     let _waiting = call.wait_for_us();
-    match call.sampler().ask(asked).await {
+    match call.sampler.ask(asked).await {
         Some(Ok(sampled)) => Ok(sampled),
         Some(Err(error)) => {
             log.note(&format!("the model did not answer it: {error}"));
@@ -118,11 +119,6 @@ async fn ask_in(
 
 fn invalid(why: &str) -> Refusal {
     (ErrorCode::INVALID_REQUEST, why.to_owned())
-}
-
-/// Only this word is consent.
-fn is_yes(words: &str) -> bool {
-    words.trim().eq_ignore_ascii_case("yes")
 }
 
 /// Reads the request, if it is text of bounded size and nothing else.
@@ -169,11 +165,7 @@ fn fit(words: &str) -> Option<String> {
 fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
     let (mut shown, mut length, mut lines) = (String::new(), 0, 0);
     for message in &asked.messages {
-        let (who, words) = match message {
-            Message::System { text } => ("instructions", text),
-            Message::Assistant { text, .. } => ("its own earlier words", text),
-            Message::User { text } | Message::Pictures { text, .. } | Message::Tool { text, .. } => ("request", text),
-        };
+        let (who, words) = words_of(message);
         shown.push_str(&format!("\n{who}:"));
         for line in untrusted::told(words).trim_end().split('\n') {
             let letters: Vec<char> = line.chars().collect();
@@ -196,9 +188,8 @@ fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
 
 /// Text for the person. What their answer means stands at the end, which is in sight.
 fn told(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
-    let others =
-        if may_be_others { "\nSeveral sessions use this server now; it may be meant for another." } else { "" };
-    let characters: usize = asked.messages.iter().map(length).sum();
+    let others = if may_be_others { elicitation::OTHERS } else { "" };
+    let characters: usize = asked.messages.iter().map(|message| words_of(message).1.chars().count()).sum();
     format!(
         "The model would read:{shown}\nThat are {characters} characters, and the answer may have {} tokens.{others}\nAnswer yes to \
          allow it this once; anything else refuses it. What the model says goes to the server, and its tokens are those of \
@@ -207,10 +198,12 @@ fn told(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
     )
 }
 
-fn length(message: &Message) -> usize {
+/// Speaker of a message, for people, and its words.
+fn words_of(message: &Message) -> (&'static str, &String) {
     match message {
-        Message::System { text } | Message::User { text } | Message::Assistant { text, .. } => text.chars().count(),
-        Message::Pictures { text, .. } | Message::Tool { text, .. } => text.chars().count(),
+        Message::System { text } => ("instructions", text),
+        Message::Assistant { text, .. } => ("its own earlier words", text),
+        Message::User { text } | Message::Pictures { text, .. } | Message::Tool { text, .. } => ("request", text),
     }
 }
 

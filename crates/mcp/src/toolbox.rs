@@ -224,18 +224,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        McpConfig, ServerConfig,
-        catalogue::CatalogueFolder,
-        config::{HttpWire, ServerAddress, ToolSetting},
-        login::Logins,
+        McpConfig, ServerConfig, calls::tests::http, catalogue::CatalogueFolder, config::ToolSetting, login::Logins,
         pool::PoolParts,
     };
 
     fn config(url: &str) -> McpConfig {
-        let reached =
-            ServerAddress::Http { url: url.into(), headers: BTreeMap::new(), wire: HttpWire::Streamable, client: None };
         let tools = [("act".to_owned(), ToolSetting::default())].into();
-        let server = ServerConfig { tools, idle_stop: None, ..ServerConfig::new(reached) };
+        let server = ServerConfig { tools, idle_stop: None, ..ServerConfig::new(http(url)) };
         McpConfig { servers: [("s".to_owned(), server)].into(), ..McpConfig::default() }
     }
 

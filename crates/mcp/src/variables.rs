@@ -4,7 +4,7 @@
 //! them in memory, and only the server that names a variable is given its value. Sessions that were lent nothing use what
 //! was lent last, since a daemon has one person.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use agentd_core::ids::SessionId;
 
@@ -76,9 +76,8 @@ pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<St
 /// The values that clients lent.
 #[derive(Default)]
 pub(crate) struct LentValues {
-    of_sessions: HashMap<SessionId, BTreeMap<String, String>>,
-    /// The sessions, the one that was lent to longest ago first.
-    order: VecDeque<SessionId>,
+    /// By sessions, the one that was lent to longest ago first.
+    of_sessions: VecDeque<(SessionId, BTreeMap<String, String>)>,
     last: BTreeMap<String, String>,
 }
 
@@ -89,25 +88,24 @@ impl LentValues {
         let values: BTreeMap<String, String> = values.into_iter().filter(|(_, value)| fits(value)).collect();
         self.last.extend(values.clone());
         let Some(session) = session else { return };
-        self.order.retain(|known| *known != session);
-        self.order.push_back(session);
-        self.of_sessions.insert(session, values);
-        while self.order.len() > SESSIONS {
-            if let Some(oldest) = self.order.pop_front() {
-                self.of_sessions.remove(&oldest);
-            }
+        self.of_sessions.retain(|(known, _)| *known != session);
+        self.of_sessions.push_back((session, values));
+        if self.of_sessions.len() > SESSIONS {
+            self.of_sessions.pop_front();
         }
     }
 
     /// The values of these variables for a call of a session, or for nobody's. A name without a value is missing in it.
     pub(crate) fn values(&self, session: Option<SessionId>, names: &BTreeSet<String>) -> BTreeMap<String, String> {
-        let known = session.and_then(|session| self.of_sessions.get(&session)).unwrap_or(&self.last);
+        let of_session = |session| self.of_sessions.iter().find(|(known, _)| *known == session);
+        let known = session.and_then(of_session).map_or(&self.last, |(_, values)| values);
         names.iter().filter_map(|name| Some((name.clone(), known.get(name)?.clone()))).collect()
     }
 
     /// All values, so that no text of the daemon shows them.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.of_sessions.values().chain([&self.last]).flat_map(|values| values.values().map(String::as_str))
+        let of_sessions = self.of_sessions.iter().map(|(_, values)| values);
+        of_sessions.chain([&self.last]).flat_map(|values| values.values().map(String::as_str))
     }
 }
 
@@ -158,6 +156,6 @@ mod tests {
         for _ in 0..SESSIONS {
             lent.lend(Some(SessionId::generate()), values(&[]));
         }
-        assert_eq!((lent.of_sessions.len(), lent.of_sessions.contains_key(&other)), (SESSIONS, false));
+        assert!(lent.of_sessions.len() == SESSIONS && lent.of_sessions.iter().all(|(known, _)| *known != other));
     }
 }

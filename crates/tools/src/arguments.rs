@@ -121,21 +121,17 @@ fn fit(tool: &str, name: &str, value: Value, property: &Value) -> Result<Value, 
         },
         Some("object") => match value {
             Value::Object(fields) if fields.values().all(|field| !field.is_array() && !field.is_object()) => {
-                Ok(Value::Object(fields.into_iter().map(|(key, field)| (key, as_text(field))).collect()))
+                let text = |field: Value| match field {
+                    Value::Null => Value::String(String::new()),
+                    Value::String(_) => field,
+                    other => Value::String(other.to_string()),
+                };
+                Ok(Value::Object(fields.into_iter().map(|(key, field)| (key, text(field))).collect()))
             }
             other => refused(&other),
         },
         _ if value.is_string() => Ok(value),
         _ => refused(&value),
-    }
-}
-
-/// A number or the like as a text.
-fn as_text(value: Value) -> Value {
-    match value {
-        Value::String(_) => value,
-        Value::Null => Value::String(String::new()),
-        other => Value::String(other.to_string()),
     }
 }
 
@@ -178,8 +174,6 @@ fn kind(value: &Value) -> &'static str {
 const REMARKS: [&str; 6] = ["description", "explanation", "justification", "purpose", "reason", "thought"];
 /// Shells whose script, after the option for it, is what the tool runs anyway.
 const SHELLS: [&str; 5] = ["bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"];
-/// The options in front of a script.
-const SCRIPT_OPTIONS: [&str; 2] = ["-c", "-lc"];
 /// From here on a time limit is one in milliseconds, where it is also longer than a command may take in seconds.
 const MILLISECONDS_FROM: u64 = 10_000;
 
@@ -270,38 +264,36 @@ fn with_strokes(name: &str) -> String {
     plain
 }
 
-/// Value of an argument that asks for nothing which the tool would not do anyway.
-#[derive(Clone, Copy)]
-enum IdleValue {
-    Text,
-    Number,
-    Either,
-    Is(bool),
-    Utf8,
-    /// One, where no other argument wants them all.
-    One,
-}
+/// Returns whether a value asks for nothing that the tool would not do anyway.
+type IsIdle = fn(&Value) -> bool;
+
+const IS_TRUE: IsIdle = |value| value.as_bool() == Some(true);
+const IS_FALSE: IsIdle = |value| value.as_bool() == Some(false);
+const IS_UTF8: IsIdle = |value| value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_lowercase()));
 
 /// Arguments of other systems that change nothing, by tool and name.
-const IDLE: [(&[&str], &[&str], IdleValue); 15] = [
-    (&["edit_file"], &["instruction"], IdleValue::Text),
-    (&["read_url"], &["prompt", "format"], IdleValue::Text),
+const IDLE: [(&[&str], &[&str], IsIdle); 15] = [
+    (&["edit_file"], &["instruction"], Value::is_string),
+    (&["read_url"], &["prompt", "format"], Value::is_string),
     // Of earlier versions: it changed nothing.
-    (&["repo_map"], &["focus"], IdleValue::Text),
-    (&["run_bash_command"], &["background", "run_in_background", "is_background"], IdleValue::Is(false)),
-    (&["run_bash_command"], &["dangerously_disable_sandbox"], IdleValue::Is(false)),
-    (&["edit_file"], &["expected_replacements"], IdleValue::One),
-    (&["write_file"], &["overwrite"], IdleValue::Is(true)),
-    (&["write_file"], &["append"], IdleValue::Is(false)),
-    (&["read_file", "write_file"], &["encoding"], IdleValue::Utf8),
+    (&["repo_map"], &["focus"], Value::is_string),
+    (&["run_bash_command"], &["background", "run_in_background", "is_background"], IS_FALSE),
+    (&["run_bash_command"], &["dangerously_disable_sandbox"], IS_FALSE),
+    (&["edit_file"], &[ONE], |value| value.as_u64() == Some(1)),
+    (&["write_file"], &["overwrite"], IS_TRUE),
+    (&["write_file"], &["append"], IS_FALSE),
+    (&["read_file", "write_file"], &["encoding"], IS_UTF8),
     // Its lines have their numbers, and there are never more than a model can read.
-    (&["grep"], &["-n", "line_numbers"], IdleValue::Either),
-    (&["grep"], &["output_mode"], IdleValue::Text),
-    (&["grep"], &["multiline"], IdleValue::Is(false)),
-    (&["grep"], &["regex", "is_regex", "-r"], IdleValue::Is(true)),
-    (&["grep", "find_files"], &["head_limit", "limit", "max_results"], IdleValue::Number),
-    (&["grep", "find_files", "list_workspace_files"], &["recursive"], IdleValue::Is(true)),
+    (&["grep"], &["-n", "line_numbers"], Value::is_boolean),
+    (&["grep"], &["output_mode"], Value::is_string),
+    (&["grep"], &["multiline"], IS_FALSE),
+    (&["grep"], &["regex", "is_regex", "-r"], IS_TRUE),
+    (&["grep", "find_files"], &["head_limit", "limit", "max_results"], Value::is_u64),
+    (&["grep", "find_files", "list_workspace_files"], &["recursive"], IS_TRUE),
 ];
+
+/// Number of replacements, which means something beside the wish for all of them.
+const ONE: &str = "expected_replacements";
 
 /// True where an argument asks for nothing that the tool would not do anyway.
 fn is_idle(tool: &str, written: &Map<String, Value>, name: &str, value: &Value) -> bool {
@@ -309,24 +301,16 @@ fn is_idle(tool: &str, written: &Map<String, Value>, name: &str, value: &Value) 
     if REMARKS.contains(&plain.as_str()) {
         return value.is_string();
     }
-    let is_meant =
-        |(tools, names, _): &&(&[&str], &[&str], IdleValue)| tools.contains(&tool) && names.contains(&&*plain);
-    IDLE.iter().find(is_meant).is_some_and(|(_, _, idle)| match idle {
-        IdleValue::Text => value.is_string(),
-        IdleValue::Number => value.is_u64(),
-        IdleValue::Either => value.is_boolean(),
-        IdleValue::Is(wanted) => value.as_bool() == Some(*wanted),
-        IdleValue::Utf8 => value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_ascii_lowercase())),
-        IdleValue::One => value.as_u64() == Some(1) && !written.contains_key("replace_all"),
-    })
+    let mut known = IDLE.iter().filter(|(tools, names, _)| tools.contains(&tool) && names.contains(&&*plain));
+    known.next().is_some_and(|(_, _, is_idle)| is_idle(value)) && !(plain == ONE && written.contains_key("replace_all"))
 }
 
 /// Takes the first of these names out of the arguments.
-fn take(written: &mut Map<String, Value>, names: &[&str]) -> Option<(String, u64)> {
+fn take(written: &mut Map<String, Value>, names: &[&str]) -> Option<u64> {
     let (name, number) = names.iter().find_map(|name| Some((*name, integer(written.get(*name)?)?)))?;
     let number = u64::try_from(number).ok()?;
     written.shift_remove(name);
-    Some((name.to_owned(), number))
+    Some(number)
 }
 
 /// The lines from one to another as the first and how many.
@@ -340,7 +324,7 @@ fn last_line(written: &mut Map<String, Value>) {
         written.insert("limit".to_owned(), (last - first + 1).into());
     }
     if !written.contains_key("offset")
-        && let Some((_, first)) = take(written, &FIRST)
+        && let Some(first) = take(written, &FIRST)
     {
         written.insert("offset".to_owned(), first.into());
     }
@@ -351,8 +335,7 @@ fn context_lines(written: &mut Map<String, Value>) {
     if written.contains_key("context") {
         return;
     }
-    let lines = ["-C", "-A", "-B"].iter().filter_map(|name| take(written, &[name])).map(|(_, lines)| lines).max();
-    if let Some(lines) = lines {
+    if let Some(lines) = ["-C", "-A", "-B"].iter().filter_map(|name| take(written, &[name])).max() {
         written.insert("context".to_owned(), lines.into());
     }
 }
@@ -362,18 +345,13 @@ fn time_limit(written: &mut Map<String, Value>, longest: u64, note: &mut Note) {
     if written.contains_key("timeout_s") {
         return;
     }
-    let milliseconds = match take(written, &["timeout_ms", "timeoutMs"]) {
-        Some((_, given)) => Some(given),
-        None => {
-            let given = written.get("timeout").and_then(integer).and_then(|given| u64::try_from(given).ok());
-            let given = given.filter(|given| *given >= MILLISECONDS_FROM && *given > longest);
-            if let Some(given) = given {
-                written.shift_remove("timeout");
-                note.taken = Some(format!("timeout {given} was taken for milliseconds"));
-            }
-            given
-        }
-    };
+    let milliseconds = take(written, &["timeout_ms", "timeoutMs"]).or_else(|| {
+        let given = written.get("timeout").and_then(integer).and_then(|given| u64::try_from(given).ok());
+        let given = given.filter(|given| *given >= MILLISECONDS_FROM && *given > longest)?;
+        written.shift_remove("timeout");
+        note.taken = Some(format!("timeout {given} was taken for milliseconds"));
+        Some(given)
+    });
     if let Some(given) = milliseconds {
         written.insert("timeout_s".to_owned(), given.div_ceil(1000).into());
     }
@@ -382,30 +360,27 @@ fn time_limit(written: &mut Map<String, Value>, longest: u64, note: &mut Note) {
 /// The words of a command as one line that means the same: the script of a shell, or each word in quotes where it needs
 /// them.
 fn one_line(words: &[Value]) -> Option<String> {
-    let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
-    let words = words.filter(|words| !words.is_empty())?;
-    if let [shell, option, script] = words[..]
-        && SHELLS.contains(&shell)
-        && SCRIPT_OPTIONS.contains(&option)
-    {
-        return Some(script.to_owned());
+    let words: Vec<&str> = words.iter().map(Value::as_str).collect::<Option<_>>()?;
+    match words[..] {
+        [] => None,
+        // A list of one is a line that somebody has put into a list.
+        [line] => Some(line.to_owned()),
+        [shell, "-c" | "-lc", script] if SHELLS.contains(&shell) => Some(script.to_owned()),
+        _ => {
+            let line: Vec<String> = words.iter().enumerate().map(|(at, word)| quoted(word, at == 0)).collect();
+            Some(line.join(" "))
+        }
     }
-    // A list of one is a line that somebody has put into a list.
-    if let [line] = words[..] {
-        return Some(line.to_owned());
-    }
-    let line: Vec<String> = words.iter().enumerate().map(|(at, word)| quoted(word, at == 0)).collect();
-    Some(line.join(" "))
 }
 
 /// A word that stays one. A bare first word could be one of the shell's own.
 fn quoted(word: &str, is_first: bool) -> String {
-    const OF_THE_SHELL: [&str; 15] = [
+    const OF_THE_SHELL: [&str; 16] = [
         "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "select", "then",
-        "time", "until",
+        "time", "until", "while",
     ];
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./:@+-".contains(c);
-    let is_taken = is_first && (OF_THE_SHELL.contains(&word) || word == "while");
+    let is_taken = is_first && OF_THE_SHELL.contains(&word);
     if !word.is_empty() && word.chars().all(plain) && !is_taken {
         return word.to_owned();
     }

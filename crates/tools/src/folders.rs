@@ -174,6 +174,17 @@ impl WorkspaceFolders {
         .boxed()
     }
 
+    /// The same, with work that is to end when nothing waits for it any more.
+    fn work_awaited<T: Send + 'static>(
+        &self,
+        doing: &str,
+        work: impl FnOnce(CancellationToken) -> Result<T, WorkspaceError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+        let cancel = CancellationToken::new();
+        let abandoned = cancel.clone().drop_guard();
+        self.work(doing, move |_| work(cancel)).inspect(|_| drop(abandoned)).boxed()
+    }
+
     /// Runs work on files of a session, `alone` where it removes some.
     fn work_on<T: Send + 'static>(
         &self,
@@ -196,12 +207,10 @@ impl Workspaces for WorkspaceFolders {
     fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let (private, memories) = (self.private.clone(), self.memories.clone());
         let open = self.locks.shared(session.to_string().into(), move |base| {
-            let Real { memories, .. } = Self::shared(base, memories.as_ref())?;
-            let root = make(base, session).map_err(|error| storage("make the session's workspace", error))?;
-            let mounts = check_mounts(&private, mounts)?;
-            let worktree = private.worktree(&mounts);
-            let Mounts { project, folders } = mounts;
-            Ok(Workspace { root, project, folders, memories, worktree })
+            let real = Self::shared(base, memories.as_ref())?;
+            make(base, session).map_err(|error| storage("make the session's workspace", error))?;
+            let (mounts, worktree) = check_mounts(&private, mounts)?;
+            Ok(real.workspace(session, mounts, worktree))
         });
         self.work("open the workspace", open)
     }
@@ -213,8 +222,7 @@ impl Workspaces for WorkspaceFolders {
         let (private, known, memories) = (self.private.clone(), Arc::clone(&self.real), self.memories.clone());
         self.work("find the workspace", move |base| {
             let found = Self::shared(base, memories.as_ref())?;
-            let mounts = check_mounts(&private, mounts)?;
-            let worktree = private.worktree(&mounts);
+            let (mounts, worktree) = check_mounts(&private, mounts)?;
             Ok(known.get_or_init(|| found).workspace(session, mounts, worktree))
         })
     }
@@ -312,16 +320,13 @@ impl Workspaces for WorkspaceFolders {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        let path = format!("{}/{name}", area.folder());
-        let checked = ArtifactDir::check_name(&name);
-        let kept = self.work_on(session, false, format!("keep {path}"), move |base| {
-            stored::keep(base, session, area, &name, &content)
-        });
-        async move {
-            checked?;
-            kept.await.map(|()| path)
+        if let Err(wrong) = ArtifactDir::check_name(&name) {
+            return std::future::ready(Err(wrong)).boxed();
         }
-        .boxed()
+        let path = format!("{}/{name}", area.folder());
+        self.work_on(session, false, format!("keep {path}"), move |base| {
+            stored::keep(base, session, area, &name, &content).map(|()| path)
+        })
     }
 
     fn keep_on(
@@ -332,16 +337,13 @@ impl Workspaces for WorkspaceFolders {
         from: Option<u64>,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
-        let path = format!("{}/{name}", area.folder());
-        let checked = ArtifactDir::check_name(&name);
-        let kept = self.work_on(session, false, format!("keep {path}"), move |base| {
-            stored::keep_on(base, session, area, &name, from, &content)
-        });
-        async move {
-            checked?;
-            kept.await.map(|bytes| Artifact { path, bytes })
+        if let Err(wrong) = ArtifactDir::check_name(&name) {
+            return std::future::ready(Err(wrong)).boxed();
         }
-        .boxed()
+        let path = format!("{}/{name}", area.folder());
+        self.work_on(session, false, format!("keep {path}"), move |base| {
+            stored::keep_on(base, session, area, &name, from, &content).map(|bytes| Artifact { path, bytes })
+        })
     }
 
     fn list_files(&self, tree: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
@@ -355,16 +357,8 @@ impl Workspaces for WorkspaceFolders {
         skip: usize,
         most: usize,
     ) -> BoxFuture<'_, Result<DocumentPage, WorkspaceError>> {
-        let cancel = CancellationToken::new();
-        let abandoned = cancel.clone().drop_guard();
-        let opened = self
-            .work("open documents", move |_| documents::open(&tree, &path, documents::Range { skip, most }, cancel));
-        async move {
-            let opened = opened.await;
-            drop(abandoned);
-            opened
-        }
-        .boxed()
+        let range = documents::Range { skip, most };
+        self.work_awaited("open documents", move |cancel| documents::open(&tree, &path, range, cancel))
     }
 
     fn read_file(
@@ -378,8 +372,7 @@ impl Workspaces for WorkspaceFolders {
     }
 
     fn read_text(&self, tree: SessionTree, path: String, most: usize) -> BoxFuture<'_, Option<String>> {
-        let read = self.work("read a text", move |_| Ok(browse::text(&tree, &path, most)));
-        async move { read.await.ok().flatten() }.boxed()
+        self.work("read a text", move |_| Ok(browse::text(&tree, &path, most))).map(|read| read.ok().flatten()).boxed()
     }
 
     fn write_file(
@@ -395,25 +388,25 @@ impl Workspaces for WorkspaceFolders {
 
     fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {
         let Some(reader) = self.guides.clone() else { return std::future::ready(Guides::default()).boxed() };
-        if let Some(guides) = reader.glance(workspace, limits) {
+        if let Ok(guides) = reader.look(workspace, limits, Pace::AtOnce) {
             return std::future::ready(guides).boxed();
         }
         let workspace = workspace.clone();
-        let looked = self.work("look for notes of people", move |_| Ok(reader.look(&workspace, limits)));
-        async move { looked.await.unwrap_or_default() }.boxed()
+        let look = move |_: &Path| Ok(reader.look(&workspace, limits, Pace::Patient).unwrap_or_default());
+        self.work("look for notes of people", look).map(Result::unwrap_or_default).boxed()
     }
 
     fn folder_guides(&self, at: &Workspace, limits: GuideLimits, paths: Vec<String>) -> BoxFuture<'_, Vec<GuideFile>> {
         let (reader, project) = (self.guides.clone(), at.project.clone());
         let look = move || Some(reader?.in_folders(&project?.path, limits, &paths));
         let looked = self.work("look for notes of folders", move |_| Ok(look().unwrap_or_default()));
-        async move { looked.await.unwrap_or_default() }.boxed()
+        looked.map(Result::unwrap_or_default).boxed()
     }
 
     fn facts<'a>(&'a self, workspace: &'a Workspace, client: Option<&'a Path>) -> BoxFuture<'a, Option<MachineFacts>> {
         let (workspace, client) = (workspace.clone(), client.map(Path::to_owned));
         let looked = self.work("look at the project", move |_| Ok(surroundings::facts(&workspace, client.as_deref())));
-        async move { looked.await.ok() }.boxed()
+        looked.map(Result::ok).boxed()
     }
 
     fn map<'a>(&'a self, workspace: &'a Workspace, max_tokens: usize) -> BoxFuture<'a, Option<Vec<MapFile>>> {
@@ -438,7 +431,7 @@ impl Workspaces for WorkspaceFolders {
         let project = mount.path.clone();
         let looked = self
             .work("look at the project", move |_| Ok(projects.standing(&project, Pace::Patient).unwrap_or_default()));
-        async move { looked.await.unwrap_or_default() }.boxed()
+        looked.map(Result::unwrap_or_default).boxed()
     }
 
     fn projects(&self) -> Option<&dyn Projects> {
@@ -459,20 +452,11 @@ impl Workspaces for WorkspaceFolders {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
         let (session_root, workspace) = (workspace.root.clone(), Arc::new(workspace.clone()));
-        // The walk ends when nothing waits for it.
-        let cancel = CancellationToken::new();
-        let abandoned = cancel.clone().drop_guard();
-        let listed = self.work("list the workspace", move |_| {
+        self.work_awaited("list the workspace", move |cancel| {
             let files = Files::new(workspace, &StateFiles::default(), Timestamp::UNIX_EPOCH);
             let job = Job::new(files, Limits::default(), cancel);
             documents::paths(&job, session_root.exists(), limit)
                 .map_err(|failure| WorkspaceError::new(ErrorKind::Storage, format!("could not list files: {failure}")))
-        });
-        async move {
-            let listed = listed.await;
-            drop(abandoned);
-            listed
-        }
-        .boxed()
+        })
     }
 }

@@ -20,18 +20,6 @@ pub(super) struct PrivateFolders {
     pub(super) worktrees: Option<WorktreeFolders>,
 }
 
-impl PrivateFolders {
-    /// The worktree that the project is in.
-    pub(super) fn worktree(&self, mounts: &Mounts) -> Option<WorktreeAccess> {
-        self.worktrees.as_ref()?.of_folder(&mounts.project.as_ref()?.path)
-    }
-
-    /// True for the place of a worktree that is there no more.
-    fn was_worktree(&self, path: &Path) -> bool {
-        self.worktrees.as_ref().is_some_and(|worktrees| path.starts_with(resolved(worktrees.base())))
-    }
-}
-
 /// Adds folders, by their real paths, to those that a session sees.
 pub(super) fn add_folders(
     private: &PrivateFolders,
@@ -54,8 +42,11 @@ pub(super) fn add_folders(
     Mounts { project, folders: mounts.folders }.with(added)
 }
 
-/// The folders by their real paths, as a turn sees them.
-pub(super) fn check_mounts(private: &PrivateFolders, mounts: Mounts) -> Result<Mounts, WorkspaceError> {
+/// The folders by their real paths, as a turn sees them, and the worktree that the project is in.
+pub(super) fn check_mounts(
+    private: &PrivateFolders,
+    mounts: Mounts,
+) -> Result<(Mounts, Option<WorktreeAccess>), WorkspaceError> {
     let project = mounts.project.map(|mount| check_mount("project folder", private, mount)).transpose()?;
     for folder in &mounts.folders {
         let found = check_mount("added folder", private, folder.mount());
@@ -73,7 +64,9 @@ pub(super) fn check_mounts(private: &PrivateFolders, mounts: Mounts) -> Result<M
     }
     let mounts = Mounts { project, folders: mounts.folders };
     mounts.check()?;
-    Ok(mounts)
+    let worktrees = private.worktrees.as_ref();
+    let worktree = worktrees.and_then(|worktrees| worktrees.of_folder(&mounts.project.as_ref()?.path));
+    Ok((mounts, worktree))
 }
 
 /// The folder by its real path. One that holds something of the daemon's own, or lies in it, is refused. `what` says in a
@@ -82,7 +75,8 @@ fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mou
     let shown = mount.path.display();
     let path = mount.path.canonicalize().map_err(|error| {
         let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
-        let hint = match private.was_worktree(&mount.path) {
+        let is_below = |worktrees: &WorktreeFolders| mount.path.starts_with(resolved(worktrees.base()));
+        let hint = match private.worktrees.as_ref().is_some_and(is_below) {
             true => "its worktree was removed: choose the folder to go on in with -C, such as the main tree",
             false => "name a folder that exists and can be read",
         };

@@ -17,7 +17,10 @@ use agentd_workspace::{
     path::{PathPlace, ToolPath},
     text,
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, OptionFuture},
+};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
@@ -58,25 +61,15 @@ impl BuiltinToolbox {
         Call { services: &self.services, context, call }
     }
 
-    async fn run(&self, context: &ToolContext, call: &ToolCall) -> Result<ToolOutput, Failure> {
-        let tool = self.find(call)?;
-        (tool.run)(self.invocation(context, call), self.schema(tool)).await
-    }
-
-    async fn foresee(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<String>, Failure> {
-        let tool = self.find(call)?;
-        (tool.preview)(self.invocation(context, call), self.schema(tool)).await
-    }
-
     /// The call with the path that its own leads to, if that is another.
     async fn followed(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<FollowedLink>, Failure> {
-        let tool = self.find(call)?;
+        let (tool, schema) = self.find(call)?;
         let reads_archives = match tool.row().map(|row| row.path) {
             Some(PathUse::Names | PathUse::Content) => false,
             Some(PathUse::InArchives) => true,
             Some(PathUse::Edited | PathUse::Own) | None => return Ok(None),
         };
-        let mut arguments: Map<String, Value> = arguments::parse(tool.name, &call.arguments, self.schema(tool))?;
+        let mut arguments: Map<String, Value> = arguments::parse(tool.name, &call.arguments, schema)?;
         let Some(written) = arguments.get(FollowedLink::PATH).and_then(Value::as_str) else { return Ok(None) };
         // Of a document in an archive, the archive is what a link may lead to.
         let (written, inner) = match in_archive(written).filter(|_| reads_archives) {
@@ -85,7 +78,13 @@ impl BuiltinToolbox {
         };
         let by_name = ToolPath::begins_with_name(written);
         let written = written.to_owned();
-        let (path, named, real) = self.services.work_with(context, move |job| Self::lead(job, &written)).await?;
+        // The file that a path means, the one that it would name from the root of the tree, and the one that it leads to.
+        let lead = move |job: &Job| {
+            let (path, named) = (job.files.meant(&written)?, job.files.locate(&written)?);
+            let real = job.files.follow(&path)?;
+            Ok((path, named, real))
+        };
+        let (path, named, real) = self.services.work_with(context, lead).await?;
         // A name of the session's tree may turn out to be one of the project's: the rules hear of both.
         if real == path && (path.place() == named.place() || !by_name) {
             return Ok(None);
@@ -106,25 +105,21 @@ impl BuiltinToolbox {
         self.services.work_with(context, open).await.is_ok()
     }
 
-    /// The file that a path means, the one that it would name from the root of the tree, and the one that it leads to.
-    fn lead(job: &Job, written: &str) -> Result<(ToolPath, ToolPath, ToolPath), Failure> {
-        let (path, named) = (job.files.meant(written)?, job.files.locate(written)?);
-        let real = job.files.follow(&path)?;
-        Ok((path, named, real))
-    }
-
     /// Returns the start folder of the call's command, if it runs one.
     async fn started(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<StartFolder>, Failure> {
-        let tool = self.find(call)?;
+        let (tool, schema) = self.find(call)?;
         if tool.name != run_bash_command::NAME {
             return Ok(None);
         }
-        let args = arguments::parse(tool.name, &call.arguments, self.schema(tool))?;
+        let args = arguments::parse(tool.name, &call.arguments, schema)?;
         run_bash_command::start(self.invocation(context, call), args).await
     }
 
-    fn find(&self, call: &ToolCall) -> Result<&'static Builtin, Failure> {
-        Builtin::named(&call.name).ok_or_else(|| {
+    /// The tool of a call, with the schema of its arguments.
+    fn find(&self, call: &ToolCall) -> Result<(&'static Builtin, &Value), Failure> {
+        let schema = |tool: &Builtin| self.specs.iter().find(|spec| spec.name == tool.name);
+        let found = Builtin::named(&call.name);
+        found.map(|tool| (tool, schema(tool).map_or(&Value::Null, |spec| &spec.parameters))).ok_or_else(|| {
             let names = || self.specs.iter().map(|spec| spec.name.as_str());
             let hint = match text::nearest(&call.name, names()) {
                 Some(near) => format!("did you mean {near}? "),
@@ -137,10 +132,11 @@ impl BuiltinToolbox {
             )
         })
     }
+}
 
-    fn schema(&self, tool: &Builtin) -> &Value {
-        self.specs.iter().find(|spec| spec.name == tool.name).map_or(&Value::Null, |spec| &spec.parameters)
-    }
+/// Outcome of a tool, also where it panics.
+async fn caught<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Err(defect()))
 }
 
 impl Toolbox for BuiltinToolbox {
@@ -158,15 +154,15 @@ impl Toolbox for BuiltinToolbox {
     }
 
     fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
-        let tool = self.find(call).ok()?;
+        let (tool, schema) = self.find(call).ok()?;
         let longest = self.services.config.command_timeout_max.as_secs();
-        arguments::meant(tool.name, &call.arguments, self.schema(tool), longest)
+        arguments::meant(tool.name, &call.arguments, schema, longest)
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
         let jail = Jail::new(Arc::clone(&context.workspace));
-        let tool = self.find(call).ok()?;
-        let named = (tool.paths)(&jail, self.invocation(context, call), self.schema(tool))?;
+        let (tool, schema) = self.find(call).ok()?;
+        let named = (tool.paths)(&jail, self.invocation(context, call), schema)?;
         // Arguments that cannot be read change nothing: the call fails. What is not on the disk is nothing to look at
         // there.
         let on_disk = |paths: Vec<ToolPath>| {
@@ -180,58 +176,37 @@ impl Toolbox for BuiltinToolbox {
         context: &'a ToolContext,
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        async move {
-            let foreseen = AssertUnwindSafe(self.foresee(context, call)).catch_unwind().await;
-            match foreseen.unwrap_or_else(|_| Err(defect())) {
-                Ok(shown) => Ok(shown),
-                Err(failure) => Err(fit_for_models(failure.into())),
-            }
-        }
-        .boxed()
+        let foresee = async move {
+            let (tool, schema) = self.find(call)?;
+            (tool.preview)(self.invocation(context, call), schema).await
+        };
+        caught(foresee).map(|shown| shown.map_err(|failure| fit_for_models(failure.into()))).boxed()
     }
 
     fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
-        async move {
-            let followed = AssertUnwindSafe(self.followed(context, call)).catch_unwind().await;
-            followed.ok().and_then(Result::ok).flatten()
-        }
-        .boxed()
+        caught(self.followed(context, call)).map(|followed| followed.ok().flatten()).boxed()
     }
 
     fn start<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
-        async move {
-            let started = AssertUnwindSafe(self.started(context, call)).catch_unwind().await;
-            started.ok().and_then(Result::ok).flatten()
-        }
-        .boxed()
+        caught(self.started(context, call)).map(|started| started.ok().flatten()).boxed()
     }
 
     fn holds_commands(&self) -> BoxFuture<'_, bool> {
-        async move {
-            match &self.services.config.sandbox {
-                Some(sandbox) => sandbox.holds().await,
-                None => false,
-            }
-        }
-        .boxed()
+        let sandbox = self.services.config.sandbox.as_ref();
+        OptionFuture::from(sandbox.map(|sandbox| sandbox.holds())).map(Option::unwrap_or_default).boxed()
     }
 
     fn contains_commands(&self) -> BoxFuture<'_, bool> {
-        async move {
-            match &self.services.config.sandbox {
-                Some(sandbox) => sandbox.contains().await,
-                None => false,
-            }
-        }
-        .boxed()
+        let sandbox = self.services.config.sandbox.as_ref();
+        OptionFuture::from(sandbox.map(|sandbox| sandbox.contains())).map(Option::unwrap_or_default).boxed()
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        async move {
-            let ran = AssertUnwindSafe(self.run(context, call)).catch_unwind().await;
-            fit_for_models(ran.unwrap_or_else(|_| Err(defect())).unwrap_or_else(ToolOutput::from))
-        }
-        .boxed()
+        let run = async move {
+            let (tool, schema) = self.find(call)?;
+            (tool.run)(self.invocation(context, call), schema).await
+        };
+        caught(run).map(|ran| fit_for_models(ran.unwrap_or_else(ToolOutput::from))).boxed()
     }
 }
 

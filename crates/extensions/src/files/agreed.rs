@@ -38,7 +38,18 @@ pub(crate) trait Agreement: Clone + Serialize + DeserializeOwned {
 
     /// Differences of these files from the recorded ones, sorted by path.
     fn changes(&self, now: &[ProjectFile]) -> Vec<ProjectChange> {
-        changes(self.files(), now)
+        let agreed = self.files();
+        let known = |files: &[ProjectFile], path: &str| files.iter().find(|file| file.path == path).cloned();
+        let change = |path: &str, kind| ProjectChange { path: path.to_owned(), kind };
+        let new = now.iter().filter_map(|file| match known(agreed, &file.path) {
+            None => Some(change(&file.path, ProjectChangeKind::Added)),
+            Some(before) => (before != *file).then(|| change(&file.path, ProjectChangeKind::Changed)),
+        });
+        let gone = agreed.iter().filter(|file| known(now, &file.path).is_none());
+        let gone = gone.map(|file| change(&file.path, ProjectChangeKind::Removed));
+        let mut changes: Vec<ProjectChange> = new.chain(gone).collect();
+        changes.sort_by(|left, right| left.path.cmp(&right.path));
+        changes
     }
 }
 
@@ -114,20 +125,6 @@ impl<A: Agreement> Agreements<A> {
             }
         }
     }
-}
-
-fn changes(agreed: &[ProjectFile], now: &[ProjectFile]) -> Vec<ProjectChange> {
-    let known = |files: &[ProjectFile], path: &str| files.iter().find(|file| file.path == path).cloned();
-    let change = |path: &str, kind| ProjectChange { path: path.to_owned(), kind };
-    let new = now.iter().filter_map(|file| match known(agreed, &file.path) {
-        None => Some(change(&file.path, ProjectChangeKind::Added)),
-        Some(before) => (before != *file).then(|| change(&file.path, ProjectChangeKind::Changed)),
-    });
-    let gone = agreed.iter().filter(|file| known(now, &file.path).is_none());
-    let gone = gone.map(|file| change(&file.path, ProjectChangeKind::Removed));
-    let mut changes: Vec<ProjectChange> = new.chain(gone).collect();
-    changes.sort_by(|left, right| left.path.cmp(&right.path));
-    changes
 }
 
 /// Removes a folder with all that is in it. What cannot be removed only takes room.

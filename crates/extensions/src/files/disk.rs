@@ -6,7 +6,7 @@ use std::{
     io::{self, Read as _},
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -18,7 +18,10 @@ use nix::unistd::geteuid;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, makedev, openat, statx};
 use sha2::{Digest as _, Sha256};
 
-use super::front::{Flaw, Front};
+use super::{
+    agreed::lock,
+    front::{Flaw, Front},
+};
 
 /// Maximum number of cached files, and of cached folders.
 const MAX_KNOWN: usize = 512;
@@ -28,25 +31,12 @@ const MAX_ENTRIES: usize = 1000;
 /// Files that were read before, by path. No reader waits for another's disk: the lock is held only for a look.
 #[derive(Debug, Default)]
 pub(crate) struct GuideCache {
-    files: Mutex<ByPath<KnownFile>>,
-    folders: Mutex<ByPath<KnownFolder>>,
+    files: Mutex<KnownFiles<GuideText>>,
+    folders: Mutex<KnownFiles<[Entry]>>,
 }
 
-type ByPath<T> = HashMap<PathBuf, T>;
-
-#[derive(Debug)]
-struct KnownFile {
-    stamp: Stamp,
-    /// Number of bytes that were wanted.
-    most: usize,
-    read: Arc<GuideText>,
-}
-
-#[derive(Debug)]
-struct KnownFolder {
-    stamp: Stamp,
-    entries: Arc<[Entry]>,
-}
+/// By path, each as it was then, as far as so many bytes were wanted.
+type KnownFiles<T> = HashMap<PathBuf, (Stamp, usize, Arc<T>)>;
 
 /// Entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +56,7 @@ impl GuideCache {
     ) -> Result<Option<Arc<GuideText>>, NotAtHand> {
         if pace == Pace::AtOnce {
             let Some(stamp) = stamp(path, follow, pace)? else { return Ok(None) };
-            return self.unchanged(path, stamp, most).map(Some).ok_or(NotAtHand);
+            return unchanged(&self.files, path, most, stamp).map(Some).ok_or(NotAtHand);
         }
         Ok(match self.refreshed(path, follow, most) {
             Ok(read) => Some(read),
@@ -81,41 +71,27 @@ impl GuideCache {
 
     fn refreshed(&self, path: &Path, follow: bool, most: usize) -> io::Result<Arc<GuideText>> {
         let (file, stamp) = open(path, follow)?;
-        if let Some(read) = self.unchanged(path, stamp, most) {
+        if let Some(read) = unchanged(&self.files, path, most, stamp) {
             return Ok(read);
         }
         let read = Arc::new(read(file, stamp, most)?);
-        remember(&mut lock(&self.files), path, KnownFile { stamp, most, read: Arc::clone(&read) });
+        remember(&self.files, path, most, stamp, &read);
         Ok(read)
-    }
-
-    fn unchanged(&self, path: &Path, stamp: Stamp, most: usize) -> Option<Arc<GuideText>> {
-        match lock(&self.files).get(path) {
-            Some(known) if stamp.settled && known.stamp == stamp && known.most == most => Some(Arc::clone(&known.read)),
-            _ => None,
-        }
     }
 
     /// Entries of a folder, sorted by name, without hidden ones. Nothing where there is no such folder.
     pub(crate) fn entries(&self, folder: &Path, pace: Pace) -> Result<Arc<[Entry]>, NotAtHand> {
-        let Some(stamp) = stamp(folder, true, pace).or_else(|wait| match pace {
-            Pace::AtOnce => Err(wait),
-            Pace::Patient => Ok(None),
-        })?
-        else {
-            return Ok(Arc::default());
-        };
-        if let Some(known) = lock(&self.folders).get(folder)
-            && stamp.settled
-            && known.stamp == stamp
-        {
-            return Ok(Arc::clone(&known.entries));
+        let stamp = stamp(folder, true, pace);
+        let stamp = if pace == Pace::AtOnce { stamp? } else { stamp.unwrap_or_default() };
+        let Some(stamp) = stamp else { return Ok(Arc::default()) };
+        if let Some(known) = unchanged(&self.folders, folder, MAX_ENTRIES, stamp) {
+            return Ok(known);
         }
         if pace == Pace::AtOnce {
             return Err(NotAtHand);
         }
         let entries: Arc<[Entry]> = list(folder).into();
-        remember(&mut lock(&self.folders), folder, KnownFolder { stamp, entries: Arc::clone(&entries) });
+        remember(&self.folders, folder, MAX_ENTRIES, stamp, &entries);
         Ok(entries)
     }
 }
@@ -131,15 +107,18 @@ fn list(folder: &Path) -> Vec<Entry> {
     entries
 }
 
-fn remember<T>(known: &mut ByPath<T>, path: &Path, what: T) {
+fn unchanged<T: ?Sized>(known: &Mutex<KnownFiles<T>>, path: &Path, most: usize, now: Stamp) -> Option<Arc<T>> {
+    let known = lock(known);
+    let (stamp, wanted, known) = known.get(path)?;
+    (now.settled && *stamp == now && *wanted == most).then(|| Arc::clone(known))
+}
+
+fn remember<T: ?Sized>(known: &Mutex<KnownFiles<T>>, path: &Path, most: usize, stamp: Stamp, what: &Arc<T>) {
+    let mut known = lock(known);
     if known.len() >= MAX_KNOWN {
         known.clear();
     }
-    known.insert(path.to_path_buf(), what);
-}
-
-fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
+    known.insert(path.to_path_buf(), (stamp, most, Arc::clone(what)));
 }
 
 /// Content of a file.

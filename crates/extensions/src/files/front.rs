@@ -17,6 +17,9 @@ const MAX_DESCRIPTION: usize = 1024;
 pub(crate) const TOLD_DESCRIPTION: usize = 300;
 /// Keys without which a skill is another one.
 const KEYS: [&str; 4] = ["name", "description", "dependencies", "requirements"];
+/// Keys that other systems write and that change nothing here.
+const PASSED_OVER: &str = "agent argument-hint author category compatibility context disable-model-invocation homepage hooks \
+    metadata model tags user-invocable version";
 /// Packages that a skill can need.
 const MAX_DEPENDENCIES: usize = 100;
 
@@ -58,38 +61,24 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     let (yaml, _) = between_lines(text)?;
     let mut front = Front::default();
     let fields = fields(yaml, &KEYS, &mut front.notes)?;
-    let line = |key: &str| line_of(yaml, key);
+    let line = |key: &str| {
+        let begins = |line: &str| line.trim_matches(['"', '\'']).starts_with(key) && line.contains(':');
+        yaml.lines().position(begins).map_or(1, |index| index + 2)
+    };
     for (key, value) in &fields {
         match (key.as_str(), value) {
             (_, Value::Null) => {}
-            ("name", value) => {
-                let name = words(&scalar(value).ok_or_else(|| Flaw::new(line(key), "`name` must be a text"))?);
-                front.name = Some(name);
-            }
-            ("description", value) => {
-                let text = scalar(value).ok_or_else(|| Flaw::new(line(key), "`description` must be a text"))?;
-                front.description = words(&text);
+            ("name" | "description", value) => {
+                let text = scalar(value).ok_or_else(|| Flaw::new(line(key), format!("`{key}` must be a text")))?;
+                match key.as_str() {
+                    "name" => front.name = Some(words(&text)),
+                    _ => front.description = words(&text),
+                }
             }
             ("license", value) => front.license = scalar(value),
             ("allowed-tools" | "allowed_tools" | "tools", value) => front.allowed_tools = list(value),
             ("dependencies" | "requirements", value) => front.dependencies = list(value),
-            (
-                "metadata"
-                | "version"
-                | "author"
-                | "compatibility"
-                | "model"
-                | "tags"
-                | "category"
-                | "homepage"
-                | "argument-hint"
-                | "user-invocable"
-                | "disable-model-invocation"
-                | "context"
-                | "agent"
-                | "hooks",
-                _,
-            ) => {}
+            (other, _) if PASSED_OVER.split(' ').any(|known| known == other) => {}
             (other, _) => front.notes.push(Flaw::new(line(key), format!("`{}` is not known here", cut(other)))),
         }
     }
@@ -239,12 +228,6 @@ fn quoted(yaml: &str) -> String {
         }
     }
     out
-}
-
-/// Line number of a key in the file.
-fn line_of(yaml: &str, key: &str) -> usize {
-    let begins = |line: &str| line.trim_matches(['"', '\'']).starts_with(key) && line.contains(':');
-    yaml.lines().position(begins).map_or(1, |index| index + 2)
 }
 
 pub(crate) fn scalar(value: &Value) -> Option<String> {

@@ -49,8 +49,9 @@ pub(crate) fn of_file(text: &str) -> Result<Vec<String>, Flaw> {
         if bare.trim().is_empty() {
             continue;
         }
-        let package = package(bare.trim()).map_err(|message| Flaw::new(index + 1, message))?;
-        add(&mut found, package).map_err(|message| Flaw::new(index + 1, message))?;
+        package(bare.trim())
+            .and_then(|package| add(&mut found, package))
+            .map_err(|message| Flaw::new(index + 1, message))?;
     }
     Ok(found)
 }
@@ -62,10 +63,11 @@ pub(crate) fn of_file(text: &str) -> Result<Vec<String>, Flaw> {
 pub(crate) fn of_list(listed: &[String]) -> Result<Vec<String>, Flaw> {
     let mut found = Vec::new();
     for written in listed {
-        let package = package(written.trim()).map_err(|message| Flaw::new(0, message))?;
-        if !package_name(&package).eq_ignore_ascii_case("python") {
-            add(&mut found, package).map_err(|message| Flaw::new(0, message))?;
-        }
+        let is_python =
+            |package: &str| Reader(package.trim()).name().is_some_and(|name| name.eq_ignore_ascii_case("python"));
+        package(written.trim())
+            .and_then(|package| if is_python(&package) { Ok(()) } else { add(&mut found, package) })
+            .map_err(|message| Flaw::new(0, message))?;
     }
     Ok(found)
 }
@@ -126,12 +128,6 @@ fn is_hash(word: &str) -> bool {
     digest.len() == digits && digest.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// The name that it begins with.
-fn package_name(written: &str) -> &str {
-    let mut reader = Reader(written.trim());
-    reader.name().unwrap_or_default()
-}
-
 /// Comparisons, the longest first.
 const COMPARISONS: [&str; 8] = ["===", "~=", "==", "!=", "<=", ">=", "<", ">"];
 /// Variables that a marker may ask for.
@@ -163,7 +159,8 @@ impl<'a> Reader<'a> {
             self.takes("]").then_some(())?;
         }
         let in_parentheses = self.takes("(");
-        if in_parentheses || self.starts_with_comparison() {
+        let rest = self.0.trim_start();
+        if in_parentheses || COMPARISONS.iter().any(|comparison| rest.starts_with(comparison)) {
             self.listed(Self::version)?;
         }
         (!in_parentheses || self.takes(")")).then_some(())?;
@@ -183,11 +180,6 @@ impl<'a> Reader<'a> {
         let name = self.run(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))?;
         let is_sound = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_alphanumeric());
         (is_sound(name.chars().next()) && is_sound(name.chars().next_back())).then_some(name)
-    }
-
-    fn starts_with_comparison(&self) -> bool {
-        let rest = self.0.trim_start();
-        COMPARISONS.iter().any(|comparison| rest.starts_with(comparison))
     }
 
     fn version(&mut self) -> Option<&'a str> {
@@ -227,10 +219,8 @@ impl<'a> Reader<'a> {
                 let end = self.0.find(mark)?;
                 let text = &self.0[..end];
                 self.0 = &self.0[end + 1..];
-                return text
-                    .chars()
-                    .all(|letter| letter.is_ascii_alphanumeric() || "._+*-".contains(letter))
-                    .then_some(());
+                let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._+*-".contains(letter);
+                return text.chars().all(is_plain).then_some(());
             }
         }
         let name = self.run(|letter| letter.is_ascii_alphanumeric() || letter == '_')?;

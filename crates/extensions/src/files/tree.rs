@@ -5,7 +5,7 @@
 //! session's eyes, and nothing that a session sees leads back to where it came from.
 
 use std::{
-    io::{self, Read as _},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -146,20 +146,17 @@ impl Tree {
 
     /// A link is what it leads to, where that is a file of the skill.
     fn link(&mut self, root: &Dir, path: PathBuf) {
+        let noun = self.kind.noun;
         match root.metadata(&path) {
             Ok(metadata) if metadata.is_file() => self.file(path, &metadata),
             Ok(metadata) if metadata.is_dir() => {
                 self.odd_link(&path, "it is a link to a folder; put the folder itself there");
             }
-            Ok(_) => {
-                let noun = self.kind.noun;
-                self.problem(&path, format!("it is a link to no file; a {noun} is made of files and folders"));
-            }
+            Ok(_) => self.problem(&path, format!("it is a link to no file; a {noun} is made of files and folders")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.odd_link(&path, "it is a link to nothing; remove it");
             }
             Err(_) => {
-                let noun = self.kind.noun;
                 self.problem(&path, format!("it is a link that leads out of the {noun}; put a copy of the file there"));
             }
         }
@@ -214,14 +211,12 @@ impl Tree {
         for TreeFile { path, runs, .. } in &self.files {
             let mut content = Vec::new();
             open_file(from, path)?.take(left + 1).read_to_end(&mut content)?;
-            left = left.checked_sub(content.len() as u64).ok_or_else(|| self.grown())?;
+            // It may have grown since it was looked at.
+            let grown = || io::Error::other(format!("the {} has grown meanwhile", self.kind.noun));
+            left = left.checked_sub(content.len() as u64).ok_or_else(grown)?;
             see(path, *runs, content)?;
         }
         Ok(())
-    }
-
-    fn grown(&self) -> io::Error {
-        io::Error::other(format!("the {} has grown meanwhile", self.kind.noun))
     }
 
     /// Copies all of it into a folder that is empty.
@@ -232,15 +227,9 @@ impl Tree {
         for folder in &self.folders {
             private::folder_in(to, folder)?;
         }
-        let mut left = self.kind.max_bytes;
-        for TreeFile { path, runs, .. } in &self.files {
-            let source = open_file(from, path)?;
-            let mut target = private::file_in(to, path, if *runs { 0o700 } else { 0o600 })?;
-            // It may have grown since it was looked at.
-            let copied = io::copy(&mut source.take(left + 1), &mut target)?;
-            left = left.checked_sub(copied).ok_or_else(|| self.grown())?;
-        }
-        Ok(())
+        self.each(from, |path, runs, content| {
+            private::file_in(to, path, if runs { 0o700 } else { 0o600 })?.write_all(&content)
+        })
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct PluginFolder {
     pub(super) files: Vec<PluginFile>,
     /// Links that were left out.
     pub(super) left_out: Vec<ProjectProblem>,
-    tree: Tree,
+    pub(super) tree: Tree,
 }
 
 impl PluginFolder {
@@ -67,20 +67,15 @@ impl PluginFolder {
             return Err(format!("{start}…: its path is longer than {MAX_PATH} bytes"));
         }
         let mut files = Vec::new();
-        tree.each(folder, |path, runs, content| {
+        let read = tree.each(folder, |path, runs, content| {
             files.push(PluginFile::new(path, runs, content));
             Ok(())
-        })
-        .map_err(unread)?;
+        });
+        read.map_err(unread)?;
         files.sort_by(|left, right| left.path.cmp(&right.path));
         let mut left_out = Vec::new();
         tree.left_out.iter().for_each(|(file, message)| left_out.refuse(file, format!("it is left out: {message}")));
         Ok(Self { files, left_out, tree })
-    }
-
-    /// Copies all of it into a folder that is empty.
-    pub(super) fn copy(&self, from: &Dir, to: &Dir) -> io::Result<()> {
-        self.tree.copy(from, to)
     }
 
     /// Hash over all files, in hexadecimal digits.

@@ -165,8 +165,56 @@ impl PluginStore {
     /// # Errors
     /// When it is no plugin, has another hash, or cannot be copied.
     pub fn add(&self, folder: &Path, hash: &str, source: &str, client: &str) -> Result<PluginReport, WorkspaceError> {
-        let _alone = lock(&self.0.changing);
-        self.0.add(folder, hash, source, client)
+        let store = &self.0;
+        let _alone = lock(&store.changing);
+        let (from, looked) = store.open(folder)?;
+        let name = looked.manifest.name.clone();
+        let records = store.records()?;
+        if looked.files.hash() != hash {
+            let message = format!("the plugin {name} is not as it was shown: it has another hash now");
+            return Err(
+                WorkspaceError::new(ErrorKind::Conflict, message).with_hint("look at it again, and add it then")
+            );
+        }
+        let known = records.of(&name);
+        let is_same = |record: &PluginRecord| record.hash == hash && store.is_as_agreed(record);
+        if !known.is_some_and(is_same) {
+            if known.is_none() && records.0.len() >= MAX_PLUGINS {
+                let message = format!("there are {MAX_PLUGINS} plugins already");
+                return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint("remove one first"));
+            }
+            let failed = |error: io::Error| storage(&format!("add the plugin {name}"), &error);
+            private::folder(&store.folder).map_err(failed)?;
+            records.sweep(&store.folder);
+            let mark = uuid::Uuid::new_v4().simple().to_string();
+            let draft = store.folder.join(format!("{DRAFT}{mark}"));
+            let own = format!("{name}-{}", &mark[..12]);
+            let kept = copy(&from, &looked, &draft)
+                .and_then(|()| fs::rename(&draft, store.folder.join(&own)))
+                .and_then(|()| private::folder(&store.data.join(&name)))
+                .and_then(|()| fs::File::open(&store.folder)?.sync_all());
+            let cut = |text: &str| text.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
+            let record = PluginRecord {
+                name: name.clone(),
+                version: looked.manifest.version.clone(),
+                hash: hash.to_owned(),
+                folder: own,
+                source: cut(source),
+                at: Timestamp::now(),
+                by: cut(client),
+                files: looked.files.listed(),
+            };
+            let after = records.clone().with(record);
+            if let Err(error) = kept.and_then(|()| after.store(&store.folder)) {
+                records.sweep(&store.folder);
+                return Err(failed(error));
+            }
+            after.sweep(&store.folder);
+        }
+        let added = store.refresh().iter().find(|plugin| plugin.report.name == name).cloned();
+        added.map(|plugin| plugin.report).ok_or_else(|| {
+            WorkspaceError::new(ErrorKind::Internal, format!("the plugin {name} is not there after all"))
+        })
     }
 
     /// Removes a plugin, with the folder in which its servers wrote. None where there is none of that name.
@@ -174,8 +222,17 @@ impl PluginStore {
     /// # Errors
     /// When that cannot be stored.
     pub fn remove(&self, name: &str) -> Result<Option<PluginReport>, WorkspaceError> {
-        let _alone = lock(&self.0.changing);
-        self.0.remove(name)
+        let store = &self.0;
+        let _alone = lock(&store.changing);
+        let records = store.records()?;
+        let Some(record) = records.of(name) else { return Ok(None) };
+        let report = store.load(record).report;
+        let after = records.clone().without(name);
+        after.store(&store.folder).map_err(|error| storage(&format!("remove the plugin {name}"), &error))?;
+        after.sweep(&store.folder);
+        remove_below(&store.data, name);
+        store.refresh();
+        Ok(Some(report))
     }
 
     /// Checks that a plugin is as the person agreed to it, before something of it runs. It waits for the disk.
@@ -185,8 +242,7 @@ impl PluginStore {
     pub fn check(&self, name: &str) -> Result<(), String> {
         let records = self.0.records().map_err(|error| error.to_string())?;
         let Some(record) = records.of(name) else { return Err(format!("the plugin {name} is no longer there")) };
-        let is_same = self.0.read(record).is_ok_and(|looked| looked.files.hash() == record.hash);
-        if is_same { Ok(()) } else { Err(changed(name)) }
+        if self.0.is_as_agreed(record) { Ok(()) } else { Err(changed(name)) }
     }
 }
 
@@ -321,96 +377,30 @@ impl Store {
         }
     }
 
-    fn add(&self, folder: &Path, hash: &str, source: &str, client: &str) -> Result<PluginReport, WorkspaceError> {
-        let (from, looked) = self.open(folder)?;
-        let name = looked.manifest.name.clone();
-        let records = self.records()?;
-        if looked.files.hash() != hash {
-            let message = format!("the plugin {name} is not as it was shown: it has another hash now");
-            return Err(
-                WorkspaceError::new(ErrorKind::Conflict, message).with_hint("look at it again, and add it then")
-            );
-        }
-        let is_known = records.of(&name).is_some_and(|record| {
-            record.hash == hash && self.read(record).is_ok_and(|looked| looked.files.hash() == hash)
-        });
-        if !is_known {
-            if records.of(&name).is_none() && records.0.len() >= MAX_PLUGINS {
-                let message = format!("there are {MAX_PLUGINS} plugins already");
-                return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint("remove one first"));
-            }
-            let failed = |error: io::Error| storage(&format!("add the plugin {name}"), &error);
-            private::folder(&self.folder).map_err(failed)?;
-            records.sweep(&self.folder);
-            let mark = uuid::Uuid::new_v4().simple().to_string();
-            let draft = self.folder.join(format!("{DRAFT}{mark}"));
-            let own = format!("{name}-{}", &mark[..12]);
-            let kept = self
-                .copy(&from, &looked, &draft)
-                .and_then(|()| fs::rename(&draft, self.folder.join(&own)))
-                .and_then(|()| private::folder(&self.data.join(&name)))
-                .and_then(|()| fs::File::open(&self.folder)?.sync_all());
-            let cut = |text: &str| text.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
-            let record = PluginRecord {
-                name: name.clone(),
-                version: looked.manifest.version.clone(),
-                hash: hash.to_owned(),
-                folder: own,
-                source: cut(source),
-                at: Timestamp::now(),
-                by: cut(client),
-                files: looked.files.listed(),
-            };
-            let after = records.clone().with(record);
-            if let Err(error) = kept.and_then(|()| after.store(&self.folder)) {
-                records.sweep(&self.folder);
-                return Err(failed(error));
-            }
-            after.sweep(&self.folder);
-        }
-        self.refresh();
-        self.report_of(&name)
+    /// Returns whether the daemon's own copy has the files that the person has agreed to.
+    fn is_as_agreed(&self, record: &PluginRecord) -> bool {
+        self.read(record).is_ok_and(|looked| looked.files.hash() == record.hash)
     }
+}
 
-    /// Copies the files, durably, and looks whether the copy is what was looked at.
-    fn copy(&self, from: &Dir, looked: &LookedAt, to: &Path) -> io::Result<()> {
-        private::folder(to)?;
-        let target = Dir::from_std_file(exact::open_folder(to)?.into());
-        looked.files.copy(from, &target)?;
-        let copied = PluginFolder::read(&target).map_err(io::Error::other)?;
-        if copied.hash() != looked.files.hash() {
-            return Err(io::Error::other("its files changed while they were copied"));
-        }
-        let mut folders = vec![to.to_path_buf()];
-        for file in &copied.files {
-            let path = to.join(&file.path);
-            fs::File::open(&path)?.sync_all()?;
-            folders.extend(path.parent().map(Path::to_path_buf));
-        }
-        folders.sort();
-        folders.dedup();
-        folders.iter().try_for_each(|folder| fs::File::open(folder)?.sync_all())
+/// Copies the files, durably, and looks whether the copy is what was looked at.
+fn copy(from: &Dir, looked: &LookedAt, to: &Path) -> io::Result<()> {
+    private::folder(to)?;
+    let target = Dir::from_std_file(exact::open_folder(to)?.into());
+    looked.files.tree.copy(from, &target)?;
+    let copied = PluginFolder::read(&target).map_err(io::Error::other)?;
+    if copied.hash() != looked.files.hash() {
+        return Err(io::Error::other("its files changed while they were copied"));
     }
-
-    fn remove(&self, name: &str) -> Result<Option<PluginReport>, WorkspaceError> {
-        let records = self.records()?;
-        let Some(record) = records.of(name) else { return Ok(None) };
-        let report = self.load(record).report;
-        let after = records.clone().without(name);
-        after.store(&self.folder).map_err(|error| storage(&format!("remove the plugin {name}"), &error))?;
-        after.sweep(&self.folder);
-        remove_below(&self.data, name);
-        self.refresh();
-        Ok(Some(report))
+    let mut folders = vec![to.to_path_buf()];
+    for file in &copied.files {
+        let path = to.join(&file.path);
+        fs::File::open(&path)?.sync_all()?;
+        folders.extend(path.parent().map(Path::to_path_buf));
     }
-
-    fn report_of(&self, name: &str) -> Result<PluginReport, WorkspaceError> {
-        let installed = Arc::clone(&self.installed.read().unwrap_or_else(PoisonError::into_inner));
-        let found = installed.iter().find(|plugin| plugin.report.name == name).map(|plugin| plugin.report.clone());
-        found.ok_or_else(|| {
-            WorkspaceError::new(ErrorKind::Internal, format!("the plugin {name} is not there after all"))
-        })
-    }
+    folders.sort();
+    folders.dedup();
+    folders.iter().try_for_each(|folder| fs::File::open(folder)?.sync_all())
 }
 
 impl LookedAt {

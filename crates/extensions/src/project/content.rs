@@ -77,11 +77,6 @@ impl ProjectContent {
         Self { folder, instructions, agents: Arc::new(Agents::new(agents)) }
     }
 
-    /// The folder of its skills.
-    pub(crate) fn skills(&self) -> PathBuf {
-        self.folder.join(SKILLS)
-    }
-
     /// The instructions as models are told them, of which there are at most so many bytes.
     pub(crate) fn guide(&self, most: usize) -> Option<GuideFile> {
         let text = self.instructions.as_ref()?;

@@ -115,11 +115,6 @@ impl ProjectFolder {
         found
     }
 
-    /// Hash over the files; empty where there are none. It covers the path, the bytes and the right to run of each.
-    pub(crate) fn hash(&self) -> String {
-        hash(&self.files)
-    }
-
     /// The file of that path.
     pub(crate) fn file(&self, path: &str) -> Option<&FolderFile> {
         self.files.iter().find(|file| file.path == path)
@@ -177,14 +172,11 @@ impl Reader {
 
     /// Entries of a folder, sorted by name.
     fn entries(&mut self, folder: &Dir, below: &str) -> Vec<(String, Kind)> {
-        let listed = match folder.entries() {
-            Ok(listed) => listed,
-            Err(error) => {
-                self.found.problems.refuse(below, format!("it cannot be listed: {error}"));
-                return Vec::new();
-            }
-        };
-        let listed: Vec<_> = listed.take(MAX_ENTRIES + 1).collect();
+        let listed = folder.entries().map(|listed| listed.take(MAX_ENTRIES + 1).collect::<Vec<_>>());
+        let listed = listed.unwrap_or_else(|error| {
+            self.found.problems.refuse(below, format!("it cannot be listed: {error}"));
+            Vec::new()
+        });
         if listed.len() > MAX_ENTRIES {
             // Which of them are listed first is up to the disk.
             self.found.problems.refuse(below, format!("it has more than {MAX_ENTRIES} entries; nothing of it is used"));
@@ -288,27 +280,22 @@ impl Reader {
         let mut options = OpenOptions::new();
         // Opening a pipe would wait for its other end.
         options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+        let is_link = || root.symlink_metadata(path).is_ok_and(|found| found.is_symlink());
         let opened = root.open_with(path, &options).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => io::Error::other("it is a link to nothing; remove it"),
-            io::ErrorKind::PermissionDenied if is_link(root, path) => {
+            io::ErrorKind::PermissionDenied if is_link() => {
                 io::Error::other("it is a link that leads out of the folder; put a copy of the file there")
             }
             _ => io::Error::other(format!("it cannot be read: {error}")),
         })?;
         let file = opened.into_std();
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
+        if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is no plain file"));
         }
-        let too_large = || io::Error::other(format!("it is larger than {} KiB", MAX_TEXT >> 10));
-        if metadata.len() > MAX_TEXT {
-            return Err(too_large());
-        }
         let mut content = Vec::new();
-        // It may have grown since.
         file.take(MAX_TEXT + 1).read_to_end(&mut content)?;
         if content.len() as u64 > MAX_TEXT {
-            return Err(too_large());
+            return Err(io::Error::other(format!("it is larger than {} KiB", MAX_TEXT >> 10)));
         }
         if std::str::from_utf8(&content).map_or(true, |text| text.contains('\0')) {
             return Err(io::Error::other("it is not UTF-8 text"));
@@ -321,13 +308,8 @@ impl Reader {
 
     fn open_folder(&mut self, root: &Dir, below: &str) -> Option<Dir> {
         self.look(below);
-        match jail::open_real_folder(root, below) {
-            Ok(folder) => Some(folder),
-            Err(error) => {
-                self.found.problems.refuse(below, format!("it cannot be opened: {error}"));
-                None
-            }
-        }
+        let opened = jail::open_real_folder(root, below);
+        opened.map_err(|error| self.found.problems.refuse(below, format!("it cannot be opened: {error}"))).ok()
     }
 
     fn look(&mut self, below: &str) {
@@ -336,7 +318,8 @@ impl Reader {
     }
 }
 
-fn hash(files: &[FolderFile]) -> String {
+/// Hash over the files; empty where there are none. It covers the path, the bytes and the right to run of each.
+pub(super) fn hash(files: &[FolderFile]) -> String {
     if files.is_empty() {
         return String::new();
     }
@@ -349,10 +332,6 @@ fn too_much() -> io::Error {
     io::Error::other(format!(
         "it is left out: {PROJECT_FOLDER}/ may have {MAX_ALL_FILES} files and {all} in all, {texts} of it texts"
     ))
-}
-
-fn is_link(root: &Dir, path: &str) -> bool {
-    root.symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
 #[cfg(test)]

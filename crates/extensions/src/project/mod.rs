@@ -79,10 +79,10 @@ impl Agreement for TrustRecord {
 
 /// The projects that the person trusts. Cloneable; all clones are one.
 #[derive(Debug, Clone)]
-pub struct ProjectStore(Arc<Store>);
+pub struct ProjectStore(pub(crate) Arc<Store>);
 
 #[derive(Debug)]
-struct Store {
+pub(crate) struct Store {
     /// The folder of the records and of the copies.
     folder: PathBuf,
     /// Worktrees, which are trusted as their main trees are.
@@ -130,14 +130,9 @@ impl ProjectStore {
         }))
     }
 
-    /// The trust in a project, and what may be used of it.
-    pub(crate) fn now(&self, project: &Path, pace: Pace) -> Result<ProjectNow, NotAtHand> {
-        self.0.now(project, pace)
-    }
-
-    /// The same for an engine.
+    /// The trust in a project, and what may be used of it, for an engine.
     pub fn standing(&self, project: &Path, pace: Pace) -> Result<ProjectStanding, NotAtHand> {
-        let ProjectNow { trust, content } = self.now(project, pace)?;
+        let ProjectNow { trust, content } = self.0.now(project, pace)?;
         let agents = content.map(|content| Arc::clone(&content.agents)).filter(|agents| !agents.is_empty());
         Ok(ProjectStanding { trust, agents })
     }
@@ -148,20 +143,15 @@ impl ProjectStore {
         work: impl FnOnce(&Store) -> Result<T, WorkspaceError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
         let store = Arc::clone(&self.0);
-        async move {
-            let worked = tokio::task::spawn_blocking(move || work(&store)).await;
-            worked.unwrap_or_else(|error| {
-                let message = "could not look at the project";
-                Err(WorkspaceError::new(ErrorKind::Internal, message).with_source(error))
-            })
-        }
-        .boxed()
+        let failed =
+            |error| WorkspaceError::new(ErrorKind::Internal, "could not look at the project").with_source(error);
+        async move { tokio::task::spawn_blocking(move || work(&store)).await.map_err(failed).flatten() }.boxed()
     }
 }
 
 impl Projects for ProjectStore {
     fn show(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>> {
-        self.work(move |store| store.report(&real(&project)?))
+        self.work(move |store| Ok(store.report(&real(&project)?)))
     }
 
     fn trust(
@@ -186,7 +176,8 @@ impl Store {
         worktree.map_or(Cow::Borrowed(project), |worktree| Cow::Owned(worktree.project))
     }
 
-    fn now(&self, project: &Path, pace: Pace) -> Result<ProjectNow, NotAtHand> {
+    /// The trust in a project, and what may be used of it.
+    pub(crate) fn now(&self, project: &Path, pace: Pace) -> Result<ProjectNow, NotAtHand> {
         let records = self.records(pace)?;
         let known = match self.unchanged(project, pace)? {
             Some(known) => known,
@@ -260,7 +251,7 @@ impl Store {
 
     fn remember(&self, project: &Path, mut folder: ProjectFolder) -> (Arc<KnownProject>, ProjectFolder) {
         let stamps = std::mem::take(&mut folder.stamps);
-        let known = Arc::new(KnownProject { hash: folder.hash(), stamps });
+        let known = Arc::new(KnownProject { hash: folder::hash(&folder.files), stamps });
         let mut all = lock(&self.known);
         if all.len() >= MAX_KNOWN {
             all.clear();
@@ -290,19 +281,17 @@ impl Store {
         self.records(Pace::Patient).unwrap_or_default()
     }
 
-    fn report(&self, project: &Path) -> Result<ProjectReport, WorkspaceError> {
+    fn report(&self, project: &Path) -> ProjectReport {
         let (known, folder) = self.remember(project, ProjectFolder::read(project));
-        Ok(describe(project, &folder, &known.hash, self.patient_records().of(&self.main(project))))
+        self.describe(project, &folder, &known.hash)
     }
 
     fn trust(&self, project: &Path, hash: &str, client: &str) -> Result<ProjectReport, WorkspaceError> {
         let (known, folder) = self.remember(project, ProjectFolder::read(project));
         if known.hash.is_empty() {
-            return Err(WorkspaceError::new(
-                ErrorKind::NotFound,
-                format!("there is nothing to trust in {}/.agentd", project.display()),
-            )
-            .with_hint("agentctl project show DIR lists what is there"));
+            let message = format!("there is nothing to trust in {}/.agentd", project.display());
+            return Err(WorkspaceError::new(ErrorKind::NotFound, message)
+                .with_hint("agentctl project show DIR lists what is there"));
         }
         if known.hash != hash {
             let message = "the project is not as it was shown: it has another hash now";
@@ -314,7 +303,7 @@ impl Store {
         let record = TrustRecord { path, hash: known.hash.clone(), at, by, files: files(&folder) };
         self.change(|records| records.with(record)).map_err(|error| storage("store the trust", &error))?;
         self.take(&folder, &known.hash).map_err(|error| storage("copy what is trusted", &error))?;
-        Ok(describe(project, &folder, &known.hash, self.patient_records().of(&self.main(project))))
+        Ok(self.describe(project, &folder, &known.hash))
     }
 
     fn distrust(&self, project: &Path) -> Result<ProjectReport, WorkspaceError> {
@@ -325,7 +314,32 @@ impl Store {
         }
         self.change(|records| records.without(&self.main(project)))
             .map_err(|error| storage("take the trust back", &error))?;
-        self.report(project)
+        Ok(self.report(project))
+    }
+
+    fn describe(&self, project: &Path, folder: &ProjectFolder, hash: &str) -> ProjectReport {
+        let (parts, files, records) = (FolderParts::of(folder), files(folder), self.patient_records());
+        let record = records.of(&self.main(project));
+        let trust = trust(hash, record);
+        let told = |command: ProjectCommand| match trust {
+            ProjectTrust::Trusted => command,
+            _ => ProjectCommand { text: String::new(), ..command },
+        };
+        let record = record.filter(|_| trust != ProjectTrust::Empty);
+        ProjectReport {
+            path: project.to_path_buf(),
+            trust,
+            hash: hash.to_owned(),
+            trusted_at: record.map(|record| record.at),
+            instructions: parts.instructions.is_some(),
+            agents: parts.agents,
+            skills: parts.skills,
+            commands: parts.commands.into_iter().map(told).collect(),
+            changes: record.map(|record| record.changes(&files)).unwrap_or_default(),
+            ignored: folder.ignored.clone(),
+            problems: folder.problems.iter().cloned().chain(parts.problems).collect(),
+            files,
+        }
     }
 
     /// Changes the records on the disk, then in memory, and removes copies that nothing needs any more.
@@ -346,31 +360,6 @@ fn trust(hash: &str, record: Option<&TrustRecord>) -> ProjectTrust {
         None => ProjectTrust::Untrusted,
         Some(record) if record.hash == hash => ProjectTrust::Trusted,
         Some(_) => ProjectTrust::Changed,
-    }
-}
-
-fn describe(project: &Path, folder: &ProjectFolder, hash: &str, record: Option<&TrustRecord>) -> ProjectReport {
-    let parts = FolderParts::of(folder);
-    let trust = trust(hash, record);
-    let files = files(folder);
-    let told = |command: ProjectCommand| match trust {
-        ProjectTrust::Trusted => command,
-        _ => ProjectCommand { text: String::new(), ..command },
-    };
-    let record = record.filter(|_| trust != ProjectTrust::Empty);
-    ProjectReport {
-        path: project.to_path_buf(),
-        trust,
-        hash: hash.to_owned(),
-        trusted_at: record.map(|record| record.at),
-        instructions: parts.instructions.is_some(),
-        agents: parts.agents,
-        skills: parts.skills,
-        commands: parts.commands.into_iter().map(told).collect(),
-        changes: record.map(|record| record.changes(&files)).unwrap_or_default(),
-        ignored: folder.ignored.clone(),
-        problems: folder.problems.iter().cloned().chain(parts.problems).collect(),
-        files,
     }
 }
 

@@ -1,16 +1,17 @@
 //! All that is known of the folder of a skill, for people; and how one is taken into the person's own.
 
-use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path};
+use std::{io, path::Path};
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     guide::{Skill, SkillOrigin, SkillProblem, SkillReport},
     ports::Workspace,
 };
+use agentd_workspace::private;
 use cap_std::fs::Dir;
 
 use super::{
-    Shelf,
+    SkillStore,
     environment::Environments,
     link,
     source::{self, Candidate, Source},
@@ -25,12 +26,12 @@ use crate::files::{
 /// Bytes of a `SKILL.md` that are shown.
 const SHOWN: usize = 256 << 10;
 
-impl Shelf {
+impl SkillStore {
     /// All folders that may be skills, in the order in which they come first, sorted by name in the end.
-    pub(super) fn reports(&self, workspace: Option<&Workspace>) -> Vec<SkillReport> {
+    pub(super) fn all_reports(&self, workspace: Option<&Workspace>) -> Vec<SkillReport> {
         let sources = self.sources(workspace, Pace::Patient).unwrap_or_default();
         let mut reports: Vec<SkillReport> = Vec::new();
-        for candidate in source::candidates(&sources, &self.known, Pace::Patient).unwrap_or_default() {
+        for candidate in source::candidates(&sources, &self.0.known, Pace::Patient).unwrap_or_default() {
             // Whatever else lies there is no skill, and not wrong either.
             if !candidate.folder.join(SKILL_FILE).exists() {
                 continue;
@@ -38,7 +39,12 @@ impl Shelf {
             let mut report = self.report(&candidate);
             let same = |known: &&SkillReport| known.usable && known.skill.name.eq_ignore_ascii_case(&report.skill.name);
             if let Some(first) = reports.iter().find(same) {
-                let message = format!("{} has this name already, and is used", shadow(first));
+                let shadow = match (first.skill.origin, first.plugin.as_str()) {
+                    (SkillOrigin::Plugin, plugin) => format!("the plugin {plugin}"),
+                    (SkillOrigin::Bundled, _) => "a skill of agentd".to_owned(),
+                    _ => first.folder.clone(),
+                };
+                let message = format!("{shadow} has this name already, and is used");
                 report.problems.push(fatal("", 0, message));
                 report.usable = false;
             }
@@ -48,7 +54,8 @@ impl Shelf {
         reports
     }
 
-    pub(super) fn check(&self, folder: &Path) -> SkillReport {
+    /// Looks at a folder that may become a skill.
+    pub fn check(&self, folder: &Path) -> SkillReport {
         let entry = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let parent = folder.parent().unwrap_or(folder).to_path_buf();
         let source = Source::new(parent, SkillOrigin::Person);
@@ -58,7 +65,7 @@ impl Shelf {
 
     /// Description of a folder as a skill, with its problems.
     fn report(&self, candidate: &Candidate) -> SkillReport {
-        let home = self.config.home.as_deref();
+        let home = self.0.config.home.as_deref();
         let mut report = SkillReport {
             skill: Skill {
                 name: candidate.entry.clone(),
@@ -70,15 +77,14 @@ impl Shelf {
             plugin: candidate.source.plugin.clone().unwrap_or_default(),
             ..SkillReport::default()
         };
-        match candidate.open() {
-            Ok(folder) => self.look_into(&folder, candidate, &mut report),
-            Err(error) => report.problems.push(fatal("", 0, format!("the folder cannot be opened: {error}"))),
-        }
+        let opened = candidate.open().map_err(|error| fatal("", 0, format!("the folder cannot be opened: {error}")));
+        let looked = opened.and_then(|folder| self.look_into(&folder, candidate, &mut report));
+        report.problems.extend(looked.err());
         report.usable = !report.problems.iter().any(|problem| problem.is_fatal);
         report
     }
 
-    fn look_into(&self, folder: &Dir, candidate: &Candidate, report: &mut SkillReport) {
+    fn look_into(&self, folder: &Dir, candidate: &Candidate, report: &mut SkillReport) -> Result<(), SkillProblem> {
         match Tree::of(folder) {
             Ok(tree) => {
                 (report.files, report.bytes) = (tree.count() as u64, tree.bytes);
@@ -86,27 +92,35 @@ impl Shelf {
             }
             Err(error) => report.problems.push(fatal("", 0, format!("it cannot be looked through: {error}"))),
         }
-        let text = match folder.read_to_string(SKILL_FILE) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                report.problems.push(fatal("", 0, format!("there is no {SKILL_FILE} in it")));
-                return;
-            }
-            Err(error) => {
-                report.problems.push(fatal(SKILL_FILE, 0, format!("it cannot be read as UTF-8 text: {error}")));
-                return;
-            }
-        };
+        let text = folder.read_to_string(SKILL_FILE).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => fatal("", 0, format!("there is no {SKILL_FILE} in it")),
+            _ => fatal(SKILL_FILE, 0, format!("it cannot be read as UTF-8 text: {error}")),
+        })?;
         text[..text.floor_char_boundary(SHOWN)].clone_into(&mut report.text);
-        let front = match front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)]) {
-            Ok(front) => front,
-            Err(Flaw { line, message }) => {
-                report.problems.push(fatal(SKILL_FILE, line, message));
-                return;
-            }
-        };
+        let front = front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)])
+            .map_err(|Flaw { line, message }| fatal(SKILL_FILE, line, message))?;
         report.problems.extend(front.notes.iter().map(|note| odd(SKILL_FILE, note.line, note.message.clone())));
-        self.name(&front, candidate, report);
+        match (front::name(&front, &candidate.entry), &front.name) {
+            (None, _) => {
+                let message = "neither `name` nor the folder can be the name of a skill; use letters, digits, `-`, `_` and \
+                               `.`, at most 64";
+                report.problems.push(fatal(SKILL_FILE, 2, message.to_owned()));
+            }
+            (Some(name), own) => {
+                let told = match own {
+                    Some(own) if *own != name => {
+                        Some(format!("`name` is not a plain folder name, so the skill goes by {name}"))
+                    }
+                    Some(own) if *own != candidate.entry => {
+                        let entry = &candidate.entry;
+                        Some(format!("`name` is {own} and the folder is {entry:?}; the skill goes by {own}"))
+                    }
+                    _ => None,
+                };
+                report.problems.extend(told.map(|message| odd(SKILL_FILE, 2, message)));
+                report.skill.name = name;
+            }
+        }
         let setting = self.settings();
         let setting = setting.get(&report.skill.name);
         report.skill.description = setting.and_then(|set| set.description.clone()).unwrap_or(front.description.clone());
@@ -118,7 +132,7 @@ impl Shelf {
         match requirements::packages(&front, listed.as_deref()) {
             Ok(packages) => {
                 let name = Environments::name(&report.skill.name, &packages);
-                report.installed = packages.is_empty() || self.environments.ready(&name).is_some();
+                report.installed = packages.is_empty() || self.0.environments.ready(&name).is_some();
                 report.skill.packages = packages;
             }
             // Its words can be used all the same: only nothing is installed of it.
@@ -126,35 +140,14 @@ impl Shelf {
                 report.problems.push(odd(file, line, format!("{message}; nothing is installed for this skill")));
             }
         }
+        Ok(())
     }
 
-    fn name(&self, front: &front::Front, candidate: &Candidate, report: &mut SkillReport) {
-        let entry = candidate.entry.as_str();
-        let line = 2;
-        match front::name(front, entry) {
-            Some(name) => {
-                match &front.name {
-                    Some(own) if *own != name => {
-                        let message = format!("`name` is not a plain folder name, so the skill goes by {name}");
-                        report.problems.push(odd(SKILL_FILE, line, message));
-                    }
-                    Some(own) if own != entry => {
-                        let message = format!("`name` is {own} and the folder is {entry:?}; the skill goes by {own}");
-                        report.problems.push(odd(SKILL_FILE, line, message));
-                    }
-                    _ => {}
-                }
-                report.skill.name = name;
-            }
-            None => {
-                let message = "neither `name` nor the folder can be the name of a skill; use letters, digits, `-`, `_` and \
-                               `.`, at most 64";
-                report.problems.push(fatal(SKILL_FILE, line, message.to_owned()));
-            }
-        }
-    }
-
-    pub(super) fn add(&self, folder: &Path, replace: bool) -> Result<SkillReport, WorkspaceError> {
+    /// Takes a folder into the person's own skills, and says what was taken.
+    ///
+    /// # Errors
+    /// When it is no sound skill, or one of that name is there and shall not be replaced.
+    pub fn add(&self, folder: &Path, replace: bool) -> Result<SkillReport, WorkspaceError> {
         let report = self.check(folder);
         let invalid = |message: String| WorkspaceError::new(ErrorKind::InvalidInput, message);
         if let Some(problem) = report.problems.iter().find(|problem| problem.is_fatal) {
@@ -166,14 +159,14 @@ impl Shelf {
             WorkspaceError::new(ErrorKind::Storage, format!("could not add the skill {name}: {error}"))
                 .with_hint("look at the folder of your configuration")
         };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.config.person).map_err(failed)?;
-        let own = Dir::open_ambient_dir(&self.config.person, cap_std::ambient_authority()).map_err(failed)?;
+        private::folder(&self.0.config.person).map_err(failed)?;
+        let own = Dir::open_ambient_dir(&self.0.config.person, cap_std::ambient_authority()).map_err(failed)?;
         if own.symlink_metadata(&name).is_ok() && !replace {
             return Err(WorkspaceError::new(ErrorKind::Conflict, format!("there is a skill {name} already"))
                 .with_hint("add --replace to take this one instead"));
         }
         if own.symlink_metadata(&name).is_ok_and(|found| !found.is_dir()) {
-            let place = self.config.person.join(&name);
+            let place = self.0.config.person.join(&name);
             return Err(WorkspaceError::new(ErrorKind::Conflict, format!("{} is not a folder", place.display()))
                 .with_hint("remove it first"));
         }
@@ -183,16 +176,7 @@ impl Shelf {
             return Err(error);
         }
         link::replace(&own, &name, &from, &tree).map_err(failed)?;
-        Ok(self.check(&self.config.person.join(&name)))
-    }
-}
-
-/// The skill whose name another one has too, as people know it.
-fn shadow(first: &SkillReport) -> String {
-    match (first.skill.origin, first.plugin.as_str()) {
-        (SkillOrigin::Plugin, plugin) => format!("the plugin {plugin}"),
-        (SkillOrigin::Bundled, _) => "a skill of agentd".to_owned(),
-        _ => first.folder.clone(),
+        Ok(self.check(&self.0.config.person.join(&name)))
     }
 }
 

@@ -11,9 +11,8 @@ use std::{
     collections::{BTreeMap, HashMap},
     ffi::{OsStr, OsString},
     fs, io,
-    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use agentd_core::{
@@ -24,6 +23,7 @@ use agentd_sandbox::{
     config::{SandboxConfig, SandboxMode},
     process::CommandEnd,
 };
+use agentd_workspace::{private, remove};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +31,7 @@ use super::{
     installer::{self, Installer, Network, refused},
     package_index::PackageIndex,
 };
-use crate::files::requirements;
+use crate::files::{agreed::lock, requirements};
 
 /// The mark of an environment that is whole.
 const MARK: &str = ".agentd-ready";
@@ -102,7 +102,7 @@ impl Environments {
             if link.exists() || !program.exists() {
                 continue;
             }
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&front).ok()?;
+            private::folder(&front).ok()?;
             // Another call may make it at this moment.
             let _ = std::os::unix::fs::symlink(Path::new("../bin").join(name), &link);
         }
@@ -116,7 +116,7 @@ impl Environments {
         let link = bin.join("python");
         if !link.exists() {
             let python = self.interpreters().into_iter().next()?;
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&bin).ok()?;
+            private::folder(&bin).ok()?;
             // One that leads nowhere any more, or one that another call makes at this moment.
             let _ = fs::remove_file(&link);
             let _ = std::os::unix::fs::symlink(python, &link);
@@ -135,7 +135,7 @@ impl Environments {
         cancel: &CancellationToken,
     ) -> Result<(), WorkspaceError> {
         let lock = {
-            let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut under_way = lock(&self.under_way);
             under_way.retain(|_, lock| Arc::strong_count(lock) > 1);
             Arc::clone(under_way.entry(wanted.environment.clone()).or_default())
         };
@@ -164,18 +164,12 @@ impl Environments {
     ) -> Result<(), WorkspaceError> {
         let SkillPackages { skill, packages, environment } = wanted;
         requirements::check(packages).map_err(|flaw| {
-            WorkspaceError::new(
-                ErrorKind::InvalidInput,
-                format!("could not install the packages of the skill {skill}: {}", flaw.message),
-            )
-            .with_hint("list names with versions only")
+            let message = format!("could not install the packages of the skill {skill}: {}", flaw.message);
+            WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint("list names with versions only")
         })?;
         let failed = |error: io::Error| {
-            WorkspaceError::new(
-                ErrorKind::Storage,
-                format!("could not make the environment of the skill {skill}: {error}"),
-            )
-            .with_hint("look at the data folder of the daemon")
+            let message = format!("could not make the environment of the skill {skill}: {error}");
+            WorkspaceError::new(ErrorKind::Storage, message).with_hint("look at the data folder of the daemon")
         };
         let place = prepare(&self.folder, environment).map_err(failed)?;
         progress.tell(&format!("making a Python environment for the skill {skill}"));
@@ -304,14 +298,10 @@ fn home_of(program: &Path) -> Option<PathBuf> {
 
 /// Makes the folder of an environment anew, and says where it really is.
 fn prepare(folder: &Path, name: &str) -> io::Result<PathBuf> {
-    let mut private = fs::DirBuilder::new();
-    private.recursive(true).mode(0o700);
-    private.create(folder)?;
+    private::folder(folder)?;
     let place = folder.canonicalize()?.join(name);
-    match fs::remove_dir_all(&place) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => private.create(place.join(SCRATCH))?,
-    }
+    remove::gone(fs::remove_dir_all(&place))?;
+    private::folder(&place.join(SCRATCH))?;
     Ok(place)
 }
 

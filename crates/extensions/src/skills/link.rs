@@ -4,10 +4,7 @@
 //! It is a copy because a session goes on for weeks: what its model has read stays as it was read until somebody asks
 //! for the skill again, and no link leads from a session to anywhere else. A note beside it says what it was made from.
 
-use std::{
-    io::{self, Write as _},
-    sync::PoisonError,
-};
+use std::io::{self, Write as _};
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
@@ -18,8 +15,8 @@ use agentd_workspace::{jail, private, remove};
 use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
 
-use super::{Shelf, imports};
-use crate::files::{disk::Pace, requirements, tree::Tree};
+use super::SkillStore;
+use crate::files::{agreed::lock, disk::Pace, requirements, tree::Tree};
 
 /// The folder of a workspace in which skills are.
 const AREA: &str = "skills";
@@ -42,21 +39,19 @@ struct Note {
 /// Packages that a skill can turn out to need.
 const MAX_FOUND: usize = 20;
 
-impl Shelf {
+impl SkillStore {
     /// Puts a skill into a session, unless it is there as it is now. False where there is none of that name.
-    pub(super) fn link(&self, workspace: &Workspace, name: &str) -> Result<bool, WorkspaceError> {
+    pub(super) fn copy_into(&self, workspace: &Workspace, name: &str) -> Result<bool, WorkspaceError> {
         let skills = self.skills(Some(workspace), Pace::Patient).unwrap_or_default();
         let Some((skill, candidate)) = skills.into_iter().find(|(skill, _)| skill.name == name) else {
             return Ok(false);
         };
         let failed = |error: io::Error| {
-            WorkspaceError::new(
-                ErrorKind::Storage,
-                format!("could not bring the skill {name} into the session: {error}"),
-            )
-            .with_hint("look at the skill's folder and at the data folder of the daemon")
+            let message = format!("could not bring the skill {name} into the session: {error}");
+            WorkspaceError::new(ErrorKind::Storage, message)
+                .with_hint("look at the skill's folder and at the data folder of the daemon")
         };
-        let _alone = self.linking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&self.0.linking);
         let from = candidate.open().map_err(failed)?;
         let tree = Tree::of(&from).map_err(failed)?;
         if let Some(error) = unusable(name, &tree) {
@@ -130,7 +125,7 @@ pub(super) fn imports(workspace: &Workspace, name: &str, module: &str) -> bool {
     let mut imports = false;
     let read = tree.each(&folder, |path, _, content| {
         let is_script = path.extension().is_some_and(|ending| ending == "py");
-        imports |= is_script && imports::has_import(&String::from_utf8_lossy(&content), module);
+        imports |= is_script && has_import(&String::from_utf8_lossy(&content), module);
         Ok(())
     });
     read.is_ok() && imports
@@ -171,4 +166,42 @@ fn write_note(area: &Dir, name: &str, note: &Note) -> io::Result<()> {
     let mut file = private::file_in(area, &draft, 0o600)?;
     file.write_all(&serde_json::to_vec(note)?)?;
     area.rename(&draft, area, format!(".{name}{NOTE}"))
+}
+
+/// Returns whether a Python script names a module in an import, on any machine.
+fn has_import(text: &str, module: &str) -> bool {
+    text.lines().any(|line| python_modules(line.trim_start()).iter().any(|name| name == module))
+}
+
+/// The top modules that a line imports.
+fn python_modules(line: &str) -> Vec<String> {
+    let top = |path: &str| {
+        let name: String =
+            path.trim().chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+        (!name.is_empty()).then_some(name)
+    };
+    let line = line.split('#').next().unwrap_or_default();
+    if let Some(rest) = line.strip_prefix("from ") {
+        let is_import = rest.split_whitespace().nth(1) == Some("import");
+        return top(rest).filter(|_| is_import).into_iter().collect();
+    }
+    let Some(rest) = line.strip_prefix("import ") else { return Vec::new() };
+    rest.split(',').filter_map(top).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_of_a_line_are_found() {
+        let check = |line: &str, expected: &[&str]| assert_eq!(python_modules(line), expected, "{line}");
+        check("import numpy.linalg as l, pandas # import no", &["numpy", "pandas"]);
+        check("from PIL import Image", &["PIL"]);
+        check("from . import x", &[]);
+        check("from x to y", &[]);
+        check("important = 1", &[]);
+        check("import ,,", &[]);
+        assert!(has_import("try:\n    import yaml\n", "yaml") && !has_import("# import yaml\n", "yaml"));
+    }
 }

@@ -5,7 +5,7 @@
 //! - `link`: the copy that a session has below `skills/`, made when it is needed and made anew when the skill has changed.
 //! - `environment`: Python environments with the packages that a skill declares. `package_index`: where the packages come from.
 //!   `installer`: pip or uv, with the way to there, and nowhere else.
-//! - `commands`: which skills a command is about. `imports`: the module that a failed command lacked, and its package.
+//! - `commands`: which skills a command is about; the module that a failed command lacked, and its package.
 //! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
 //!
 //! A project's skills are untrusted: they take no other skill's name, follow no links out, and are marked as the
@@ -14,7 +14,6 @@
 mod check;
 mod commands;
 mod environment;
-mod imports;
 mod installer;
 mod link;
 mod package_index;
@@ -22,7 +21,7 @@ pub(crate) mod source;
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
@@ -41,9 +40,12 @@ use self::{
     source::{FoundSkill, Source},
 };
 use crate::{
-    files::disk::{GuideCache, NotAtHand, Pace},
+    files::{
+        agreed::lock,
+        disk::{GuideCache, NotAtHand, Pace},
+    },
     plugins::PluginStore,
-    project::ProjectStore,
+    project::{ProjectStore, SKILLS},
 };
 
 /// Settings of skills, by their names.
@@ -124,64 +126,35 @@ impl SkillStore {
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// Looks at a folder that may become a skill.
-    pub fn check(&self, folder: &Path) -> SkillReport {
-        self.0.check(folder)
-    }
-
-    /// Takes a folder into the person's own skills, and says what was taken.
-    ///
-    /// # Errors
-    /// When it is no sound skill, or one of that name is there and shall not be replaced.
-    pub fn add(&self, folder: &Path, replace: bool) -> Result<SkillReport, WorkspaceError> {
-        self.0.add(folder, replace)
-    }
-
     /// The skills of a session that works there.
-    pub(crate) fn look(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<Skill>, NotAtHand> {
-        Ok(self.0.skills(Some(workspace), pace)?.into_iter().map(|(skill, _)| skill).collect())
-    }
-
-    /// Finds the programs of the skills that a command is about.
-    pub fn programs(&self, workspace: &Workspace, command: &str) -> Vec<Programs> {
-        self.0.programs(workspace, command)
-    }
-
-    /// The folder that a command finds `python` in where no other has it.
-    pub fn plain_python(&self, command: &str) -> Option<PathBuf> {
-        self.0.plain_python(command)
+    pub(crate) fn look(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<Skill>, NotAtHand> {
+        Ok(self.skills(workspace, pace)?.into_iter().map(|(skill, _)| skill).collect())
     }
 
     /// Runs file work on a thread that may block.
     fn work<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Shelf) -> T + Send + 'static,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
-        let shelf = Arc::clone(&self.0);
-        async move {
-            let worked = tokio::task::spawn_blocking(move || work(&shelf)).await;
-            worked.map_err(|error| {
-                WorkspaceError::new(ErrorKind::Internal, "could not look at the skills").with_source(error)
-            })
-        }
-        .boxed()
+        let store = self.clone();
+        let failed =
+            |error| WorkspaceError::new(ErrorKind::Internal, "could not look at the skills").with_source(error);
+        async move { tokio::task::spawn_blocking(move || work(&store)).await.map_err(failed) }.boxed()
     }
-}
 
-impl Shelf {
     fn sources(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<Source>, NotAtHand> {
         let project = workspace.and_then(|workspace| workspace.project.as_ref()).map(|mount| mount.path.as_path());
         let mut trusted = None;
-        if let (Some(projects), Some(project)) = (&self.config.projects, project) {
-            trusted = projects.now(project, pace)?.content.map(|content| content.skills());
+        if let (Some(projects), Some(project)) = (&self.0.config.projects, project) {
+            trusted = projects.0.now(project, pace)?.content.map(|content| content.folder.join(SKILLS));
         }
-        let plugins = self.config.plugins.as_ref().map(PluginStore::installed);
+        let plugins = self.0.config.plugins.as_ref().map(PluginStore::installed);
         let plugins = plugins.as_deref().unwrap_or_default();
-        Ok(source::sources(&self.config.person, plugins, self.config.bundled.as_deref(), project, trusted))
+        Ok(source::sources(&self.0.config.person, plugins, self.0.config.bundled.as_deref(), project, trusted))
     }
 
     fn settings(&self) -> Arc<SkillSettings> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn skills(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<FoundSkill>, NotAtHand> {
@@ -201,11 +174,11 @@ impl Shelf {
         settings: &Arc<SkillSettings>,
         pace: Pace,
     ) -> Result<Vec<FoundSkill>, NotAtHand> {
-        let look = || source::skills(source, settings, self.config.home.as_deref(), &self.known, pace);
+        let look = || source::skills(source, settings, self.0.config.home.as_deref(), &self.0.known, pace);
         if source.origin != SkillOrigin::Bundled {
             return look();
         }
-        let bundled = || self.bundled.lock().unwrap_or_else(PoisonError::into_inner);
+        let bundled = || lock(&self.0.bundled);
         if let Some((under, found)) = &*bundled()
             && Arc::ptr_eq(under, settings)
         {
@@ -222,19 +195,17 @@ impl Shelf {
 
 impl Skills for SkillStore {
     fn usable<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<Skill>> {
-        let plain = |found: Vec<FoundSkill>| found.into_iter().map(|(skill, _)| skill).collect();
-        if let Ok(skills) = self.0.skills(workspace, Pace::AtOnce) {
-            return std::future::ready(plain(skills)).boxed();
+        if let Ok(skills) = self.look(workspace, Pace::AtOnce) {
+            return std::future::ready(skills).boxed();
         }
         let workspace = workspace.cloned();
-        let looked = self.work(move |shelf| shelf.skills(workspace.as_ref(), Pace::Patient).unwrap_or_default());
-        async move { plain(looked.await.unwrap_or_default()) }.boxed()
+        let looked = self.work(move |store| store.look(workspace.as_ref(), Pace::Patient).unwrap_or_default());
+        looked.map(Result::unwrap_or_default).boxed()
     }
 
     fn link<'a>(&'a self, workspace: &'a Workspace, name: &'a str) -> BoxFuture<'a, Result<bool, WorkspaceError>> {
         let (workspace, name) = (workspace.clone(), name.to_owned());
-        let linked = self.work(move |shelf| shelf.link(&workspace, &name));
-        async move { linked.await? }.boxed()
+        self.work(move |store| store.copy_into(&workspace, &name)).map(Result::flatten).boxed()
     }
 
     fn missing<'a>(&'a self, workspace: &'a Workspace, command: &'a str) -> BoxFuture<'a, Vec<SkillPackages>> {
@@ -242,8 +213,8 @@ impl Skills for SkillStore {
             return std::future::ready(Vec::new()).boxed();
         }
         let (workspace, command) = (workspace.clone(), command.to_owned());
-        let looked = self.work(move |shelf| shelf.missing(&workspace, &command));
-        async move { looked.await.unwrap_or_default() }.boxed()
+        let looked = self.work(move |store| store.missing_packages(&workspace, &command));
+        looked.map(Result::unwrap_or_default).boxed()
     }
 
     fn import_failed<'a>(
@@ -252,10 +223,10 @@ impl Skills for SkillStore {
         command: &'a str,
         output: &'a str,
     ) -> BoxFuture<'a, Option<String>> {
-        let Some(module) = imports::lacking(output) else { return std::future::ready(None).boxed() };
+        let Some(module) = commands::lacking(output) else { return std::future::ready(None).boxed() };
         let (workspace, command, module) = (workspace.clone(), command.to_owned(), module.to_owned());
-        let noted = self.work(move |shelf| shelf.import_failed(&workspace, &command, &module));
-        async move { noted.await.ok().flatten() }.boxed()
+        let noted = self.work(move |store| store.note_import(&workspace, &command, &module));
+        noted.map(|noted| noted.ok().flatten()).boxed()
     }
 
     fn install<'a>(
@@ -269,7 +240,6 @@ impl Skills for SkillStore {
 
     fn reports<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<SkillReport>> {
         let workspace = workspace.cloned();
-        let looked = self.work(move |shelf| shelf.reports(workspace.as_ref()));
-        async move { looked.await.unwrap_or_default() }.boxed()
+        self.work(move |store| store.all_reports(workspace.as_ref())).map(Result::unwrap_or_default).boxed()
     }
 }

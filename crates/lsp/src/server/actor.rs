@@ -10,9 +10,9 @@ use tokio::{
 
 use super::{
     CheckPurpose, Command, Condition, DiskChange, Findings, OpenText, Reply, ServerError, ServerParts,
-    checks::Check,
     connection::{Breakdown, Connection},
-    crashes::{CrashKind, Crashes, StartVerdict},
+    crashes::{CrashKind, Crashes},
+    documents::Check,
     watched::WatchedFiles,
 };
 use crate::{message::Incoming, source};
@@ -24,7 +24,7 @@ const END_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs a server until nobody holds its handle.
 pub(super) async fn run(
-    parts: ServerParts,
+    parts: Arc<ServerParts>,
     mut commands: mpsc::Receiver<Command>,
     condition: watch::Sender<Condition>,
 ) {
@@ -55,7 +55,7 @@ pub(super) async fn run(
 }
 
 struct Actor {
-    parts: ServerParts,
+    parts: Arc<ServerParts>,
     connection: Option<Connection>,
     /// Commands for when it is ready.
     queue: VecDeque<Command>,
@@ -136,17 +136,9 @@ impl Actor {
         match command {
             Command::Changed { files } if is_running => self.queue_up(Command::Changed { files }),
             Command::Changed { .. } => {}
-            Command::Recall { below, reply } => {
-                let known = self.connection.as_ref().and_then(|connection| {
-                    connection.documents.get(&below)?.last_findings(connection.sources(CheckPurpose::Comparison))
-                });
-                let _ = reply.send(known);
-            }
-            Command::RecallAll { reply } => {
-                let all = self
-                    .connection
-                    .as_ref()
-                    .map(|connection| connection.documents.last_findings(connection.sources(CheckPurpose::Question)));
+            Command::Recall { purpose, reply } => {
+                let connection = self.connection.as_ref();
+                let all = connection.map(|it| it.documents.last_findings(purpose.sources(it.is_pulled)));
                 let _ = reply.send(all.unwrap_or_default());
             }
             command => {
@@ -162,17 +154,16 @@ impl Actor {
     /// Returns false if a file of secrets came, or took the place of another one, since the server was started: it may have read
     /// that one, so nothing more of it counts.
     async fn hides_all_secrets(&mut self) -> bool {
-        let ServerParts { confiner, folder, .. } = &self.parts;
-        let now = (Arc::clone(confiner), folder.clone());
-        self.connection.is_none() || now.0.secrets(now.1).await.is_ok_and(|now| now == self.secrets)
+        let parts = Arc::clone(&self.parts);
+        let is_same = |now: Vec<SecretFile>| now == self.secrets;
+        self.connection.is_none() || parts.confiner.secrets(parts.folder.clone()).await.is_ok_and(is_same)
     }
 
     fn queue_up(&mut self, command: Command) {
         if self.queue.len() < MAX_QUEUE {
             self.queue.push_back(command);
         } else {
-            let message = format!("{} is busy; try again later", self.parts.config.name);
-            refuse(command, ServerError { message, given_up: false });
+            refuse(command, ServerError::passing(format!("{} is busy; try again later", self.parts.config.name)));
         }
     }
 
@@ -209,7 +200,7 @@ impl Actor {
                     let closed = gone.map(|(below, _)| connection.close(below)).find(Result::is_err);
                     Some(closed.unwrap_or_else(|| connection.tell_changed(&files)))
                 }
-                Command::Recall { .. } | Command::RecallAll { .. } | Command::Stop { .. } => None,
+                Command::Recall { .. } | Command::Stop { .. } => None,
             };
             if let Some(Err(how)) = carried_out {
                 self.crash(&how, CrashKind::Other);
@@ -222,12 +213,12 @@ impl Actor {
         let Some(connection) = &self.connection else { return };
         let mut stamps = connection.documents.stamps();
         stamps.retain(|(below, _)| !but.iter().any(|file| file.below == *below));
-        let (config, folder, root) = self.place();
+        let parts = Arc::clone(&self.parts);
         let looked = tokio::task::spawn_blocking(move || {
-            let has_changed = |(below, stamp): &(_, _)| source::stamp(&folder.join(below)) != *stamp;
+            let has_changed = |(below, stamp): &(_, _)| source::stamp(&parts.folder.join(below)) != *stamp;
             let changed = stamps.into_iter().filter(has_changed);
-            let read = changed.map(|(below, _)| (source::read_below(&folder, &below), below)).collect::<Vec<_>>();
-            (read, WatchedFiles::look(&config, &folder, &root))
+            let read = changed.map(|(below, _)| (source::read(&parts.folder, &below), below)).collect::<Vec<_>>();
+            (read, WatchedFiles::look(&parts.config, &parts.folder, &parts.root))
         });
         let Ok((read, watched)) = looked.await else { return };
         let changes = mem::replace(&mut self.watched, watched).changes(&self.watched);
@@ -240,31 +231,24 @@ impl Actor {
         }
     }
 
-    fn place(&self) -> (Arc<crate::config::ServerConfig>, std::path::PathBuf, std::path::PathBuf) {
-        let ServerParts { config, folder, root, .. } = &self.parts;
-        (Arc::clone(config), folder.clone(), root.clone())
-    }
-
     // --- Start and end ---
 
     async fn start(&mut self) -> Result<(), ServerError> {
         if self.connection.is_some() {
             return Ok(());
         }
-        match self.crashes.verdict(&self.parts.config.name, Instant::now()) {
-            StartVerdict::Start => {}
-            StartVerdict::Later(message) => return Err(ServerError { message, given_up: false }),
-            StartVerdict::Never(message) => return Err(ServerError { message, given_up: true }),
-        }
-        let (config, folder, root) = self.place();
+        self.crashes.verdict(&self.parts.config.name, Instant::now())?;
+        let parts = Arc::clone(&self.parts);
         // Before it looks at them itself.
-        let watched = tokio::task::spawn_blocking(move || WatchedFiles::look(&config, &folder, &root)).await;
-        self.watched = watched.unwrap_or_default();
-        let ServerParts { config, limits, program, folder, root, confiner } = &self.parts;
+        let look = move || WatchedFiles::look(&parts.config, &parts.folder, &parts.root);
+        self.watched = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        let ServerParts { config, limits, folder, confiner, .. } = &*self.parts;
         let started = async {
             let secrets = confiner.secrets(folder.clone()).await?;
             let process = confiner.start(ConfinedProgram {
-                program: program.clone(),
+                // By its name: where the walls close the folder that has it, another one may have it too. They find none by its
+                // name in a folder of the project.
+                program: config.command.clone().into(),
                 args: config.args.clone(),
                 folder: folder.clone(),
                 hidden: secrets.iter().map(|secret| secret.path.clone()).collect(),
@@ -276,7 +260,7 @@ impl Actor {
         let begun = match timeout(limits.start_timeout, started).await {
             Ok(Ok((process, secrets))) => {
                 self.secrets = secrets;
-                Connection::begin(config.clone(), limits, root, process).map_err(|how| (how, CrashKind::Other))
+                Connection::begin(Arc::clone(&self.parts), process).map_err(|how| (how, CrashKind::Other))
             }
             Ok(Err(error)) if error.lasting => Err((error.message, CrashKind::Lasting)),
             Ok(Err(error)) => Err((error.message, CrashKind::Other)),
@@ -310,14 +294,12 @@ impl Actor {
         self.crashes.add(&how, kind, Instant::now());
         self.condition.send_replace(Condition::Cold);
         let error = match self.crashes.verdict(name, Instant::now()) {
-            StartVerdict::Never(message) => {
-                tracing::warn!("{message}");
+            Err(error) if error.given_up => {
+                tracing::warn!("{error}");
                 self.condition.send_replace(Condition::GivenUp);
-                ServerError { message, given_up: true }
+                error
             }
-            StartVerdict::Start | StartVerdict::Later(_) => {
-                ServerError { message: format!("{name} failed: {how}"), given_up: false }
-            }
+            _ => ServerError::passing(format!("{name} failed: {how}")),
         };
         if let Some(mut connection) = self.connection.take() {
             connection.fail(&error);
@@ -329,7 +311,7 @@ impl Actor {
     /// Ends a server that is not needed.
     async fn end(&mut self) {
         self.condition.send_replace(Condition::Cold);
-        let error = ServerError { message: format!("{} was stopped", self.parts.config.name), given_up: false };
+        let error = self.parts.stopped();
         self.queue.drain(..).for_each(|command| refuse(command, error.clone()));
         if let Some(mut connection) = self.connection.take() {
             connection.fail(&error);
@@ -358,7 +340,7 @@ fn check(
     let deadline = connection.deadline();
     // Before it is told of the texts, so that none of these files is closed for another.
     let waiting = files.iter().map(|file| file.below.clone()).collect();
-    connection.checks.add(Check { files: waiting, purpose, deadline, reply });
+    connection.checks.0.push(Check { files: waiting, purpose, deadline, reply });
     files.iter().try_for_each(|file| connection.sync(file, purpose != CheckPurpose::Baseline))?;
     files.iter().try_for_each(|file| connection.pull(&file.below))?;
     connection.settle()
@@ -375,8 +357,7 @@ fn refuse(command: Command, error: ServerError) {
     match command {
         Command::Check { reply, .. } => drop(reply.send(Err(error))),
         Command::Ask { reply, .. } => drop(reply.send(Err(error))),
-        Command::Recall { reply, .. } => drop(reply.send(None)),
-        Command::RecallAll { reply } => drop(reply.send(Vec::new())),
+        Command::Recall { reply, .. } => drop(reply.send(Vec::new())),
         Command::Stop { reply } => drop(reply.send(())),
         Command::Changed { .. } => {}
     }

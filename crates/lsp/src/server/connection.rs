@@ -3,29 +3,23 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use agentd_core::ports::{ConfinedProcess, ProgramEnd};
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 use tokio::time::Instant;
 
 use super::{
-    CheckPurpose, OpenText, Reply, ServerAnswer, ServerError,
-    checks::Checks,
-    documents::{Documents, FindingSources, TextChange},
-    requests::{AskedQuestion, Loading, PendingRequest, Pull, Requests},
+    DiskChange, OpenText, Question, Reply, ServerAnswer, ServerError, ServerParts,
+    documents::{Checks, Documents, FindingSources, TextChange},
+    requests::{Again, Loading, PAUSE, PendingRequest, RequestKind, Requests, TRY_AGAIN},
     streams::Streams,
 };
 use crate::{
-    config::{LanguageLimits, ServerConfig},
     message::{self, Incoming, RpcError},
-    protocol::{
-        Capabilities, ConfigurationItems, FindingReport, InitializeResult, PublishedFindings, Registrations,
-        ServerStatus, findings, initialize, one_line, uri_of_path, uri_to_path,
-    },
+    protocol::{FindingReport, PublishedFindings, findings, initialize, one_line, uri_of_path, uri_to_path},
 };
 
 /// Answers that do not come, in a row, after which a server counts as hanging.
@@ -37,8 +31,7 @@ const MAX_SECTIONS: usize = 200;
 pub(super) type Breakdown = String;
 
 pub(super) struct Connection {
-    config: Arc<ServerConfig>,
-    timeout: Duration,
+    parts: Arc<ServerParts>,
     /// Until then a server that says nothing is loading.
     loads_until: Instant,
     /// The folder of the person under the server's name.
@@ -50,7 +43,8 @@ pub(super) struct Connection {
     requests: Requests,
     loading: Loading,
     pub(super) is_ready: bool,
-    is_pulled: bool,
+    /// Set if it can be asked for findings.
+    pub(super) is_pulled: bool,
     silences: u32,
     answered_once: bool,
     /// Set if it has answered since this was last looked at.
@@ -59,18 +53,13 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Begins the conversation with a process that has just started.
-    pub(super) fn begin(
-        config: Arc<ServerConfig>,
-        limits: &LanguageLimits,
-        root: &Path,
-        process: ConfinedProcess,
-    ) -> Result<Self, Breakdown> {
+    pub(super) fn begin(parts: Arc<ServerParts>, process: ConfinedProcess) -> Result<Self, Breakdown> {
         let ConfinedProcess { folder: named, input, output, ended } = process;
         let streams = Streams::open(input, output).map_err(|error| format!("its pipes cannot be used: {error}"))?;
+        let root = if parts.root.as_os_str().is_empty() { named.clone() } else { named.join(&parts.root) };
         let mut connection = Self {
-            config,
-            timeout: limits.request_timeout,
-            loads_until: Instant::now() + limits.start_timeout,
+            loads_until: Instant::now() + parts.limits.start_timeout,
+            parts,
             named,
             streams,
             ended,
@@ -84,9 +73,8 @@ impl Connection {
             answered_once: false,
             has_answered: false,
         };
-        let root = if root.as_os_str().is_empty() { connection.named.clone() } else { connection.named.join(root) };
-        let params = initialize(&root);
-        connection.request("initialize", &params, connection.loads_until, PendingRequest::Initialize)?;
+        let first = PendingRequest::new(RequestKind::Initialize, connection.loads_until);
+        connection.request("initialize", &initialize(&root), first)?;
         Ok(connection)
     }
 
@@ -96,15 +84,8 @@ impl Connection {
         if self.streams.send(frame) { Ok(()) } else { Err("it does not read what it is sent".to_owned()) }
     }
 
-    fn request(
-        &mut self,
-        method: &str,
-        params: &Value,
-        deadline: Instant,
-        request: PendingRequest,
-    ) -> Result<(), Breakdown> {
-        let id = self.requests.next_id();
-        self.requests.add(id, deadline, request);
+    fn request(&mut self, method: &str, params: &Value, request: PendingRequest) -> Result<(), Breakdown> {
+        let id = self.requests.add(request);
         self.send(message::request(id, method, params))
     }
 
@@ -121,7 +102,7 @@ impl Connection {
         match change {
             TextChange::Unchanged => return Ok(()),
             TextChange::Opened => {
-                let language = self.config.language_of(below).unwrap_or_default();
+                let language = self.parts.config.language_of(below).unwrap_or_default();
                 let document = json!({"uri": address, "languageId": language, "version": version, "text": &**text});
                 self.send(message::notification("textDocument/didOpen", &json!({"textDocument": document})))?;
             }
@@ -153,12 +134,12 @@ impl Connection {
     }
 
     /// Tells it of changes on the disk: it cannot see them by itself.
-    pub(super) fn tell_changed(&mut self, files: &[(PathBuf, super::DiskChange)]) -> Result<(), Breakdown> {
+    pub(super) fn tell_changed(&mut self, files: &[(PathBuf, DiskChange)]) -> Result<(), Breakdown> {
         if files.is_empty() {
             return Ok(());
         }
         let change =
-            |(below, change): &(PathBuf, super::DiskChange)| json!({"uri": self.address(below), "type": *change as u8});
+            |(below, change): &(PathBuf, DiskChange)| json!({"uri": self.address(below), "type": *change as u8});
         let changes: Vec<Value> = files.iter().map(change).collect();
         self.documents.changed(Instant::now());
         self.send(message::notification("workspace/didChangeWatchedFiles", &json!({"changes": changes})))
@@ -171,8 +152,8 @@ impl Connection {
         if is_known || self.requests.is_pulling(below) {
             return Ok(());
         }
-        let pull = Pull { below: below.to_path_buf(), generation: self.documents.generation(), tries: 0 };
-        self.ask_again(self.deadline(), PendingRequest::Pull(pull))
+        let asked = RequestKind::Pull { below: below.to_path_buf(), generation: self.documents.generation };
+        self.ask_again(PendingRequest::new(asked, self.deadline()))
     }
 
     /// Asks it anew for the findings that somebody waits for.
@@ -189,10 +170,10 @@ impl Connection {
     pub(super) fn ask(
         &mut self,
         below: &Path,
-        question: super::Question,
+        question: Question,
         reply: Reply<ServerAnswer>,
     ) -> Result<(), Breakdown> {
-        let super::Question { method, position, more } = question;
+        let Question { method, position, more } = question;
         let mut params = json!({
             "textDocument": {"uri": self.address(below)},
             "position": {"line": position.line, "character": position.character},
@@ -200,33 +181,27 @@ impl Connection {
         for (name, value) in more {
             params[name] = value;
         }
-        let asked = AskedQuestion { method, params, tries: 0, reply };
-        self.ask_again(self.deadline(), PendingRequest::Question(asked))
+        self.ask_again(PendingRequest::new(RequestKind::Question { method, params, reply }, self.deadline()))
     }
 
     /// Sends a request, for the first time or once more.
-    fn ask_again(&mut self, deadline: Instant, request: PendingRequest) -> Result<(), Breakdown> {
-        match request {
-            PendingRequest::Initialize => Ok(()),
-            PendingRequest::Pull(pull) => {
-                // Of a file that was closed nobody wants to know any more.
-                if self.documents.get(&pull.below).is_none() {
-                    return Ok(());
-                }
-                let pull = Pull { generation: self.documents.generation(), ..pull };
-                let params = json!({"textDocument": {"uri": self.address(&pull.below)}});
-                self.request("textDocument/diagnostic", &params, deadline, PendingRequest::Pull(pull))
+    fn ask_again(&mut self, mut request: PendingRequest) -> Result<(), Breakdown> {
+        let (method, params) = match &mut request.asked {
+            RequestKind::Initialize => return Ok(()),
+            // Of a file that was closed nobody wants to know any more.
+            RequestKind::Pull { below, .. } if self.documents.get(below).is_none() => return Ok(()),
+            RequestKind::Pull { below, generation } => {
+                *generation = self.documents.generation;
+                ("textDocument/diagnostic", json!({"textDocument": {"uri": self.address(below)}}))
             }
-            PendingRequest::Question(question) => {
-                let (method, params) = (question.method, question.params.clone());
-                self.request(method, &params, deadline, PendingRequest::Question(question))
-            }
-        }
+            RequestKind::Question { method, params, .. } => (*method, params.clone()),
+        };
+        self.request(method, &params, request)
     }
 
     /// Time by which an answer to what is asked now must have come. One that has just begun may still load the project.
     pub(super) fn deadline(&self) -> Instant {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = Instant::now() + self.parts.limits.request_timeout;
         if self.answered_once { deadline } else { deadline.max(self.loads_until) }
     }
 
@@ -259,12 +234,13 @@ impl Connection {
     /// Does what is due: asks again, and answers those whose findings are whole.
     pub(super) fn settle(&mut self) -> Result<(), Breakdown> {
         let now = Instant::now();
-        for (deadline, request) in self.requests.due(now, self.loading.is_under_way(now)) {
-            self.ask_again(deadline, request)?;
+        for request in self.requests.due(now, self.loading.is_under_way(now)) {
+            self.ask_again(request)?;
         }
         self.checks.forget_closed();
-        let message = format!("a file was closed before {} was done with it", self.config.name);
-        self.checks.answer(&self.documents, self.is_pulled, now, &ServerError { message, given_up: false });
+        let closed =
+            ServerError::passing(format!("a file was closed before {} was done with it", self.parts.config.name));
+        self.checks.answer(&self.documents, self.is_pulled, now, &closed);
         Ok(())
     }
 
@@ -273,25 +249,28 @@ impl Connection {
     }
 
     fn answered(&mut self, id: i64, result: Result<Option<Box<RawValue>>, RpcError>) -> Result<(), Breakdown> {
-        let Some((deadline, mut request)) = self.requests.answered(id) else { return Ok(()) };
+        let Some(mut request) = self.requests.answered(id) else { return Ok(()) };
         let now = Instant::now();
         // What it knows by then is not all.
         if self.loading.is_under_way(now) && request.try_again() {
-            self.requests.ask_when_loaded(deadline, request);
+            self.requests.keep(Again::Loaded, request);
             return Ok(());
         }
-        if result.as_ref().is_err_and(RpcError::is_passing) && request.try_again() {
-            self.requests.ask_soon(now, deadline, request);
+        if result.as_ref().is_err_and(|error| TRY_AGAIN.contains(&error.code)) && request.try_again() {
+            self.requests.keep(Again::At(now + PAUSE), request);
             return Ok(());
         }
-        match (request, result) {
-            (PendingRequest::Initialize, Ok(result)) => {
-                let InitializeResult { capabilities } =
+        match (request.asked, result) {
+            (RequestKind::Initialize, Ok(result)) => {
+                let result: Map<String, Value> =
                     read(result.as_deref()).ok_or("its answer to initialize makes no sense")?;
-                self.initialized(&capabilities)?;
+                let provider = result.get("capabilities").and_then(|abilities| abilities.get("diagnosticProvider"));
+                self.is_ready = true;
+                self.is_pulled |= !matches!(provider, None | Some(Value::Null | Value::Bool(false)));
+                self.send(message::notification("initialized", &json!({})))?;
             }
-            (PendingRequest::Initialize, Err(error)) => return Err(format!("it refused to begin: {}", told(&error))),
-            (PendingRequest::Pull(Pull { below, generation, .. }), Ok(result)) => {
+            (RequestKind::Initialize, Err(error)) => return Err(format!("it refused to begin: {}", told(&error))),
+            (RequestKind::Pull { below, generation }, Ok(result)) => {
                 // Nothing at all is no answer; some give it of a file that they do not know yet.
                 let Some(result) = result else { return Ok(()) };
                 let report: FindingReport = read(Some(&*result)).ok_or("its findings make no sense")?;
@@ -302,34 +281,28 @@ impl Connection {
                 self.pull_awaited()?;
             }
             // It tells them by itself, or the wait ends.
-            (PendingRequest::Pull(_), Err(_)) => {}
-            (PendingRequest::Question(question), Ok(result)) => {
+            (RequestKind::Pull { .. }, Err(_)) => {}
+            (RequestKind::Question { reply, .. }, Ok(result)) => {
                 self.take_as_answer();
-                let _ = question.reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
+                let _ = reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
             }
-            (PendingRequest::Question(question), Err(error)) => {
-                let message = format!("{} cannot answer that: {}", self.config.name, told(&error));
-                let _ = question.reply.send(Err(ServerError { message, given_up: false }));
+            (RequestKind::Question { reply, .. }, Err(error)) => {
+                let message = format!("{} cannot answer that: {}", self.parts.config.name, told(&error));
+                let _ = reply.send(Err(ServerError::passing(message)));
             }
         }
         Ok(())
     }
 
-    fn initialized(&mut self, capabilities: &Capabilities) -> Result<(), Breakdown> {
-        self.is_ready = true;
-        self.is_pulled |= capabilities.can_be_pulled();
-        self.send(message::notification("initialized", &json!({})))
-    }
-
     fn requested(&mut self, id: &Value, method: &str, params: Option<&RawValue>) -> Result<(), Breakdown> {
+        let listed = |key: &str| match read::<Map<String, Value>>(params).and_then(|mut params| params.remove(key)) {
+            Some(Value::Array(listed)) => listed,
+            _ => Vec::new(),
+        };
         let result = match method {
-            "workspace/configuration" => {
-                let ConfigurationItems { items } = read(params).ok_or("it asks for settings that make no sense")?;
-                Some(Value::Array(vec![Value::Null; items.len().min(MAX_SECTIONS)]))
-            }
+            "workspace/configuration" => Some(Value::Array(vec![Value::Null; listed("items").len().min(MAX_SECTIONS)])),
             "client/registerCapability" => {
-                let Registrations { registrations } = read(params).ok_or("it announces what makes no sense")?;
-                if registrations.iter().any(|one| one.method == "textDocument/diagnostic") {
+                if listed("registrations").iter().any(|one| one["method"] == "textDocument/diagnostic") {
                     self.is_pulled = true;
                     self.pull_again()?;
                 }
@@ -361,9 +334,9 @@ impl Connection {
                 }
             }
             "experimental/serverStatus" => {
-                if let Some(ServerStatus { quiescent: Some(is_quiescent) }) = read(params) {
-                    self.loading.status(is_quiescent);
-                }
+                let status: Option<Map<String, Value>> = read(params);
+                let is_quiescent = status.and_then(|status| status.get("quiescent")?.as_bool());
+                self.loading.is_quiescent = is_quiescent.or(self.loading.is_quiescent);
             }
             _ => {}
         }
@@ -384,41 +357,31 @@ impl Connection {
 
     /// Gives up what was waited for long enough.
     pub(super) fn expire(&mut self, now: Instant) -> Result<(), Breakdown> {
-        let name = &self.config.name;
+        let name = &self.parts.config.name;
         let is_loading = self.loading.is_under_way(now);
-        let message = if is_loading {
+        let late = ServerError::passing(if is_loading {
             format!("{name} still loads the project; try again later, or use grep")
         } else {
-            format!("{name} did not answer within {} s", self.timeout.as_secs_f64())
-        };
-        let late = ServerError { message, given_up: false };
+            format!("{name} did not answer within {} s", self.parts.limits.request_timeout.as_secs_f64())
+        });
         let mut is_silent = self.checks.expire(now, &late);
-        let (unanswered, unsent) = self.requests.expired(now);
-        for (id, request) in unanswered {
-            self.send(message::notification("$/cancelRequest", &json!({"id": id})))?;
-            match request {
-                PendingRequest::Initialize => return Err("it did not get ready in time".to_owned()),
-                PendingRequest::Question(question) => {
-                    is_silent = true;
-                    let _ = question.reply.send(Err(late.clone()));
+        for (id, request) in self.requests.expired(now) {
+            if let Some(id) = id {
+                self.send(message::notification("$/cancelRequest", &json!({"id": id})))?;
+            }
+            match request.asked {
+                RequestKind::Initialize => return Err("it did not get ready in time".to_owned()),
+                RequestKind::Question { reply, .. } => {
+                    is_silent |= id.is_some();
+                    let _ = reply.send(Err(late.clone()));
                 }
                 // Whoever waits for its findings has a deadline too.
-                PendingRequest::Pull(_) => {}
-            }
-        }
-        for request in unsent {
-            if let PendingRequest::Question(question) = request {
-                let _ = question.reply.send(Err(late.clone()));
+                RequestKind::Pull { .. } => {}
             }
         }
         let may_load = is_loading || (!self.answered_once && now < self.loads_until);
         self.silences += u32::from(is_silent && !may_load);
         if self.silences >= MOST_SILENCES { Err("it does not answer any more".to_owned()) } else { Ok(()) }
-    }
-
-    /// Sources of the last findings that count for a purpose.
-    pub(super) fn sources(&self, purpose: CheckPurpose) -> FindingSources {
-        purpose.sources(self.is_pulled)
     }
 
     /// Moment at which the next thing is due.
@@ -429,7 +392,7 @@ impl Connection {
 
     /// Returns whether nobody waits for it.
     pub(super) fn is_idle(&self) -> bool {
-        self.requests.is_empty() && self.checks.is_empty()
+        self.requests.is_empty() && self.checks.0.is_empty()
     }
 
     /// Tells all who wait.

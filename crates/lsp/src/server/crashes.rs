@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::ServerError;
+
 /// Crashes after which a server is given up.
 const MOST_CRASHES: u32 = 4;
 /// Those in a row in which it ended before it was ready: it will not be otherwise next time.
@@ -36,16 +38,6 @@ pub(super) enum CrashKind {
     Other,
 }
 
-/// Answer to whether a server may be started.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum StartVerdict {
-    Start,
-    /// Not yet, for this reason.
-    Later(String),
-    /// Never again, for this reason.
-    Never(String),
-}
-
 impl Crashes {
     /// Takes note of one.
     pub(super) fn add(&mut self, how: &str, kind: CrashKind, now: Instant) {
@@ -63,7 +55,8 @@ impl Crashes {
         }
     }
 
-    pub(super) fn verdict(&self, name: &str, now: Instant) -> StartVerdict {
+    /// Reason why it may not be started, not yet or never again.
+    pub(super) fn verdict(&self, name: &str, now: Instant) -> Result<(), ServerError> {
         let Self { count, early, last, .. } = self;
         if self.given_up {
             let why = match count {
@@ -71,16 +64,13 @@ impl Crashes {
                 count if *count >= MOST_CRASHES => format!("it failed {count} times, at last so: {last}"),
                 _ => last.clone(),
             };
-            return StartVerdict::Never(format!(
-                "{name} is not used any more: {why}. `agentctl reload` tries it again"
-            ));
+            let message = format!("{name} is not used any more: {why}. `agentctl reload` tries it again");
+            return Err(ServerError { message, given_up: true });
         }
-        match self.retry_at {
-            Some(at) if now < at => {
-                StartVerdict::Later(format!("{name} failed ({last}) and is started again in a moment"))
-            }
-            _ => StartVerdict::Start,
+        if self.retry_at.is_none_or(|at| now >= at) {
+            return Ok(());
         }
+        Err(ServerError::passing(format!("{name} failed ({last}) and is started again in a moment")))
     }
 }
 
@@ -90,18 +80,18 @@ mod tests {
 
     fn is_given_up(crashes: &Crashes, part: &str) -> bool {
         let later = Instant::now() + Duration::from_secs(9999);
-        matches!(crashes.verdict("x", later), StartVerdict::Never(why) if why.contains(part))
+        crashes.verdict("x", later).is_err_and(|error| error.given_up && error.message.contains(part))
     }
 
     #[test]
     fn pauses_grow_and_after_some_crashes_it_is_given_up() {
         let (mut crashes, begun) = (Crashes::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(crashes.verdict("x", begun), StartVerdict::Start);
+        assert_eq!(crashes.verdict("x", begun), Ok(()));
         for (count, pause) in [(1, 1), (2, 2), (3, 4)] {
             crashes.add("exit code 1", CrashKind::Other, begun);
-            assert!(matches!(crashes.verdict("x", at(pause - 1)), StartVerdict::Later(_)), "{count}");
-            assert_eq!(crashes.verdict("x", at(pause)), StartVerdict::Start);
+            assert!(crashes.verdict("x", at(pause - 1)).is_err_and(|error| !error.given_up), "{count}");
+            assert_eq!(crashes.verdict("x", at(pause)), Ok(()));
             // It answers once in each of its lives.
             crashes.settle(at(pause));
         }
@@ -115,7 +105,7 @@ mod tests {
         for round in 0..9 {
             let at = begun + SOUND * round;
             crashes.settle(at);
-            assert_eq!(crashes.verdict("x", at), StartVerdict::Start, "{round}");
+            assert_eq!(crashes.verdict("x", at), Ok(()), "{round}");
             crashes.add("exit code 1", CrashKind::Other, at);
         }
     }

@@ -1,4 +1,4 @@
-//! Files that a server was told of, and what it found in them.
+//! Files that a server was told of, what it found in them, and who waits for that.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::Findings;
+use super::{CheckPurpose, Findings, Reply, ServerError};
 use crate::source::Stamp;
 
 /// Files that are open in a server at once; the one that was not used for longest is closed for another.
@@ -75,8 +75,8 @@ pub(super) enum TextChange {
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     open: HashMap<PathBuf, Document>,
-    /// Count of what has made findings old.
-    generation: u64,
+    /// Count of what has made findings old: an answer that is asked for now belongs to it.
+    pub(super) generation: u64,
     /// Time of the last changes on the disk that the server was told of.
     changed_at: Option<Instant>,
 }
@@ -120,20 +120,10 @@ impl Documents {
         self.forget_pulled();
     }
 
-    /// Time of the last changes on the disk.
-    pub(super) fn changed_at(&self) -> Option<Instant> {
-        self.changed_at
-    }
-
     /// Forgets what was found when the server was asked: it would find something else by now.
     pub(super) fn forget_pulled(&mut self) {
         self.generation += 1;
         self.open.values_mut().for_each(|document| document.pulled = None);
-    }
-
-    /// The count that an answer which is asked for now belongs to.
-    pub(super) fn generation(&self) -> u64 {
-        self.generation
     }
 
     pub(super) fn get(&self, below: &Path) -> Option<&Document> {
@@ -235,8 +225,107 @@ fn merged(pulled: &Findings, published: Option<&PublishedFindings>) -> Findings 
     all.into()
 }
 
+/// One who waits for findings in files.
+pub(super) struct Check {
+    pub(super) files: Vec<PathBuf>,
+    pub(super) purpose: CheckPurpose,
+    pub(super) deadline: Instant,
+    pub(super) reply: Reply<Vec<Findings>>,
+}
+
+/// All who wait.
+#[derive(Default)]
+pub(super) struct Checks(pub(super) Vec<Check>);
+
+impl CheckPurpose {
+    /// Findings that count for it.
+    pub(super) fn sources(self, is_pulled: bool) -> FindingSources {
+        match self {
+            _ if !is_pulled => FindingSources::Published,
+            // What is published besides comes too late to be compared.
+            Self::Baseline | Self::Comparison => FindingSources::Pulled,
+            Self::Question => FindingSources::All,
+        }
+    }
+
+    /// Time of changes on the disk that findings have to be younger than. Those after an edit come with the edited text.
+    fn changes(self, documents: &Documents) -> Option<Instant> {
+        documents.changed_at.filter(|_| self == Self::Question)
+    }
+}
+
+impl Checks {
+    /// Files that somebody waits for.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.0.iter().flat_map(|check| check.files.clone()).collect()
+    }
+
+    /// Forgets those who have stopped waiting.
+    pub(super) fn forget_closed(&mut self) {
+        self.0.retain(|check| !check.reply.is_closed());
+    }
+
+    /// Returns whether texts have to stay as they are: somebody waits for what was wrong with an earlier one.
+    pub(super) fn hold_texts(&self) -> bool {
+        self.0.iter().any(|check| check.purpose == CheckPurpose::Baseline)
+    }
+
+    /// Answers those whose findings are whole.
+    pub(super) fn answer(&mut self, documents: &Documents, is_pulled: bool, now: Instant, closed: &ServerError) {
+        for check in std::mem::take(&mut self.0) {
+            let sources = check.purpose.sources(is_pulled);
+            let open: Option<Vec<_>> = check.files.iter().map(|below| documents.get(below)).collect();
+            // Nothing is known of a file that was closed meanwhile, and that is no good news.
+            let Some(open) = open else {
+                let _ = check.reply.send(Err(closed.clone()));
+                continue;
+            };
+            let changed = check.purpose.changes(documents);
+            match open.into_iter().map(|document| document.findings(sources, changed, now)).collect() {
+                Some(findings) => drop(check.reply.send(Ok(findings))),
+                None => self.0.push(check),
+            }
+        }
+    }
+
+    /// Tells those whose time is over. True if there were any.
+    pub(super) fn expire(&mut self, now: Instant, error: &ServerError) -> bool {
+        let over = self.0.extract_if(.., |check| check.deadline <= now);
+        over.map(|check| check.reply.send(Err(error.clone()))).count() > 0
+    }
+
+    /// Tells all of them.
+    pub(super) fn fail(&mut self, error: &ServerError) {
+        self.0.drain(..).for_each(|check| drop(check.reply.send(Err(error.clone()))));
+    }
+
+    /// Moment at which the next of them has to be looked at. It may have passed.
+    pub(super) fn next_look(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
+        let deadlines = self.0.iter().map(|check| check.deadline);
+        let answers = self.0.iter().filter_map(|check| check.answerable_at(documents, is_pulled, now));
+        deadlines.chain(answers).min()
+    }
+}
+
+impl Check {
+    /// Moment from which it can be answered, as far as that is known. One that passed since it was looked at last counts like
+    /// one to come: else nothing would wake the loop before the deadline.
+    fn answerable_at(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
+        let Some(open) = self.files.iter().map(|below| documents.get(below)).collect::<Option<Vec<_>>>() else {
+            // A file that was closed ends the wait.
+            return Some(now);
+        };
+        // What is asked for comes with an answer, which is looked at then.
+        let open = (!is_pulled).then_some(open)?;
+        let changed = self.purpose.changes(documents);
+        open.into_iter().map(|document| document.whole_at(changed)).collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
 
     fn none() -> Findings {
@@ -251,7 +340,7 @@ mod tests {
         let later = |ms| begun + Duration::from_millis(ms);
         let path = Path::new("a.py");
         let found = |documents: &Documents, sources, ms| {
-            documents.get(path).unwrap().findings(sources, documents.changed_at(), later(ms)).is_some()
+            documents.get(path).unwrap().findings(sources, documents.changed_at, later(ms)).is_some()
         };
         assert_eq!(documents.set(path, &"1".into(), None, begun), TextChange::Opened);
         documents.publish(path, Some(1), none(), later(10));
@@ -263,7 +352,7 @@ mod tests {
         assert!(!found(&documents, PUBLISHED, 2200) && found(&documents, PUBLISHED, 2300));
         documents.publish(path, Some(1), none(), later(400));
         assert!(!found(&documents, PUBLISHED, 450) && found(&documents, PUBLISHED, 500));
-        let old = documents.generation();
+        let old = documents.generation;
         assert_eq!(documents.set(path, &"2".into(), None, later(300)), TextChange::Changed);
         assert!(!found(&documents, PUBLISHED, 900));
         // One without a version counts from when the text was told.
@@ -272,8 +361,8 @@ mod tests {
         documents.set(path, &"3".into(), None, later(2000));
         assert!(!found(&documents, PUBLISHED, 11900) && found(&documents, PUBLISHED, 12000), "nothing new to say");
         assert!(!documents.pull(path, old, none()) && !found(&documents, PULLED, 900));
-        assert!(documents.pull(path, documents.generation(), none()) && found(&documents, PULLED, 900));
-        let old = documents.generation();
+        assert!(documents.pull(path, documents.generation, none()) && found(&documents, PULLED, 900));
+        let old = documents.generation;
         documents.set(Path::new("b.py"), &"1".into(), None, later(900));
         assert!(!found(&documents, PULLED, 900), "another file has changed");
         assert!(!documents.pull(path, old, none()), "it was found before that");
@@ -290,5 +379,57 @@ mod tests {
         assert_eq!(documents.surplus(&["0".into()]), Some("1".into()));
         assert!(documents.close(Path::new("0")));
         assert_eq!(documents.surplus(&[]), None);
+    }
+
+    #[test]
+    fn a_file_that_was_closed_is_no_file_without_errors() {
+        let (mut checks, mut documents, now) = (Checks::default(), Documents::default(), Instant::now());
+        let (reply, mut answer) = oneshot::channel();
+        let (purpose, deadline) = (CheckPurpose::Baseline, now + Duration::from_secs(9));
+        checks.0.push(Check { files: vec!["a".into(), "b".into()], purpose, deadline, reply });
+        for name in ["a", "b"] {
+            documents.set(Path::new(name), &"".into(), None, now);
+            documents.publish(Path::new(name), Some(1), none(), now);
+        }
+        let closed = ServerError { message: "closed".to_owned(), given_up: false };
+        checks.answer(&documents, false, now, &closed);
+        assert!(checks.hold_texts() && answer.try_recv().is_err(), "not whole yet");
+        documents.close(Path::new("a"));
+        checks.answer(&documents, false, now + Duration::from_secs(1), &closed);
+        assert_eq!(answer.try_recv().unwrap(), Err(closed));
+        assert!(!checks.hold_texts());
+    }
+
+    #[test]
+    fn a_check_is_looked_at_once_all_its_files_are_whole_also_when_that_moment_has_passed() {
+        let (mut checks, mut documents, begun) = (Checks::default(), Documents::default(), Instant::now());
+        let later = |ms| begun + Duration::from_millis(ms);
+        let (reply, _answer) = oneshot::channel();
+        let (purpose, deadline) = (CheckPurpose::Comparison, later(60_000));
+        checks.0.push(Check { files: vec!["a".into(), "b".into()], purpose, deadline, reply });
+        for name in ["a", "b"] {
+            documents.set(Path::new(name), &"".into(), None, begun);
+        }
+        documents.publish(Path::new("a"), Some(1), none(), begun);
+        assert_eq!(checks.next_look(&documents, false, later(10)), Some(deadline), "nothing is known of b");
+        documents.publish(Path::new("b"), Some(1), none(), later(50));
+        let whole = later(150);
+        assert_eq!(documents.get(Path::new("b")).unwrap().whole_at(None), Some(whole));
+        for now in [later(60), later(120), whole, later(151), later(9_000)] {
+            assert_eq!(checks.next_look(&documents, false, now), Some(whole), "{:?}", now - begun);
+        }
+        assert_eq!(checks.next_look(&documents, true, later(120)), Some(deadline), "it is asked");
+        documents.close(Path::new("a"));
+        assert_eq!(checks.next_look(&documents, true, later(120)), Some(later(120)));
+    }
+
+    #[test]
+    fn one_who_has_stopped_waiting_is_forgotten() {
+        let (mut checks, now) = (Checks::default(), Instant::now());
+        let (reply, answer) = oneshot::channel();
+        checks.0.push(Check { files: Vec::new(), purpose: CheckPurpose::Baseline, deadline: now, reply });
+        drop(answer);
+        checks.forget_closed();
+        assert!(checks.0.is_empty());
     }
 }

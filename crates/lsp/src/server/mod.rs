@@ -4,11 +4,10 @@
 //! - `actor`: its loop: commands, messages, the end of the process, and time.
 //! - `connection`: a process that runs, with what it was asked and has not answered. `streams`: its pipes.
 //! - `requests`: what it was asked, and whether what it answers is the whole truth yet.
-//! - `documents`: files that it was told of, and what it found in them. `checks`: who waits for that.
+//! - `documents`: files that it was told of, what it found in them, and who waits for that.
 //! - `watched`: files that change without anybody telling. `crashes`: whether it may be started, pure.
 
 mod actor;
-mod checks;
 mod connection;
 mod crashes;
 mod documents;
@@ -45,14 +44,19 @@ pub(crate) type Findings = Arc<[Finding]>;
 
 /// Ingredients of a server.
 pub(crate) struct ServerParts {
-    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) config: ServerConfig,
     pub(crate) limits: LanguageLimits,
-    pub(crate) program: PathBuf,
     /// The folder of the person.
     pub(crate) folder: PathBuf,
     /// The folder of its work, below that one.
     pub(crate) root: PathBuf,
     pub(crate) confiner: Arc<dyn Confiner>,
+}
+
+impl ServerParts {
+    fn stopped(&self) -> ServerError {
+        ServerError::passing(format!("{} was stopped", self.config.name))
+    }
 }
 
 /// Reason why a server did not answer.
@@ -63,6 +67,13 @@ pub(crate) struct ServerError {
     pub(crate) message: String,
     /// Set if it is not tried again.
     pub(crate) given_up: bool,
+}
+
+impl ServerError {
+    /// Of one that is tried again.
+    fn passing(message: String) -> Self {
+        Self { message, given_up: false }
+    }
 }
 
 /// A file below the folder of the person, with its text.
@@ -130,10 +141,8 @@ enum Command {
     Ask { file: OpenText, question: Question, reply: Reply<ServerAnswer> },
     /// Files have changed on the disk.
     Changed { files: Vec<(PathBuf, DiskChange)> },
-    /// Last findings in a file, to be compared.
-    Recall { below: PathBuf, reply: oneshot::Sender<Option<Findings>> },
     /// Last findings in all files that are open.
-    RecallAll { reply: oneshot::Sender<Vec<(PathBuf, Findings)>> },
+    Recall { purpose: CheckPurpose, reply: oneshot::Sender<Vec<(PathBuf, Findings)>> },
     /// It is not needed any more.
     Stop { reply: oneshot::Sender<()> },
 }
@@ -157,13 +166,8 @@ pub(super) enum Condition {
 }
 
 /// The front of a server. The process ends with it.
-#[derive(Debug)]
 pub(crate) struct ServerHandle {
-    pub(crate) config: Arc<ServerConfig>,
-    /// The folder of the person.
-    pub(crate) folder: PathBuf,
-    /// The folder of its work, below that one.
-    pub(crate) root: PathBuf,
+    pub(crate) parts: Arc<ServerParts>,
     commands: mpsc::Sender<Command>,
     condition: watch::Receiver<Condition>,
     /// True if the end of a turn has waited for it since it answered last.
@@ -176,9 +180,9 @@ impl ServerHandle {
     pub(crate) fn spawn(parts: ServerParts) -> Self {
         let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
         let (sender, condition) = watch::channel(Condition::Cold);
-        let (config, folder, root) = (Arc::clone(&parts.config), parts.folder.clone(), parts.root.clone());
-        let task = AbortOnDropHandle::new(tokio::spawn(actor::run(parts, receiver, sender)));
-        Self { config, folder, root, commands, condition, was_awaited: AtomicBool::new(false), _task: task }
+        let parts = Arc::new(parts);
+        let task = AbortOnDropHandle::new(tokio::spawn(actor::run(Arc::clone(&parts), receiver, sender)));
+        Self { parts, commands, condition, was_awaited: AtomicBool::new(false), _task: task }
     }
 
     /// Returns whether it runs and has answered before.
@@ -223,65 +227,39 @@ impl ServerHandle {
         let _ = self.commands.send(Command::Changed { files }).await;
     }
 
-    /// Its last findings in a file, if it runs and knows any.
-    pub(crate) async fn recall(&self, below: &Path) -> Option<Findings> {
+    /// Its last findings in all files that it was told of last, as they count for this purpose.
+    pub(crate) async fn recall(&self, purpose: CheckPurpose) -> Vec<(PathBuf, Findings)> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Recall { below: below.to_path_buf(), reply }).await.ok()?;
-        answer.await.ok()?
-    }
-
-    /// Its last findings in all files that it was told of last.
-    pub(crate) async fn recall_all(&self) -> Vec<(PathBuf, Findings)> {
-        let (reply, answer) = oneshot::channel();
-        if self.commands.send(Command::RecallAll { reply }).await.is_err() {
-            return Vec::new();
-        }
+        let _ = self.commands.send(Command::Recall { purpose, reply }).await;
         answer.await.unwrap_or_default()
     }
 
     /// Ends it.
     pub(crate) async fn stop(&self) {
         let (reply, done) = oneshot::channel();
-        if self.commands.send(Command::Stop { reply }).await.is_ok() {
-            let _ = done.await;
-        }
+        let _ = self.commands.send(Command::Stop { reply }).await;
+        let _ = done.await;
     }
 
     async fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, ServerError> {
         let (reply, answer) = oneshot::channel();
-        let gone = || ServerError { message: format!("{} was stopped", self.config.name), given_up: false };
-        self.commands.send(command(reply)).await.map_err(|_| gone())?;
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        let _ = self.commands.send(command(reply)).await;
+        answer.await.unwrap_or_else(|_| Err(self.parts.stopped()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
+    use crate::{LanguageConfig, pool::tests};
 
     #[tokio::test]
     async fn a_server_that_never_answers_is_waited_for_once() {
-        let config = ServerConfig {
-            name: "mute".to_owned(),
-            command: "mute".to_owned(),
-            args: Vec::new(),
-            environment: BTreeMap::new(),
-            languages: BTreeMap::new(),
-            root_markers: Vec::new(),
-        };
-        let (commands, _receiver) = mpsc::channel(1);
+        let LanguageConfig { mut servers, limits } = tests::config(Path::new("mute"), &["mute"]);
+        let (config, confiner) = (servers.remove(0), Arc::new(tests::NoWalls));
+        let parts = ServerParts { config, limits, folder: PathBuf::new(), root: PathBuf::new(), confiner };
         let (sender, condition) = watch::channel(Condition::Cold);
-        let server = ServerHandle {
-            config: Arc::new(config),
-            folder: PathBuf::new(),
-            root: PathBuf::new(),
-            commands,
-            condition,
-            was_awaited: AtomicBool::new(false),
-            _task: AbortOnDropHandle::new(tokio::spawn(async {})),
-        };
+        let server = ServerHandle { condition, ..ServerHandle::spawn(parts) };
         let waits = || [0; 3].map(|_| server.deserves_time());
         assert_eq!(waits(), [true, false, false]);
         sender.send_replace(Condition::Warm);

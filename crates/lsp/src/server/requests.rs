@@ -8,43 +8,39 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Reply, ServerAnswer, ServerError};
-use crate::{
-    message::RpcError,
-    protocol::{Progress, ProgressKind},
-};
 
 /// Codes of answers that say that the text has changed meanwhile, or that it was cancelled: it is asked again.
-const TRY_AGAIN: [i64; 2] = [-32801, -32802];
+pub(super) const TRY_AGAIN: [i64; 2] = [-32801, -32802];
 /// Times that it is.
 const MOST_TRIES: u32 = 4;
 /// Pause before it.
-const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const PAUSE: Duration = Duration::from_millis(250);
+
+/// Question to a server.
+pub(super) enum RequestKind {
+    Initialize,
+    /// The findings of a file. The generation is the count of what has made findings old, as it was asked.
+    Pull {
+        below: PathBuf,
+        generation: u64,
+    },
+    /// Something about a place.
+    Question {
+        method: &'static str,
+        params: Value,
+        reply: Reply<ServerAnswer>,
+    },
+}
 
 /// Request that was not answered yet.
-pub(super) enum PendingRequest {
-    Initialize,
-    Pull(Pull),
-    Question(AskedQuestion),
-}
-
-/// Request for the findings of a file.
-pub(super) struct Pull {
-    pub(super) below: PathBuf,
-    /// Count of what has made findings old, as it was asked.
-    pub(super) generation: u64,
-    pub(super) tries: u32,
-}
-
-/// Question about a place.
-pub(super) struct AskedQuestion {
-    pub(super) method: &'static str,
-    pub(super) params: Value,
-    pub(super) tries: u32,
-    pub(super) reply: Reply<ServerAnswer>,
+pub(super) struct PendingRequest {
+    pub(super) asked: RequestKind,
+    deadline: Instant,
+    tries: u32,
 }
 
 /// Moment at which a request is sent again.
-enum Again {
+pub(super) enum Again {
     At(Instant),
     /// As soon as the server has loaded the project.
     Loaded,
@@ -53,8 +49,8 @@ enum Again {
 /// All that a server was asked.
 #[derive(Default)]
 pub(super) struct Requests {
-    asked: HashMap<i64, (Instant, PendingRequest)>,
-    again: Vec<(Again, Instant, PendingRequest)>,
+    asked: HashMap<i64, PendingRequest>,
+    again: Vec<(Again, PendingRequest)>,
     last_id: i64,
 }
 
@@ -65,56 +61,52 @@ impl Requests {
         self.last_id
     }
 
-    pub(super) fn add(&mut self, id: i64, deadline: Instant, request: PendingRequest) {
-        self.asked.insert(id, (deadline, request));
+    /// Takes note of a request that is sent now, and gives it an id.
+    pub(super) fn add(&mut self, request: PendingRequest) -> i64 {
+        let id = self.next_id();
+        self.asked.insert(id, request);
+        id
     }
 
-    /// The request that is answered, with its deadline; none where nobody waits for it any more.
-    pub(super) fn answered(&mut self, id: i64) -> Option<(Instant, PendingRequest)> {
+    /// The request that is answered; none where nobody waits for it any more.
+    pub(super) fn answered(&mut self, id: i64) -> Option<PendingRequest> {
         self.asked.remove(&id)
     }
 
     /// Returns whether the findings of this file are asked for already.
-    pub(super) fn is_pulling(&self, below: &std::path::Path) -> bool {
-        let again = self.again.iter().map(|(_, _, request)| request);
-        let all = self.asked.values().map(|(_, request)| request).chain(again);
-        all.into_iter().any(|request| matches!(request, PendingRequest::Pull(pull) if pull.below == below))
+    pub(super) fn is_pulling(&self, file: &std::path::Path) -> bool {
+        let mut all = self.asked.values().chain(self.again.iter().map(|(_, request)| request));
+        all.any(|request| matches!(&request.asked, RequestKind::Pull { below, .. } if below == file))
     }
 
-    /// Keeps a request for when the server has loaded the project.
-    pub(super) fn ask_when_loaded(&mut self, deadline: Instant, request: PendingRequest) {
-        self.again.push((Again::Loaded, deadline, request));
+    /// Keeps a request that is sent again.
+    pub(super) fn keep(&mut self, again: Again, request: PendingRequest) {
+        self.again.push((again, request));
     }
 
-    /// Keeps a request for a moment.
-    pub(super) fn ask_soon(&mut self, now: Instant, deadline: Instant, request: PendingRequest) {
-        self.again.push((Again::At(now + PAUSE), deadline, request));
-    }
-
-    /// The requests that are to be sent again now, with their deadlines.
-    pub(super) fn due(&mut self, now: Instant, is_loading: bool) -> Vec<(Instant, PendingRequest)> {
-        let is_due = |(again, _, _): &mut (Again, Instant, PendingRequest)| match again {
+    /// The requests that are to be sent again now.
+    pub(super) fn due(&mut self, now: Instant, is_loading: bool) -> Vec<PendingRequest> {
+        let is_due = |(again, _): &mut (Again, PendingRequest)| match again {
             Again::At(at) => *at <= now,
             Again::Loaded => !is_loading,
         };
-        self.again.extract_if(.., is_due).map(|(_, deadline, request)| (deadline, request)).collect()
+        self.again.extract_if(.., is_due).map(|(_, request)| request).collect()
     }
 
-    /// The requests whose time is over: those that were sent and not answered, with their ids, and those that were not sent again.
-    pub(super) fn expired(&mut self, now: Instant) -> (Vec<(i64, PendingRequest)>, Vec<PendingRequest>) {
-        let over: Vec<i64> = self.asked.iter().filter(|(_, (at, _))| *at <= now).map(|(id, _)| *id).collect();
-        let unanswered = over.into_iter().filter_map(|id| Some((id, self.asked.remove(&id)?.1))).collect();
-        let unsent = self.again.extract_if(.., |(_, deadline, _)| *deadline <= now);
-        (unanswered, unsent.map(|(_, _, request)| request).collect())
+    /// The requests whose time is over: those that were sent and not answered with their ids, and those that were not sent again.
+    pub(super) fn expired(&mut self, now: Instant) -> Vec<(Option<i64>, PendingRequest)> {
+        let unanswered = self.asked.extract_if(|_, request| request.deadline <= now);
+        let unsent = self.again.extract_if(.., |(_, request)| request.deadline <= now);
+        unanswered.map(|(id, request)| (Some(id), request)).chain(unsent.map(|(_, request)| (None, request))).collect()
     }
 
     /// Moment at which the next thing is due.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        let again = self.again.iter().map(|(again, deadline, _)| match again {
+        let again = self.again.iter().map(|(again, PendingRequest { deadline, .. })| match again {
             Again::At(at) => *at.min(deadline),
             Again::Loaded => *deadline,
         });
-        self.asked.values().map(|(at, _)| *at).chain(again).min()
+        self.asked.values().map(|request| request.deadline).chain(again).min()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -123,32 +115,24 @@ impl Requests {
 
     /// Tells all who wait.
     pub(super) fn fail(&mut self, error: &ServerError) {
-        let again = self.again.drain(..).map(|(_, _, request)| request);
-        for request in self.asked.drain().map(|(_, (_, request))| request).chain(again) {
-            if let PendingRequest::Question(question) = request {
-                let _ = question.reply.send(Err(error.clone()));
+        let again = self.again.drain(..).map(|(_, request)| request);
+        for request in self.asked.drain().map(|(_, request)| request).chain(again) {
+            if let RequestKind::Question { reply, .. } = request.asked {
+                let _ = reply.send(Err(error.clone()));
             }
         }
     }
 }
 
 impl PendingRequest {
+    pub(super) fn new(asked: RequestKind, deadline: Instant) -> Self {
+        Self { asked, deadline, tries: 0 }
+    }
+
     /// Returns whether it may be asked once more, and counts that.
     pub(super) fn try_again(&mut self) -> bool {
-        let tries = match self {
-            Self::Initialize => return false,
-            Self::Pull(pull) => &mut pull.tries,
-            Self::Question(question) => &mut question.tries,
-        };
-        *tries += 1;
-        *tries <= MOST_TRIES
-    }
-}
-
-impl RpcError {
-    /// Returns whether the same question may be answered a moment later.
-    pub(super) fn is_passing(&self) -> bool {
-        TRY_AGAIN.contains(&self.code)
+        self.tries += 1;
+        self.tries <= MOST_TRIES && !matches!(self.asked, RequestKind::Initialize)
     }
 }
 
@@ -163,21 +147,18 @@ pub(super) struct Loading {
     /// Start of each piece of work, by its token.
     progress: HashMap<String, Instant>,
     /// The server's own word, which counts more; none where it says nothing of it.
-    is_quiescent: Option<bool>,
+    pub(super) is_quiescent: Option<bool>,
 }
 
 impl Loading {
-    pub(super) fn progress(&mut self, told: &Progress, now: Instant) {
-        let token = told.token.to_string();
-        match told.value.kind {
-            Some(ProgressKind::Begin) if self.progress.len() < MAX_PROGRESS => drop(self.progress.insert(token, now)),
-            Some(ProgressKind::End) => drop(self.progress.remove(&token)),
+    /// Takes in a word on work: its token is a number or a text.
+    pub(super) fn progress(&mut self, told: &Value, now: Instant) {
+        let token = told["token"].to_string();
+        match told["value"]["kind"].as_str() {
+            Some("begin") if self.progress.len() < MAX_PROGRESS => drop(self.progress.insert(token, now)),
+            Some("end") => drop(self.progress.remove(&token)),
             _ => {}
         }
-    }
-
-    pub(super) fn status(&mut self, is_quiescent: bool) {
-        self.is_quiescent = Some(is_quiescent);
     }
 
     pub(super) fn is_under_way(&self, now: Instant) -> bool {
@@ -196,34 +177,29 @@ mod tests {
     #[test]
     fn a_request_is_sent_again_when_it_is_time_or_the_project_is_loaded() {
         let (mut requests, begun) = (Requests::default(), Instant::now());
-        let pull = |below: &str| PendingRequest::Pull(Pull { below: below.into(), generation: 0, tries: 0 });
         let (later, deadline) = (begun + PAUSE, begun + PAUSE * 4);
-        requests.ask_soon(begun, deadline, pull("soon"));
-        requests.ask_when_loaded(deadline, pull("loaded"));
+        let pull =
+            |below: &str| PendingRequest::new(RequestKind::Pull { below: below.into(), generation: 0 }, deadline);
+        requests.keep(Again::At(later), pull("soon"));
+        requests.keep(Again::Loaded, pull("loaded"));
         assert!(requests.is_pulling("soon".as_ref()) && requests.is_pulling("loaded".as_ref()));
         assert_eq!(requests.next_look(), Some(later));
         assert_eq!(requests.due(begun, true).len(), 0);
         assert_eq!(requests.due(later, true).len(), 1);
         assert_eq!(requests.due(later, false).len(), 1);
-        requests.add(7, deadline, pull("asked"));
-        requests.ask_when_loaded(deadline, pull("loaded"));
-        let (unanswered, unsent) = requests.expired(deadline);
-        assert_eq!((unanswered.len(), unsent.len(), requests.is_empty()), (1, 1, true));
-    }
-
-    #[test]
-    fn tries_are_counted() {
-        let mut pull = PendingRequest::Pull(Pull { below: "a".into(), generation: 0, tries: 0 });
-        assert!((0..MOST_TRIES).all(|_| pull.try_again()));
-        assert!(!pull.try_again());
+        let id = requests.add(pull("asked"));
+        requests.keep(Again::Loaded, pull("loaded"));
+        let over: Vec<_> = requests.expired(deadline).into_iter().map(|(id, _)| id).collect();
+        assert_eq!((over, requests.is_empty()), (vec![Some(id), None], true));
+        let mut pull = pull("tried");
+        assert!((0..MOST_TRIES).all(|_| pull.try_again()) && !pull.try_again());
     }
 
     #[test]
     fn a_server_loads_while_it_says_so() {
         let (mut loading, begun) = (Loading::default(), Instant::now());
-        let tell = |loading: &mut Loading, token: serde_json::Value, kind: &str| {
-            let told = serde_json::from_value(json!({"token": token, "value": {"kind": kind}})).unwrap();
-            loading.progress(&told, begun);
+        let tell = |loading: &mut Loading, token: Value, kind: &str| {
+            loading.progress(&json!({"token": token, "value": {"kind": kind}}), begun);
         };
         assert!(!loading.is_under_way(begun));
         tell(&mut loading, json!(1), "begin");
@@ -234,9 +210,9 @@ mod tests {
         assert!(!loading.is_under_way(begun + MAX_AGE), "an end that is never told");
         tell(&mut loading, json!("1"), "end");
         assert!(!loading.is_under_way(begun));
-        loading.status(false);
+        loading.is_quiescent = Some(false);
         assert!(loading.is_under_way(begun));
-        loading.status(true);
+        loading.is_quiescent = Some(true);
         tell(&mut loading, json!(2), "begin");
         assert!(!loading.is_under_way(begun), "its own word counts more");
     }

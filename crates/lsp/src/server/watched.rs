@@ -83,7 +83,7 @@ impl WatchedFiles {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, fs};
+    use std::fs;
 
     use super::*;
 
@@ -91,14 +91,7 @@ mod tests {
     fn changes_of_files_of_a_kind_and_of_markers_are_seen() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let config = ServerConfig {
-            name: "x".to_owned(),
-            command: "x".to_owned(),
-            args: Vec::new(),
-            environment: BTreeMap::new(),
-            languages: BTreeMap::from([("py".to_owned(), "python".to_owned())]),
-            root_markers: vec!["pyproject.toml".to_owned()],
-        };
+        let config = crate::pool::tests::config(Path::new("x"), &["py"]).servers.remove(0);
         for name in ["app/src", "app/.venv", "app/node_modules", "other"] {
             fs::create_dir_all(path(name)).unwrap();
         }
@@ -108,13 +101,13 @@ mod tests {
         let look = || WatchedFiles::look(&config, folder.path(), Path::new("app"));
         let before = look();
         assert_eq!(before.changes(&look()), []);
-        for name in ["app/src/a.py", "app/pyproject.toml", "app/text.txt", "app/.venv/c.py", "other/d.py"] {
+        for name in ["app/src/a.py", "app/root", "app/text.txt", "app/.venv/c.py", "other/d.py"] {
             fs::write(path(name), "x = 1\n").unwrap();
         }
         fs::write(path("app/node_modules/e.py"), "").unwrap();
         fs::remove_file(path("app/gone.py")).unwrap();
         let expected = [
-            ("app/pyproject.toml", DiskChange::Created),
+            ("app/root", DiskChange::Created),
             ("app/src/a.py", DiskChange::Changed),
             ("app/gone.py", DiskChange::Deleted),
         ];

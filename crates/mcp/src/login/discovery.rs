@@ -181,12 +181,7 @@ mod tests {
     fn an_older_server_speaks_for_itself_alone() {
         let server = Url::parse("https://example.org/mcp").unwrap();
         let said = |issuer: &str, authorize: &str, token: &str, register: Option<&str>| {
-            let mut said = AuthorizationMetadata::default();
-            said.issuer = Some(issuer.to_owned());
-            said.authorization_endpoint = authorize.to_owned();
-            said.token_endpoint = token.to_owned();
-            said.registration_endpoint = register.map(str::to_owned);
-            is_its_own(&said, &server)
+            is_its_own(&said(Some(issuer), authorize, token, register), &server)
         };
         let (own, other) = ("https://example.org/oauth", "https://other.org/oauth");
         assert!(said(own, own, own, Some(own)) && said(own, own, own, None));

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Report on a server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ServerReport {
     /// Its name.
     pub name: String,
@@ -43,7 +43,8 @@ impl McpPool {
     pub(super) fn report_of(&self, server: &str) -> Option<ServerReport> {
         let state = self.state();
         if let Some(why) = state.config.broken.get(server) {
-            return Some(ServerReport::broken(server, why));
+            let health = Health::Down { why: Reason::ours(why), until: None };
+            return Some(ServerReport { name: server.to_owned(), health, ..ServerReport::default() });
         }
         let config = state.config.servers.get(server)?.clone();
         let connections = state.connections.health(server);
@@ -58,7 +59,7 @@ impl McpPool {
         let of_plugin = config.plugin.as_ref().map(|plugin| format!("it came with the plugin {plugin}"));
         Some(ServerReport {
             name: server.to_owned(),
-            health: connections.iter().max_by_key(|health| liveliness(health)).cloned().unwrap_or(Health::Stopped),
+            health: connections.iter().max_by_key(|health| liveliness(health)).cloned().unwrap_or_default(),
             connections: connections.iter().filter(|health| matches!(health, Health::Running(_))).count(),
             says_it_is: known.map(|known| known.says_it_is.clone()).unwrap_or_default(),
             protocol: known.map(|known| known.protocol.clone()).unwrap_or_default(),
@@ -67,40 +68,20 @@ impl McpPool {
             config: Some(config),
         })
     }
-}
 
-impl ServerReport {
-    fn broken(server: &str, why: &str) -> Self {
-        Self {
-            name: server.to_owned(),
-            config: None,
-            health: Health::Down { why: Reason::ours(why), until: None },
-            connections: 0,
-            says_it_is: String::new(),
-            protocol: String::new(),
-            tools: None,
-            notes: Vec::new(),
-        }
-    }
-}
-
-fn liveliness(health: &Health) -> u8 {
-    match health {
-        Health::Stopped => 0,
-        Health::Down { .. } => 1,
-        Health::Starting => 2,
-        Health::Running(_) => 3,
-    }
-}
-
-impl McpPool {
     /// Begins to log in to a server behind an address. Returns the address that the person has to open; what comes back to
     /// `redirect` finishes it.
     ///
     /// # Errors
     /// The server is a program of this machine, or why it cannot be done.
     pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
-        let (url, client) = match self.filled(server)?.reached {
+        // With the values that were lent last.
+        let config = {
+            let state = self.state();
+            let config = state.config.servers.get(server).ok_or_else(|| unknown(server))?;
+            config.filled(&state.lent.values(None, &config.variables())).map_err(|name| missing(&name))?
+        };
+        let (url, client) = match config.reached {
             ServerAddress::Http { url, client, .. } => (url.value, client),
             ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program, which has no login")),
         };
@@ -109,13 +90,6 @@ impl McpPool {
         let begun =
             self.supplies.logins.begin(ServerUrl { server, url: &url, client: client.as_ref() }, redirect).await;
         begun.map_err(|why| self.supplies.clean.words(&why))
-    }
-
-    /// The configuration of a server, with the values that were lent last.
-    fn filled(&self, server: &str) -> Result<ServerConfig, String> {
-        let state = self.state();
-        let config = state.config.servers.get(server).ok_or_else(|| unknown(server))?;
-        config.filled(&state.lent.values(None, &config.variables())).map_err(|name| missing(&name))
     }
 
     /// Finishes that, with the address that the browser was sent back to. The next call uses the token.
@@ -137,5 +111,14 @@ impl McpPool {
             }
             ServerAddress::Stdio { .. } => Reason::ours("it does not answer"),
         }
+    }
+}
+
+fn liveliness(health: &Health) -> u8 {
+    match health {
+        Health::Stopped => 0,
+        Health::Down { .. } => 1,
+        Health::Starting => 2,
+        Health::Running(_) => 3,
     }
 }

@@ -33,9 +33,10 @@ const LISTED: Duration = Duration::from_secs(5);
 const CLOSING: Duration = Duration::from_millis(500);
 
 /// Health of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Health {
     /// It does not run. The next call starts it.
+    #[default]
     Stopped,
     /// It is being started.
     Starting,
@@ -153,7 +154,6 @@ struct RunningServer {
     connection: Arc<Connection>,
     /// Ends when the connection does.
     ended: BoxFuture<'static, ()>,
-    closing: CancellationToken,
     process: Option<Process>,
     /// Held by all who need it.
     in_use: Arc<()>,
@@ -163,7 +163,6 @@ struct RunningServer {
     since: Instant,
     /// Time of the next listing, for it has changed.
     listing: Option<BoxFuture<'static, ()>>,
-    changed: Arc<Notify>,
 }
 
 /// Event of the actor.
@@ -173,8 +172,8 @@ enum Event {
     Ended,
     Idle,
     Released,
-    Changed,
-    Listed,
+    /// Listing of what it offers is due, for that has changed, or is over.
+    Listing(bool),
 }
 
 impl Actor {
@@ -209,7 +208,7 @@ impl Actor {
                     }
                     state
                 }
-                Event::Changed | Event::Listed => self.listing(state, matches!(event, Event::Changed)),
+                Event::Listing(has_changed) => self.listing(state, has_changed),
             };
         }
         self.stop(state, "agentd has no more use for it").await;
@@ -225,15 +224,15 @@ impl Actor {
             },
             State::Running(running) => {
                 let idle = self.idle(running);
-                let changed = Arc::clone(&running.changed);
+                let changed = Arc::clone(&running.connection.handler.changed);
                 let asks = running.listing.is_some();
                 tokio::select! {
                     command = commands.recv() => Event::Command(command),
                     () = &mut running.ended => Event::Ended,
                     () = idle => Event::Idle,
                     () = self.released.notified() => Event::Released,
-                    () = changed.notified(), if !asks => Event::Changed,
-                    _ = OptionFuture::from(running.listing.as_mut()), if asks => Event::Listed,
+                    () = changed.notified(), if !asks => Event::Listing(true),
+                    _ = OptionFuture::from(running.listing.as_mut()), if asks => Event::Listing(false),
                 }
             }
         }
@@ -302,29 +301,24 @@ impl Actor {
 
     fn started(&mut self, started: Result<OpenConnection, Reason>) -> State {
         match started {
-            Ok(OpenConnection { connection, service, process, catalogue, era, changed }) => {
+            Ok(OpenConnection { connection, service, process, catalogue, era }) => {
                 self.opening.era = era;
                 let offered = catalogue.tools.len();
-                self.opening
-                    .log
-                    .note(&format!("it runs, and offers {offered} tool{}", if offered == 1 { "" } else { "s" }));
+                let noun = if offered == 1 { "tool" } else { "tools" };
+                self.opening.log.note(&format!("it runs, and offers {offered} {noun}"));
                 // Whoever sees that it runs sees its tools.
                 (self.opening.supplies.learn)(&self.opening.name, catalogue);
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
-                let closing = CancellationToken::new();
                 let now = Instant::now();
-                let ended = until_ended(service, closing.clone(), Arc::clone(&connection), Arc::clone(&changed));
                 let running = Box::new(RunningServer {
+                    ended: until_ended(service, Arc::clone(&connection)).boxed(),
                     connection,
-                    ended,
-                    closing,
                     process,
                     in_use: Arc::new(()),
                     idle_since: now,
                     only_listed: self.waiting.iter().all(|(need, _)| *need == Need::Listing),
                     since: now,
                     listing: None,
-                    changed,
                 });
                 self.answer_all(|actor| Ok(actor.leased(&running)));
                 State::Running(running)
@@ -378,7 +372,7 @@ impl Actor {
             }
             State::Running(running) => {
                 self.opening.log.note(why);
-                running.closing.cancel();
+                running.connection.lost.cancel();
                 let _ = time::timeout(CLOSING, running.ended).await;
                 if let Some(process) = running.process {
                     process.gone().await;
@@ -413,26 +407,18 @@ impl Actor {
 }
 
 /// Ends when the connection has, by itself or because it was asked to.
-fn until_ended(
-    service: RunningService<rmcp::RoleClient, Handler>,
-    closing: CancellationToken,
-    connection: Arc<Connection>,
-    changed: Arc<Notify>,
-) -> BoxFuture<'static, ()> {
-    async move {
-        let close = service.cancellation_token();
-        let ended = service.waiting();
-        tokio::pin!(ended);
-        tokio::select! {
-            _ = &mut ended => {}
-            never = connection.follow(&changed) => match never {},
-            () = async { tokio::select! { () = closing.cancelled() => {}, () = connection.lost.cancelled() => {} } } => {
-                close.cancel();
-                let _ = ended.await;
-            }
+async fn until_ended(service: RunningService<rmcp::RoleClient, Handler>, connection: Arc<Connection>) {
+    let close = service.cancellation_token();
+    let ended = service.waiting();
+    tokio::pin!(ended);
+    tokio::select! {
+        _ = &mut ended => {}
+        never = connection.follow() => match never {},
+        () = connection.lost.cancelled() => {
+            close.cancel();
+            let _ = ended.await;
         }
     }
-    .boxed()
 }
 
 /// Delays after the first failure, the second, and so on. The last holds for all that follow.

@@ -183,60 +183,40 @@ impl NoAnswer {
         last_words: Option<String>,
         refused: impl FnOnce(&Refusal) -> Reason,
     ) -> ToolOutput {
-        let (code, text) = match self {
-            Self::Cancelled => (ToolErrorCode::Cancelled, "the turn ended while this ran".to_owned()),
-            Self::Expired(limit @ (ExpiredLimit::Silence | ExpiredLimit::InAll)) => {
-                let how_long = match limit {
-                    ExpiredLimit::Silence => format!("was silent for {}", span(time.silence)),
-                    _ => format!("took longer than {}", span(time.all)),
-                };
-                (
-                    ToolErrorCode::Timeout,
-                    format!(
-                        "the MCP server {server} {how_long} and the call was cancelled; it may have done part of the work. \
-                         Ask it for less, or try another way"
-                    ),
-                )
-            }
-            Self::Expired(ExpiredLimit::Questions) => (
-                ToolErrorCode::Tool,
-                format!(
-                    "the MCP server {server} asked a person more than {MOST_QUESTIONS} times during this call, and the call \
-                     was cancelled; it may have done part of the work"
-                ),
-            ),
-            Self::Gone => {
-                let said = last_words.map(|words| {
-                    let framed = untrusted::framed(UntrustedSource::Mcp, server, &words);
-                    format!(". Its last words:\n{framed}")
-                });
-                (
-                    ToolErrorCode::UnknownOutcome,
-                    format!(
-                        "the MCP server {server} ended during this call. It may have done part of the work: check \
-                         before you call it again, which restarts it{}",
-                        said.unwrap_or_default()
-                    ),
-                )
-            }
-            Self::Refused(error) => return crate::answer::of_refusal(from, &error),
-            Self::NotAnswered(refusal) => (
-                ToolErrorCode::Tool,
-                format!(
-                    "the MCP server {server} refused the call, which did not run: {}",
-                    refused(&refusal).for_model(server)
-                ),
-            ),
-            Self::Ungranted(why) => (
-                ToolErrorCode::Tool,
-                format!(
-                    "the MCP server {server} did not finish the call, for it asked for what it is not given: {why}"
-                ),
-            ),
-            Self::Odd(what) => {
-                (ToolErrorCode::Tool, format!("the MCP server {server} gave an answer that is none: {what}"))
-            }
+        let late = |how_long: String| {
+            let part = "the call was cancelled; it may have done part of the work";
+            (ToolErrorCode::Timeout, format!("{how_long} and {part}. Ask it for less, or try another way"))
         };
-        ToolOutput::error(code, text)
+        let (code, what) = match self {
+            Self::Cancelled => return ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
+            Self::Refused(error) => return crate::answer::of_refusal(from, &error),
+            Self::Expired(ExpiredLimit::Silence) => late(format!("was silent for {}", span(time.silence))),
+            Self::Expired(ExpiredLimit::InAll) => late(format!("took longer than {}", span(time.all))),
+            Self::Expired(ExpiredLimit::Questions) => {
+                let what = format!(
+                    "asked a person more than {MOST_QUESTIONS} times during this call, and the call was cancelled; it may \
+                     have done part of the work"
+                );
+                (ToolErrorCode::Tool, what)
+            }
+            Self::Gone => {
+                let framed = last_words.map(|words| untrusted::framed(UntrustedSource::Mcp, server, &words));
+                let said = framed.map(|words| format!(". Its last words:\n{words}")).unwrap_or_default();
+                let what = format!(
+                    "ended during this call. It may have done part of the work: check before you call it again, which \
+                     restarts it{said}"
+                );
+                (ToolErrorCode::UnknownOutcome, what)
+            }
+            Self::NotAnswered(refusal) => {
+                let why = refused(&refusal).for_model(server);
+                (ToolErrorCode::Tool, format!("refused the call, which did not run: {why}"))
+            }
+            Self::Ungranted(why) => {
+                (ToolErrorCode::Tool, format!("did not finish the call, for it asked for what it is not given: {why}"))
+            }
+            Self::Odd(what) => (ToolErrorCode::Tool, format!("gave an answer that is none: {what}")),
+        };
+        ToolOutput::error(code, format!("the MCP server {server} {what}"))
     }
 }

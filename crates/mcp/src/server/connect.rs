@@ -10,10 +10,7 @@ use rmcp::{
     model::{ErrorCode, ErrorData, ProtocolVersion, ServerPeerInfo, SubscriptionFilter},
     service::{ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle},
 };
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep, timeout_at},
-};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -42,8 +39,6 @@ const NEWER_FAILURES: [ErrorCode; 3] = [
     ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
 ];
 
-type LearnTask = dyn Fn(&str, Catalogue) + Send + Sync;
-
 /// Dependencies of all servers.
 pub(crate) struct ServerDeps {
     /// The program that becomes the guard of a server.
@@ -53,7 +48,7 @@ pub(crate) struct ServerDeps {
     /// Takes secrets out of what servers say.
     pub(crate) clean: Clean,
     /// Told what a server offers.
-    pub(crate) learn: Box<LearnTask>,
+    pub(crate) learn: Box<dyn Fn(&str, Catalogue) + Send + Sync>,
     /// Asked before a server of a plugin starts.
     pub(crate) plugin_check: PluginCheck,
 }
@@ -73,9 +68,10 @@ pub(crate) struct Connection {
 const AGAIN: Duration = Duration::from_secs(30);
 
 impl Connection {
-    /// Tells `changed` of each change of what a server of the newer era offers, as long as it is polled. It reports them only to
+    /// Tells the handler of each change of what a server of the newer era offers, as long as it is polled. It reports them only to
     /// those who subscribe.
-    pub(super) async fn follow(&self, changed: &Notify) -> Infallible {
+    pub(super) async fn follow(&self) -> Infallible {
+        let changed = &self.handler.changed;
         let Some(wanted) = wanted(&self.info) else { return pending().await };
         loop {
             match self.peer.listen(wanted.clone()).await {
@@ -117,8 +113,6 @@ pub(super) struct OpenConnection {
     pub(super) catalogue: Catalogue,
     /// Era in which it was greeted.
     pub(super) era: Era,
-    /// Told when what it offers has changed.
-    pub(super) changed: Arc<Notify>,
 }
 
 /// Ingredients of a connection.
@@ -142,13 +136,12 @@ impl Opening {
         if let Some(plugin) = &self.config.plugin {
             self.supplies.plugin_check.run(plugin).await.map_err(Reason::ours)?;
         }
-        let changed = Arc::new(Notify::new());
         let handler = Handler {
             server: self.name.clone(),
             calls: Arc::default(),
             log: Arc::clone(&self.log),
             sampling: self.config.sampling,
-            changed: Arc::clone(&changed),
+            changed: Arc::default(),
         };
         let limit = Instant::now() + self.config.start_timeout;
         let (first, other) = match &self.config.reached {
@@ -166,12 +159,7 @@ impl Opening {
             }
             (tried, _) => tried,
         };
-        let closed = || Reason::ours("it closed the connection");
-        let (GreetedServer { service, info, catalogue }, process, era) =
-            tried.map_err(|trouble| trouble.why.unwrap_or_else(closed))?;
-        let connection =
-            Arc::new(Connection { peer: service.peer().clone(), handler, info, lost: CancellationToken::new() });
-        Ok(OpenConnection { connection, service, process, catalogue, era, changed })
+        tried.map_err(|trouble| trouble.why.unwrap_or_else(|| Reason::ours("it closed the connection")))
     }
 
     /// Reaches the server as one of this era. A program is started for that, and has its own time.
@@ -181,7 +169,7 @@ impl Opening {
         handler: &Handler,
         limit: Instant,
         given_up: &CancellationToken,
-    ) -> Result<(GreetedServer, Option<Process>, Era), Trouble> {
+    ) -> Result<OpenConnection, Trouble> {
         match &self.config.reached {
             ServerAddress::Stdio { command, args, env, cwd } => {
                 let start =
@@ -189,8 +177,7 @@ impl Opening {
                 if era != self.era {
                     self.log.note("it seems to be of the other era of the protocol, and is started again");
                 }
-                let (greeted, process) = self.program(&start, era, handler, given_up).await?;
-                Ok((greeted, Some(process), era))
+                self.program(&start, era, handler, given_up).await
             }
             ServerAddress::Http { url, headers, wire, client } => {
                 let ServerDeps { logins, clean, .. } = &*self.supplies;
@@ -204,11 +191,11 @@ impl Opening {
                     clean,
                     log: &self.log,
                 };
-                let greeted = self.within(limit, given_up, async {
+                let greeted = async {
                     let service = address.greet(handler, era).await?;
-                    self.greeted(service, |error| Some(address.refused(&Refusal::of_request(error)?))).await
-                });
-                Ok((greeted.await?, None, era))
+                    self.greeted(service, era, |error| Some(address.refused(&Refusal::of_request(error)?))).await
+                };
+                self.within(limit, given_up, greeted).await
             }
         }
     }
@@ -220,7 +207,7 @@ impl Opening {
         era: Era,
         handler: &Handler,
         given_up: &CancellationToken,
-    ) -> Result<(GreetedServer, Process), Trouble> {
+    ) -> Result<OpenConnection, Trouble> {
         let (process, stdout, stdin) = Process::start(start, &self.log).map_err(|error| {
             Reason::ours(format!("could not start `{}` in {}: {error}", start.command, start.cwd.display()))
         })?;
@@ -235,10 +222,10 @@ impl Opening {
                 let trouble = Trouble::of(era, &error, Reason::of_greeting(&error, &self.supplies.clean));
                 Trouble { why: trouble.why.filter(|_| !ended), ..trouble }
             })?;
-            self.greeted(service, |_| None).await
+            self.greeted(service, era, |_| None).await
         });
         match greeted.await {
-            Ok(greeted) => Ok((greeted, process)),
+            Ok(open) => Ok(OpenConnection { process: Some(process), ..open }),
             Err(trouble) => {
                 // Its input was closed with all that was dropped.
                 let status = process.gone().await;
@@ -267,28 +254,22 @@ impl Opening {
     async fn greeted(
         &self,
         service: RunningService<RoleClient, Handler>,
+        era: Era,
         refused: impl Fn(&ServiceError) -> Option<Reason>,
-    ) -> Result<GreetedServer, Trouble> {
-        let peer = service.peer().clone();
+    ) -> Result<OpenConnection, Trouble> {
+        let (peer, handler) = (service.peer().clone(), service.service().clone());
         let Some(info) = peer.peer_info() else {
             return Err(Reason::ours("it did not say who it is").into());
         };
-        match listing::catalogue(&peer, &info, self.fingerprint.clone()).await {
-            Ok(catalogue) => Ok(GreetedServer { service, info, catalogue }),
-            Err(error) => Err(match refused(&error) {
-                Some(why) => why.into(),
-                None if peer.is_transport_closed() => Trouble { why: None, is_of_era: false, is_own: true },
-                None => listing::none(&error, &self.supplies.clean).into(),
-            }),
-        }
+        let listed = listing::catalogue(&peer, &info, self.fingerprint.clone()).await;
+        let catalogue = listed.map_err(|error| match refused(&error) {
+            Some(why) => why.into(),
+            None if peer.is_transport_closed() => Trouble { why: None, is_of_era: false, is_own: true },
+            None => listing::none(&error, &self.supplies.clean).into(),
+        })?;
+        let connection = Arc::new(Connection { peer, handler, info, lost: CancellationToken::new() });
+        Ok(OpenConnection { connection, service, process: None, catalogue, era })
     }
-}
-
-/// A server that was greeted, and what it offers.
-struct GreetedServer {
-    service: RunningService<RoleClient, Handler>,
-    info: Arc<ServerPeerInfo>,
-    catalogue: Catalogue,
 }
 
 /// Why a server could not be greeted.
@@ -311,11 +292,6 @@ impl Trouble {
     /// Trouble with a greeting in this era.
     pub(super) fn of(era: Era, error: &ClientInitializeError, why: Reason) -> Self {
         Self { why: Some(why), is_of_era: era.may_be_wrong(error), is_own: era.is_refused_by(error) }
-    }
-
-    /// Silence where a server had to show that it is of the newer era.
-    pub(super) fn silence() -> Self {
-        Self { why: None, is_of_era: true, is_own: false }
     }
 
     /// The one that counts where a server was greeted in both eras: that of the older, which most servers know, unless only

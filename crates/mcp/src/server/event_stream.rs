@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, io, pin::Pin};
 
-use futures_util::{Stream, StreamExt as _, future::BoxFuture};
+use futures_util::{Stream, StreamExt as _};
 use reqwest::{Client, Url, header::ACCEPT};
 use rmcp::{
     RoleClient,
@@ -62,14 +62,10 @@ impl Transport<RoleClient> for EventStream {
 
     fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let request = self.client.post(self.post.clone()).json(&item);
-        let sent: BoxFuture<'static, io::Result<()>> = Box::pin(async move {
-            let answer = request.send().await.map_err(|error| io::Error::other(error.without_url()))?;
-            match answer.error_for_status() {
-                Ok(_) => Ok(()),
-                Err(error) => Err(io::Error::other(error.without_url())),
-            }
-        });
-        sent
+        async move {
+            let answer = request.send().await.and_then(reqwest::Response::error_for_status);
+            answer.map(drop).map_err(|error| io::Error::other(error.without_url()))
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {

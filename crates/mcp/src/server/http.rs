@@ -67,7 +67,9 @@ impl Address<'_> {
         let greeting = self.streamable(client.clone(), era, handler);
         if era == Era::Discover {
             let Some(limit) = self.finding_out else { return greeting.await };
-            return timeout(limit, greeting).await.unwrap_or_else(|_| Err(Trouble::silence()));
+            // Silence where it had to show that it is of the newer era.
+            let silence = Trouble { why: None, is_of_era: true, is_own: false };
+            return timeout(limit, greeting).await.unwrap_or(Err(silence));
         }
         match greeting.await {
             Err(trouble) if trouble.is_of_era && self.wire == HttpWire::Sse => {

@@ -40,7 +40,13 @@ pub(crate) async fn catalogue(
 ) -> Result<Catalogue, ServiceError> {
     let mut listed = ListedTools::default();
     if info.capabilities.tools.is_some() {
-        listed = pages(|params| list_tools(peer, params)).await?;
+        // Asked of the server itself: what the library remembers may be old.
+        listed = pages(async |params| {
+            let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
+            let listed = peer.send_request(ClientRequest::ListToolsRequest(request)).await?;
+            page(listed).ok_or(ServiceError::UnexpectedResponse)
+        })
+        .await?;
     }
     let ListedTools { mut tools, cut_off, odd } = listed;
     let (has_resources, has_prompts) = (info.capabilities.resources.is_some(), info.capabilities.prompts.is_some());
@@ -136,15 +142,6 @@ where
         }
     }
     Ok(all)
-}
-
-/// One page, asked of the server itself: what the library remembers may be old.
-async fn list_tools(
-    peer: &Peer<RoleClient>,
-    params: PaginatedRequestParams,
-) -> Result<(Vec<Value>, Option<String>), ServiceError> {
-    let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
-    page(peer.send_request(ClientRequest::ListToolsRequest(request)).await?).ok_or(ServiceError::UnexpectedResponse)
 }
 
 /// The definitions of a page. The library does not recognise a list in which one of them is not as the protocol says.

@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
 use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
@@ -96,38 +95,29 @@ impl Process {
 
     /// Waits until nothing of it is left, its input having been closed, and says how it ended.
     pub(super) async fn gone(mut self) -> Option<ExitStatus> {
-        let status = match self.ended_within(ENDING).await {
-            Some(status) => status,
-            None => {
-                // Its input may be open still: a message that it does not read cannot be taken back.
-                self.signal(Signal::SIGTERM);
-                match self.ended_within(CLEANING).await {
-                    Some(status) => status,
-                    None => {
-                        self.log.note("it did not end, and was killed");
-                        self.kill();
-                        self.ended_within(CLEANING).await.flatten()
-                    }
-                }
+        let mut status = self.ended_within(ENDING).await;
+        if status.is_none() {
+            // Its input may be open still: a message that it does not read cannot be taken back.
+            if let Some(guard) = self.group {
+                let _ = kill(guard, Signal::SIGTERM);
             }
-        };
+            status = self.ended_within(CLEANING).await;
+        }
+        if status.is_none() {
+            self.log.note("it did not end, and was killed");
+            self.kill();
+            status = self.ended_within(CLEANING).await;
+        }
         // Where the guard itself was killed, the group may have members.
         self.kill();
         // Nobody writes any more, so that its last words are there at once.
         let _ = tokio::time::timeout(LAST_WORDS, &mut self.draining).await;
         self.log.end();
-        status
+        status.flatten()
     }
 
     async fn ended_within(&mut self, limit: Duration) -> Option<Option<ExitStatus>> {
         tokio::time::timeout(limit, self.guard.wait()).await.ok().map(Result::ok)
-    }
-
-    /// Signals the guard alone.
-    fn signal(&self, signal: Signal) {
-        if let Some(guard) = self.group {
-            let _ = kill(guard, signal);
-        }
     }
 
     fn kill(&self) {
@@ -233,15 +223,14 @@ impl Transport<RoleClient> for Pipes {
 
     fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let write = Arc::clone(&self.write);
-        let sent: BoxFuture<'static, io::Result<()>> = Box::pin(async move {
+        async move {
             let mut line = serde_json::to_vec(&item)?;
             line.push(b'\n');
             match write.lock().await.as_mut() {
                 Some(stdin) => stdin.write_all(&line).await,
                 None => Err(io::ErrorKind::NotConnected.into()),
             }
-        });
-        sent
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {

@@ -3,11 +3,13 @@
 //! Everything is read, placed, encoded and checked before anything is written. A write that fails after all takes the
 //! earlier ones back.
 
+use std::ops::Range;
+
 use agentd_core::tool::{FileChange, FileChangeKind, ToolDetails, ToolOutput};
 use agentd_workspace::{
     backend::Backend as _,
     diff,
-    encoding::Edit,
+    encoding::{Document, Edit, RevisedText},
     failure::Failure,
     jail::{Aim, Jail},
     job::{Job, UNQUOTED},
@@ -49,11 +51,11 @@ impl Tool for Args {
     const PATHS: Option<PathsOf<Self>> = Some(paths);
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
-        call.write(self, run).await
+        call.write(self, |job, args| carry_out(job, &plan(job, &args)?, "Applied the patch")).await
     }
 
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
-        call.work(self, preview).await.map(Some)
+        call.work(self, |job, args| plan(job, &args).map(|steps| shown(&steps))).await.map(Some)
     }
 }
 
@@ -69,20 +71,9 @@ fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
     Ok(paths)
 }
 
-fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
-    let steps = plan(job, &args)?;
-    job.check()?;
-    carry_out(job, &steps)?;
-    let told: Vec<&str> = steps.iter().map(|step| step.told.as_str()).filter(|told| !told.is_empty()).collect();
-    let mut output = ToolOutput::ok(format!("Applied the patch: {}.", told.join("; ")));
-    output.files = steps.iter().map(|step| FileChange::new(step.path.to_string(), step.change())).collect();
-    let shown: String = steps.iter().map(|step| step.shown.as_str()).collect();
-    output.details = Some(Box::new(ToolDetails::of_diff(&shown)));
-    Ok(output)
-}
-
-fn preview(job: &Job, args: Args) -> Result<String, Failure> {
-    Ok(plan(job, &args)?.iter().map(|step| step.shown.as_str()).collect())
+/// Text for the person of all changes.
+pub(super) fn shown(steps: &[Step]) -> String {
+    steps.iter().map(|step| step.shown.as_str()).collect()
 }
 
 impl Step {
@@ -157,7 +148,7 @@ impl Plan<'_> {
                  write_file to replace it as a whole"
             )));
         }
-        self.check_size(&path, content.len())?;
+        check_size(self.job, &path, content.len())?;
         self.steps.push(Step {
             shown: diff::of_texts(&path.to_string(), None, content),
             told: format!("created {path} ({})", text::count(content.lines().count(), "line")),
@@ -172,26 +163,18 @@ impl Plan<'_> {
         let before = self.content(&path, &target)?.to_vec();
         if let Some(hunks) = hunks {
             let document = target.document(self.job.limits.write_bytes)?;
-            match patch::apply(document.text(), hunks) {
-                Err(misfits) => {
-                    self.misfit_in(&path, misfits);
-                    return Ok(());
-                }
-                Ok(edits) if !self.job.may_quote(&path) && !edits.is_all_of(document.text()) => {
-                    return Err(Failure::tool(format!(
-                        "the patch deletes {path} but does not name all of its lines; nothing was changed: {UNQUOTED}. \
-                         Delete it whatever it holds with `*** Delete File: {path}`"
-                    )));
-                }
-                Ok(edits) if !edits.is_all_of(document.text()) => {
-                    return Err(Failure::tool(format!(
-                        "the patch deletes {path} but names {} of its {}; nothing was changed: read it again, or \
-                         delete it whatever it holds with `*** Delete File: {path}`",
-                        edits.removed,
-                        text::count(document.text().lines().count(), "line")
-                    )));
-                }
-                Ok(_) => {}
+            let Some(edits) = self.edits(&path, &document, hunks) else { return Ok(()) };
+            let lines = document.text().lines().count();
+            if edits.removed < lines || edits.added > 0 {
+                let why = if self.job.may_quote(&path) {
+                    let (named, all) = (edits.removed, text::count(lines, "line"));
+                    format!("names {named} of its {all}; nothing was changed: read it again, or delete")
+                } else {
+                    format!("does not name all of its lines; nothing was changed: {UNQUOTED}. Delete")
+                };
+                let text =
+                    format!("the patch deletes {path} but {why} it whatever it holds with `*** Delete File: {path}`");
+                return Err(Failure::tool(text));
             }
         }
         self.steps.push(Step {
@@ -205,20 +188,14 @@ impl Plan<'_> {
     }
 
     fn update(&mut self, path: ToolPath, target: Target, hunks: &[Hunk]) -> Result<(), Failure> {
-        let Some(changed) = self.changed(&path, &target, hunks)? else { return Ok(()) };
-        if Some(&*changed.bytes) == target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
+        let Some((content, shown, told)) = self.changed(&path, &target, hunks, &path)? else { return Ok(()) };
+        if Some(&*content) == target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
             return Err(Failure::tool(format!(
                 "the patch changes only white space in {path} that is kept (line ends are the file's); \
                  nothing was changed"
             )));
         }
-        self.steps.push(Step {
-            shown: diff::of_texts(&path.to_string(), Some(&changed.before), &changed.after),
-            told: format!("modified {path} {}", changed.told),
-            path,
-            target,
-            content: Some(changed.bytes),
-        });
+        self.steps.push(Step { told: format!("modified {path} {told}"), path, target, content: Some(content), shown });
         Ok(())
     }
 
@@ -238,9 +215,9 @@ impl Plan<'_> {
         let (content, told) = if hunks.is_empty() {
             (self.content(&path, &target)?.to_vec(), String::new())
         } else {
-            let Some(changed) = self.changed(&path, &target, hunks)? else { return Ok(()) };
-            shown.push_str(&diff::of_texts(&to.to_string(), Some(&changed.before), &changed.after));
-            (changed.bytes, format!(" {}", changed.told))
+            let Some((content, diff, told)) = self.changed(&path, &target, hunks, &to)? else { return Ok(()) };
+            shown.push_str(&diff);
+            (content, format!(" {told}"))
         };
         let told = format!("moved {path} to {to}{told}");
         self.steps.push(Step { path: to, target: new, content: Some(content), shown, told });
@@ -248,28 +225,22 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Applies hunks to a file; nothing if they do not fit, which is recorded for the model.
-    fn changed(&mut self, path: &ToolPath, target: &Target, hunks: &[Hunk]) -> Result<Option<PatchedFile>, Failure> {
+    /// Applies hunks to a file that is called `name` then: its content, what is shown and what is told of it. Nothing if they
+    /// do not fit, which is recorded for the model.
+    fn changed(
+        &mut self,
+        path: &ToolPath,
+        target: &Target,
+        hunks: &[Hunk],
+        name: &ToolPath,
+    ) -> Result<Option<(Vec<u8>, String, String)>, Failure> {
         let document = target.document(self.job.limits.write_bytes)?;
-        let edits = match patch::apply(document.text(), hunks) {
-            Ok(edits) => edits,
-            Err(misfits) => {
-                self.misfit_in(path, misfits);
-                return Ok(None);
-            }
-        };
-        let normal: Vec<(std::ops::Range<usize>, String)> =
-            edits.edits.into_iter().map(|(range, new)| (range, document.normal(&new))).collect();
-        let spliced: Vec<Edit<'_>> = normal.iter().map(|(range, new)| Edit { range: range.clone(), new }).collect();
-        let revised = document.revise(&spliced).map_err(|unwritable| unwritable.failure(path))?;
-        self.check_size(path, revised.bytes.len())?;
+        let Some(edits) = self.edits(path, &document, hunks) else { return Ok(None) };
+        let normal = edits.edits.into_iter().map(|(range, new)| (range, document.normal(&new))).collect();
+        let revised = revised(self.job, path, &document, normal)?;
         let overlooked = if edits.inexact { ", overlooking white space that differs" } else { "" };
-        Ok(Some(PatchedFile {
-            before: document.text().to_owned(),
-            after: revised.text,
-            bytes: revised.bytes,
-            told: format!("(+{} -{}{overlooked})", edits.added, edits.removed),
-        }))
+        let shown = diff::of_texts(&name.to_string(), Some(document.text()), &revised.text);
+        Ok(Some((revised.bytes, shown, format!("(+{} -{}{overlooked})", edits.added, edits.removed))))
     }
 
     fn content<'t>(&self, path: &ToolPath, target: &'t Target) -> Result<&'t [u8], Failure> {
@@ -286,21 +257,16 @@ impl Plan<'_> {
         })
     }
 
-    fn check_size(&self, path: &ToolPath, size: usize) -> Result<(), Failure> {
-        let most = self.job.limits.write_bytes;
-        if size as u64 <= most {
-            return Ok(());
+    /// The edits of hunks. Messages about those that do not fit are recorded, as far as they may be quoted.
+    fn edits(&mut self, path: &ToolPath, document: &Document, hunks: &[Hunk]) -> Option<patch::Edits> {
+        match patch::apply(document.text(), hunks) {
+            Ok(edits) => return Some(edits),
+            Err(misfits) if self.job.may_quote(path) => {
+                self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));
+            }
+            Err(_) => self.misfits.push(format!("{path}: not all that the patch says of it fits; {UNQUOTED}")),
         }
-        Err(Failure::tool(format!("{path} would have more than {}; nothing was changed", text::size(most))))
-    }
-
-    /// Records the messages about hunks that do not fit a file, as far as they may be quoted.
-    fn misfit_in(&mut self, path: &ToolPath, misfits: Vec<String>) {
-        if self.job.may_quote(path) {
-            self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));
-        } else {
-            self.misfits.push(format!("{path}: not all that the patch says of it fits; {UNQUOTED}"));
-        }
+        None
     }
 
     fn misfit(self) -> Failure {
@@ -314,18 +280,32 @@ impl Plan<'_> {
     }
 }
 
-/// Result of applying hunks to a file.
-struct PatchedFile {
-    before: String,
-    after: String,
-    bytes: Vec<u8>,
-    told: String,
+/// The document with pieces replaced, if that is not too large.
+pub(super) fn revised(
+    job: &Job,
+    path: &ToolPath,
+    document: &Document,
+    edits: Vec<(Range<usize>, String)>,
+) -> Result<RevisedText, Failure> {
+    let edits: Vec<Edit<'_>> = edits.iter().map(|(range, new)| Edit { range: range.clone(), new }).collect();
+    let revised = document.revise(&edits).map_err(|unwritable| unwritable.failure(path))?;
+    check_size(job, path, revised.bytes.len())?;
+    Ok(revised)
+}
+
+fn check_size(job: &Job, path: &ToolPath, size: usize) -> Result<(), Failure> {
+    let most = job.limits.write_bytes;
+    if size as u64 <= most {
+        return Ok(());
+    }
+    Err(Failure::tool(format!("{path} would have more than {}; nothing was changed", text::size(most))))
 }
 
 // --- Doing it ---
 
-/// Writes first and removes last, so that what is moved is never nowhere.
-pub(super) fn carry_out(job: &Job, steps: &[Step]) -> Result<(), Failure> {
+/// Writes first and removes last, so that what is moved is never nowhere. `what` begins the answer.
+pub(super) fn carry_out(job: &Job, steps: &[Step], what: &str) -> Result<ToolOutput, Failure> {
+    job.check()?;
     let (writes, removals): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.content.is_some());
     let mut done = Vec::new();
     for step in writes.into_iter().chain(removals) {
@@ -340,7 +320,11 @@ pub(super) fn carry_out(job: &Job, steps: &[Step]) -> Result<(), Failure> {
         }
         done.push((step, made));
     }
-    Ok(())
+    let told: Vec<&str> = steps.iter().map(|step| step.told.as_str()).filter(|told| !told.is_empty()).collect();
+    let mut output = ToolOutput::ok(format!("{what}: {}.", told.join("; ")));
+    output.files = steps.iter().map(|step| FileChange::new(step.path.to_string(), step.change())).collect();
+    output.details = Some(Box::new(ToolDetails::of_diff(&shown(steps))));
+    Ok(output)
 }
 
 /// Takes back what was done, the last first, and says how that went.

@@ -9,7 +9,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 use agentd_core::{
     code::{CodeAnswer, CodeHit, CodeIndexState, CodeProgress, CodeQuestion, MapFile, OutlineEntry, SymbolUse},
     error::ErrorKind,
-    ports::{CallProgress, OnCodeProgress, ReadRules, ToolContext, Workspace},
+    ports::{OnCodeProgress, ReadRules, ToolContext, Workspace},
     tool::ToolOutput,
 };
 use agentd_workspace::{
@@ -72,9 +72,11 @@ impl CodeScope {
 
     /// Asks about the folder.
     async fn ask(&self, call: Call<'_>, question: CodeQuestion) -> Result<(CodeAnswer, CodeIndexState), Failure> {
-        let context = call.context;
-        let asked =
-            call.code()?.ask(self.folder.clone(), question, telling(&context.progress), context.cancel.clone()).await;
+        let (context, progress) = (call.context, call.context.progress.clone());
+        let telling: OnCodeProgress = Arc::new(move |CodeProgress { done, total }| {
+            progress.tell(&format!("indexing code: {done} of {total} files"));
+        });
+        let asked = call.code()?.ask(self.folder.clone(), question, telling, context.cancel.clone()).await;
         let reply = asked.map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             match error.kind() {
@@ -130,21 +132,21 @@ impl<'a> ShownPaths<'a> {
     }
 }
 
-/// Words about what an answer leaves out. Not what the rules withhold: that something was would tell that it is there.
-fn notes(index: &CodeIndexState) -> String {
-    let mut notes = String::new();
+/// An answer, with words about what it leaves out. Not what the rules withhold: that something was would tell that it is there.
+fn finished(shown: &str, index: &CodeIndexState) -> ToolOutput {
+    let mut shown = shown.trim_end().to_owned();
     if index.is_truncated {
-        notes.push_str("\n[the folder has more files than are indexed; grep searches all of them]");
+        shown.push_str("\n[the folder has more files than are indexed; grep searches all of them]");
     }
     if index.is_partial {
-        notes.push_str("\n[a part of the folder could not be listed]");
+        shown.push_str("\n[a part of the folder could not be listed]");
     }
     if !index.unread.is_empty() {
         let unread =
             index.unread.iter().map(|(why, count)| format!("{} ({})", text::count(*count, "file"), why.name()));
-        notes.push_str(&format!("\n[not indexed: {}; grep searches texts]", unread.collect::<Vec<_>>().join(", ")));
+        shown.push_str(&format!("\n[not indexed: {}; grep searches texts]", unread.collect::<Vec<_>>().join(", ")));
     }
-    notes
+    ToolOutput::ok(shown)
 }
 
 /// The files among which there was nothing.
@@ -181,11 +183,6 @@ fn odd_answer() -> Failure {
     Failure::tool("the reader of code answered another question; use grep")
 }
 
-fn telling(progress: &CallProgress) -> OnCodeProgress {
-    let progress = progress.clone();
-    Arc::new(move |CodeProgress { done, total }| progress.tell(&format!("indexing code: {done} of {total} files")))
-}
-
 /// Definitions that are shown.
 const MOST_DEFINITIONS: usize = 20;
 /// Uses that are shown.
@@ -213,11 +210,9 @@ impl Tool for FindSymbol {
             return Err(odd_answer());
         };
         let mut paths = ShownPaths::new(&scope, call.context);
-        let definitions: Vec<String> = found
-            .definitions
-            .iter()
-            .filter_map(|entry| Some(show_definition(&paths.show(&entry.at.path)?, entry)))
-            .collect();
+        let definitions = found.definitions.iter();
+        let definitions: Vec<String> =
+            definitions.filter_map(|entry| Some(show_definition(&paths.show(&entry.at.path)?, entry))).collect();
         let word = name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).find(|part| !part.is_empty());
         let word = word.unwrap_or(&name);
         let (kin, uses): (Vec<&SymbolUse>, Vec<&SymbolUse>) =
@@ -239,12 +234,10 @@ impl Tool for FindSymbol {
         section(&mut shown, "Defined", &definitions, MOST_DEFINITIONS);
         section(&mut shown, "Implemented or extended", &kin, MOST_USES);
         section(&mut shown, "Used", &uses, MOST_USES);
-        shown.truncate(shown.trim_end().len());
         if found.is_truncated {
-            shown.push_str("\n[there are more; name a folder with path]");
+            shown.push_str("[there are more; name a folder with path]");
         }
-        shown.push_str(&notes(&index));
-        Ok(ToolOutput::ok(shown))
+        Ok(finished(&shown, &index))
     }
 }
 
@@ -328,9 +321,7 @@ impl Tool for Outline {
             let left = text::count(left, "definition");
             shown.push_str(&format!("[{left} more; name a smaller folder, or a file]\n"));
         }
-        shown.truncate(shown.trim_end().len());
-        shown.push_str(&notes(&index));
-        Ok(ToolOutput::ok(shown))
+        Ok(finished(&shown, &index))
     }
 }
 
@@ -377,9 +368,7 @@ impl Tool for RepoMap {
                 "There is no code here that a map could be drawn of; list_workspace_files shows what is there.",
             );
         }
-        shown.truncate(shown.trim_end().len());
-        shown.push_str(&notes(&index));
-        Ok(ToolOutput::ok(shown))
+        Ok(finished(&shown, &index))
     }
 }
 
@@ -416,16 +405,10 @@ impl Tool for SearchCode {
         let question = CodeQuestion::Search { query: query.clone(), below: scope.below.clone(), limit: CANDIDATES };
         let (CodeAnswer::Hits(hits), index) = scope.ask(call, question).await? else { return Err(odd_answer()) };
         let mut paths = ShownPaths::new(&scope, call.context);
-        let mut shown = String::new();
-        let mut count = 0;
-        for hit in &hits {
-            if count == most {
-                break;
-            }
-            let Some(path) = paths.show(&hit.path) else { continue };
-            count += 1;
-            shown.push_str(&show_hit(count, &path, hit));
-        }
+        let may_be_shown = hits.iter().filter_map(|hit| Some((paths.show(&hit.path)?, hit))).take(most);
+        let hits: Vec<String> =
+            may_be_shown.enumerate().map(|(before, (path, hit))| show_hit(before + 1, &path, hit)).collect();
+        let (count, mut shown) = (hits.len(), hits.concat());
         let files = among(&scope, &index);
         if count == 0 {
             shown.push_str(&format!(
@@ -435,9 +418,7 @@ impl Tool for SearchCode {
         } else {
             shown.push_str(&format!("[the best {} in {files}]\n", text::count(count, "hit")));
         }
-        shown.truncate(shown.trim_end().len());
-        shown.push_str(&notes(&index));
-        Ok(ToolOutput::ok(shown))
+        Ok(finished(&shown, &index))
     }
 }
 

@@ -28,6 +28,14 @@ const HEAD: u64 = 8 * 1024;
 /// Documents that could not be searched are named up to this many.
 const MAX_NAMED: usize = 5;
 
+/// A file that a call reads or searches.
+pub(super) enum PreparedFile<Q> {
+    /// A text, which was read or searched.
+    Text(ToolOutput),
+    /// A document, and what is wanted of it.
+    Document(OpenDocument, Q),
+}
+
 /// The file as a document, where it is one that has to be taken apart to be read.
 pub(super) fn document(
     knowledge: &dyn Knowledge,
@@ -82,11 +90,7 @@ pub(super) fn searchable(
     mut opened: OpenFile,
 ) -> Result<Option<OpenDocument>, Failure> {
     const ARCHIVES: [&[u8]; 2] = [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
-    let failed = |error| Failure::io(&format!("read {path}"), &error);
-    let mut head = Vec::new();
-    (&mut opened.content).take(HEAD).read_to_end(&mut head).map_err(failed)?;
-    opened.content.rewind().map_err(failed)?;
-    let name = path.to_string();
+    let (name, head) = (path.to_string(), head(path, &mut opened)?);
     // A document by now, where it was replaced since it was looked at.
     let may_be = ARCHIVES.iter().any(|begin| head.starts_with(begin)) || knowledge.is_document(&name, &head);
     if may_be && let Some(file) = opened.content.into_file() {
@@ -105,22 +109,16 @@ pub(super) fn telling(progress: &CallProgress, doing: &'static str) -> OnProgres
     const AT_LEAST: Duration = Duration::from_secs(1);
     let (progress, begun) = (progress.clone(), Instant::now());
     let last: Mutex<Option<Instant>> = Mutex::default();
-    Arc::new(move |step| {
+    Arc::new(move |DocumentProgress { document, parts, total }| {
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         let pause = AT_LEAST.max(begun.elapsed() / 10);
         if last.is_none_or(|last| last.elapsed() >= pause) {
             *last = Some(Instant::now());
-            progress.tell(&step_line(doing, &step));
+            // `indexing uploads/report.pdf: 12 of 300`.
+            let of = total.filter(|total| *total > 0).map_or("so far".to_owned(), |total| format!("of {total}"));
+            progress.tell(&format!("{doing} {document}: {parts} {of}"));
         }
     })
-}
-
-/// `indexing uploads/report.pdf: 12 of 300`.
-fn step_line(doing: &str, DocumentProgress { document, parts, total }: &DocumentProgress) -> String {
-    match total.filter(|total| *total > 0) {
-        Some(total) => format!("{doing} {document}: {parts} of {total}"),
-        None => format!("{doing} {document}: {parts} so far"),
-    }
 }
 
 /// Parts of a document, as a model reads them.
@@ -147,11 +145,8 @@ pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<To
     if let Some(title) = title {
         shown.push_str(&format!(", {title:?}"));
     }
-    if first == last {
-        shown.push_str(&format!("; {noun} {first} of {total}]\n"));
-    } else {
-        shown.push_str(&format!("; {noun}s {first}-{last} of {total}]\n"));
-    }
+    let which = if first == last { format!(" {first}") } else { format!("s {first}-{last}") };
+    shown.push_str(&format!("; {noun}{which} of {total}]\n"));
     for part in parts {
         let text = part.text.trim_end();
         let text = if text.is_empty() { format!("[this {noun} has no letters]") } else { text.to_owned() };

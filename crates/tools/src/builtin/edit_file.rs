@@ -6,7 +6,7 @@ use agentd_workspace::{
     diff,
     encoding::{Document, Edit, RevisedText},
     failure::Failure,
-    jail::{Aim, Jail},
+    jail::Aim,
     job::{Job, UNQUOTED},
     path::ToolPath,
     target::Target,
@@ -44,7 +44,7 @@ struct PlannedEdit {
 
 impl Tool for Args {
     const NAME: &'static str = "edit_file";
-    const PATHS: Option<PathsOf<Self>> = Some(paths);
+    const PATHS: Option<PathsOf<Self>> = Some(|jail, args| Ok(vec![jail.meant(&args.path, Aim::Write)?]));
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         call.write(self, run).await
@@ -53,11 +53,6 @@ impl Tool for Args {
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         call.work(self, preview).await.map(Some)
     }
-}
-
-/// The file that a call is about.
-fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
-    Ok(vec![jail.meant(&args.path, Aim::Write)?])
 }
 
 fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
@@ -102,19 +97,16 @@ fn plan(job: &Job, args: &Args) -> Result<PlannedEdit, Failure> {
     }
     let starts: Vec<usize> = before.text().match_indices(&old).map(|(start, _)| start).collect();
     let lines = line_numbers(before.text(), &starts);
-    match starts.len() {
-        0 if !job.may_quote(&path) => {
-            return Err(Failure::tool(format!("old_string is not in {path}; {UNQUOTED}")));
-        }
-        0 => return Err(not_found(&path, before.text(), &old)),
-        1 => {}
-        _ if !args.replace_all && !job.may_quote(&path) => {
+    match (starts.len(), job.may_quote(&path)) {
+        (0, false) => return Err(Failure::tool(format!("old_string is not in {path}; {UNQUOTED}"))),
+        (0, true) => return Err(not_found(&path, before.text(), &old)),
+        (2.., false) if !args.replace_all => {
             return Err(Failure::tool(format!(
                 "old_string occurs more than once in {path}; {UNQUOTED}. Give more of the lines around it, or set \
                  replace_all to true"
             )));
         }
-        many if !args.replace_all => {
+        (many @ 2.., true) if !args.replace_all => {
             return Err(Failure::tool(format!(
                 "old_string occurs {many} times in {path} ({}); add the lines around the one you mean, or set \
                  replace_all to true",

@@ -11,6 +11,7 @@ use agentd_workspace::{
     encoding::{self, TextReader},
     failure::Failure,
     job::Job,
+    limits::Limits,
     path::ToolPath,
     text,
     walk::{Kind, UnreadEntries, Walk},
@@ -36,7 +37,7 @@ const BEFORE_MATCH: usize = 200;
 /// Look-around and back-references are unsupported. Hidden files, binary files and what .gitignore excludes are left out, and
 /// the result says so.
 /// To find files by name use find_files.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// The regular expression, such as fn \w+_test or error|warning.
     pattern: String,
@@ -62,15 +63,7 @@ pub(crate) struct Args {
 impl Args {
     /// The lines of one file that match, whatever their case, each with a line around it.
     pub(super) fn of_file(path: String, pattern: String) -> Self {
-        Self {
-            pattern,
-            path: Some(path),
-            include: None,
-            ignore_case: true,
-            literal: false,
-            context: 1,
-            include_ignored: false,
-        }
+        Self { pattern, path: Some(path), ignore_case: true, context: 1, ..Self::default() }
     }
 }
 
@@ -99,7 +92,7 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         // A file that shrinks while it is mapped ends the whole daemon.
         .memory_map(MmapChoice::never())
         .build();
-    let hits = Hits::new(job, matcher.clone(), args.context > 0);
+    let hits = Hits { grouped: args.context > 0, ..Hits::default() };
     let is_named = !job.files.is_folder(&start)?;
     let mut search = Search { job, matcher, searcher, hits, buffer: Vec::new(), is_named };
     let mut left = UnreadEntries::default();
@@ -110,11 +103,16 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         for place in job.files.places(&start) {
             Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
                 let wanted = include.as_ref().is_none_or(|glob| glob.matches(&found.path, &start));
-                if found.kind == Kind::File && wanted {
-                    search.found(&found.path)
-                } else {
-                    Ok(ControlFlow::Continue(()))
+                if found.kind != Kind::File || !wanted {
+                    return Ok(ControlFlow::Continue(()));
                 }
+                // One that the call did not name, and that the rules would not let a model read, is left out before it is looked
+                // into: that it has a hit would tell something of it, too.
+                if job.reading.allow(&found.path.to_string()) {
+                    return search.file(&found.path);
+                }
+                search.hits.withheld += 1;
+                Ok(ControlFlow::Continue(()))
             })?;
         }
     }
@@ -159,16 +157,6 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// A file that the call did not name. One that the rules would not let a model read is left out before it is looked
-    /// into: that it has a hit would tell something of it, too.
-    fn found(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
-        if self.job.reading.allow(&path.to_string()) {
-            return self.file(path);
-        }
-        self.hits.withheld += 1;
-        Ok(ControlFlow::Continue(()))
-    }
-
     fn file(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
         let (most, buffer) = (self.job.limits.write_bytes, &mut self.buffer);
         let opened = self.job.files.open_file(path).ok();
@@ -185,7 +173,8 @@ impl Search<'_> {
         self.hits.files += 1;
         let before = self.hits.count;
         let mut reader = Stoppable { text, job: self.job, is_cut: false };
-        let searched = self.searcher.search_reader(&self.matcher, &mut reader, &mut self.hits);
+        let sink = HitSink { hits: &mut self.hits, matcher: &self.matcher, limits: &self.job.limits };
+        let searched = self.searcher.search_reader(&self.matcher, &mut reader, sink);
         self.hits.late = self.job.is_late();
         match searched {
             _ if reader.is_cut => self.hits.unsearched.add("binary after a beginning that is text"),
@@ -229,8 +218,8 @@ impl Read for Stoppable<'_> {
 }
 
 /// Hits so far.
+#[derive(Default)]
 struct Hits {
-    matcher: RegexMatcher,
     shown: String,
     path: String,
     count: usize,
@@ -239,8 +228,6 @@ struct Hits {
     unsearched: UnsearchedFiles,
     /// Files that the rules do not let be read without asking.
     withheld: usize,
-    max_hits: usize,
-    max_chars: usize,
     /// Set if groups of lines are set apart.
     grouped: bool,
     /// Set if the next line begins a group.
@@ -250,25 +237,6 @@ struct Hits {
 }
 
 impl Hits {
-    fn new(job: &Job, matcher: RegexMatcher, grouped: bool) -> Self {
-        Self {
-            matcher,
-            shown: String::new(),
-            path: String::new(),
-            count: 0,
-            files: 0,
-            files_hit: 0,
-            unsearched: UnsearchedFiles::default(),
-            withheld: 0,
-            max_hits: job.limits.grep_hits,
-            max_chars: job.limits.page_chars,
-            grouped,
-            apart: false,
-            full: false,
-            late: false,
-        }
-    }
-
     fn line(&mut self, mark: char, number: Option<u64>, line: &str) {
         let number = number.unwrap_or_default();
         if std::mem::take(&mut self.apart) && !self.shown.is_empty() {
@@ -334,34 +302,40 @@ fn around_match(matcher: &RegexMatcher, bytes: &[u8]) -> String {
     format!("(column {}{next}) …{}", column(found.start()), beginning(rest))
 }
 
-impl Sink for Hits {
+/// Takes in hits of one file, as far as there may be more.
+struct HitSink<'a> {
+    hits: &'a mut Hits,
+    matcher: &'a RegexMatcher,
+    limits: &'a Limits,
+}
+
+impl Sink for HitSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _searcher: &Searcher, hit: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        if self.count == self.max_hits || self.shown.len() >= self.max_chars {
-            self.full = true;
+        if self.hits.count == self.limits.grep_hits || self.hits.shown.len() >= self.limits.page_chars {
+            self.hits.full = true;
             return Ok(false);
         }
-        self.count += 1;
-        let line = around_match(&self.matcher, hit.bytes());
-        self.line(':', hit.line_number(), &line);
+        self.hits.count += 1;
+        self.hits.line(':', hit.line_number(), &around_match(self.matcher, hit.bytes()));
         Ok(true)
     }
 
     fn context(&mut self, _searcher: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
-        if self.shown.len() < self.max_chars {
-            self.line('-', context.line_number(), &beginning(&String::from_utf8_lossy(context.bytes())));
+        if self.hits.shown.len() < self.limits.page_chars {
+            self.hits.line('-', context.line_number(), &beginning(&String::from_utf8_lossy(context.bytes())));
         }
         Ok(true)
     }
 
     fn context_break(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {
-        self.apart = true;
+        self.hits.apart = true;
         Ok(true)
     }
 
     fn begin(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {
-        self.apart = self.grouped;
+        self.hits.apart = self.hits.grouped;
         Ok(true)
     }
 }

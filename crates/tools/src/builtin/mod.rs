@@ -15,7 +15,6 @@ use crate::arguments;
 mod apply_patch;
 pub(crate) mod call;
 mod code;
-mod diagnostics;
 mod documents;
 mod edit_file;
 mod find_files;
@@ -38,7 +37,7 @@ mod write_file;
 pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<apply_patch::Args>(),
     Builtin::of::<source_places::Definition>(),
-    Builtin::of::<diagnostics::Args>(),
+    Builtin::of::<source_places::Diagnostics>(),
     Builtin::of::<edit_file::Args>(),
     Builtin::of::<find_files::Args>(),
     Builtin::of::<code::FindSymbol>(),

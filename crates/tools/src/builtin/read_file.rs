@@ -1,13 +1,10 @@
 //! `read_file`: a text file, whole or a page of its lines.
 
-use std::{
-    io::{self, BufRead, BufReader},
-    sync::Arc,
-};
+use std::io::{self, BufRead, BufReader};
 
 use agentd_core::{
     knowledge::{OpenDocument, PartCursor, PartRange},
-    ports::{Knowledge, ToolContext},
+    ports::Knowledge,
     tool::ToolOutput,
 };
 use agentd_workspace::{
@@ -23,8 +20,8 @@ use serde::Deserialize;
 
 use super::{
     call::{Call, Tool},
-    documents,
-    passwords::{self, Passwords},
+    documents::{self, PreparedFile},
+    passwords,
 };
 
 /// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, mail and the like; of an archive the
@@ -52,34 +49,34 @@ impl Tool for Args {
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let knowledge = call.services.config.knowledge.clone();
-        let opened = call.work_with(move |job| open(job, self, knowledge.as_ref())).await?;
-        let knowledge = call.services.config.knowledge.as_deref();
-        finish(knowledge, opened, call.context, &call.services.passwords).await
+        let (document, range) = match call.work_with(move |job| open(job, self, knowledge.as_deref())).await? {
+            PreparedFile::Text(output) => return Ok(output),
+            PreparedFile::Document(document, range) => (document, range),
+        };
+        let (knowledge, context, name) = (call.knowledge()?, call.context, document.name.clone());
+        let read = |document: OpenDocument| {
+            knowledge.read(document, range, documents::telling(&context.progress, "reading"), context.cancel.clone())
+        };
+        let reading =
+            passwords::unlocked(context, &call.services.passwords, document, &format!("read {name}"), read).await?;
+        documents::show(&name, range, &reading)
     }
 }
 
-/// Kind of an opened file.
-enum OpenedFile {
-    /// A text, which was read.
-    Text(ToolOutput),
-    /// A document, and what of it is wanted.
-    Document(OpenDocument, PartRange),
-}
-
-fn open(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result<OpenedFile, Failure> {
+fn open(job: &Job, args: Args, knowledge: Option<&dyn Knowledge>) -> Result<PreparedFile<PartRange>, Failure> {
     let (path, inner) = documents::located(job, &args.path)?;
     let opened = match job.files.open_file(&path) {
         Ok(opened) => opened,
-        Err(failure) => match job.files.never_saved(&path)? {
-            Some(held) => return text(job, &args, &path, held).map(OpenedFile::Text),
-            None => return Err(failure),
-        },
+        Err(failure) => {
+            let held = job.files.never_saved(&path)?.ok_or(failure)?;
+            return text(job, &args, &path, held).map(PreparedFile::Text);
+        }
     };
-    let Some(knowledge) = knowledge else {
-        let opened = job.files.present(&path, opened)?;
-        return text(job, &args, &path, opened).map(OpenedFile::Text);
+    let document = match knowledge {
+        Some(knowledge) => documents::document(knowledge, &path, opened)?,
+        None => Err(opened),
     };
-    match documents::document(&**knowledge, &path, opened)? {
+    match document {
         Ok(document) => {
             let document = documents::within(document, inner);
             let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
@@ -88,33 +85,13 @@ fn open(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result
                 column: args.column.filter(|column| *column > 1).map_or(0, number),
             };
             let range = PartRange { first: args.offset.map_or(1, number), count: args.limit.map(number), from };
-            Ok(OpenedFile::Document(document, range))
+            Ok(PreparedFile::Document(document, range))
         }
         Err(opened) => {
             let opened = job.files.present(&path, opened)?;
-            text(job, &args, &path, opened).map(OpenedFile::Text)
+            text(job, &args, &path, opened).map(PreparedFile::Text)
         }
     }
-}
-
-/// Reads what was opened, where it is a document.
-async fn finish(
-    knowledge: Option<&dyn Knowledge>,
-    opened: OpenedFile,
-    context: &ToolContext,
-    passwords: &Passwords,
-) -> Result<ToolOutput, Failure> {
-    let (document, range, knowledge) = match (opened, knowledge) {
-        (OpenedFile::Text(output), _) => return Ok(output),
-        (OpenedFile::Document(document, range), Some(knowledge)) => (document, range, knowledge),
-        (OpenedFile::Document(..), None) => return Err(Failure::tool("documents are not read here")),
-    };
-    let name = document.name.clone();
-    let read = |document: OpenDocument| {
-        knowledge.read(document, range, documents::telling(&context.progress, "reading"), context.cancel.clone())
-    };
-    let reading = passwords::unlocked(context, passwords, document, &format!("read {name}"), read).await?;
-    documents::show(&name, range, &reading)
 }
 
 fn text(job: &Job, args: &Args, path: &ToolPath, opened: OpenFile) -> Result<ToolOutput, Failure> {
@@ -122,7 +99,13 @@ fn text(job: &Job, args: &Args, path: &ToolPath, opened: OpenFile) -> Result<Too
     let mut buffer = Vec::new();
     let read =
         TextReader::open(opened.content, opened.size, job.limits.write_bytes, false, &mut buffer).map_err(failed)?;
-    let decoded = read.map_err(|what| not_text(path, opened.size, what))?;
+    let decoded = read.map_err(|what| {
+        Failure::tool(format!(
+            "{path} is {what} ({}), and cannot be read: text, PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail and \
+             notebooks can; convert it first, for example with run_bash_command",
+            text::size(opened.size)
+        ))
+    })?;
     let charset = decoded.charset;
     let small = opened.size <= job.limits.whole_file_bytes;
     let wanted = LineRange {
@@ -148,14 +131,6 @@ const PART_CHARS: usize = 4000;
 
 /// Distance after a page within which lines are still counted, so that its header can tell the whole.
 const MAX_COUNTED: u64 = 64 * 1024 * 1024;
-
-fn not_text(path: &ToolPath, size: u64, what: &str) -> Failure {
-    Failure::tool(format!(
-        "{path} is {what} ({}), and cannot be read: text, PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail and \
-         notebooks can; convert it first, for example with run_bash_command",
-        text::size(size)
-    ))
-}
 
 #[derive(Debug, Clone, Copy)]
 struct LineRange {
@@ -241,10 +216,7 @@ impl Page {
         charset: Charset,
     ) -> Result<String, Failure> {
         let offset = wanted.offset;
-        let total = match self.total {
-            Some(total) => total.to_string(),
-            None => "many".to_owned(),
-        };
+        let total = self.total.map_or("many".to_owned(), |total| total.to_string());
         if self.last == 0 {
             return match self.total {
                 Some(0) => Ok(format!("[{path} is empty]")),
@@ -267,11 +239,8 @@ impl Page {
         if let Some(name) = charset.name() {
             notes.push(format!("decoded from {name}"));
         }
-        let mut shown = String::new();
-        if !notes.is_empty() {
-            shown = format!("[{path}: {}]\n", notes.join("; "));
-        }
-        shown.push_str(&self.text);
+        let notes = if notes.is_empty() { String::new() } else { format!("[{path}: {}]\n", notes.join("; ")) };
+        let mut shown = format!("{notes}{}", self.text);
         if let Some(column) = self.cut_line {
             let (what, line) = (if wanted.column.is_some() { "goes on" } else { "is longer than a page" }, self.last);
             shown.push_str(&format!(

@@ -46,19 +46,21 @@ impl Tool for Args {
     const NAME: &'static str = "read_url";
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
-        let (web, context, knowledge) = (call.web()?, call.context, call.services.config.knowledge.as_deref());
+        let (web, context) = (call.web()?, call.context);
         let mut answer = web::asked(context, web.fetch(WebRequest::get(self.url), context.reading.clone())).await?;
         if !(200..300).contains(&answer.status) {
             return Err(refused(&answer));
         }
+        let Some(knowledge) = &call.services.config.knowledge else { return Ok(unread(&answer)) };
         let first = self.offset.unwrap_or(1);
-        let (name, content) = match (&answer.text, knowledge) {
-            (_, None) => return Ok(unread(&answer)),
-            (Some(text), Some(_)) if !is_page(&answer.media_type, text) => return Ok(as_it_is(&answer, text)),
+        let (name, content) = match &answer.text {
+            Some(text) if !is_page(&answer.media_type, text) => return Ok(as_it_is(&answer, text)),
             // The mark says that it is no longer encoded as it says of itself.
-            (Some(text), Some(_)) => ("page.html".to_owned(), [MARK, readable(text).as_bytes()].concat()),
-            (None, Some(knowledge)) => {
-                let name = document_name(&answer);
+            Some(text) => ("page.html".to_owned(), [MARK, readable(text).as_bytes()].concat()),
+            None => {
+                // It tells what the document is where its bytes do not.
+                let ending = web::data("document", &answer).ending;
+                let name = if ending.is_empty() { "document".to_owned() } else { format!("document.{ending}") };
                 // Of pictures of the web few are pages.
                 let is_picture = answer.media_type.starts_with("image/");
                 if is_picture || !knowledge.is_document(&name, &answer.body[..answer.body.len().min(HEAD)]) {
@@ -67,8 +69,7 @@ impl Tool for Args {
                 (name, std::mem::take(&mut answer.body))
             }
         };
-        let Some(knowledge) = knowledge else { return Ok(unread(&answer)) };
-        let document = OpenDocument::new(name.clone(), held(&content)?);
+        let document = OpenDocument::new(name, held(&content)?);
         let cancel = context.cancel.child_token();
         let _ended = cancel.clone().drop_guard();
         let progress = documents::telling(&context.progress, "reading");
@@ -110,12 +111,6 @@ fn is_page(media_type: &str, text: &str) -> bool {
         "" | "application/octet-stream" | "text/plain" => begins("<!doctype html") || begins("<html"),
         _ => false,
     }
-}
-
-/// A name for a document, which tells what it is where its bytes do not.
-fn document_name(answer: &WebAnswer) -> String {
-    let ending = web::data("document", answer).ending;
-    if ending.is_empty() { "document".to_owned() } else { format!("document.{ending}") }
 }
 
 fn refused(answer: &WebAnswer) -> Failure {

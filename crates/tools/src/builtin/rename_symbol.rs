@@ -2,22 +2,15 @@
 
 use agentd_core::{
     language::{LinePlace, SourceEdit, SourcePosition, SourceRewrite},
-    ports::{Languages, ToolContext},
-    tool::{FileChange, FileChangeKind, ToolDetails, ToolOutput},
+    ports::Languages,
+    tool::ToolOutput,
 };
-use agentd_workspace::{
-    backend::Backend as _,
-    diff,
-    encoding::{Document, Edit},
-    failure::Failure,
-    job::Job,
-    text,
-};
+use agentd_workspace::{backend::Backend as _, diff, encoding::Document, failure::Failure, job::Job, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    apply_patch::{Step, carry_out},
+    apply_patch::{Step, carry_out, revised, shown},
     call::{Call, Tool},
     renames::{Names, PlannedRename},
     source_places,
@@ -52,13 +45,13 @@ impl Tool for Args {
             Some(shown) => shown,
             None => self.planned(call).await?,
         };
-        call.write(planned, run).await
+        call.write(planned, |job, planned| carry_out(job, &plan(job, &planned)?, "Renamed")).await
     }
 
     /// Shows a rename, and keeps it until it runs.
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         let planned = self.planned(call).await?;
-        let shown = call.work(planned.clone(), preview).await?;
+        let shown = call.work(planned.clone(), |job, planned| plan(job, &planned).map(|steps| shown(&steps))).await?;
         call.services.renames.keep(call.context, call.call, planned);
         Ok(Some(shown))
     }
@@ -76,36 +69,15 @@ impl Args {
     }
 }
 
-fn prepare(
-    job: &Job,
-    args: Args,
-    context: &ToolContext,
-    languages: &dyn Languages,
-) -> Result<(SourcePosition, Names), Failure> {
+fn prepare(job: &Job, args: Args, languages: &dyn Languages) -> Result<(SourcePosition, Names), Failure> {
     let Args { path, line, symbol, new_name: name } = args;
     let is_name = !name.is_empty() && name.chars().count() <= MAX_NAME;
     if !is_name || name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
         return Err(Failure::arguments("`new_name` must be a name: without blanks, and of 1 to 200 characters"));
     }
-    let file = source_places::file(context, &job.files.meant_to_write(&path)?, languages)?;
+    let file = source_places::file(job, &job.files.meant_to_write(&path)?, languages)?;
     let names = Names { old: symbol.clone(), new: name };
     Ok((SourcePosition { file, line, at: LinePlace::Symbol(symbol) }, names))
-}
-
-fn run(job: &Job, planned: PlannedRename) -> Result<ToolOutput, Failure> {
-    let steps = plan(job, &planned)?;
-    job.check()?;
-    carry_out(job, &steps)?;
-    let told: Vec<&str> = steps.iter().map(|step| step.told.as_str()).collect();
-    let mut output = ToolOutput::ok(format!("Renamed: {}.", told.join("; ")));
-    output.files = steps.iter().map(|step| FileChange::new(step.path.to_string(), FileChangeKind::Modified)).collect();
-    let shown: String = steps.iter().map(|step| step.shown.as_str()).collect();
-    output.details = Some(Box::new(ToolDetails::of_diff(&shown)));
-    Ok(output)
-}
-
-fn preview(job: &Job, planned: PlannedRename) -> Result<String, Failure> {
-    Ok(plan(job, &planned)?.iter().map(|step| step.shown.as_str()).collect())
 }
 
 fn plan(job: &Job, planned: &PlannedRename) -> Result<Vec<Step>, Failure> {
@@ -132,11 +104,7 @@ fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failu
             names.old
         ))
     })?;
-    let spliced: Vec<Edit<'_>> = placed.iter().map(|(range, new)| Edit { range: range.clone(), new }).collect();
-    let revised = document.revise(&spliced).map_err(|unwritable| unwritable.failure(&path))?;
-    if revised.bytes.len() as u64 > most {
-        return Err(Failure::tool(format!("{path} would have more than {}; nothing was changed", text::size(most))));
-    }
+    let revised = revised(job, &path, &document, placed)?;
     Ok(Step {
         shown: diff::of_texts(&path.to_string(), Some(document.text()), &revised.text),
         told: format!("{path} ({})", text::count(edits.len(), "place")),

@@ -39,23 +39,20 @@ impl ShownRenames {
     }
 
     pub(crate) fn keep(&self, context: &ToolContext, call: &ToolCall, planned: PlannedRename) {
-        let of = shown(context, call);
+        self.take(context, call);
         let mut kept = self.kept();
-        kept.retain(|(known, _)| *known != of);
         if kept.len() >= MAX_KEPT {
             kept.remove(0);
         }
-        kept.push((of, planned));
+        kept.push(((context.session_id, call.call_id.clone(), call.arguments.clone()), planned));
     }
 
     pub(crate) fn take(&self, context: &ToolContext, call: &ToolCall) -> Option<PlannedRename> {
-        let of = shown(context, call);
+        let is_it = |(session, id, arguments): &ShownCall| {
+            (*session, id, arguments) == (context.session_id, &call.call_id, &call.arguments)
+        };
         let mut kept = self.kept();
-        let at = kept.iter().position(|(known, _)| *known == of)?;
+        let at = kept.iter().position(|(shown, _)| is_it(shown))?;
         Some(kept.remove(at).1)
     }
-}
-
-fn shown(context: &ToolContext, call: &ToolCall) -> ShownCall {
-    (context.session_id, call.call_id.clone(), call.arguments.clone())
 }

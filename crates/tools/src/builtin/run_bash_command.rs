@@ -17,6 +17,7 @@ use agentd_core::{
 };
 use agentd_extensions::skills::Programs;
 use agentd_sandbox::{
+    config::Name,
     environment,
     hints::{CommandRights, hint, misnamed, repository_hint},
     host::Sandbox,
@@ -30,6 +31,7 @@ use agentd_workspace::{
     path::{PathPlace, ToolPath},
     text,
 };
+use futures_util::future::OptionFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -125,7 +127,13 @@ fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> 
 /// Returns the folder that a command would start in, for policy decisions.
 pub(crate) async fn start(call: Call<'_>, args: Args) -> Result<Option<StartFolder>, Failure> {
     let start = call.work_with(move |job| start_of(job, &args)).await?;
-    Ok(start_folder(&call.context.workspace, &start, call.services.config.sandbox.as_deref()).await)
+    let names = names(&call.context.workspace, call.services.config.sandbox.as_deref()).await;
+    Ok(start_folder(&call.context.workspace, &start, &names))
+}
+
+/// Further names of folders in the sandbox of commands.
+async fn names(workspace: &Workspace, sandbox: Option<&Sandbox>) -> Vec<Name> {
+    OptionFuture::from(sandbox.map(|sandbox| sandbox.names(workspace))).await.unwrap_or_default()
 }
 
 /// The folder in which a command starts, without a link on the way.
@@ -138,7 +146,7 @@ fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
 }
 
 /// Returns that folder under all names valid in the command. None if it is not on disk, where no command can start.
-async fn start_folder(workspace: &Workspace, start: &ToolPath, sandbox: Option<&Sandbox>) -> Option<StartFolder> {
+fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Option<StartFolder> {
     let root = match start.place() {
         PathPlace::Own => &workspace.root,
         PathPlace::Project => &workspace.project.as_ref()?.path,
@@ -147,10 +155,6 @@ async fn start_folder(workspace: &Workspace, start: &ToolPath, sandbox: Option<&
         PathPlace::State => return None,
     };
     let real = root.join(start.rest());
-    let names = match sandbox.filter(|sandbox| sandbox.is_on()) {
-        Some(sandbox) => sandbox.names(workspace).await,
-        None => Vec::new(),
-    };
     let named = names.iter().filter_map(|name| Some(name.name.join(real.strip_prefix(&name.path).ok()?)));
     let paths = std::iter::once(real.clone()).chain(named).collect();
     // A bare dot means the project, where there is one.
@@ -193,10 +197,7 @@ async fn run(
 ) -> Result<ToolOutput, Failure> {
     let (timeout, cut, cancel) = (args.timeout(settings), args.cut(settings), &context.cancel);
     let sandbox = settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on());
-    let names = match sandbox {
-        Some(sandbox) => sandbox.names(&context.workspace).await,
-        None => Vec::new(),
-    };
+    let names = names(&context.workspace, sandbox).await;
     let mut environment =
         environment::clean(&context.workspace, &names, &settings.standing, &settings.environment, &context.environment);
     if let Some(skills) = &settings.skills {
@@ -288,7 +289,7 @@ fn refused(error: RunError) -> Failure {
 
 fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
     let seconds = finished.duration.as_secs_f64();
-    let (first, code) = match finished.ended {
+    let (first, error) = match finished.ended {
         CommandEnd::Code(code) => (format!("exit code {code} after {seconds:.1} s"), None),
         CommandEnd::Signal(signal) => (format!("ended by signal {signal} after {seconds:.1} s"), None),
         CommandEnd::TimedOut => (
@@ -315,8 +316,8 @@ fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
         CommandEnd::Signal(signal @ 1..) => Some(128 + signal),
         CommandEnd::Signal(_) | CommandEnd::TimedOut | CommandEnd::Cancelled | CommandEnd::Lost => None,
     };
-    let mut output = ToolOutput { text: first, error: code, exit_code, ..ToolOutput::default() };
-    if finished.strays > 0 && code.is_none() {
+    let mut output = ToolOutput { text: first, error, exit_code, ..ToolOutput::default() };
+    if finished.strays > 0 && error.is_none() {
         let noun = if finished.strays == 1 { "process" } else { "processes" };
         output.text.push_str(&format!("\n[{} background {noun} ended with the command]", finished.strays));
     }

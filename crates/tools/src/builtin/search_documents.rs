@@ -8,7 +8,7 @@ use std::{
 
 use agentd_core::{
     knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
-    ports::{CallProgress, Knowledge},
+    ports::Knowledge,
     tool::ToolOutput,
 };
 use agentd_workspace::{
@@ -22,7 +22,6 @@ use agentd_workspace::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     call::{Call, Tool},
@@ -60,21 +59,49 @@ impl Tool for Args {
     const NAME: &'static str = "search_documents";
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
-        let (mut search, knowledge) = (Search::new(self)?, call.knowledge()?);
-        while let Some(next) = search.next() {
-            let by = Arc::clone(knowledge);
-            let opened = call.work_with(move |job| open(job, next, &by)).await?;
-            search.take(&**knowledge, opened, &call.context.progress, call.context.cancel.clone()).await?;
+        let Self { query: text, path, regex, offset, max_results } = self;
+        check(&text)?;
+        let (knowledge, context, begun) = (call.knowledge()?, call.context, Instant::now());
+        let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
+        let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + PATIENCE) };
+        let mut all = Search { next: offset, ..Search::default() };
+        // It goes on until it has seen all documents, so many at a time as may be open.
+        loop {
+            let (by, path, offset) = (Arc::clone(knowledge), path.clone(), all.next);
+            let opened = call.work_with(move |job| open(job, path.as_deref(), offset, &*by)).await?;
+            let Search { documents, cut, withheld, .. } = opened;
+            all = Search {
+                documents: Vec::new(),
+                cut: cut.or(all.cut),
+                withheld: all.withheld + withheld,
+                searched: all.searched + documents.len(),
+                finds: all.finds,
+                ..opened
+            };
+            let finds = if documents.is_empty() {
+                DocumentFinds::default()
+            } else {
+                let count = text::count(documents.len(), "document");
+                let progress = documents::telling(&context.progress, "indexing");
+                let found = knowledge.search(documents, query.clone(), progress, context.cancel.clone()).await;
+                found.map_err(|error| documents::failed(&format!("search {count}"), &error))?
+            };
+            match &mut all.finds {
+                Some(known) => known.add(finds, limit),
+                None => all.finds = Some(finds),
+            }
+            if all.beyond == 0 || begun.elapsed() >= PATIENCE {
+                return Ok(ToolOutput::ok(all.told(&query.text)));
+            }
         }
-        Ok(search.told())
     }
 }
 
-/// A search that goes on until it has seen all documents, so many at a time as may be open.
+/// State of a search.
+#[derive(Default)]
 struct Search {
-    query: DocumentQuery,
-    path: Option<String>,
-    begun: Instant,
+    /// Documents that are open, to be searched next.
+    documents: Vec<OpenDocument>,
     finds: Option<DocumentFinds>,
     /// Documents before the next ones.
     next: usize,
@@ -90,90 +117,19 @@ struct Search {
     unsearched: Option<String>,
 }
 
-/// Documents that are searched next.
-#[derive(Debug)]
-struct Next {
-    path: Option<String>,
-    offset: usize,
-}
-
-/// Documents that are open.
-struct OpenDocuments {
-    documents: Vec<OpenDocument>,
-    cut: Option<&'static str>,
-    beyond: usize,
-    next: usize,
-    withheld: usize,
-    unsearched: Option<String>,
-}
-
 impl Search {
-    fn new(args: Args) -> Result<Self, Failure> {
-        let Args { query: text, path, regex, offset, max_results } = args;
-        check(&text)?;
-        let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
-        let begun = Instant::now();
-        Ok(Self {
-            query: DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + PATIENCE) },
-            path,
-            begun,
-            finds: None,
-            next: offset,
-            beyond: 0,
-            withheld: 0,
-            cut: None,
-            searched: 0,
-            unsearched: None,
-        })
-    }
-
-    /// The documents to open next; none when there are no more, or when it has taken too long.
-    fn next(&self) -> Option<Next> {
-        let is_first = self.finds.is_none();
-        let goes_on = is_first || (self.beyond > 0 && self.begun.elapsed() < PATIENCE);
-        goes_on.then(|| Next { path: self.path.clone(), offset: self.next })
-    }
-
-    /// Searches documents that are open.
-    async fn take(
-        &mut self,
-        knowledge: &dyn Knowledge,
-        opened: OpenDocuments,
-        progress: &CallProgress,
-        cancel: CancellationToken,
-    ) -> Result<(), Failure> {
-        let OpenDocuments { documents, cut, beyond, next, withheld, unsearched } = opened;
-        self.unsearched = unsearched;
-        (self.next, self.beyond, self.cut) = (next, beyond, cut.or(self.cut));
-        self.withheld += withheld;
-        self.searched += documents.len();
-        let finds = if documents.is_empty() {
-            DocumentFinds::default()
-        } else {
-            let count = text::count(documents.len(), "document");
-            let progress = documents::telling(progress, "indexing");
-            let found = knowledge.search(documents, self.query.clone(), progress, cancel).await;
-            found.map_err(|error| documents::failed(&format!("search {count}"), &error))?
-        };
-        match &mut self.finds {
-            Some(known) => known.add(finds, self.query.limit),
-            None => self.finds = Some(finds),
-        }
-        Ok(())
-    }
-
     /// All that was found.
-    fn told(self) -> ToolOutput {
-        let Self { query, finds, next, beyond, withheld, cut, searched, unsearched, .. } = self;
+    fn told(self, query: &str) -> String {
+        let Self { finds, next, beyond, withheld, cut, searched, unsearched, .. } = self;
         let unsearched = unsearched.map(|line| format!("\n{line}")).unwrap_or_default();
         if searched == 0 && withheld == 0 && next > 0 {
-            return ToolOutput::ok(format!("There are {} here, and no more.", text::count(next, "document")));
+            return format!("There are {} here, and no more.", text::count(next, "document"));
         }
         if searched == 0 && withheld == 0 {
             let nothing = "There is no document here. list_workspace_files shows what is; grep searches text files.";
-            return ToolOutput::ok(format!("{nothing}{unsearched}"));
+            return format!("{nothing}{unsearched}");
         }
-        let mut shown = documents::show_finds(&query.text, &finds.unwrap_or_default());
+        let mut shown = documents::show_finds(query, &finds.unwrap_or_default());
         if beyond > 0 {
             let beyond = text::count(beyond, "document");
             shown.push_str(&format!(
@@ -192,18 +148,17 @@ impl Search {
             ));
         }
         shown.push_str(&unsearched);
-        ToolOutput::ok(shown)
+        shown
     }
 }
 
-fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> Result<OpenDocuments, Failure> {
-    let Next { path, offset } = wanted;
-    let start = job.files.start(path.as_deref())?;
+fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge) -> Result<Search, Failure> {
+    let start = job.files.start(path)?;
     let (mut documents, mut left, mut unsearched) = (Vec::new(), UnreadEntries::default(), UnsearchedFiles::default());
     let mut take = |path: &ToolPath| {
         // One that went away or may not be read is no reason to end the search.
         let Ok(opened) = job.files.open_file(path) else { return Ok(()) };
-        match documents::document(&**knowledge, path, opened)? {
+        match documents::document(knowledge, path, opened)? {
             Ok(document) => documents.push(document),
             // Named as one and something else by its bytes: whoever reads it says so.
             Err(opened) if left_out(&path.to_string()).is_none() => {
@@ -242,6 +197,6 @@ fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> Result<OpenD
         take(&start)?;
     }
     job.check()?;
-    let unsearched = unsearched.line(&left);
-    Ok(OpenDocuments { documents, cut: left.cut, beyond, next: seen - beyond, withheld, unsearched })
+    let (unsearched, next) = (unsearched.line(&left), seen - beyond);
+    Ok(Search { documents, cut: left.cut, beyond, next, withheld, unsearched, ..Search::default() })
 }

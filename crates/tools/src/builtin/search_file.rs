@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
-    knowledge::{DocumentQuery, OpenDocument},
-    ports::{Knowledge, ToolContext},
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
+    ports::Knowledge,
     search::SearchQuery,
     tool::ToolOutput,
 };
@@ -16,8 +16,8 @@ use serde::Deserialize;
 
 use super::{
     call::{Call, Tool},
-    documents, grep,
-    passwords::{self, Passwords},
+    documents::{self, PreparedFile},
+    grep, passwords,
 };
 
 /// Finds where no number is given.
@@ -48,72 +48,45 @@ impl Tool for Args {
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let knowledge = call.knowledge()?;
         let by = Arc::clone(knowledge);
-        let prepared = call.work_with(move |job| prepare(job, self, &by)).await?;
-        search(&**knowledge, prepared, call.context, &call.services.passwords).await
-    }
-}
-
-/// Kind of a file to be searched.
-enum PreparedFile {
-    /// A text, which was searched.
-    Text(ToolOutput),
-    /// A document, to be searched.
-    Document(OpenDocument, DocumentQuery),
-}
-
-fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<PreparedFile, Failure> {
-    let Args { path: written, query: text, regex, max_results } = args;
-    check(&text)?;
-    let (path, inner) = documents::located(job, &written)?;
-    let opened = job.files.open_file(&path)?;
-    match documents::document(&**knowledge, &path, opened)? {
-        Ok(document) => {
-            let document = documents::within(document, inner);
-            let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
-            Ok(PreparedFile::Document(document, query(text, regex, limit)))
-        }
-        Err(opened) => match documents::searchable(&**knowledge, &path, opened)? {
-            Some(document) => Ok(PreparedFile::Document(document, query(text, regex, USUAL))),
-            None => grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(PreparedFile::Text),
-        },
-    }
-}
-
-/// A query for one file, which is read however long that takes.
-const fn query(text: String, regex: bool, limit: usize) -> DocumentQuery {
-    DocumentQuery { text, regex, limit, neighbours: true, begin_by: None }
-}
-
-async fn search(
-    knowledge: &dyn Knowledge,
-    prepared: PreparedFile,
-    context: &ToolContext,
-    passwords: &Passwords,
-) -> Result<ToolOutput, Failure> {
-    let (document, query) = match prepared {
-        PreparedFile::Text(output) => return Ok(output),
-        PreparedFile::Document(document, query) => (document, query),
-    };
-    let (name, asked) = (document.name.clone(), query.text.clone());
-    let search = |document: OpenDocument| {
-        let progress = documents::telling(&context.progress, "indexing");
-        let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
-        async move {
-            let finds = found.await?;
-            match (finds.locked.is_empty(), finds.broken.first()) {
+        let (document, query) = match call.work_with(move |job| prepare(job, self, &*by)).await? {
+            PreparedFile::Text(output) => return Ok(output),
+            PreparedFile::Document(document, query) => (document, query),
+        };
+        let (context, name) = (call.context, document.name.clone());
+        let search = |document: OpenDocument| {
+            let progress = documents::telling(&context.progress, "indexing");
+            let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
+            let judge = |finds: DocumentFinds| match (finds.locked.is_empty(), finds.broken.first()) {
                 (false, Some((_, why))) => {
                     Err(KnowledgeError::new(ErrorKind::Rejected, why.clone()).needing_password(true))
                 }
                 _ => Ok(finds),
-            }
+            };
+            found.map(move |found| found.and_then(judge)).boxed()
+        };
+        let finds =
+            passwords::unlocked(context, &call.services.passwords, document, &format!("search {name}"), search).await?;
+        match (finds.broken.first(), finds.searched) {
+            (Some((_, why)), 0) => Err(Failure::tool(format!("{name} could not be searched: {why}"))),
+            _ => Ok(ToolOutput::ok(documents::show_finds(&query.text, &finds))),
         }
-        .boxed()
-    };
-    let finds = passwords::unlocked(context, passwords, document, &format!("search {name}"), search).await?;
-    match (finds.broken.first(), finds.searched) {
-        (Some((_, why)), 0) => Err(Failure::tool(format!("{name} could not be searched: {why}"))),
-        _ => Ok(ToolOutput::ok(documents::show_finds(&asked, &finds))),
     }
+}
+
+fn prepare(job: &Job, args: Args, knowledge: &dyn Knowledge) -> Result<PreparedFile<DocumentQuery>, Failure> {
+    let Args { path: written, query: text, regex, max_results } = args;
+    check(&text)?;
+    let (path, inner) = documents::located(job, &written)?;
+    let opened = job.files.open_file(&path)?;
+    let (document, limit) = match documents::document(knowledge, &path, opened)? {
+        Ok(document) => (documents::within(document, inner), max_results.unwrap_or(USUAL).clamp(1, MOST)),
+        Err(opened) => match documents::searchable(knowledge, &path, opened)? {
+            Some(document) => (document, USUAL),
+            None => return grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(PreparedFile::Text),
+        },
+    };
+    // One file is read however long that takes.
+    Ok(PreparedFile::Document(document, DocumentQuery { text, regex, limit, neighbours: true, begin_by: None }))
 }
 
 pub(super) fn check(query: &str) -> Result<(), Failure> {

@@ -1,5 +1,5 @@
-//! `definition` and `references`: where a symbol is defined and where it is used. Places in source code for all tools that ask
-//! language servers: named by models, found, and shown.
+//! `definition` and `references`: where a symbol is defined and where it is used; `diagnostics`: what a language server finds in a
+//! file. Places in source code for all tools that ask language servers: named by models, found, and shown.
 
 use std::{
     collections::BTreeMap,
@@ -8,8 +8,8 @@ use std::{
 };
 
 use agentd_core::{
-    language::{LinePlace, SourceFile, SourceLocation, SourcePosition},
-    ports::{Languages, ToolContext},
+    language::{Diagnostic, LinePlace, Severity, SourceFile, SourceLocation, SourcePosition},
+    ports::Languages,
     tool::ToolOutput,
 };
 use agentd_workspace::{backend::Backend as _, failure::Failure, job::Job, path::ToolPath, text};
@@ -22,7 +22,7 @@ use super::call::{Call, Tool};
 const MAX_LINE: usize = 200;
 /// Bytes of a file of which lines are shown.
 const MAX_FILE: u64 = 4 << 20;
-/// Places that are shown.
+/// Places, and findings, that are shown.
 const MAX_SHOWN: usize = 100;
 
 /// Place of a symbol.
@@ -68,14 +68,55 @@ impl Tool for References {
     }
 }
 
+/// Returns the errors and warnings that a compiler would report in a source file of the project, without building it. New
+/// errors of your own edits are told to you without it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct Diagnostics {
+    /// The file, such as /project/src/main.rs. Leave it out for all files that were edited or asked about lately.
+    path: Option<String>,
+}
+
+impl Tool for Diagnostics {
+    const NAME: &'static str = "diagnostics";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let prepare = |job: &Job, args: Self, languages: &dyn Languages| {
+            args.path.map(|path| file(job, &job.files.meant(&path)?, languages)).transpose()
+        };
+        let (name, findings) = match prepare_for(call, self, prepare).await? {
+            Some(file) => (file.name(), call.languages()?.diagnostics(file).await?),
+            None => {
+                let mut all = call.languages()?.last_diagnostics(Arc::clone(&call.context.workspace)).await;
+                // The call names none of these files.
+                all.retain(|finding| call.context.reading.allow(&finding.file));
+                ("the files that language servers were asked about lately".to_owned(), all)
+            }
+        };
+        Ok(ToolOutput::ok(show_findings(&name, findings)))
+    }
+}
+
+fn show_findings(name: &str, mut findings: Vec<Diagnostic>) -> String {
+    findings.retain(|finding| matches!(finding.severity, Severity::Error | Severity::Warning));
+    if findings.is_empty() {
+        return format!("No errors and no warnings in {name}.");
+    }
+    findings.sort_by_key(|finding| (finding.severity, finding.line, finding.column));
+    let mut shown: Vec<String> = findings.iter().take(MAX_SHOWN).map(Diagnostic::to_string).collect();
+    if findings.len() > MAX_SHOWN {
+        shown.push(format!("[and {} more]", text::count(findings.len() - MAX_SHOWN, "finding")));
+    }
+    shown.join("\n")
+}
+
 /// Prepares a question for language servers where it may block.
 pub(super) async fn prepare_for<A: Send + 'static, T: Send + 'static>(
     call: Call<'_>,
     args: A,
-    prepare: fn(&Job, A, &ToolContext, &dyn Languages) -> Result<T, Failure>,
+    prepare: fn(&Job, A, &dyn Languages) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let (languages, context) = (Arc::clone(call.languages()?), call.context.clone());
-    call.work_with(move |job| prepare(job, args, &context, &*languages)).await
+    let languages = Arc::clone(call.languages()?);
+    call.work_with(move |job| prepare(job, args, &*languages)).await
 }
 
 /// Shows places that a language server found.
@@ -87,9 +128,9 @@ async fn show_places(call: Call<'_>, found: Vec<SourceLocation>, none: &str) -> 
 }
 
 /// The file that a path names, as language servers know it.
-pub(super) fn file(context: &ToolContext, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
+pub(super) fn file(job: &Job, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
     let name = path.to_string();
-    let file = context.workspace.source_file(&name).ok_or_else(|| {
+    let file = job.files.jail.workspace().source_file(&name).ok_or_else(|| {
         Failure::path(format!("language servers know files of the project and of added folders only, and not {name}"))
     })?;
     if languages.knows(&file) {
@@ -99,14 +140,9 @@ pub(super) fn file(context: &ToolContext, path: &ToolPath, languages: &dyn Langu
 }
 
 /// The place that the arguments of a call name.
-fn prepare(
-    job: &Job,
-    args: PlaceArgs,
-    context: &ToolContext,
-    languages: &dyn Languages,
-) -> Result<SourcePosition, Failure> {
+fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<SourcePosition, Failure> {
     let PlaceArgs { path, line, symbol, column } = args;
-    let file = file(context, &job.files.meant(&path)?, languages)?;
+    let file = file(job, &job.files.meant(&path)?, languages)?;
     let at = match (symbol, column) {
         (_, Some(column)) => LinePlace::Column(column),
         (Some(symbol), None) => LinePlace::Symbol(symbol),

@@ -11,7 +11,7 @@ use agentd_workspace::{
     diff,
     encoding::{self, Charset, Document},
     failure::Failure,
-    jail::{Aim, Jail},
+    jail::Aim,
     job::Job,
     path::ToolPath,
     target::Target,
@@ -45,7 +45,7 @@ struct PlannedWrite {
 
 impl Tool for Args {
     const NAME: &'static str = "write_file";
-    const PATHS: Option<PathsOf<Self>> = Some(paths);
+    const PATHS: Option<PathsOf<Self>> = Some(|jail, args| Ok(vec![jail.meant(&args.path, Aim::Write)?]));
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         call.write(self, run).await
@@ -54,11 +54,6 @@ impl Tool for Args {
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         call.work(self, preview).await.map(Some)
     }
-}
-
-/// The file that a call is about.
-fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
-    Ok(vec![jail.meant(&args.path, Aim::Write)?])
 }
 
 fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
@@ -72,19 +67,18 @@ fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         None => FileChangeKind::Created,
     };
     let name = path.to_string();
-    let shown = match &target.existing {
-        None => diff::of_change(None, &args.content, |before| diff::written(&name, before, &args.content)),
-        Some(existing) => existing.content.as_deref().and_then(|before| {
-            diff::of_change(Some(before), &args.content, |before| diff::written(&name, before, &args.content))
-        }),
-    };
+    let before = target.existing.as_ref().map(|existing| existing.content.as_deref());
+    // Of a file that was not read nothing is compared.
+    let shown = (before != Some(None)).then(|| {
+        diff::of_change(before.flatten(), &args.content, |before| diff::written(&name, before, &args.content))
+    });
     target.replace(&content)?;
     let done = if change == FileChangeKind::Created { "Created" } else { "Replaced" };
     let lines = text::count(args.content.lines().count(), "line");
     let kept = if kept.is_empty() { String::new() } else { format!("; kept {}", kept.join(", ")) };
     let mut output = ToolOutput::ok(format!("{done} {path} ({size}, {lines}{kept})."));
     output.files.push(FileChange::new(name, change));
-    output.details = shown;
+    output.details = shown.flatten();
     Ok(output)
 }
 

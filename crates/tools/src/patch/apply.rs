@@ -21,13 +21,6 @@ pub(crate) struct Edits {
     pub(crate) inexact: bool,
 }
 
-impl Edits {
-    /// Returns whether nothing is left of the text, and nothing comes in its place.
-    pub(crate) fn is_all_of(&self, text: &str) -> bool {
-        self.removed >= text.lines().count() && self.added == 0
-    }
-}
-
 /// Lines of the file and what comes in their place.
 struct Block {
     lines: Range<usize>,

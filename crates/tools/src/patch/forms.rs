@@ -181,9 +181,8 @@ fn hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
 }
 
 fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Failure> {
-    let start = header.ranges.map(|(old, _)| old.start.saturating_sub(usize::from(old.count > 0)));
-    let mut hunk = Hunk { header: line.to_owned(), start, ..Hunk::default() };
-    let (mut old_left, mut new_left) = header.ranges.map_or((0, 0), |(old, new)| (old.count, new.count));
+    let mut hunk = Hunk { header: line.to_owned(), start: header.start(), ..Hunk::default() };
+    let [mut old_left, mut new_left] = header.ranges.map_or([0, 0], |ranges| ranges.map(|(_, count)| count));
     let mut lost = 0;
     while let Some(line) = lines.peek() {
         if is_names(lines) && ends_before_names(lines, old_left, new_left) {
@@ -201,10 +200,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
         let Some(parsed) = patch::hunk_line(line) else { break };
         lines.next();
         let counted = old_left > 0 && new_left > 0;
-        lost = match line.is_empty() {
-            true if !counted => lost + 1,
-            _ => 0,
-        };
+        lost = if line.is_empty() && !counted { lost + 1 } else { 0 };
         if parsed.kind != LineKind::Added {
             old_left = old_left.saturating_sub(1);
         }
@@ -214,7 +210,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
         hunk.lines.push(parsed);
     }
     patch::drop_blank_tail(&mut hunk, lost);
-    if header.ranges.is_some_and(|(old, _)| old.count > 0) && hunk.old().next().is_none() {
+    if header.ranges.is_some_and(|[(_, old), _]| old > 0) && hunk.old().next().is_none() {
         // It says that there are lines around, and leaves them out: then its line number is worth nothing either.
         hunk.start = None;
     }
@@ -350,7 +346,7 @@ fn added(lines: &mut Lines<'_>) -> Result<String, Failure> {
             content.push_str(line);
             content.push('\n');
         } else if line.starts_with("*** ") {
-            lines.back(1);
+            lines.back();
             break;
         } else if !line.trim().is_empty() || lines.peek().is_some_and(|next| next.starts_with('+')) {
             return Err(lines.wrong("belongs to a new file, and there every line begins with `+`"));
@@ -376,7 +372,7 @@ fn envelope_hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
             continue;
         }
         if line.starts_with("*** ") {
-            lines.back(1);
+            lines.back();
             break;
         }
         if let Some(header) = patch::header(line) {
@@ -384,7 +380,7 @@ fn envelope_hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
             if hunk.header.is_empty() {
                 hunk.header = line.to_owned();
             }
-            hunk.start = header.ranges.map(|(old, _)| old.start.saturating_sub(usize::from(old.count > 0)));
+            hunk.start = header.start();
             hunk.anchors.extend(header.anchor);
             continue;
         }

@@ -13,7 +13,7 @@ mod place;
 
 use agentd_workspace::{failure::Failure, text};
 
-pub(crate) use apply::apply;
+pub(crate) use apply::{Edits, apply};
 pub(crate) use forms::parse;
 
 /// Change of one file.
@@ -114,9 +114,9 @@ impl<'p> Lines<'p> {
         Some(line)
     }
 
-    /// Takes back the lines taken last.
-    pub(super) fn back(&mut self, by: usize) {
-        self.at -= by;
+    /// Takes back the line taken last.
+    pub(super) fn back(&mut self) {
+        self.at -= 1;
     }
 
     /// Leaves out lines around the patch that models put there: blank ones and code fences.
@@ -167,15 +167,16 @@ pub(super) fn drop_blank_tail(hunk: &mut Hunk, mut lost: usize) {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     /// The first line, from 1, and how many lines, before and after.
-    pub(super) ranges: Option<(Range, Range)>,
+    pub(super) ranges: Option<[(usize, usize); 2]>,
     /// Text after it, where there are no numbers.
     pub(super) anchor: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) start: usize,
-    pub(super) count: usize,
+impl Header {
+    /// The line, counted from 0, at which the hunk says to begin.
+    pub(super) fn start(&self) -> Option<usize> {
+        self.ranges.map(|[(start, count), _]| start.saturating_sub(usize::from(count > 0)))
+    }
 }
 
 pub(super) fn header(line: &str) -> Option<Header> {
@@ -185,7 +186,7 @@ pub(super) fn header(line: &str) -> Option<Header> {
     if let (Some(old), Some(new), None) = (words.next(), words.next(), words.next())
         && let (Some(old), Some(new)) = (range(old, '-'), range(new, '+'))
     {
-        return Some(Header { ranges: Some((old, new)), anchor: None });
+        return Some(Header { ranges: Some([old, new]), anchor: None });
     }
     let anchor = rest.strip_prefix(' ').unwrap_or(rest);
     let anchor = anchor.strip_suffix("@@").unwrap_or(anchor).trim_end();
@@ -193,10 +194,10 @@ pub(super) fn header(line: &str) -> Option<Header> {
     Some(Header { ranges: None, anchor: (!placeholder).then(|| anchor.to_owned()) })
 }
 
-fn range(word: &str, sign: char) -> Option<Range> {
+fn range(word: &str, sign: char) -> Option<(usize, usize)> {
     let word = word.strip_prefix(sign)?;
     let (start, count) = word.split_once(',').unwrap_or((word, "1"));
-    Some(Range { start: start.parse().ok()?, count: count.parse().ok()? })
+    Some((start.parse().ok()?, count.parse().ok()?))
 }
 
 /// A file name out of a header: quoted as git quotes odd names, or up to a tab and a time.

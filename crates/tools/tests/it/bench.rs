@@ -1,9 +1,15 @@
 //! A workbench: a session's workspace, maybe a project, and the toolbox, in a folder that goes away.
 
 use std::{
+    ffi::OsStr,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -16,7 +22,12 @@ use agentd_core::{
 use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
 use agentd_workspace::limits::Limits;
 use jiff::tz::TimeZone;
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, TestCaseError, TestRunner},
+};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Bench {
@@ -96,16 +107,14 @@ impl Bench {
 
     /// The real path of a workspace path.
     pub(crate) fn real(&self, path: &str) -> PathBuf {
-        let below = |root: &Path, below: &str| {
-            if below.is_empty() { root.to_path_buf() } else { root.join(below.trim_start_matches('/')) }
+        let (root, below) = if let Some(rest) = path.strip_prefix("/project") {
+            (&self.workspace().project.as_ref().unwrap().path, rest.trim_start_matches('/'))
+        } else if let Some(rest) = path.strip_prefix("/memories") {
+            (self.workspace().memories.as_ref().unwrap(), rest.trim_start_matches('/'))
+        } else {
+            (&self.workspace().root, path)
         };
-        if let Some(rest) = path.strip_prefix("/project") {
-            return below(&self.workspace().project.as_ref().unwrap().path, rest);
-        }
-        if let Some(rest) = path.strip_prefix("/memories") {
-            return below(self.workspace().memories.as_ref().unwrap(), rest);
-        }
-        self.workspace().root.join(path)
+        root.components().as_path().join(below).components().collect()
     }
 
     /// Puts a file there, with its folders.
@@ -179,7 +188,7 @@ pub(crate) fn limits(adapt: impl FnOnce(&mut Limits)) -> impl FnOnce(&mut Toolbo
     move |config| adapt(&mut config.limits)
 }
 
-fn written(tool: &str, arguments: &str) -> ToolCall {
+pub(crate) fn written(tool: &str, arguments: &str) -> ToolCall {
     ToolCall { call_id: CallId::generate(), name: tool.to_owned(), arguments: arguments.to_owned() }
 }
 
@@ -198,6 +207,64 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// The permissions of a file, and what else its mode holds but its kind.
+pub(crate) fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+pub(crate) fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Runs git as a person would, with arguments that may be of any encoding.
+#[track_caller]
+pub(crate) fn git<A: AsRef<OsStr>>(folder: &Path, arguments: &[A]) -> String {
+    let settings =
+        ["user.name=Ada", "user.email=ada@example.org", "init.defaultBranch=main", "protocol.file.allow=always"];
+    let mut command = Command::new("git");
+    command.current_dir(folder).args(settings.iter().flat_map(|setting| ["-c", setting])).args(arguments);
+    let output = command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// All files with what they hold, and links with where they lead.
+pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = path.symlink_metadata().unwrap();
+        if metadata.is_dir() {
+            found.extend(tree(&path));
+            found.push((path, Vec::new()));
+        } else if metadata.is_symlink() {
+            let target = fs::read_link(&path).unwrap();
+            found.push((path, target.into_os_string().into_encoded_bytes()));
+        } else {
+            found.push((path.clone(), fs::read(path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Runs this while another thread swaps something without pause.
+pub(crate) async fn while_swapping<T>(swap: impl Fn() + Send + 'static, run: impl Future<Output = T>) -> T {
+    let over = Arc::new(AtomicBool::new(false));
+    let swapping = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            while !over.load(Ordering::Relaxed) {
+                swap();
+            }
+        }
+    });
+    let ran = run.await;
+    over.store(true, Ordering::Relaxed);
+    swapping.join().unwrap();
+    ran
+}
+
 /// Makes folders in folders, deeper than any path can name.
 pub(crate) fn deep_tree(at: &Path, levels: usize) {
     let mut folder = cap_std::fs::Dir::open_ambient_dir(at, cap_std::ambient_authority()).unwrap();
@@ -206,6 +273,21 @@ pub(crate) fn deep_tree(at: &Path, levels: usize) {
         folder = folder.open_dir("d").unwrap();
     }
     folder.write("a", "needle").unwrap();
+}
+
+/// Runs a property. The bench is shared by all its cases, because making one costs more than a case.
+pub(crate) fn hold<S: Strategy>(
+    cases: u32,
+    strategy: &S,
+    property: impl Fn(&Runtime, &Bench, S::Value) -> Result<(), TestCaseError>,
+) {
+    let runtime = Runtime::new().unwrap();
+    let bench = runtime.block_on(Bench::new());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let held = TestRunner::new(config).run(strategy, |value| property(&runtime, &bench, value));
+    if let Err(broken) = held {
+        panic!("{broken}");
+    }
 }
 
 pub(crate) fn mkfifo(path: &Path) {

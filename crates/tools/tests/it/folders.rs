@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::symlink,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -20,7 +20,7 @@ use agentd_core::{
 use agentd_tools::WorkspaceFolders;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Project, deep_tree};
+use crate::bench::{Bench, Project, deep_tree, mode};
 
 #[tokio::test]
 async fn a_workspace_is_private_complete_and_opened_again() {
@@ -31,8 +31,7 @@ async fn a_workspace_is_private_complete_and_opened_again() {
     assert_eq!(&again, bench.workspace());
     assert_eq!(bench.content("outputs/kept.txt"), b"kept");
     for folder in ["", "uploads", "outputs", "temp", "skills", "large_tool_results", "conversation_history", ".."] {
-        let mode = fs::metadata(again.root.join(folder)).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o700, "{folder}");
+        assert_eq!(mode(&again.root.join(folder)), 0o700, "{folder}");
     }
     let metadata: Value = serde_json::from_slice(&bench.content(".metadata.json")).unwrap();
     assert_eq!(metadata["session_id"], session.to_string());
@@ -72,14 +71,9 @@ async fn mounts_are_checked() {
             (opened, _) => panic!("{}: {opened:?}", path.display()),
         }
     }
-}
-
-#[tokio::test]
-async fn a_base_that_cannot_be_made_is_said() {
-    let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("file"), "x").unwrap();
+    // A base that cannot be made is said.
     let folders = WorkspaceFolders::new(outside.path().join("file/workspaces"));
-    let error = folders.open(SessionId::generate(), None.into()).await.unwrap_err();
+    let error = folders.open(session, None.into()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Storage);
     assert!(error.hint().is_some());
 }
@@ -145,12 +139,16 @@ async fn what_a_session_made_is_copied_and_nothing_that_leads_elsewhere() {
     let copied = bench.folders.copy(from, to, Some(history)).await.unwrap();
     assert_eq!(copied, FilesCopied { files: 4, bytes: 11, left_out: 4 });
     let root = bench.folders.open(to, None.into()).await.unwrap().root;
-    let read = |path: &str| fs::read_to_string(root.join(path)).ok();
-    assert_eq!(read("uploads/a.pdf").as_deref(), Some("a"));
-    assert_eq!(read("outputs/deep/er/b.txt").as_deref(), Some("bb"));
-    assert_eq!(fs::metadata(root.join("outputs/deep/er/b.txt")).unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(read("large_tool_results/call_1.txt").as_deref(), Some("dddd"));
-    assert_eq!(read("conversation_history/one.md").as_deref(), Some("then"), "as long as it was then");
+    for (path, content) in [
+        ("uploads/a.pdf", "a"),
+        ("outputs/deep/er/b.txt", "bb"),
+        ("large_tool_results/call_1.txt", "dddd"),
+        // As long as it was then.
+        ("conversation_history/one.md", "then"),
+    ] {
+        assert_eq!(fs::read_to_string(root.join(path)).unwrap(), content);
+    }
+    assert_eq!(mode(&root.join("outputs/deep/er/b.txt")), 0o700);
     for gone in ["temp/c.txt", "conversation_history/two.md", "outputs/link", "outputs/folder", "outputs/hard"] {
         assert!(fs::symlink_metadata(root.join(gone)).is_err(), "{gone}");
     }
@@ -178,7 +176,7 @@ async fn a_session_is_removed_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn uploads_get_names_that_are_free() {
+async fn uploads_get_names_that_are_free_and_an_input_is_kept_once() {
     let bench = Bench::new().await;
     let add = |name: &str, content: &str| {
         bench.folders.add_upload(bench.context.session_id, name.to_owned(), content.as_bytes().to_vec())
@@ -201,10 +199,8 @@ async fn uploads_get_names_that_are_free() {
     symlink(bench.outside.path().join("new"), bench.real("uploads/link.txt")).unwrap();
     assert_eq!(add("link.txt", "x").await.unwrap(), "uploads/link-2.txt");
     assert!(!bench.outside.path().join("new").exists());
-}
 
-#[tokio::test]
-async fn an_input_is_kept_once_and_never_in_the_place_of_another() {
+    // An input is kept once, and never in the place of another.
     let bench = Bench::new().await;
     let keep = |content: &str| {
         bench.folders.keep_input(bench.context.session_id, "stdin.txt".to_owned(), content.as_bytes().to_vec())
@@ -277,10 +273,8 @@ async fn known_paths_are_bounded_with_the_own_newest_first_and_the_project_from_
     let expected = ["outputs/new.txt", "uploads/old.txt", "/project/mid.rs", "/project/old.md", "/project/src/new.rs"];
     assert_eq!(paths(10).await.unwrap(), expected);
     assert_eq!(paths(3).await.unwrap(), expected[..3]);
-}
 
-#[tokio::test]
-async fn the_project_of_a_session_without_a_folder_is_known() {
+    // The project of a session without a folder is known, and the own files of one whose project is gone.
     let bench = Bench::with_project(Project::ReadOnly).await;
     bench.put("/project/README.md", "x");
     let workspace = Workspace { root: bench.workspace().root.join("not-made-yet"), ..bench.workspace().clone() };

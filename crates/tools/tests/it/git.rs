@@ -1,10 +1,12 @@
 //! Git runs nothing that a folder names, whatever a command makes of its environment.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{fs, path::Path};
+
+use agentd_core::policy::Confinement;
 
 use crate::{
-    bench::{Bench, Project},
-    sandbox::{STRENGTHS, locked},
+    bench::{Bench, Project, chmod, git},
+    sandbox::{each_strength, locked},
 };
 
 /// Ways to have git run without what its environment says.
@@ -18,18 +20,12 @@ const WAYS: [&str; 7] = [
     "env -i $(git --exec-path)/git",
 ];
 
-fn git(folder: &Path, arguments: &[&str]) {
-    let mut command = Command::new("/usr/bin/git");
-    command.args(["-c", "user.name=a", "-c", "user.email=a@b.example"]).args(arguments).current_dir(folder);
-    assert!(command.env("HOME", folder).status().unwrap().success(), "{arguments:?}");
-}
-
 /// A project whose configuration names a program in all places that are closed.
-fn poisoned(bench: &Bench) -> String {
+fn poison(bench: &Bench) {
     let project = bench.real("/project");
     let (program, mark) = (project.join("evil"), bench.real("temp/ran"));
     fs::write(&program, format!("#!/bin/sh\necho evil ran >&2\necho ran > '{}'\nexit 1\n", mark.display())).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    chmod(&program, 0o755);
     git(&project, &["init", "-q"]);
     git(&project, &["add", "evil"]);
     git(&project, &["commit", "-qm", "first"]);
@@ -46,7 +42,6 @@ fn poisoned(bench: &Bench) -> String {
     git(&bare, &["config", "core.fsmonitor", &named]);
     git(&bare, &["config", "core.bare", "false"]);
     git(&bare, &["config", "core.worktree", &project.display().to_string()]);
-    named
 }
 
 #[tokio::test]
@@ -54,18 +49,14 @@ async fn no_program_of_a_folder_is_run_though_the_environment_is_emptied() {
     if !Path::new("/usr/bin/git").exists() {
         return;
     }
-    for read_only in [false, true] {
+    for confinement in [Confinement::Usual, Confinement::ReadOnly] {
         let mut bench = locked(Project::Writable, |_| {}).await;
-        poisoned(&bench);
-        bench.context.confinement = if read_only {
-            agentd_core::policy::Confinement::ReadOnly
-        } else {
-            agentd_core::policy::Confinement::Usual
-        };
+        poison(&bench);
+        bench.context.confinement = confinement;
         for way in WAYS {
             for (folder, command) in [("", "status"), ("", "diff --stat"), ("", "log -1"), ("/bare", "status")] {
                 // It writes the index that it has looked through, and hooks may wait for that, where it can be written.
-                if command.starts_with("diff") && !read_only {
+                if command.starts_with("diff") && confinement == Confinement::Usual {
                     continue;
                 }
                 let text = bench.sh(&format!("cd \"$PROJECT{folder}\" && touch evil; {way} {command}")).await.text;
@@ -87,8 +78,7 @@ async fn git_works_as_before() {
     if !Path::new("/usr/bin/git").exists() {
         return;
     }
-    for namespaces in STRENGTHS {
-        let bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
+    for bench in each_strength(Project::Writable).await {
         let work = "cd \"$PROJECT\" && git init -q -b main . && git config user.name A && git config user.email a@b.example \
                     && echo 'a b' > 'a b.txt' && git add . && git commit -qm 'one two' && git switch -qc other \
                     && git config alias.last 'log -1 --format=%s' && git last && git -c core.abbrev=9 rev-parse --short HEAD \

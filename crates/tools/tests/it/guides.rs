@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::fs::symlink,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, SystemTime},
 };
 
@@ -15,6 +15,8 @@ use agentd_core::{
 use agentd_tools::WorkspaceFolders;
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
+
+use crate::bench::mkfifo;
 
 struct Home {
     folder: TempDir,
@@ -40,16 +42,19 @@ impl Home {
         fs::write(self.path(path), content).unwrap();
     }
 
+    fn workspace(&self) -> Workspace {
+        let project = self.path("work/app/x").parent().unwrap().to_owned();
+        Workspace {
+            root: self.path("root"),
+            project: Some(Mount { path: project, writable: false }),
+            folders: Vec::new(),
+            memories: Some(self.path("memories")),
+            worktree: None,
+        }
+    }
+
     async fn look_with(&self, limits: GuideLimits) -> Guides {
-        let project = self.path("work/app/x").parent().map(Path::to_path_buf);
-        let project = project.map(|path| Mount { path, writable: false });
-        let memories = Some(self.path("memories"));
-        self.workspaces
-            .guides(
-                &Workspace { root: self.path("root"), project, folders: Vec::new(), memories, worktree: None },
-                limits,
-            )
-            .await
+        self.workspaces.guides(&self.workspace(), limits).await
     }
 
     async fn look(&self) -> Guides {
@@ -73,16 +78,13 @@ async fn files_come_from_the_persons_own_to_the_projects() {
     home.write("memories/places/a.md", "p");
     home.write("memories/.hidden", "p");
     let found = home.look().await;
-    let files: Vec<(&str, GuideOrigin, &str)> =
-        found.files.iter().map(|file| (file.name.as_str(), file.origin, file.text.as_str())).collect();
-    assert_eq!(
-        files,
-        [
-            ("~/.config/agentd/AGENTS.md", GuideOrigin::Person, "own"),
-            ("~/AGENTS.md", GuideOrigin::Above, "home"),
-            ("/project/AGENTS.md", GuideOrigin::Project, "project"),
-        ]
-    );
+    let files = found.files.iter().map(|file| (&*file.name, file.origin, &*file.text));
+    let expected = [
+        ("~/.config/agentd/AGENTS.md", GuideOrigin::Person, "own"),
+        ("~/AGENTS.md", GuideOrigin::Above, "home"),
+        ("/project/AGENTS.md", GuideOrigin::Project, "project"),
+    ];
+    assert_eq!(files.collect::<Vec<_>>(), expected);
     assert_eq!(found.memories, ["people.md", "places/"]);
     // Nothing has changed, then one has, to the same size; another is gone.
     assert_eq!(home.look().await, found);
@@ -101,8 +103,7 @@ async fn what_is_no_plain_file_here_is_left_out() {
     home.path("work/app/x");
     symlink(home.path("secret.txt"), home.path("work/app/AGENTS.md")).unwrap();
     fs::create_dir_all(home.path("work/AGENTS.md")).unwrap();
-    let pipe = std::process::Command::new("mkfifo").arg(home.path("AGENTS.md")).status().unwrap();
-    assert!(pipe.success());
+    mkfifo(&home.path("AGENTS.md"));
     assert_eq!(home.texts().await, []);
     // The person's own may be one: many keep their configuration elsewhere.
     home.path(".config/agentd/x");
@@ -122,6 +123,21 @@ async fn long_and_foreign_texts_are_read_as_far_as_they_go() {
     let found = home.look_with(limits).await;
     assert_eq!((found.files[0].text.as_str(), found.files[0].bytes), ("é".repeat(25).as_str(), 200));
     assert!(found.files[1].text.starts_with("café and [31mred[0m"), "{:?}", found.files[1].text);
+
+    // Only what is longer than its limit is cut.
+    let home = Home::new();
+    let wide: Vec<u8> =
+        [0xff, 0xfe].into_iter().chain("é\r\n".repeat(40).encode_utf16().flat_map(u16::to_le_bytes)).collect();
+    home.write(".config/agentd/AGENTS.md", "one\r\ntwo\r\n\x1b[0m");
+    home.write("work/app/AGENTS.md", &wide);
+    for file in home.look().await.files {
+        assert_eq!(file.text.len() as u64, file.bytes, "{}", file.name);
+    }
+    for limit in [10, 100, wide.len() - 1] {
+        let limits = GuideLimits { max_file_bytes: limit, ..GuideLimits::default() };
+        let cut = home.look_with(limits).await.files.pop().unwrap();
+        assert!((cut.text.len() as u64) < cut.bytes, "{limit}: {cut:?}");
+    }
 }
 
 #[tokio::test]
@@ -131,12 +147,8 @@ async fn claude_files_serve_where_there_is_no_other() {
         home.write(&format!("{place}/CLAUDE.md"), format!("claude of {place}"));
     }
     let names = async || {
-        home.look()
-            .await
-            .files
-            .into_iter()
-            .map(|file| file.name.rsplit('/').next().unwrap().to_owned())
-            .collect::<Vec<_>>()
+        let found = home.texts().await.into_iter();
+        found.map(|(name, _)| name.rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(names().await, ["CLAUDE.md", "CLAUDE.md", "CLAUDE.md"]);
     home.write("work/AGENTS.md", "agents");
@@ -159,49 +171,38 @@ async fn folders_of_a_project_have_their_own_and_nothing_hostile_is_read() {
     }
     symlink(home.path("secret.txt"), home.path("work/app/link/AGENTS.md")).unwrap();
     symlink(home.path("outside/x").parent().unwrap(), home.path("work/app/away")).unwrap();
-    let pipe = std::process::Command::new("mkfifo").arg(home.path("work/app/pipe/AGENTS.md")).status().unwrap();
-    assert!(pipe.success());
-    let workspace = Workspace {
-        root: home.path("root"),
-        project: Some(Mount { path: home.path("work/app"), writable: false }),
-        folders: Vec::new(),
-        memories: None,
-        worktree: None,
-    };
+    mkfifo(&home.path("work/app/pipe/AGENTS.md"));
     let paths =
         ["/project/a/b/none.rs", "large/x", "binary/x", "link/x", "pipe/x", "folder/x", "away/x", "../../outside/x"];
     let paths = paths.map(str::to_owned).to_vec();
-    let found = home.workspaces.folder_guides(&workspace, GuideLimits::default(), paths).await;
-    let told: Vec<(&str, usize, u64)> =
-        found.iter().map(|file| (file.name.as_str(), file.text.len(), file.bytes)).collect();
+    let found = home.workspaces.folder_guides(&home.workspace(), GuideLimits::default(), paths).await;
+    let told = found.iter().map(|file| (&*file.name, file.text.len(), file.bytes, file.origin));
     let expected = [
-        ("/project/a/AGENTS.md", 1, 1),
-        ("/project/a/b/CLAUDE.md", 1, 1),
-        ("/project/large/AGENTS.md", 32 << 10, 100_000),
+        ("/project/a/AGENTS.md", 1, 1, GuideOrigin::Project),
+        ("/project/a/b/CLAUDE.md", 1, 1, GuideOrigin::Project),
+        ("/project/large/AGENTS.md", 32 << 10, 100_000, GuideOrigin::Project),
     ];
-    assert_eq!(told, expected);
-    assert!(found.iter().all(|file| file.origin == GuideOrigin::Project));
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]
-async fn only_what_is_longer_than_its_limit_is_cut() {
+async fn skills_are_those_that_say_what_they_are_for_and_can_be_used() {
     let home = Home::new();
-    let wide: Vec<u8> =
-        [0xff, 0xfe].into_iter().chain("é\r\n".repeat(40).encode_utf16().flat_map(u16::to_le_bytes)).collect();
-    home.write(".config/agentd/AGENTS.md", "one\r\ntwo\r\n\x1b[0m");
-    home.write("work/app/AGENTS.md", &wide);
-    for file in home.look().await.files {
-        assert_eq!(file.text.len() as u64, file.bytes, "{}", file.name);
-    }
-    for limit in [10, 100, wide.len() - 1] {
-        let limits = GuideLimits { max_file_bytes: limit, ..GuideLimits::default() };
-        let cut = home.look_with(limits).await.files.pop().unwrap();
-        assert!((cut.text.len() as u64) < cut.bytes, "{limit}: {cut:?}");
-    }
-}
+    home.write(".config/agentd/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes of\n  the year\n---\nlong");
+    home.write(".config/agentd/skills/pdf/SKILL.md", "---\ndescription: Forms\n---\n");
+    home.write(".config/agentd/skills/broken/SKILL.md", "---\nname: [\n---\n");
+    home.write(".config/agentd/skills/README.md", "no skill");
+    let found = home.look().await;
+    let skills = found.skills.iter().map(|skill| (&*skill.name, &*skill.description, &*skill.path));
+    let expected = [
+        ("pdf", "Forms", "~/.config/agentd/skills/pdf/SKILL.md"),
+        ("tax", "Taxes of the year", "~/.config/agentd/skills/tax/SKILL.md"),
+    ];
+    assert_eq!(skills.collect::<Vec<_>>(), expected);
+    let without = home.look_with(GuideLimits { skills: false, memory: false, ..GuideLimits::default() }).await;
+    assert_eq!(without, Guides::default());
 
-#[tokio::test]
-async fn a_skill_that_cannot_be_used_is_not_offered_until_it_is_mended() {
+    // One that cannot be used is not offered until it is mended.
     let home = Home::new();
     for name in ["large", "leads", "plain"] {
         home.write(&format!(".config/agentd/skills/{name}/SKILL.md"), format!("---\ndescription: {name}\n---\n"));
@@ -218,27 +219,6 @@ async fn a_skill_that_cannot_be_used_is_not_offered_until_it_is_mended() {
     assert_eq!(offered().await, ["large", "plain"]);
 }
 
-#[tokio::test]
-async fn skills_are_those_that_say_what_they_are_for() {
-    let home = Home::new();
-    home.write(".config/agentd/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes of\n  the year\n---\nlong");
-    home.write(".config/agentd/skills/pdf/SKILL.md", "---\ndescription: Forms\n---\n");
-    home.write(".config/agentd/skills/broken/SKILL.md", "---\nname: [\n---\n");
-    home.write(".config/agentd/skills/README.md", "no skill");
-    let found = home.look().await;
-    let skills: Vec<(&str, &str, &str)> =
-        found.skills.iter().map(|skill| (&*skill.name, &*skill.description, &*skill.path)).collect();
-    assert_eq!(
-        skills,
-        [
-            ("pdf", "Forms", "~/.config/agentd/skills/pdf/SKILL.md"),
-            ("tax", "Taxes of the year", "~/.config/agentd/skills/tax/SKILL.md"),
-        ]
-    );
-    let without = home.look_with(GuideLimits { skills: false, memory: false, ..GuideLimits::default() }).await;
-    assert_eq!(without, Guides::default());
-}
-
 /// Returns the guides available at once. Others are looked up nevertheless, and may be known the next time.
 fn at_once(home: &Home, workspace: &Workspace) -> Option<Guides> {
     home.workspaces.guides(workspace, GuideLimits::default()).now_or_never()
@@ -247,15 +227,7 @@ fn at_once(home: &Home, workspace: &Workspace) -> Option<Guides> {
 #[tokio::test]
 async fn what_is_as_it_was_is_told_without_waiting() {
     let home = Home::new();
-    let project = home.path("work/app/x").parent().map(Path::to_path_buf);
-    let project = project.map(|path| Mount { path, writable: false });
-    let workspace = Workspace {
-        root: home.path("root"),
-        project,
-        folders: Vec::new(),
-        memories: Some(home.path("memories/x")),
-        worktree: None,
-    };
+    let workspace = home.workspace();
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
     let age = |path: &str| fs::File::open(home.path(path)).unwrap().set_modified(long_ago).unwrap();
     let write = |text: &str| {
@@ -263,9 +235,9 @@ async fn what_is_as_it_was_is_told_without_waiting() {
         age("work/app/AGENTS.md");
     };
     home.write(".config/agentd/skills/pdf/SKILL.md", "---\ndescription: Fill in forms\n---\n");
-    home.write("memories/x/people.md", "p");
+    home.write("memories/people.md", "p");
     write("one");
-    for path in [".config/agentd/skills/pdf/SKILL.md", ".config/agentd/skills", "memories/x"] {
+    for path in [".config/agentd/skills/pdf/SKILL.md", ".config/agentd/skills", "memories"] {
         age(path);
     }
     let look = async || home.workspaces.guides(&workspace, GuideLimits::default()).await;
@@ -291,10 +263,10 @@ async fn what_is_as_it_was_is_told_without_waiting() {
     assert_eq!(second.files[0].text, "two");
     assert_eq!(glance().await, second);
 
-    home.write("memories/x/places.md", "p");
+    home.write("memories/places.md", "p");
     assert_ne!(at_once(&home, &workspace), Some(second));
     assert_eq!(look().await.memories, ["people.md", "places.md"]);
-    age("memories/x");
+    age("memories");
     assert_eq!(glance().await.memories, ["people.md", "places.md"]);
 
     fs::remove_file(home.path("work/app/AGENTS.md")).unwrap();

@@ -105,10 +105,8 @@ fn check_output(text: &str, tool: &str, path: &str) {
 async fn no_path_leads_out() {
     let bench = Bench::with_project(Project::Writable).await;
     trap(&bench).lay();
-    let paths: Vec<String> =
-        corpus(&bench).into_iter().filter(|(class, _)| *class == Class::Refused).map(|(_, path)| path).collect();
     let before = state(bench.outside.path(), &[]);
-    for path in &paths {
+    for (_, path) in &corpus(&bench).into_iter().filter(|(class, _)| *class == Class::Refused).collect::<Vec<_>>() {
         let command = ("run_bash_command", json!({ "command": "echo ran", "directory": path }));
         for (tool, arguments) in looking(path).into_iter().chain([command]) {
             let output = bench.call(tool, arguments.clone()).await;
@@ -225,7 +223,10 @@ async fn an_area_or_root_replaced_by_a_link_is_refused() {
     let bench = Bench::new().await;
     let away = bench.outside.path().join("away");
     fs::create_dir(&away).unwrap();
+    // One that is missing is made again.
     fs::remove_dir(bench.real("outputs")).unwrap();
+    bench.ok("write_file", json!({"path": "outputs/a.txt", "content": "x"})).await;
+    fs::remove_dir_all(bench.real("outputs")).unwrap();
     symlink("skills", bench.real("outputs")).unwrap();
     bench.fails("write_file", json!({"path": "outputs/a.txt", "content": "x"}), ToolErrorCode::Path).await;
     assert_eq!(fs::read_dir(bench.real("skills")).unwrap().count(), 0);
@@ -241,11 +242,4 @@ async fn an_area_or_root_replaced_by_a_link_is_refused() {
         bench.fails(tool, arguments, ToolErrorCode::Tool).await;
     }
     assert_eq!(fs::read_dir(&away).unwrap().count(), 0);
-}
-
-#[tokio::test]
-async fn a_missing_area_is_made_again() {
-    let bench = Bench::new().await;
-    fs::remove_dir(bench.real("outputs")).unwrap();
-    bench.ok("write_file", json!({"path": "outputs/a.txt", "content": "x"})).await;
 }

@@ -1,9 +1,6 @@
 //! Files that the daemon stores in a session's tree: tools read them, and nothing that a model does changes them.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
-};
+use std::{fs, os::unix::fs::symlink};
 
 use agentd_core::{
     ports::{ArtifactDir, Snapshots as _, Workspaces as _},
@@ -14,20 +11,16 @@ use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use serde_json::json;
 
-use crate::bench::{Bench, Project};
+use crate::bench::{Bench, Project, mode};
 
 #[tokio::test]
-async fn folders_keep_the_contract() {
+async fn folders_and_their_fake_keep_the_contract() {
     let base = tempfile::tempdir().unwrap();
     let folders = WorkspaceFolders::new(base.path().join("workspace"));
     check_kept_texts(&folders, |session, path| {
         fs::read(base.path().join("workspace").join(session.to_string()).join(path)).ok()
     })
     .await;
-}
-
-#[tokio::test]
-async fn the_fake_keeps_the_contract() {
     let fake = MemoryWorkspaces::default();
     check_kept_texts(&fake, |session, path| fake.kept(session, path)).await;
 }
@@ -79,8 +72,7 @@ async fn every_reading_tool_sees_it_and_no_other_changes_it() {
         assert!(text.contains("cannot be written"), "{text}");
     }
     assert_eq!(bench.content(&path), b"first\nneedle\n");
-    let mode = fs::metadata(bench.real(&path)).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode, 0o600);
+    assert_eq!(mode(&bench.real(&path)), 0o600);
 }
 
 #[tokio::test]
@@ -106,10 +98,8 @@ async fn no_link_leads_what_is_kept_elsewhere() {
     assert!(fs::symlink_metadata(bench.real("large_tool_results/l")).unwrap().is_file());
     for name in ["l", "hard"] {
         let session = bench.context.session_id;
-        let kept = bench
-            .folders
-            .keep_on(session, ArtifactDir::ConversationHistory, name.to_owned(), Some(0), b"x".to_vec())
-            .await;
+        let area = ArtifactDir::ConversationHistory;
+        let kept = bench.folders.keep_on(session, area, name.to_owned(), Some(0), b"x".to_vec()).await;
         assert!(kept.unwrap_err().hint().is_some(), "{name}");
     }
     assert_eq!(fs::read(&secret).unwrap(), before);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use agentd_core::environment::ClientEnvironment;
+use agentd_core::{environment::ClientEnvironment, policy::Confinement};
 use agentd_sandbox::config::SandboxConfig;
 
 use crate::{
@@ -21,19 +21,13 @@ fn home() -> tempfile::TempDir {
     for path in SECRETS {
         write(path, &format!("-----BEGIN RSA PRIVATE KEY-----\npassword = {SECRET}\n"));
     }
-    write(
-        ".gitconfig",
-        &format!(
-            "[user]\n\tname = A Person\n\temail = person@example.org\n[github]\n\ttoken = {SECRET}\n\
-             [url \"https://me:{SECRET}@example.org/\"]\n\tinsteadOf = https://example.org/\n"
-        ),
+    let of_git = format!(
+        "[user]\n\tname = A Person\n\temail = person@example.org\n[github]\n\ttoken = {SECRET}\n\
+         [url \"https://me:{SECRET}@example.org/\"]\n\tinsteadOf = https://example.org/\n"
     );
-    write(
-        ".cargo/config.toml",
-        &format!(
-            "[registries.own]\nindex = \"sparse+https://example.org/\"\ntoken = \"{SECRET}\"\n[net]\noffline = true\n"
-        ),
-    );
+    write(".gitconfig", &of_git);
+    let registry = format!("index = \"sparse+https://example.org/\"\ntoken = \"{SECRET}\"\n");
+    write(".cargo/config.toml", &format!("[registries.own]\n{registry}[net]\noffline = true\n"));
     for path in PLAIN {
         write(path, "plain");
     }
@@ -98,14 +92,10 @@ async fn reading(home: &Path, namespaces: bool, listed: &[&str], adapt: impl FnO
 #[tokio::test]
 async fn no_key_is_read_in_a_home_that_is_listed() {
     for namespaces in STRENGTHS {
-        for read_only in [false, true] {
+        for confinement in [Confinement::Usual, Confinement::ReadOnly] {
             let home = home();
             let mut bench = reading(home.path(), namespaces, &[""], |_| {}).await;
-            bench.context.confinement = if read_only {
-                agentd_core::policy::Confinement::ReadOnly
-            } else {
-                agentd_core::policy::Confinement::Usual
-            };
+            bench.context.confinement = confinement;
             let shown = home.path().display();
             for path in SECRETS {
                 let told = bench.sh(&format!("cat '{shown}/{path}'")).await.text;
@@ -135,12 +125,8 @@ async fn no_key_is_read_in_what_is_listed_as_it_is_shipped() {
         let home = home();
         let bench = reading(home.path(), namespaces, &listed, |_| {}).await;
         let shown = home.path().display();
-        for path in [
-            ".config/git/credentials",
-            ".local/share/uv/credentials/credentials.toml",
-            ".gitconfig",
-            ".cargo/config.toml",
-        ] {
+        let credentials = [".config/git/credentials", ".local/share/uv/credentials/credentials.toml"];
+        for path in credentials.iter().chain(&[".gitconfig", ".cargo/config.toml"]) {
             let told = bench.sh(&format!("cat {shown}/{path}")).await.text;
             assert!(!told.contains(SECRET), "{path}: {told}");
         }
@@ -152,9 +138,8 @@ async fn no_key_is_read_in_what_is_listed_as_it_is_shipped() {
         if namespaces {
             let told = bench.allowed(&format!("git config user.name; cat {shown}/.cargo/config.toml")).await;
             assert!(told.contains("A Person") && told.contains("offline = true") && told.contains("index ="), "{told}");
-            bench
-                .allowed("cd \"$PROJECT\" && echo x > x && git add x && git commit -qm first && git log --format=%an | grep Person")
-                .await;
+            let commit = "cd \"$PROJECT\" && echo x > x && git add x && git commit -qm first";
+            bench.allowed(&format!("{commit} && git log --format=%an | grep Person")).await;
             for command in [format!("echo x > {shown}/.gitconfig"), format!("chmod 777 {shown}/.gitconfig")] {
                 bench.barred(&command).await;
             }

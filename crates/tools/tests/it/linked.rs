@@ -1,20 +1,13 @@
 //! Git in worktrees and submodules of a person, whose repository lies outside of the folder that a session sees.
 
-use std::{fs, os::unix::fs::symlink, path::Path, process::Command, sync::Arc};
+use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
 use agentd_core::{folder::Mounts, ports::Workspaces as _, session::Mount};
 
 use crate::{
-    bench::{Bench, Project, SECRET, mkfifo},
+    bench::{Bench, Project, SECRET, git, mkfifo},
     sandbox::{STRENGTHS, locked},
 };
-
-fn git(folder: &Path, arguments: &[&str]) {
-    let mut command = Command::new("/usr/bin/git");
-    let settings = ["user.name=a", "user.email=a@b.example", "protocol.file.allow=always", "init.defaultBranch=main"];
-    command.args(settings.iter().flat_map(|setting| ["-c", setting])).args(arguments).current_dir(folder);
-    assert!(command.env("HOME", folder).status().unwrap().success(), "{arguments:?}");
-}
 
 /// A repository with one commit.
 fn repository(at: &Path, message: &str) {
@@ -98,9 +91,9 @@ async fn git_reads_where_a_worktree_or_a_submodule_has_its_repository_and_writes
         .await;
         open(&mut bench, &tree, &[]).await;
         fs::write(tree.join("file.txt"), "two\n").unwrap();
-        let output = bench
-            .allowed("cd \"$PROJECT\" && git log --format=%s && git status --short && git diff && mkdir -p new && cd new && git status -s ..")
-            .await;
+        let look = "cd \"$PROJECT\" && git log --format=%s && git status --short && git diff && mkdir -p new && cd new \
+                    && git status -s ..";
+        let output = bench.allowed(look).await;
         for part in ["first of m", " M file.txt", "+two"] {
             assert!(output.contains(part), "{kind:?}: {output}");
         }
@@ -156,18 +149,19 @@ async fn a_file_that_names_another_folder_mounts_nothing() {
         open(&mut bench, &project, &[]).await;
         let mut refused = 0;
         for named in [
-            secret.display().to_string(),
-            secret.join("worktrees/x").display().to_string(),
-            "../docs".to_owned(),
-            "..".to_owned(),
-            "fake".to_owned(),
-            "link".to_owned(),
-            "link/worktrees/x".to_owned(),
-            "pipe".to_owned(),
-            at.join("main/.git").display().to_string(),
-            at.join("main/.git/worktrees/tree").display().to_string(),
-            "/".to_owned(),
+            secret.as_path(),
+            &secret.join("worktrees/x"),
+            Path::new("../docs"),
+            Path::new(".."),
+            Path::new("fake"),
+            Path::new("link"),
+            Path::new("link/worktrees/x"),
+            Path::new("pipe"),
+            &at.join("main/.git"),
+            &at.join("main/.git/worktrees/tree"),
+            Path::new("/"),
         ] {
+            let named = named.display();
             fs::write(project.join(".git"), format!("gitdir: {named}\n")).unwrap();
             for path in [&secret, &at] {
                 bench.barred(&format!("cat {}/diary", path.display())).await;

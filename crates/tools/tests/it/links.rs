@@ -1,20 +1,12 @@
 //! Links within the tree: nothing is written through one, and what is read through one is named before it is opened.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use agentd_core::tool::ToolErrorCode;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Project};
+use crate::bench::{Bench, Project, tree, while_swapping};
 
 /// Calls that would change the file, or take it away.
 fn changing(path: &str) -> Vec<(&'static str, Value)> {
@@ -48,26 +40,6 @@ fn lay(bench: &Bench, place: &str) {
     ] {
         symlink(target, bench.real(&format!("{place}/{link}"))).unwrap();
     }
-}
-
-/// All files with what they hold, and links with where they lead.
-fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let metadata = path.symlink_metadata().unwrap();
-        if metadata.is_dir() {
-            found.extend(tree(&path));
-            found.push((path, Vec::new()));
-        } else if metadata.is_symlink() {
-            let target = fs::read_link(&path).unwrap();
-            found.push((path, target.into_os_string().into_encoded_bytes()));
-        } else {
-            found.push((path.clone(), fs::read(path).unwrap()));
-        }
-    }
-    found.sort();
-    found
 }
 
 #[tokio::test]
@@ -160,11 +132,14 @@ async fn a_read_goes_on_under_the_name_that_the_link_leads_to() {
     bench.put("/project/AGENTS.md", "be kind\n");
     symlink("AGENTS.md", bench.real("/project/CLAUDE.md")).unwrap();
     bench.put("/project/docs/b.md", "needle\n");
-    assert_eq!(bench.ok("read_file", json!({"path": "/project/CLAUDE.md"})).await, "be kind\n");
-    let found = bench.ok("grep", json!({"pattern": "needle", "path": "/project/folder"})).await;
-    assert!(found.starts_with("/project/docs/b.md:1: needle"), "{found}");
-    let found = bench.ok("find_files", json!({"pattern": "*.md", "path": "/project/folder"})).await;
-    assert!(found.starts_with("/project/docs/b.md ("), "{found}");
+    for (tool, arguments, expected) in [
+        ("read_file", json!({"path": "/project/CLAUDE.md"}), "be kind\n"),
+        ("grep", json!({"pattern": "needle", "path": "/project/folder"}), "/project/docs/b.md:1: needle"),
+        ("find_files", json!({"pattern": "*.md", "path": "/project/folder"}), "/project/docs/b.md ("),
+    ] {
+        let found = bench.ok(tool, arguments).await;
+        assert!(found.starts_with(expected), "{found}");
+    }
     let listed = bench.ok("list_workspace_files", json!({"path": "/project/folder"})).await;
     assert!(listed.contains("/project/docs/b.md") && !listed.contains("/project/folder"), "{listed}");
     let ran = bench.preview("run_bash_command", json!({"command": "pwd", "directory": "/project/folder"})).await;
@@ -195,25 +170,18 @@ async fn while_exchanging(
     rounds: usize,
     calls: &[(&str, Value)],
 ) -> Vec<String> {
-    let over = Arc::new(AtomicBool::new(false));
-    let exchanging = std::thread::spawn({
-        let over = Arc::clone(&over);
-        move || {
-            while !over.load(Ordering::Relaxed) {
-                // A call may have taken one of them away.
-                let _ = renameat2(AT_FDCWD, &one, AT_FDCWD, &two, RenameFlags::RENAME_EXCHANGE);
-            }
-        }
-    });
-    let mut texts = Vec::new();
-    for _ in 0..rounds {
-        for (tool, arguments) in calls {
+    let swap = move || {
+        // A call may have taken one of them away.
+        let _ = renameat2(AT_FDCWD, &one, AT_FDCWD, &two, RenameFlags::RENAME_EXCHANGE);
+    };
+    while_swapping(swap, async {
+        let mut texts = Vec::new();
+        for (tool, arguments) in calls.iter().cycle().take(rounds * calls.len()) {
             texts.push(bench.call_as_written(tool, &arguments.to_string()).await.text);
         }
-    }
-    over.store(true, Ordering::Relaxed);
-    exchanging.join().unwrap();
-    texts
+        texts
+    })
+    .await
 }
 
 #[tokio::test]

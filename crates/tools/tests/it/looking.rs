@@ -2,12 +2,12 @@
 
 use std::{fs, net::TcpListener, path::Path};
 
-use agentd_core::{ports::Toolbox as _, tool::ToolErrorCode};
+use agentd_core::{policy::Confinement, ports::Toolbox as _, tool::ToolErrorCode};
 use agentd_sandbox::config::{SandboxConfig, SandboxMode};
 use serde_json::json;
 
 use crate::{
-    bench::{Bench, Project, SECRET},
+    bench::{Bench, Project, SECRET, tree},
     sandbox::{STRENGTHS, locked, locked_in, python},
 };
 
@@ -21,7 +21,7 @@ async fn held(namespaces: bool, listed: &Path, adapt: impl FnOnce(&mut SandboxCo
         adapt(config);
     })
     .await;
-    bench.context.confinement = agentd_core::policy::Confinement::ReadOnly;
+    bench.context.confinement = Confinement::ReadOnly;
     bench
 }
 
@@ -64,12 +64,9 @@ async fn nothing_is_changed_whatever_the_settings_allow() {
         }
         bench.barred("chmod 700 . uploads outputs temp").await;
         for path in ["uploads", "outputs", "temp", "/project", "/memories"] {
-            let names: Vec<_> =
-                fs::read_dir(bench.real(path)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-            assert_eq!(names, ["a"], "{path}");
-            let found = fs::metadata(bench.real(path).join("a")).unwrap();
-            assert!(found.modified().unwrap().elapsed().unwrap().as_secs() < 600, "{path}");
-            assert_eq!(bench.content(&format!("{path}/a")), b"as it was", "{path}");
+            let file = bench.real(path).join("a");
+            assert_eq!(tree(&bench.real(path)), [(file.clone(), b"as it was".to_vec())]);
+            assert!(fs::metadata(file).unwrap().modified().unwrap().elapsed().unwrap().as_secs() < 600, "{path}");
         }
         assert_eq!(fs::read_to_string(own).unwrap(), "as it was");
     }
@@ -86,7 +83,7 @@ async fn there_is_no_network_though_it_is_allowed() {
         let told = bench.barred(&command).await;
         assert!(told.contains("this command ran without approval"), "{told}");
         assert!(listener.accept().is_err(), "nobody came");
-        bench.context.confinement = agentd_core::policy::Confinement::Usual;
+        bench.context.confinement = Confinement::Usual;
         bench.allowed(&command).await;
         assert!(listener.accept().is_ok());
     }
@@ -97,7 +94,7 @@ async fn its_temporary_files_are_its_own_and_looking_goes_on() {
     // The session lies below /tmp, which is fresh.
     for base in ["/tmp", "/var/tmp"] {
         let mut bench = locked_in(base, Project::Writable, |_| {}).await;
-        bench.context.confinement = agentd_core::policy::Confinement::ReadOnly;
+        bench.context.confinement = Confinement::ReadOnly;
         bench.put("/project/a.txt", "b\na\n");
         bench.put("uploads/b.txt", "found");
         assert!(bench.allowed("sort -S 1k \"$PROJECT/a.txt\"; cat uploads/*").await.contains("a\nb\nfound"));
@@ -135,24 +132,19 @@ async fn attributes_of_files_are_neither_read_nor_changed_by_their_paths() {
     if !python() {
         return;
     }
-    let outside = tempfile::tempdir_in("/var/tmp").unwrap();
-    let closed = outside.path().join("closed");
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let closed = folder.path().join("closed");
     fs::write(&closed, "x").unwrap();
+    let path = closed.display();
     let program = |body: &str| format!("/usr/bin/python3 -c 'import os\n{body}'");
+    let outside =
+        |body: String| std::process::Command::new("bash").args(["-c", &program(&body)]).status().unwrap().success();
     // A file system without attributes has none to lose.
-    let set = std::process::Command::new("bash")
-        .args(["-c", &program(&format!("os.setxattr(\"{}\", \"user.secret\", b\"{SECRET}\")", closed.display()))])
-        .status();
-    let has_them = set.unwrap().success();
+    let has_them = outside(format!("os.setxattr(\"{path}\", \"user.secret\", b\"{SECRET}\")"));
     for namespaces in STRENGTHS {
-        for read_only in [false, true] {
+        for confinement in [Confinement::Usual, Confinement::ReadOnly] {
             let mut bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
-            bench.context.confinement = if read_only {
-                agentd_core::policy::Confinement::ReadOnly
-            } else {
-                agentd_core::policy::Confinement::Usual
-            };
-            let path = closed.display();
+            bench.context.confinement = confinement;
             for body in [
                 format!("print(os.getxattr(\"{path}\", \"user.secret\"))"),
                 format!("print(os.getxattr(\"{path}\", \"user.secret\", follow_symlinks=False))"),
@@ -165,12 +157,7 @@ async fn attributes_of_files_are_neither_read_nor_changed_by_their_paths() {
             bench.allowed("ls -l uploads; ls -la . > /dev/null").await;
         }
     }
-    if has_them {
-        let kept = std::process::Command::new("bash")
-            .args(["-c", &program(&format!("assert os.listxattr(\"{}\") == [\"user.secret\"]", closed.display()))])
-            .status();
-        assert!(kept.unwrap().success());
-    }
+    assert!(!has_them || outside(format!("assert os.listxattr(\"{path}\") == [\"user.secret\"]")));
 }
 
 #[tokio::test]
@@ -181,22 +168,20 @@ async fn what_others_obey_in_a_project_is_not_changed_by_a_command_that_nobody_l
         bench.put(path, "as it was");
     }
     let changes = |path: &str| format!("cd \"$PROJECT\" && echo x >> {path}; rm -f {path}; mv {path} moved");
-    bench.context.confinement = agentd_core::policy::Confinement::Guarded;
+    bench.context.confinement = Confinement::Guarded;
     bench.context.closed = [".git", "AGENTS.md"].map(|name| bench.real("/project").join(name)).into();
     for path in [".git/config", ".git/hooks/pre-commit", "AGENTS.md"] {
-        bench.call("run_bash_command", json!({ "command": changes(path) })).await;
-        bench
-            .call("run_bash_command", json!({ "command": "cd \"$PROJECT\" && mv .git away; touch .git/commondir" }))
-            .await;
+        bench.run(&changes(path)).await;
+        bench.run("cd \"$PROJECT\" && mv .git away; touch .git/commondir").await;
         let now = fs::read_to_string(bench.real("/project").join(path));
         assert_eq!(now.ok().as_deref(), Some("as it was"), "{path}");
     }
     assert!(!bench.real("/project").join(".git/commondir").exists());
     // All else is the command's to change.
-    bench.call("run_bash_command", json!({ "command": changes("src/a") })).await;
+    bench.run(&changes("src/a")).await;
     assert!(!bench.real("/project").join("src/a").exists());
     // One that a person approved may.
-    bench.context.confinement = agentd_core::policy::Confinement::Usual;
-    bench.call("run_bash_command", json!({ "command": changes("AGENTS.md") })).await;
+    bench.context.confinement = Confinement::Usual;
+    bench.run(&changes("AGENTS.md")).await;
     assert!(!bench.real("/project").join("AGENTS.md").exists());
 }

@@ -5,7 +5,6 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -25,7 +24,7 @@ use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::sandbox::helper;
+use crate::{bench::chmod, sandbox::helper};
 
 /// A folder with wheels, programs and environments in it.
 struct World(TempDir);
@@ -46,12 +45,16 @@ with tarfile.open(folder + "/evilpkg-1.0.tar.gz", "w:gz") as archive:
     archive.addfile(about, io.BytesIO(setup))
 "#;
 
-/// An installer that tells what it can reach.
-const SPY: &str = r#"#!/bin/sh
+/// What every installer here begins with.
+const INSTALLER: &str = r#"#!/bin/sh
 if [ "$1" = venv ]; then
     for place; do :; done
     mkdir -p "$place/bin" && ln -sf /usr/bin/python3 "$place/bin/python"
 fi
+"#;
+
+/// An installer that tells what it can reach.
+const SPY: &str = r#"
 {
     cat "SECRET" && echo "it can read"
     echo x > "OUTSIDE" && echo "it can write"
@@ -88,18 +91,24 @@ impl World {
         all
     }
 
+    /// Puts an installer before those of the machine.
+    fn installer(&self, script: &str) {
+        fs::write(self.path("bin/uv"), format!("{INSTALLER}{script}")).unwrap();
+        chmod(&self.path("bin/uv"), 0o755);
+    }
+
     async fn install(
         &self,
-        packages: &[&str],
+        package: &str,
         sandbox: Option<SandboxConfig>,
-        more: &[(&str, String)],
+        variables: BTreeMap<String, String>,
     ) -> Result<PathBuf, WorkspaceError> {
-        self.install_with(packages, sandbox, self.variables(more), &[], CancellationToken::new()).await
+        self.install_with(package, sandbox, variables, &[], CancellationToken::new()).await
     }
 
     async fn install_with(
         &self,
-        packages: &[&str],
+        package: &str,
         sandbox: Option<SandboxConfig>,
         variables: BTreeMap<String, String>,
         hosts: &[String],
@@ -113,7 +122,7 @@ impl World {
             ..SkillConfig::default()
         };
         let shelf = SkillStore::new(config, Default::default());
-        let packages = packages.iter().map(ToString::to_string).collect();
+        let packages = vec![package.to_owned()];
         let wanted = SkillPackages { skill: "s".to_owned(), packages, environment: "s-1".to_owned() };
         shelf.install(&wanted, &CallProgress::default(), &cancel).await?;
         Ok(self.path("environments/s-1"))
@@ -139,7 +148,7 @@ async fn a_wheel_of_the_persons_own_folder_is_installed() {
         let links =
             format!("[global]\nno-index = true\nfind-links = {}\nno-binary = :all:\n", world.path("wheels").display());
         fs::write(world.path("home/.config/pip/pip.conf"), links).unwrap();
-        let environment = world.install(&["goodpkg>=1,<2"], sandbox, &[]).await.unwrap();
+        let environment = world.install("goodpkg>=1,<2", sandbox, world.variables(&[])).await.unwrap();
         assert!(holds(&environment, "goodpkg") && environment.join(".agentd-ready").is_file());
         assert!(!environment.join("tmp").exists());
     }
@@ -150,7 +159,7 @@ async fn nothing_is_built_whatever_a_list_says() {
     for sandbox in sandboxes().await {
         let world = World::new();
         for package in ["evilpkg==1.0", "evilpkg==1.0 --no-binary=evilpkg", "evilpkg==1.0 --no-binary :all:", "-e ."] {
-            let refused = world.install(&[package], sandbox.clone(), &[]).await.unwrap_err();
+            let refused = world.install(package, sandbox.clone(), world.variables(&[])).await.unwrap_err();
             assert!(refused.to_string().contains("packages of the skill s"), "{refused}");
             assert!(!world.path("built").exists(), "{package} was built");
             assert!(!world.path("environments/s-1").exists(), "{package}");
@@ -164,11 +173,10 @@ async fn an_installer_reaches_nothing_but_the_environment() {
     let world = World::new();
     let spy = SPY.replace("SECRET", world.path("home/secret").to_str().unwrap());
     let spy = spy.replace("OUTSIDE", world.path("outside").to_str().unwrap());
-    fs::write(world.path("bin/uv"), spy).unwrap();
-    fs::set_permissions(world.path("bin/uv"), fs::Permissions::from_mode(0o755)).unwrap();
+    world.installer(&spy);
     let index = "https://me:hunter2@index.example/simple".to_owned();
     let more = [("PIP_INDEX_URL", index), ("PIP_TARGET", "/x".to_owned()), ("UV_CONFIG_FILE", "/x".to_owned())];
-    let environment = world.install(&["goodpkg"], Some(sandbox), &more).await.unwrap();
+    let environment = world.install("goodpkg", Some(sandbox), world.variables(&more)).await.unwrap();
     let report = fs::read_to_string(environment.join("report")).unwrap();
     assert!(!report.contains("s3cret") && !report.contains("it can read"), "{report}");
     assert!(!report.contains("it can write") && !world.path("outside").exists(), "{report}");
@@ -197,8 +205,7 @@ impl Server {
             let mut held = Vec::new();
             for stream in listener.incoming().flatten() {
                 counted.fetch_add(1, Ordering::SeqCst);
-                let Some(stream) = answer(stream, &pages) else { continue };
-                held.push(stream);
+                held.extend(answer(stream, &pages));
             }
         });
         Self { url: format!("http://{place}"), place, asked }
@@ -251,7 +258,7 @@ async fn an_index_is_reached_and_so_are_the_hosts_that_are_set() {
         let index = Server::start(vec![page(&files.url)]);
         let variables = world.with_index(&index);
         let hosts = [files.place.clone()];
-        let made = world.install_with(&["goodpkg"], sandbox.clone(), variables, &hosts, CancellationToken::new()).await;
+        let made = world.install_with("goodpkg", sandbox.clone(), variables, &hosts, CancellationToken::new()).await;
         assert!(holds(&made.unwrap(), "goodpkg"));
         // The person's own proxy is on the way.
         let world = World::new();
@@ -263,7 +270,7 @@ async fn an_index_is_reached_and_so_are_the_hosts_that_are_set() {
         variables.insert("PIP_INDEX_URL".to_owned(), "http://index.example/simple".to_owned());
         variables.insert("PIP_TRUSTED_HOST".to_owned(), "index.example".to_owned());
         variables.insert("http_proxy".to_owned(), proxy.url.clone());
-        let made = world.install_with(&["goodpkg"], sandbox, variables, &[], CancellationToken::new()).await;
+        let made = world.install("goodpkg", sandbox, variables).await;
         assert!(holds(&made.unwrap(), "goodpkg"));
     }
 }
@@ -279,7 +286,7 @@ async fn where_no_index_is_named_it_is_the_one_that_pip_knows() {
         let mut variables = world.with_index(&proxy);
         variables.remove("PIP_INDEX_URL");
         variables.insert("https_proxy".to_owned(), proxy.url.clone());
-        let made = world.install_with(&["goodpkg"], sandbox, variables, &[], CancellationToken::new()).await;
+        let made = world.install("goodpkg", sandbox, variables).await;
         assert!(!known.is_empty() && proxy.asked() > 0, "{made:?}");
     }
 }
@@ -293,9 +300,7 @@ async fn an_index_that_leads_elsewhere_is_refused() {
         for answer in [page(&other.url), ("/simple/goodpkg/".to_owned(), moved, Vec::new())] {
             let index = Server::start(vec![answer]);
             let variables = world.with_index(&index);
-            let refused =
-                world.install_with(&["goodpkg"], sandbox.clone(), variables, &[], CancellationToken::new()).await;
-            let refused = refused.unwrap_err();
+            let refused = world.install("goodpkg", sandbox.clone(), variables).await.unwrap_err();
             let told = refused.to_string();
             assert!(told.contains(&format!("led the installer to {}", other.place)), "{told}");
             assert!(refused.hint().is_some_and(|hint| hint.contains("skills.package_hosts")), "{refused:?}");
@@ -306,11 +311,7 @@ async fn an_index_that_leads_elsewhere_is_refused() {
 }
 
 /// An installer that does not care for the proxy it was told of.
-const STRAY: &str = r#"#!/bin/sh
-if [ "$1" = venv ]; then
-    for place; do :; done
-    mkdir -p "$place/bin" && ln -sf /usr/bin/python3 "$place/bin/python"
-fi
+const STRAY: &str = r#"
 /usr/bin/python3 -c '
 import os, socket
 def tried(what, run):
@@ -344,17 +345,13 @@ async fn an_installer_connects_to_nothing_but_the_proxy() {
         }
     });
     let stray = STRAY.replace("PORT", index.place.rsplit(':').next().unwrap()).replace("UDP", &udp);
-    fs::write(world.path("bin/uv"), stray).unwrap();
-    fs::set_permissions(world.path("bin/uv"), fs::Permissions::from_mode(0o755)).unwrap();
+    world.installer(&stray);
     let variables = world.with_index(&index);
-    let made = world.install_with(&["goodpkg"], Some(sandbox), variables, &[], CancellationToken::new()).await.unwrap();
+    let made = world.install("goodpkg", Some(sandbox), variables).await.unwrap();
     let report = fs::read_to_string(made.join("report")).unwrap();
     let last: Vec<&str> = report.lines().rev().take(6).collect();
-    assert_eq!(
-        last,
-        ["proxy reached", "unix failed", "name failed", "udp failed", "outside failed", "tcp failed"],
-        "{report}"
-    );
+    let expected = ["proxy reached", "unix failed", "name failed", "udp failed", "outside failed", "tcp failed"];
+    assert_eq!(last, expected, "{report}");
     assert_eq!(index.asked(), 0, "{report}");
 }
 
@@ -367,12 +364,10 @@ async fn nothing_is_installed_where_nothing_holds_an_installer_to_its_index() {
     let world = World::new();
     let index = Server::start(vec![page("")]);
     let variables = world.with_index(&index);
-    let refused =
-        world.install_with(&["goodpkg"], Some(without.clone()), variables, &[], CancellationToken::new()).await;
-    let refused = refused.unwrap_err();
+    let refused = world.install("goodpkg", Some(without.clone()), variables).await.unwrap_err();
     assert!(refused.to_string().contains("no namespaces") && index.asked() == 0, "{refused}");
     // What needs no network is installed all the same.
-    assert!(holds(&world.install(&["goodpkg"], Some(without), &[]).await.unwrap(), "goodpkg"));
+    assert!(holds(&world.install("goodpkg", Some(without), world.variables(&[])).await.unwrap(), "goodpkg"));
 }
 
 #[tokio::test]
@@ -385,7 +380,7 @@ async fn a_cancel_ends_the_connections_of_an_installer() {
         let index = Server { url: format!("http://{place}"), place, asked: Arc::default() };
         let cancel = CancellationToken::new();
         let variables = world.with_index(&index);
-        let installing = world.install_with(&["goodpkg"], sandbox, variables, &[], cancel.clone());
+        let installing = world.install_with("goodpkg", sandbox, variables, &[], cancel.clone());
         let cancelling = async {
             let (mut open, _) = listener.accept().await.unwrap();
             cancel.cancel();

@@ -50,27 +50,20 @@ impl Knowledge for Locked {
         _: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
         let inner = document.inner.clone().unwrap_or_default();
-        let part = |text: String| ReadPart {
-            number: range.first,
-            label: String::from("page 1"),
-            text,
-            cut: false,
-            shown: None,
-            next: None,
+        let text = format!("opened {inner} from row {}", range.from.row);
+        let label = "page 1".to_owned();
+        let part = ReadPart { number: range.first, label, text, cut: false, shown: None, next: None };
+        let reading = Reading {
+            format: "PDF".to_owned(),
+            title: None,
+            parts_are: PartKind::Page,
+            total: 1,
+            parts: vec![part],
+            broken: None,
+            locked: false,
         };
-        let read = match opens(&mut document) || !inner.is_empty() {
-            false => Err(refused()),
-            true => Ok(Reading {
-                format: "PDF".to_owned(),
-                title: None,
-                parts_are: PartKind::Page,
-                total: 1,
-                parts: vec![part(format!("opened {inner} from row {}", range.from.row))],
-                broken: None,
-                locked: false,
-            }),
-        };
-        std::future::ready(read).boxed()
+        let is_open = opens(&mut document) || !inner.is_empty();
+        std::future::ready(if is_open { Ok(reading) } else { Err(refused()) }).boxed()
     }
 
     fn search(

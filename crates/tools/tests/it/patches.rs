@@ -1,39 +1,16 @@
 //! `apply_patch`: both forms, all or nothing, and what is told of a patch that does not fit.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::fs;
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolErrorCode};
-use proptest::{
-    prelude::*,
-    test_runner::{Config, TestRunner},
-};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use similar::TextDiff;
-use tokio::runtime::Runtime;
 
-use crate::bench::{Bench, Project, limits};
+use crate::bench::{Bench, Project, chmod, hold, limits, mode, tree};
 
 fn patch(text: &str) -> Value {
     json!({ "patch": text })
-}
-
-/// Entries below a folder: names, and contents of files.
-fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut left = vec![folder.to_path_buf()];
-    while let Some(folder) = left.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.to_string_lossy().into_owned();
-            if path.is_dir() && !path.is_symlink() {
-                found.insert(name, b"a folder".to_vec());
-                left.push(path);
-            } else {
-                found.insert(name, fs::read(&path).unwrap_or_default());
-            }
-        }
-    }
-    found
 }
 
 /// Applies a patch to `outputs/f` and compares what comes of it.
@@ -80,10 +57,8 @@ async fn a_unified_diff_of_several_files_is_applied() {
          outputs/gone.txt; moved outputs/moved.txt to outputs/to.txt (+1 -1); moved outputs/same.txt to \
          outputs/same2.txt."
     );
-    let changes: Vec<(String, FileChangeKind)> =
-        output.files.into_iter().map(|FileChange { path, change, .. }| (path, change)).collect();
     use FileChangeKind::{Created, Deleted, Modified};
-    for expected in [
+    for (path, change) in [
         ("/project/src/a.rs", Modified),
         ("outputs/new/n.txt", Created),
         ("outputs/gone.txt", Deleted),
@@ -92,7 +67,7 @@ async fn a_unified_diff_of_several_files_is_applied() {
         ("outputs/same2.txt", Created),
         ("outputs/same.txt", Deleted),
     ] {
-        assert!(changes.contains(&(expected.0.to_owned(), expected.1)), "{changes:?}");
+        assert!(output.files.contains(&FileChange::new(path, change)), "{:?}", output.files);
     }
     assert_eq!(bench.content("/project/src/a.rs"), b"fn a() {\n    2\n}\n");
     assert_eq!(bench.content("outputs/new/n.txt"), b"first\nsecond");
@@ -104,35 +79,13 @@ async fn a_unified_diff_of_several_files_is_applied() {
 }
 
 #[tokio::test]
-async fn the_form_with_begin_and_end_is_applied() {
+async fn what_models_get_wrong_is_forgiven() {
     let bench = Bench::new().await;
-    bench.put(
-        "outputs/a.py",
-        "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 1\n",
-    );
-    bench.put("outputs/gone.txt", "x");
-    bench.put("outputs/m.txt", "one\ntwo\n");
-    let text = "*** Begin Patch\n*** Add File: outputs/new.txt\n+one\n+\n+three\n*** Update File: outputs/a.py\n\
-        @@ class B:\n@@     def f(self):\n-        return 1\n+        return 2\n*** Delete File: outputs/gone.txt\n\
-        *** Update File: outputs/m.txt\n*** Move to: outputs/n.txt\n@@\n one\n-two\n+2\n*** End of File\n*** End Patch\n";
-    let output = bench.call("apply_patch", patch(text)).await;
-    assert_eq!(output.error, None, "{}", output.text);
-    assert_eq!(bench.content("outputs/new.txt"), b"one\n\nthree\n");
-    assert_eq!(
-        String::from_utf8(bench.content("outputs/a.py")).unwrap(),
-        "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 2\n"
-    );
-    assert_eq!(bench.content("outputs/n.txt"), b"one\n2\n");
-    assert!(!bench.real("outputs/gone.txt").exists() && !bench.real("outputs/m.txt").exists());
-    // Under other names of the tool and its argument, in a code fence.
+    // Other names of the tool and its argument, and a code fence.
+    bench.put("outputs/n.txt", "one\n2\n");
     let text = "```\n*** Begin Patch\n*** Update File: outputs/n.txt\n-2\n+two\n*** End Patch\n```\n";
     bench.ok("applypatch", json!({ "input": text })).await;
     assert_eq!(bench.content("outputs/n.txt"), b"one\ntwo\n");
-}
-
-#[tokio::test]
-async fn what_models_get_wrong_is_forgiven() {
-    let bench = Bench::new().await;
     let diff = |hunks: &str| format!("--- a/outputs/f\n+++ b/outputs/f\n{hunks}");
     let numbers = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
     for (before, hunks, after) in [
@@ -330,10 +283,9 @@ async fn patches_that_cannot_be_meant_are_refused() {
 
 #[tokio::test]
 async fn a_write_that_fails_takes_the_others_back() {
-    use std::os::unix::fs::PermissionsExt as _;
     let bench = Bench::new().await;
     let real = bench.put("outputs/a", "one\r\n");
-    fs::set_permissions(&real, fs::Permissions::from_mode(0o750)).unwrap();
+    chmod(&real, 0o750);
     bench.put("outputs/gone", "x");
     let before = tree(bench.outside.path());
     // The file that the patch makes first is in the way of the folder that it needs then.
@@ -343,7 +295,7 @@ async fn a_write_that_fails_takes_the_others_back() {
     assert!(refused.contains("outputs/y/z"), "{refused}");
     assert!(refused.contains("3 files changed before it had their content given back"), "{refused}");
     assert_eq!(tree(bench.outside.path()), before);
-    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o750);
+    assert_eq!(mode(&real), 0o750);
 }
 
 #[tokio::test]
@@ -351,78 +303,25 @@ async fn sizes_are_bounded() {
     let bench = Bench::with(Project::None, limits(|limits| limits.write_bytes = 300)).await;
     bench.put("outputs/a", "x".repeat(400));
     bench.put("outputs/b", format!("{}\n", "y".repeat(250)));
-    for (text, code, expected) in [
-        (
-            format!("*** Begin Patch\n*** Add File: outputs/n\n+{}\n*** End Patch", "x".repeat(400)),
-            ToolErrorCode::InvalidArgs,
-            "more than",
-        ),
-        (
-            "*** Begin Patch\n*** Delete File: outputs/a\n*** End Patch".to_owned(),
-            ToolErrorCode::Tool,
-            "takes files up to",
-        ),
-        (
-            format!(
-                "*** Begin Patch\n*** Update File: outputs/b\n@@\n+{}\n*** End of File\n*** End Patch",
-                "z".repeat(100)
-            ),
-            ToolErrorCode::Tool,
-            "would have more than",
-        ),
+    let (long, short) = ("x".repeat(400), "z".repeat(100));
+    for (inner, code, expected) in [
+        (format!("Add File: outputs/n\n+{long}"), ToolErrorCode::InvalidArgs, "more than"),
+        ("Delete File: outputs/a".to_owned(), ToolErrorCode::Tool, "takes files up to"),
+        (format!("Update File: outputs/b\n@@\n+{short}\n*** End of File"), ToolErrorCode::Tool, "would have more than"),
     ] {
+        let text = format!("*** Begin Patch\n*** {inner}\n*** End Patch");
         let refused = bench.fails("apply_patch", patch(&text), code).await;
         assert!(refused.contains(expected), "{refused}");
     }
 }
 
-#[tokio::test]
-async fn a_moved_file_keeps_its_permissions() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let bench = Bench::new().await;
-    let real = bench.put("outputs/run.sh", "#!/bin/sh\n");
-    fs::set_permissions(&real, fs::Permissions::from_mode(0o755)).unwrap();
-    let text = "*** Begin Patch\n*** Update File: outputs/run.sh\n*** Move to: outputs/bin/go.sh\n*** End Patch";
-    bench.ok("apply_patch", patch(text)).await;
-    assert_eq!(fs::metadata(bench.real("outputs/bin/go.sh")).unwrap().permissions().mode() & 0o777, 0o755);
-}
-
 // --- Properties ---
-
-fn hold<S: Strategy>(
-    cases: u32,
-    strategy: &S,
-    property: impl Fn(&Runtime, &Bench, S::Value) -> Result<(), TestCaseError>,
-) {
-    let runtime = Runtime::new().unwrap();
-    let bench = runtime.block_on(Bench::new());
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let held = TestRunner::new(config).run(strategy, |value| property(&runtime, &bench, value));
-    if let Err(broken) = held {
-        panic!("{broken}");
-    }
-}
 
 /// Texts of few different lines, so that they repeat, some of which look like parts of a patch.
 fn text() -> impl Strategy<Value = String> {
-    let line = prop::sample::select(vec![
-        "",
-        " ",
-        "a",
-        "b",
-        "  a",
-        "\ta",
-        "a ",
-        "{",
-        "}",
-        "中文",
-        "-- a/x",
-        "++ b/x",
-        "- x",
-        "@@ -1 +1 @@",
-        "*** End Patch",
-        "\\ x",
-    ]);
+    let plain = ["", " ", "a", "b", "  a", "\ta", "a ", "{", "}", "中文"];
+    let of_patches = ["-- a/x", "++ b/x", "- x", "@@ -1 +1 @@", "*** End Patch", "\\ x"];
+    let line = prop::sample::select([&plain[..], &of_patches].concat());
     (proptest::collection::vec(line, 0..20), any::<bool>())
         .prop_map(|(lines, ends)| lines.join("\n") + if ends && !lines.is_empty() { "\n" } else { "" })
 }

@@ -6,7 +6,7 @@ use agentd_core::{
 };
 use serde_json::json;
 
-use crate::bench::{Bench, Project, limits};
+use crate::bench::{Bench, Project, limits, written};
 
 #[tokio::test]
 async fn text_is_read_as_it_is() {
@@ -45,7 +45,7 @@ async fn pages_tell_where_they_are() {
     let bench = Bench::new().await;
     let lines: String = (1..=10).map(|number| format!("line {number}\n")).collect();
     bench.put("uploads/ten.txt", &lines);
-    for (arguments, expected) in [
+    for (mut arguments, expected) in [
         (json!({"offset": 9}), "[uploads/ten.txt: lines 9-10 of 10, 71 bytes in all]\nline 9\nline 10\n"),
         (
             json!({"offset": 2, "limit": 1}),
@@ -53,7 +53,6 @@ async fn pages_tell_where_they_are() {
              find the place with grep]",
         ),
     ] {
-        let mut arguments = arguments;
         arguments["path"] = "uploads/ten.txt".into();
         assert_eq!(bench.ok("read_file", arguments).await, expected);
     }
@@ -74,29 +73,13 @@ async fn a_large_file_can_be_read_to_its_end_page_by_page() {
         let (header, body) = page.split_once('\n').unwrap();
         assert!(header.contains("of 20000"), "{header}");
         pages += 1;
-        match body.split_once("[there is more: read on with offset=") {
-            Some((body, next)) => {
-                joined.push_str(body);
-                offset = next.split(',').next().unwrap().parse().unwrap();
-            }
-            None => {
-                joined.push_str(body);
-                break;
-            }
-        }
+        let more = body.split_once("[there is more: read on with offset=");
+        joined.push_str(more.map_or(body, |(body, _)| body));
+        let Some((_, next)) = more else { break };
+        offset = next.split(',').next().unwrap().parse().unwrap();
     }
     assert_eq!(joined, content);
     assert!(pages > 3);
-}
-
-#[tokio::test]
-async fn one_endless_line_is_cut_and_said() {
-    let bench = Bench::new().await;
-    bench.put("uploads/min.js", format!("{}\nlast\n", "ä".repeat(200_000)));
-    let page = bench.ok("read_file", json!({"path": "uploads/min.js"})).await;
-    assert!(page.chars().count() < 50_500);
-    assert!(page.contains("line 1 is longer than a page: read on in it with offset=1 and column=50001"), "{page}");
-    assert!(page.ends_with("read on with offset=2, or find the place with grep]"));
 }
 
 #[tokio::test]
@@ -104,8 +87,12 @@ async fn every_character_of_an_endless_line_can_be_read() {
     let bench = Bench::new().await;
     let line: String = (0..60_000).map(|number| format!("{number}ä")).collect();
     bench.put("uploads/min.js", format!("one\n{line}\nlast\n"));
+    let page = bench.ok("read_file", json!({"path": "uploads/min.js", "offset": 2})).await;
+    assert!(page.chars().count() < 50_500);
+    assert!(page.contains("line 2 is longer than a page: read on in it with offset=2 and column=50001"), "{page}");
+    assert!(page.ends_with("read on with offset=3, or find the place with grep]"));
     let (mut column, mut joined) = (1, String::new());
-    while let Some(from) = column_of(&line, column) {
+    while let Some((from, _)) = line.char_indices().nth(column - 1) {
         let part = bench.ok("read_file", json!({"path": "uploads/min.js", "offset": 2, "column": column})).await;
         let (head, body) = part.split_once('\n').unwrap();
         assert!(head.contains(&format!("line 2 from column {column} on of 3")), "{head}");
@@ -122,13 +109,8 @@ async fn every_character_of_an_endless_line_can_be_read() {
     assert_eq!(behind, format!("line 2 of uploads/min.js ends before column {column}"));
 }
 
-/// Start of a column of a line; none after its end.
-fn column_of(line: &str, column: usize) -> Option<usize> {
-    line.char_indices().nth(column - 1).map(|(at, _)| at)
-}
-
 #[tokio::test]
-async fn what_is_no_text_is_said() {
+async fn what_is_no_text_is_said_and_no_nul_reaches_the_model() {
     let bench = Bench::new().await;
     for (name, content, expected) in [
         ("a.pdf", &b"%PDF-1.7\n"[..], "a PDF document"),
@@ -141,10 +123,8 @@ async fn what_is_no_text_is_said() {
         let text = bench.fails("read_file", json!({"path": format!("uploads/{name}")}), ToolErrorCode::Tool).await;
         assert!(text.contains(expected), "{text}");
     }
-}
 
-#[tokio::test]
-async fn nul_behind_the_sample_does_not_reach_the_model() {
+    // Nor does one behind the sample.
     let bench = Bench::with(Project::None, limits(|limits| limits.page_chars = 1_000_000)).await;
     bench.put("uploads/late.txt", format!("{}\0end", "text\n".repeat(20_000)));
     let text = bench.ok("read_file", json!({"path": "uploads/late.txt"})).await;
@@ -159,12 +139,14 @@ async fn a_missing_file_offers_what_is_near() {
         let text = bench.fails("read_file", json!({ "path": path }), ToolErrorCode::Path).await;
         assert_eq!(text, format!("{path} is not there; did you mean uploads/notes.txt?"));
     }
-    let text = bench.fails("read_file", json!({"path": "uploads"}), ToolErrorCode::Path).await;
-    assert_eq!(text, "uploads is a folder; list_workspace_files shows what it holds");
-    let text = bench.fails("read_file", json!({"path": "uploads/notes.txt/x"}), ToolErrorCode::Path).await;
-    assert!(text.contains("a part before the last is a file"), "{text}");
-    let text = bench.fails("read_file", json!({"path": "/project/x"}), ToolErrorCode::Path).await;
-    assert!(text.starts_with("no project folder is mounted"), "{text}");
+    for (path, expected) in [
+        ("uploads", "uploads is a folder; list_workspace_files shows what it holds"),
+        ("uploads/notes.txt/x", "a part before the last is a file"),
+        ("/project/x", "no project folder is mounted"),
+    ] {
+        let text = bench.fails("read_file", json!({ "path": path }), ToolErrorCode::Path).await;
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -228,20 +210,9 @@ async fn unknown_tools_and_arguments_are_data() {
     {
         let output = bench.call_raw(tool, arguments).await;
         assert_eq!(output.error, Some(ToolErrorCode::InvalidArgs), "{tool} {arguments}: {}", output.text);
-        let context = &bench.context;
-        let call = agentd_core::tool::ToolCall {
-            call_id: context.call_id.clone(),
-            name: tool.to_owned(),
-            arguments: arguments.to_owned(),
-        };
-        assert_eq!(bench.toolbox.preview(context, &call).await, Err(output), "a preview foresees it");
+        let previewed = bench.toolbox.preview(&bench.context, &written(tool, arguments)).await;
+        assert_eq!(previewed, Err(output), "a preview foresees it");
     }
-}
-
-#[tokio::test]
-async fn now_tells_day_and_time() {
-    let bench = Bench::new().await;
-    assert_eq!(bench.call_raw("now", "").await.text, "Saturday, 2026-11-21T08:31:05+00:00 (UTC)");
 }
 
 #[tokio::test]

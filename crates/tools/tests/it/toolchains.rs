@@ -1,15 +1,11 @@
 //! Compilers and interpreters outside of the listed folders, which variables of the client name.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
-    path::Path,
-};
+use std::{fs, os::unix::fs::symlink, path::Path};
 
 use agentd_core::environment::ClientEnvironment;
 
 use crate::{
-    bench::{Bench, Project, SECRET},
+    bench::{Bench, Project, SECRET, chmod},
     sandbox::{STRENGTHS, locked},
 };
 
@@ -17,7 +13,7 @@ fn write(folder: &Path, path: &str, text: &str) {
     let path = folder.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    chmod(&path, 0o755);
 }
 
 /// Rust as rustup installs it, and Java, in a folder that no setting lists.

@@ -6,7 +6,6 @@ use std::{
     fs,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use agentd_core::{
@@ -19,15 +18,7 @@ use agentd_core::{
 use agentd_tools::WorkspaceFolders;
 use agentd_worktrees::WorktreeFolders;
 
-/// Runs git as a person would, with arguments that may be of any encoding.
-#[track_caller]
-fn git<A: AsRef<OsStr>>(folder: &Path, args: &[A]) -> String {
-    let mut command = Command::new("git");
-    command.current_dir(folder).args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]).args(args);
-    let output = command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
+use crate::bench::{git, mkfifo};
 
 /// A repository with a commit, and the worktrees beside it.
 struct Field {
@@ -63,6 +54,13 @@ impl Field {
 
     async fn make(&self, name: &str) -> PathBuf {
         self.make_of(name, &self.project).await.unwrap()
+    }
+
+    /// Makes a worktree in which a file has this content.
+    async fn worked(&self, file: &str, content: &str) -> PathBuf {
+        let folder = self.make("one").await;
+        fs::write(folder.join(file), content).unwrap();
+        folder
     }
 
     async fn report(&self, name: &str) -> WorktreeReport {
@@ -130,14 +128,11 @@ async fn settings_that_could_bring_in_programs_are_refused() {
 async fn a_removal_leaves_the_locks_of_a_person_alone() {
     let field = Field::new();
     field.make("one").await;
-    let locks = ["index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock"];
+    let locks = ["index.lock", "HEAD.lock", "refs/heads/main.lock"];
     let locks = locks.map(|lock| field.project.join(".git").join(lock));
-    for lock in &locks[..2] {
-        fs::write(lock, "").unwrap();
-    }
-    fs::write(&locks[3], "").unwrap();
+    locks.iter().for_each(|lock| fs::write(lock, "").unwrap());
     field.remove("one", false).await.unwrap();
-    assert!(locks[0].exists() && locks[1].exists() && locks[3].exists());
+    assert!(locks.iter().all(|lock| lock.exists()));
     assert_eq!(git(&field.project, &["branch", "--list", "agentd/*"]), "");
 }
 
@@ -165,8 +160,7 @@ async fn work_in_a_repository_inside_is_a_change() {
 #[tokio::test]
 async fn only_branches_of_people_hold_what_is_merged() {
     let field = Field::new();
-    let folder = field.make("one").await;
-    fs::write(folder.join("a.txt"), "work\n").unwrap();
+    let folder = field.worked("a.txt", "work\n").await;
     git(&folder, &["commit", "--quiet", "--all", "--message=work"]);
     git(&field.project, &["symbolic-ref", "refs/heads/alias", "refs/heads/agentd/one"]);
     git(&field.project, &["branch", "agentd/other", "agentd/one"]);
@@ -178,10 +172,9 @@ async fn only_branches_of_people_hold_what_is_merged() {
 }
 
 #[tokio::test]
-async fn nothing_is_merged_into_the_middle_of_something() {
+async fn nothing_is_merged_into_the_middle_of_something_and_a_merge_is_one_whatever_the_settings_say() {
     let field = Field::new();
-    let folder = field.make("one").await;
-    fs::write(folder.join("b.txt"), "new\n").unwrap();
+    field.worked("b.txt", "new\n").await;
     let state = field.project.join(".git/rebase-merge");
     fs::create_dir(&state).unwrap();
     field.refused(field.apply("one").await, &["git rebase", "--abort"]);
@@ -189,6 +182,13 @@ async fn nothing_is_merged_into_the_middle_of_something() {
     // A command that was killed has left it.
     fs::write(field.project.join(".git/worktrees/one/index.lock"), "").unwrap();
     field.apply("one").await.unwrap();
+
+    // It is a merge whatever the settings make of it.
+    let field = Field::new();
+    git(&field.project, &["config", "branch.main.mergeOptions", "--squash"]);
+    field.worked("b.txt", "new\n").await;
+    assert_eq!(field.apply("one").await.unwrap(), field.head());
+    assert_eq!(git(&field.project, &["status", "--porcelain"]), "");
 }
 
 #[tokio::test]
@@ -237,16 +237,6 @@ async fn a_look_at_a_worktree_makes_nothing_in_its_repository() {
 }
 
 #[tokio::test]
-async fn a_merge_is_a_merge_whatever_the_settings_make_of_it() {
-    let field = Field::new();
-    git(&field.project, &["config", "branch.main.mergeOptions", "--squash"]);
-    let folder = field.make("one").await;
-    fs::write(folder.join("b.txt"), "new\n").unwrap();
-    assert_eq!(field.apply("one").await.unwrap(), field.head());
-    assert_eq!(git(&field.project, &["status", "--porcelain"]), "");
-}
-
-#[tokio::test]
 async fn a_merge_that_was_cut_off_goes_on_with_files_of_any_kind() {
     let field = Field::new();
     let picture = |last: u8| (0..=last).cycle().take(5000).collect::<Vec<u8>>();
@@ -285,7 +275,7 @@ async fn a_pipe_in_place_of_a_file_of_gits_is_refused_and_holds_nobody_up() {
     let field = Field::new();
     let folder = field.make("one").await;
     fs::create_dir(folder.join("deep")).unwrap();
-    assert!(Command::new("mkfifo").arg(folder.join("deep/.gitignore")).status().unwrap().success());
+    mkfifo(&folder.join("deep/.gitignore"));
     let problem = field.report("one").await.problem.unwrap();
     assert!(problem.contains("deep/.gitignore"), "{problem}");
     fs::remove_file(folder.join("deep/.gitignore")).unwrap();
@@ -307,10 +297,9 @@ async fn files_that_a_filter_has_to_see_are_not_committed() {
 }
 
 #[tokio::test]
-async fn what_is_merged_is_no_difference_any_more() {
+async fn a_difference_is_a_patch_for_git_and_what_is_merged_is_none_any_more() {
     let field = Field::new();
-    let folder = field.make("one").await;
-    fs::write(folder.join("b.txt"), "new\n").unwrap();
+    let folder = field.worked("b.txt", "new\n").await;
     field.commit("main.txt", b"meanwhile\n");
     field.apply("one").await.unwrap();
     let report = field.report("one").await;
@@ -321,10 +310,8 @@ async fn what_is_merged_is_no_difference_any_more() {
     git(&folder, &["merge", "--quiet", "main"]);
     fs::write(folder.join("c.txt"), "more\n").unwrap();
     assert_eq!(field.worktrees.diff("one".to_owned()).await.unwrap().files, ["c.txt"]);
-}
 
-#[tokio::test]
-async fn a_difference_is_a_patch_for_git_unless_it_says_that_it_is_none() {
+    // It is a patch for git unless it says that it is none.
     let field = Field::new();
     let folder = field.make("one").await;
     fs::write(folder.join("b.bin"), [0, 159, 146, 150]).unwrap();
@@ -355,8 +342,7 @@ async fn a_repository_that_borrows_objects_is_refused_with_what_to_do() {
 #[tokio::test]
 async fn an_object_that_was_replaced_is_found() {
     let field = Field::new();
-    let folder = field.make("one").await;
-    fs::write(folder.join("b.txt"), "new\n").unwrap();
+    let folder = field.worked("b.txt", "new\n").await;
     let object = |name: &str| {
         let folder = field.project.join(".git/objects");
         folder.join(&name[..2]).join(&name[2..])

@@ -1,14 +1,11 @@
 //! `write_file` and `edit_file`, run and foreseen.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
-};
+use std::{fs, os::unix::fs::symlink};
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolErrorCode};
 use serde_json::json;
 
-use crate::bench::{Bench, Project, limits};
+use crate::bench::{Bench, Project, chmod, limits, mode};
 
 fn change(path: &str, change: FileChangeKind) -> Vec<FileChange> {
     vec![FileChange::new(path, change)]
@@ -37,10 +34,14 @@ async fn mode_is_kept_without_what_gives_power() {
     let bench = Bench::new().await;
     let real = bench.put("outputs/run.sh", "#!/bin/sh\n");
     for (before, after) in [(0o750, 0o750), (0o600, 0o600), (0o4755, 0o755)] {
-        fs::set_permissions(&real, fs::Permissions::from_mode(before)).unwrap();
+        chmod(&real, before);
         bench.ok("write_file", json!({"path": "outputs/run.sh", "content": format!("#!/bin/sh\n# {before}\n")})).await;
-        assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o7777, after);
+        assert_eq!(mode(&real), after);
     }
+    chmod(&real, 0o755);
+    let text = "*** Begin Patch\n*** Update File: outputs/run.sh\n*** Move to: outputs/bin/go.sh\n*** End Patch";
+    bench.ok("apply_patch", json!({ "patch": text })).await;
+    assert_eq!(mode(&bench.real("outputs/bin/go.sh")), 0o755, "a moved file keeps it too");
 }
 
 #[tokio::test]
@@ -50,55 +51,31 @@ async fn only_some_folders_are_writable() {
     bench.put("/project/a.txt", "a");
     symlink("../skills/x/SKILL.md", bench.real("outputs/s.md")).unwrap();
     symlink("../skills", bench.real("outputs/skills")).unwrap();
-    for path in [
-        "notes.txt",
-        ".metadata.json",
-        "skills/x/SKILL.md",
-        "skills/new.md",
-        "other/a.txt",
-        "/project/a.txt",
-        "/project/new.txt",
-        "outputs/s.md",
-        "outputs/skills/x/SKILL.md",
-        ".",
-        "",
-        "/",
-        "outputs",
-        "uploads/",
-        "/project",
-    ] {
+    bench.put("outputs/file", "x");
+    let below_skills = ["skills/x/SKILL.md", "skills/new.md", "outputs/s.md", "outputs/skills/x/SKILL.md"];
+    let elsewhere = ["notes.txt", ".metadata.json", "other/a.txt", "/project/a.txt", "/project/new.txt"];
+    let in_the_way = [".", "", "/", "outputs", "uploads/", "/project", "outputs/file/below.txt"];
+    for path in [&below_skills[..], &elsewhere, &in_the_way].concat() {
         let write = json!({"path": path, "content": "x"});
         let text = bench.fails("write_file", write.clone(), ToolErrorCode::Path).await;
         assert_eq!(bench.preview("write_file", write).await.unwrap_err().text, text, "{path}");
-        bench
-            .fails("edit_file", json!({"path": path, "old_string": "a", "new_string": "b"}), ToolErrorCode::Path)
-            .await;
+        let edit = json!({"path": path, "old_string": "a", "new_string": "b"});
+        bench.fails("edit_file", edit, ToolErrorCode::Path).await;
     }
     assert_eq!(bench.content("skills/x/SKILL.md"), b"skill");
     assert_eq!(bench.content("/project/a.txt"), b"a");
-    let text = bench.fails("write_file", json!({"path": "a/notes.txt", "content": ""}), ToolErrorCode::Path).await;
-    assert!(
-        text.contains("/project/a/notes.txt") && text.contains("read-only") && text.contains("-C DIR:rw"),
-        "{text}"
-    );
-    let without = Bench::new().await;
-    let text = without.fails("write_file", json!({"path": "a/notes.txt", "content": ""}), ToolErrorCode::Path).await;
+    let write = json!({"path": "a/notes.txt", "content": ""});
+    let text = bench.fails("write_file", write.clone(), ToolErrorCode::Path).await;
+    for part in ["/project/a/notes.txt", "read-only", "-C DIR:rw"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let text = Bench::new().await.fails("write_file", write, ToolErrorCode::Path).await;
     assert!(text.ends_with("write to outputs/notes.txt instead"), "{text}");
 
     let bench = Bench::with_project(Project::Writable).await;
     let made = bench.call("write_file", json!({"path": "/project/src/new.rs", "content": "x"})).await;
     assert_eq!(made.files, change("/project/src/new.rs", FileChangeKind::Created));
     assert_eq!(bench.content("/project/src/new.rs"), b"x");
-}
-
-#[tokio::test]
-async fn a_folder_or_file_in_the_way_is_said() {
-    let bench = Bench::new().await;
-    bench.put("outputs/file", "x");
-    fs::create_dir(bench.real("outputs/folder")).unwrap();
-    for path in ["outputs/folder", "outputs/file/below.txt"] {
-        bench.fails("write_file", json!({"path": path, "content": "x"}), ToolErrorCode::Path).await;
-    }
 }
 
 #[tokio::test]
@@ -124,17 +101,13 @@ async fn too_much_content_is_refused_before_anything_happens() {
 async fn previews_are_diffs_and_change_nothing() {
     let bench = Bench::new().await;
     let new = json!({"path": "outputs/deep/a.txt", "content": "one\n"});
-    assert_eq!(
-        bench.preview("write_file", new).await.unwrap().unwrap(),
-        "--- /dev/null\n+++ b/outputs/deep/a.txt\n@@ -0,0 +1 @@\n+one\n"
-    );
+    let expected = "--- /dev/null\n+++ b/outputs/deep/a.txt\n@@ -0,0 +1 @@\n+one\n";
+    assert_eq!(bench.preview("write_file", new).await.unwrap().unwrap(), expected);
     assert!(!bench.real("outputs/deep").exists());
     bench.put("outputs/b.txt", "one\ntwo\nthree\n");
     let edit = json!({"path": "outputs/b.txt", "old_string": "two", "new_string": "2"});
-    assert_eq!(
-        bench.preview("edit_file", edit).await.unwrap().unwrap(),
-        "--- a/outputs/b.txt\n+++ b/outputs/b.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
-    );
+    let expected = "--- a/outputs/b.txt\n+++ b/outputs/b.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
+    assert_eq!(bench.preview("edit_file", edit).await.unwrap().unwrap(), expected);
     assert_eq!(bench.content("outputs/b.txt"), b"one\ntwo\nthree\n");
     assert_eq!(bench.preview("read_file", json!({"path": "outputs/b.txt"})).await, Ok(None));
 }
@@ -190,6 +163,15 @@ async fn edits_leave_every_other_byte_alone() {
         ("no newline at end", "end", "the end", false, "no newline at the end"),
         ("aaa", "aa", "b", false, "ba"),
         ("tab\there", "\t", "  ", false, "tab  here"),
+        // Mixed line ends are those of the place.
+        ("a\r\nb\nc\r\n", "a\nb\nc", "A\nB\nC", false, "A\r\nB\nC\r\n"),
+        ("a\r\nb\nc\r\n", "b", "b\nb", false, "a\r\nb\nb\nc\r\n"),
+        ("a\r\nb\nc\r\n", "c", "c\nd", false, "a\r\nb\nc\r\nd\r\n"),
+        ("a\nb\r\nc", "c", "c\nd", false, "a\nb\r\nc\r\nd"),
+        ("a\rb\rc", "b", "b\nd", false, "a\rb\rd\rc"),
+        ("50%\r100%\n", "50%\r", "", false, "100%\n"),
+        ("a\r\nb\r\n", "a\nb\n", "a\n", false, "a\r\n"),
+        ("one", "one", "1\n2\r\n3", false, "1\n2\n3"),
     ] {
         bench.put("outputs/e.txt", before);
         let arguments = json!({"path": "outputs/e.txt", "old_string": old, "new_string": new, "replace_all": all});
@@ -207,25 +189,20 @@ async fn edits_that_cannot_be_meant_are_refused_with_a_hint() {
     bench.put("outputs/e.rs", content);
     bench.put("outputs/latin.txt", b"caf\xe9 noir");
     bench.put("outputs/nul.bin", b"x\0\0\x01");
+    use ToolErrorCode::{InvalidArgs, Path, Tool};
     for (path, old, new, code, expected) in [
-        ("outputs/e.rs", "= 1", "= 2", ToolErrorCode::Tool, "occurs 2 times in outputs/e.rs (lines 2, 3)"),
-        ("outputs/e.rs", "let x =  1;", "", ToolErrorCode::Tool, "the nearest place is line 2:\n    let x = 1;"),
-        ("outputs/e.rs", "\tlet y = 1;\n}", "", ToolErrorCode::Tool, "the white space or a later line differs"),
-        ("outputs/e.rs", "something else", "", ToolErrorCode::Tool, "nor anything like it"),
-        (
-            "outputs/e.rs",
-            "let y \u{2013} 1;",
-            "",
-            ToolErrorCode::Tool,
-            "has '=' (U+003D) where old_string has '–' (U+2013)",
-        ),
-        ("outputs/e.rs", "   \n \n", "", ToolErrorCode::Tool, "only white space"),
-        ("outputs/e.rs", "", "x", ToolErrorCode::InvalidArgs, "is empty"),
-        ("outputs/e.rs", "x", "x", ToolErrorCode::InvalidArgs, "are the same"),
-        ("outputs/latin.txt", "noir", "n\u{f6}\u{4e2d}r", ToolErrorCode::Tool, "nothing was changed"),
-        ("outputs/e.rs", "{\n", "{\r\n", ToolErrorCode::InvalidArgs, "differ only in line ends"),
-        ("outputs/nul.bin", "x", "y", ToolErrorCode::Tool, "is binary data, not text"),
-        ("outputs/f.rs", "x", "y", ToolErrorCode::Path, "did you mean outputs/e.rs?"),
+        ("outputs/e.rs", "= 1", "= 2", Tool, "occurs 2 times in outputs/e.rs (lines 2, 3)"),
+        ("outputs/e.rs", "let x =  1;", "", Tool, "the nearest place is line 2:\n    let x = 1;"),
+        ("outputs/e.rs", "\tlet y = 1;\n}", "", Tool, "the white space or a later line differs"),
+        ("outputs/e.rs", "something else", "", Tool, "nor anything like it"),
+        ("outputs/e.rs", "let y \u{2013} 1;", "", Tool, "has '=' (U+003D) where old_string has '–' (U+2013)"),
+        ("outputs/e.rs", "   \n \n", "", Tool, "only white space"),
+        ("outputs/e.rs", "", "x", InvalidArgs, "is empty"),
+        ("outputs/e.rs", "x", "x", InvalidArgs, "are the same"),
+        ("outputs/latin.txt", "noir", "n\u{f6}\u{4e2d}r", Tool, "nothing was changed"),
+        ("outputs/e.rs", "{\n", "{\r\n", InvalidArgs, "differ only in line ends"),
+        ("outputs/nul.bin", "x", "y", Tool, "is binary data, not text"),
+        ("outputs/f.rs", "x", "y", Path, "did you mean outputs/e.rs?"),
     ] {
         let arguments = json!({"path": path, "old_string": old, "new_string": new});
         let text = bench.fails("edit_file", arguments.clone(), code).await;
@@ -244,13 +221,16 @@ async fn relative_paths_mean_the_project_where_there_is_one() {
     assert!(told.contains("/project/schedule/new.py"), "{told}");
     assert_eq!(bench.content("/project/schedule/new.py"), b"x");
     bench.ok("edit_file", json!({"path": "./src/main.rs", "old_string": "one", "new_string": "two"})).await;
-    bench
-        .ok("apply_patch", json!({"patch": "--- a/src/main.rs\n+++ b/src/main.rs\n@@ -1 +1 @@\n-two\n+three\n"}))
-        .await;
+    let patch = "--- a/src/main.rs\n+++ b/src/main.rs\n@@ -1 +1 @@\n-two\n+three\n";
+    bench.ok("apply_patch", json!({ "patch": patch })).await;
     assert_eq!(bench.ok("read_file", json!({"path": "src/main.rs"})).await, "three\n");
-    assert!(bench.ok("grep", json!({"pattern": "three", "path": "src"})).await.contains("/project/src/main.rs"));
-    assert!(bench.ok("find_files", json!({"pattern": "*.rs", "path": "."})).await.contains("/project/src/main.rs"));
-    assert!(bench.ok("list_workspace_files", json!({"path": "src"})).await.contains("/project/src/main.rs"));
+    for (tool, arguments) in [
+        ("grep", json!({"pattern": "three", "path": "src"})),
+        ("find_files", json!({"pattern": "*.rs", "path": "."})),
+        ("list_workspace_files", json!({"path": "src"})),
+    ] {
+        assert!(bench.ok(tool, arguments).await.contains("/project/src/main.rs"), "{tool}");
+    }
     // The names of the session's tree go on to mean it, with a slash and without.
     for (path, real) in [("outputs/a.md", "outputs/a.md"), ("/outputs/b.md", "outputs/b.md"), ("./temp/c", "temp/c")] {
         bench.ok("write_file", json!({ "path": path, "content": "own" })).await;
@@ -285,9 +265,13 @@ async fn a_path_that_may_mean_two_files_is_written_to_neither() {
         let text = bench.fails("write_file", json!({ "path": path, "content": "x" }), ToolErrorCode::Path).await;
         assert!(text.contains("write the whole path"), "{path}: {text}");
     }
-    assert_eq!(bench.ok("read_file", json!({"path": "outputs/of-session.txt"})).await, "session");
-    assert_eq!(bench.ok("read_file", json!({"path": "outputs/of-project.txt"})).await, "project");
-    assert_eq!(bench.ok("read_file", json!({"path": "project/settings.py"})).await, "settings");
+    for (path, content) in [
+        ("outputs/of-session.txt", "session"),
+        ("outputs/of-project.txt", "project"),
+        ("project/settings.py", "settings"),
+    ] {
+        assert_eq!(bench.ok("read_file", json!({ "path": path })).await, content);
+    }
     let text = bench.fails("read_file", json!({"path": "outputs/both.txt"}), ToolErrorCode::Path).await;
     assert!(text.contains("/outputs/both.txt or /project/outputs/both.txt"), "{text}");
     // The rules hear of a file of the project that is meant by a name of the session's tree.
