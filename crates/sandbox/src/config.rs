@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 /// Policy for one command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
     /// The session's own tree, its project and its added folders. They are opened without following a link, in them or on the way to them:
     /// an earlier command, of this session or of another one, may have laid it.
@@ -110,13 +110,6 @@ impl Default for SandboxLimits {
             open_files: Some(4096),
             processes: Some(4096),
         }
-    }
-}
-
-impl SandboxLimits {
-    /// The same, with no more memory than this.
-    pub(crate) fn within_memory(self, bytes: Option<u64>) -> Self {
-        Self { memory_bytes: self.memory_bytes.into_iter().chain(bytes).min(), ..self }
     }
 }
 

@@ -10,7 +10,7 @@ use agentd_core::{environment::ClientEnvironment, ports::Workspace};
 
 use crate::{
     config::Name,
-    names::{MEMORIES, PROJECT},
+    places::{MEMORIES, PROJECT},
 };
 
 /// Default search path for programs.
@@ -87,13 +87,17 @@ pub fn clean(
         if client.iter().next().is_none() { configured.collect() } else { client.iter().collect() };
     let standing = standing.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     for (name, value) in standing.chain(passed) {
-        if !is_allowed(name) || value.contains('\0') || is_locale(name) && !is_utf8(value) {
+        let is_forbidden = name.is_empty()
+            || name.contains(['=', '\0'])
+            || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        // These say how letters are written.
+        let is_locale = name == "LANG" || name.starts_with("LC_");
+        if is_forbidden || value.contains('\0') || is_locale && !is_utf8(value) {
             continue;
         }
-        if name == "PATH" {
-            set(name, &programs(value, workspace));
-        } else {
-            set(name, &value);
+        match name {
+            "PATH" => set(name, &programs(value, workspace)),
+            _ => set(name, &value),
         }
     }
     environment
@@ -117,15 +121,6 @@ pub fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) 
         path.push(":");
         path.push(folder);
     }
-}
-
-fn is_allowed(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0']) && !FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
-/// True for variables that say how letters are written.
-fn is_locale(name: &str) -> bool {
-    name == "LANG" || name.starts_with("LC_")
 }
 
 /// True for locales that write letters as UTF-8, in which commands are judged: in others, a letter can end with the

@@ -272,7 +272,6 @@ async fn answer(client: &mut BufReader<TcpStream>, status: &str) -> io::Result<(
 ///
 /// # Errors
 /// When the helper is gone, or what it handed up is no listener.
-#[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
 pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option<TcpListener>> {
     use std::{

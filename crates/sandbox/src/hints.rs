@@ -8,7 +8,7 @@ use agentd_workspace::{path::AREAS, text};
 
 use crate::{
     config::Name,
-    names::{MEMORIES, PROJECT, linked},
+    places::{MEMORIES, PROJECT, linked},
 };
 
 /// Bytes of the end of standard error that are looked at.
@@ -46,6 +46,11 @@ const LIMITS: &[&str] = &[
     "fork: retry: resource temporarily unavailable",
 ];
 
+/// The end of a text.
+fn end_of(text: &str) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..]
+}
+
 /// Rights of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandRights {
@@ -57,11 +62,7 @@ pub struct CommandRights {
 
 /// One sentence for the model, if the words of a failed command look as if the sandbox had been in its way.
 pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -> Option<&'static str> {
-    let mut start = stderr.len().saturating_sub(LOOKED_AT);
-    while !stderr.is_char_boundary(start) {
-        start += 1;
-    }
-    let said = stderr[start..].to_ascii_lowercase();
+    let said = end_of(stderr).to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if read_only && (says(NETWORK) || says(FILES)) {
         return Some(
@@ -113,25 +114,20 @@ const FAILURES: [&str; 6] =
 /// One sentence for the model, where a line of standard error says that something is not there by a name that it has
 /// for file tools. `given` are the names that the command's folders have.
 pub fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<Cow<'static, str>> {
-    let mut start = stderr.len().saturating_sub(LOOKED_AT);
-    while !stderr.is_char_boundary(start) {
-        start += 1;
-    }
     let failed = |name: &str| {
-        stderr[start..].lines().any(|line| {
+        end_of(stderr).lines().any(|line| {
             let said = line.to_lowercase();
             names(line, name) && FAILURES.iter().any(|failure| said.contains(failure))
         })
     };
     let has = |name: &str| given.iter().any(|given| given.name == Path::new(name));
     // A folder of the machine may have that very name.
-    let project = workspace.project.as_ref().filter(|project| !project.path.starts_with(PROJECT));
-    if project.is_some() && !has(PROJECT) && failed(PROJECT) {
+    let is_own = |path: &Path, name: &str| !path.starts_with(name) && !has(name) && failed(name);
+    if workspace.project.as_ref().is_some_and(|project| is_own(&project.path, PROJECT)) {
         let said = "[commands have no /project here: the project folder is $PROJECT. What used /project did not work]";
         return Some(Cow::Borrowed(said));
     }
-    let memories = workspace.memories.as_ref().filter(|memories| !memories.starts_with(MEMORIES));
-    if memories.is_some() && !has(MEMORIES) && failed(MEMORIES) {
+    if workspace.memories.as_ref().is_some_and(|memories| is_own(memories, MEMORIES)) {
         let said = "[commands have no /memories here: it is $MEMORIES, which they can only read. What used /memories did not work]";
         return Some(Cow::Borrowed(said));
     }
@@ -167,6 +163,8 @@ fn names(line: &str, folder: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::{folder::AddedFolder, session::Mount};
+
     use super::*;
 
     #[test]
@@ -193,13 +191,6 @@ mod tests {
         assert!(unasked.unwrap().contains("ran without approval"), "{unasked:?}");
         check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), false, None);
     }
-}
-
-#[cfg(test)]
-mod misnamed_tests {
-    use agentd_core::{folder::AddedFolder, session::Mount};
-
-    use super::*;
 
     #[test]
     fn names_that_only_tools_know_are_told() {

@@ -38,8 +38,7 @@ pub(super) fn located(files: &Files, path: &str) -> Result<ToolPath, Failure> {
 
 /// Content of a folder, or the file itself.
 pub fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceError> {
-    let files = open(tree, Timestamp::UNIX_EPOCH);
-    listing(&files, path).map_err(refused)
+    listing(&open(tree, Timestamp::UNIX_EPOCH), path).map_err(refused)
 }
 
 fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
@@ -62,11 +61,9 @@ fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
         let mounts = files.places(&top).into_iter().filter(|place| *place != top);
         let others = mounts.chain([PathPlace::Memories, PathPlace::State].map(ToolPath::root));
         let there = others.filter(|place| files.is_folder(place).is_ok_and(|is| is));
-        listing.entries.extend(there.map(|place| FileEntry {
-            path: place.to_string(),
-            kind: EntryKind::Folder,
-            size: 0,
-            modified: None,
+        listing.entries.extend(there.map(|place| {
+            let (path, kind) = (place.to_string(), EntryKind::Folder);
+            FileEntry { path, kind, size: 0, modified: None }
         }));
     }
     listing.entries.sort_by(|left, right| left.path.cmp(&right.path));
@@ -89,19 +86,16 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
 
 /// A piece of a file.
 pub fn read(tree: &SessionTree, path: &str, offset: u64, most: usize) -> Result<FilePiece, WorkspaceError> {
-    let files = open(tree, Timestamp::UNIX_EPOCH);
-    piece(&files, path, offset, most).map_err(refused)
+    piece(&open(tree, Timestamp::UNIX_EPOCH), path, offset, most).map_err(refused)
 }
 
 fn piece(files: &Files, path: &str, offset: u64, most: usize) -> Result<FilePiece, Failure> {
     let path = located(files, path)?;
     let mut opened = files.open_file(&path)?;
     let mut content = Vec::new();
-    opened
-        .content
-        .seek(SeekFrom::Start(offset))
-        .and_then(|_| opened.content.take(most as u64).read_to_end(&mut content))
-        .map_err(|error| Failure::io(&format!("read {path}"), &error))?;
+    let sought = opened.content.seek(SeekFrom::Start(offset));
+    let read = sought.and_then(|_| opened.content.take(most as u64).read_to_end(&mut content));
+    read.map_err(|error| Failure::io(&format!("read {path}"), &error))?;
     Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
 }
 

@@ -221,9 +221,10 @@ pub fn read_only() -> impl Iterator<Item = &'static str> {
 }
 
 /// Real folder that a path is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathPlace {
     /// The session's own tree.
+    #[default]
     Own,
     /// The mounted project.
     Project,

@@ -13,7 +13,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    error::{ErrorKind, WorkspaceError},
+    error::WorkspaceError,
     worktree::{BRANCHES, WorktreeApplied},
 };
 use agentd_sandbox::repository::{self, Repository, own_folders};
@@ -22,8 +22,8 @@ use agentd_workspace::failure::refused;
 use crate::{
     Inner,
     changes::{FILES_AT_ONCE, Objects, WorktreeState, overlap, refuse_unfinished},
-    conflict, named, output,
-    record::{GitPlace, Stage, WorktreeRecord, storage},
+    git, named,
+    record::{GitPlace, Stage, WorktreeRecord, conflict, missing, storage},
 };
 
 impl Inner {
@@ -32,7 +32,7 @@ impl Inner {
         if !record.repository.is_whole() {
             let message = format!("the main tree {} of the worktree {name} is gone", record.repository.top.display());
             let hint = format!("commit in {}, and merge {} by hand", self.records.top(name).display(), record.branch());
-            return Err(WorkspaceError::new(ErrorKind::NotFound, message).with_hint(hint));
+            return Err(missing(message, hint));
         }
         refuse_unfinished(&record.repository.git_dir)?;
         let state = self.look(&record, Objects::Kept).await?;
@@ -59,7 +59,7 @@ impl Inner {
     ) -> Result<(), WorkspaceError> {
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options"];
         let args: Vec<&str> = args.into_iter().chain([state.base.as_str(), &state.tree]).collect();
-        let changed = output::changes(&self.git.succeeds(&state.place, &args, "compare files").await?)?;
+        let changed = git::changes(&self.git.succeeds(&state.place, &args, "compare files").await?)?;
         let mut inner = Vec::new();
         for change in changed.into_iter().filter(|change| change.wanted.is_repository()) {
             let known = repository::of_submodule(&record.repository.top.join(&change.path));
@@ -84,7 +84,10 @@ impl Inner {
 
     /// Files go through no filter here, so those that a filter has to see, such as one that encrypts, are not committed.
     async fn refuse_filtered(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<(), WorkspaceError> {
-        let required = state.place.required_filters();
+        // Without these the repository wants no file committed.
+        let names = state.place.settings.iter().map(|(name, _)| name);
+        let required: Vec<&str> =
+            names.filter_map(|name| name.strip_prefix("filter.")?.strip_suffix(git::REQUIRED)).collect();
         if required.is_empty() {
             return Ok(());
         }
@@ -98,7 +101,7 @@ impl Inner {
                 let told = self.git.succeeds(place, &args, "look for filters").await?;
                 for of_file in told.parts()?.chunks(3) {
                     if of_file.get(2).is_some_and(|filter| required.iter().any(|known| known.as_bytes() == *filter)) {
-                        filtered.insert(output::path(of_file[0]));
+                        filtered.insert(git::path(of_file[0]));
                     }
                 }
             }
@@ -107,15 +110,10 @@ impl Inner {
             return Ok(());
         }
         let filtered: Vec<PathBuf> = filtered.into_iter().collect();
-        let message = format!(
-            "the repository wants a filter of its own on files of the worktree {}: {}",
-            record.name,
-            named(&filtered)
-        );
-        let hint = format!(
-            "the daemon runs no filters: commit them yourself in {}, then apply again",
-            self.records.top(&record.name).display()
-        );
+        let (name, filtered) = (&record.name, named(&filtered));
+        let message = format!("the repository wants a filter of its own on files of the worktree {name}: {filtered}");
+        let top = self.records.top(name);
+        let hint = format!("the daemon runs no filters: commit them yourself in {}, then apply again", top.display());
         Err(conflict(message, hint))
     }
 
@@ -196,9 +194,8 @@ impl Inner {
         }
         if record.repository.git_dir.join("index.lock").exists() {
             let message = format!("another git is at work in {}", record.repository.top.display());
-            return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint(
-                "wait for its end; if none runs, remove index.lock from the repository's .git, and apply again",
-            ));
+            let hint = "wait for its end; if none runs, remove index.lock from the repository's .git, and apply again";
+            return Err(conflict(message, hint));
         }
         record.stage = Stage::Applying { from: from.clone(), to: to.clone(), at: now() };
         self.records.store(&record)?;

@@ -16,10 +16,9 @@ use agentd_sandbox::repository;
 use agentd_workspace::failure::refused;
 
 use crate::{
-    Inner, conflict,
+    Inner, git,
     making::index_name,
-    output,
-    record::{GitPlace, Stage, WorktreeRecord},
+    record::{GitPlace, Stage, WorktreeRecord, conflict, missing},
 };
 
 /// Files that are told to one call at the most.
@@ -64,11 +63,8 @@ impl Inner {
         if record.stage == Stage::Ready {
             return Ok(record);
         }
-        Err(WorkspaceError::new(
-            ErrorKind::Conflict,
-            format!("an earlier operation on the worktree {name} is not over"),
-        )
-        .with_hint("the daemon's log says what is in its way"))
+        let message = format!("an earlier operation on the worktree {name} is not over");
+        Err(conflict(message, "the daemon's log says what is in its way"))
     }
 
     /// The top of a worktree, by its real path.
@@ -79,8 +75,7 @@ impl Inner {
         }
         let gone = if record.repository.common.is_dir() { &top } else { &record.repository.common };
         let message = format!("the folder {} of the worktree {} is gone", gone.display(), record.name);
-        Err(WorkspaceError::new(ErrorKind::NotFound, message)
-            .with_hint("put it back, or remove what is left: agentctl worktree remove --force"))
+        Err(missing(message, "put it back, or remove what is left: agentctl worktree remove --force"))
     }
 
     /// Looks at the files and the branch.
@@ -98,11 +93,17 @@ impl Inner {
             let message = format!("git knows no commit of the worktree {}: its HEAD is damaged", record.name);
             return Err(refused(message, "remove the worktree with --force, after a copy of what is to be kept"));
         }
-        let inner = survey(top.clone()).await?;
-        let place = self.git.own_programs(GitPlace::worktree(record, &top)?).await?.with_index(index.clone());
+        let surveyed = top.clone();
+        let inner = tokio::task::spawn_blocking(move || look_over(&surveyed)).await.map_err(|error| {
+            WorkspaceError::new(ErrorKind::Internal, "could not look through a worktree")
+                .with_hint("try again")
+                .with_source(error)
+        })??;
+        let place = self.git.own_programs(GitPlace::worktree(record, &top)?).await?;
+        let place = GitPlace { index: Some(index.clone()), ..place };
         let place = match objects {
             Objects::Kept => place.writing(&[&record.repository.common.join("objects")]),
-            Objects::Dropped => place.trying(self.fresh_objects(&record.name)?),
+            Objects::Dropped => GitPlace { objects: Some(self.git.objects_folder(&record.name)?), ..place },
         };
         let git = &self.git;
         let commit = |name: String| {
@@ -142,7 +143,7 @@ impl Inner {
             args.extend(some.iter().map(|folder| folder.as_os_str()));
             let listed = self.git.succeeds(place, &args, "look for repositories in the worktree").await?;
             for entry in listed.parts()? {
-                let named = entry.iter().position(|byte| *byte == b'\t').map(|tab| output::path(&entry[tab + 1..]));
+                let named = entry.iter().position(|byte| *byte == b'\t').map(|tab| git::path(&entry[tab + 1..]));
                 tracked.extend(named.filter(|path| entry.starts_with(b"160000 ") && some.contains(path)));
             }
         }
@@ -166,13 +167,6 @@ impl Inner {
         let found = git.run(place, &["merge-base", &main, head]).await?;
         let is_newer = found.code == 0 && self.is_ancestor(place, &record.base, &found.line()).await?;
         Ok(if is_newer { found.line() } else { record.base.clone() })
-    }
-
-    fn fresh_objects(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
-        let folder = self.git.scratch_file(&format!("{name}.objects"))?;
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(|error| crate::record::storage("make a folder for git's work", error))?;
-        Ok(folder)
     }
 
     /// Removes the objects of a look.
@@ -202,7 +196,7 @@ impl Inner {
         let args =
             ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
         let listed = self.git.succeeds(main, &args, "look at the main tree").await?;
-        Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(output::path)).collect())
+        Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(git::path)).collect())
     }
 
     /// True if nothing is lost with the worktree and its branch.
@@ -293,20 +287,8 @@ impl Inner {
     async fn difference_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff, WorkspaceError> {
         let state = self.look(record, Objects::Dropped).await?;
         let files = self.changed(&state).await?;
-        let args = [
-            "diff-tree",
-            "-r",
-            "-p",
-            "-M",
-            "--binary",
-            "--full-index",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--end-of-options",
-            &state.base,
-            &state.tree,
-        ];
+        let args = ["diff-tree", "-r", "-p", "-M", "--binary", "--full-index", "--no-ext-diff", "--no-textconv"];
+        let args = [&args[..], &["--no-color", "--end-of-options", &state.base, &state.tree]].concat();
         let patch = self.git.succeeds(&state.place, &args, "show the changes").await?;
         let (name, is_cut) = (record.name.clone(), patch.is_cut || patch.bytes.len() > MAX_PATCH);
         let (mut text, is_lossy) = match String::from_utf8(patch.bytes) {
@@ -335,14 +317,6 @@ const OPENED: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 ///
 /// # Errors
 /// When git would wait for what is in place of one of its files.
-pub(super) async fn survey(top: PathBuf) -> Result<Vec<PathBuf>, WorkspaceError> {
-    tokio::task::spawn_blocking(move || look_over(&top)).await.map_err(|error| {
-        WorkspaceError::new(ErrorKind::Internal, "could not look through a worktree")
-            .with_hint("try again")
-            .with_source(error)
-    })?
-}
-
 fn look_over(top: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
     let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
     while let Some(folder) = open.pop() {
@@ -376,16 +350,11 @@ pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<(), WorkspaceError> {
         ("CHERRY_PICK_HEAD", "cherry-pick"),
         ("REVERT_HEAD", "revert"),
     ];
-    match UNFINISHED.iter().find(|(file, _)| git_dir.join(file).symlink_metadata().is_ok()) {
-        Some((_, command)) => {
-            let message = format!("the main tree is in the middle of a `git {command}`");
-            Err(conflict(
-                message,
-                format!("end it, or give it up (`git {command} --abort`, for bisect `reset`), and apply again"),
-            ))
-        }
-        None => Ok(()),
-    }
+    let found = UNFINISHED.iter().find(|(file, _)| git_dir.join(file).symlink_metadata().is_ok());
+    let Some((_, command)) = found else { return Ok(()) };
+    let message = format!("the main tree is in the middle of a `git {command}`");
+    let hint = format!("end it, or give it up (`git {command} --abort`, for bisect `reset`), and apply again");
+    Err(conflict(message, hint))
 }
 
 /// Words of git for an object that has not the content of its name.

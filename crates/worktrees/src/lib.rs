@@ -2,7 +2,7 @@
 //!
 //! - `record`: what is known of each, on the disk before the worktree is; and what git reaches.
 //! - `git`: runs git, in the sandbox of commands, with settings of which none comes from elsewhere, and without the
-//!   programs that a repository names; `output`: its answers.
+//!   programs that a repository names; and its answers.
 //! - `making`, `changes`, `applying`, `removing`: one operation each. `changes` has what git would stumble over, too, and
 //!   `removing` what a stop of the daemon cut off.
 //!
@@ -14,7 +14,6 @@ mod applying;
 mod changes;
 mod git;
 mod making;
-mod output;
 mod record;
 mod removing;
 
@@ -27,7 +26,7 @@ use std::{
 };
 
 use agentd_core::{
-    error::{ErrorKind, WorkspaceError},
+    error::WorkspaceError,
     ids::SessionId,
     ports::Worktrees,
     worktree::{
@@ -128,10 +127,9 @@ impl Worktrees for WorktreeFolders {
     }
 
     fn hand_over(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        let hand_over = move |inner: &'_ Inner, name: String| {
+        self.0.alone(name, move |inner, name| {
             std::future::ready(inner.records.change(&name, |record| record.session = heir)).boxed()
-        };
-        self.0.alone(name, hand_over)
+        })
     }
 
     fn settle(&self) -> BoxFuture<'_, Result<(), WorkspaceError>> {
@@ -174,10 +172,6 @@ impl Inner {
         self.finish_all(repository).await?;
         Ok(held)
     }
-}
-
-fn conflict(message: String, hint: impl Into<String>) -> WorkspaceError {
-    WorkspaceError::new(ErrorKind::Conflict, message).with_hint(hint)
 }
 
 /// A few names of files, and how many more there are.

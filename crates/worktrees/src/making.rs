@@ -10,15 +10,14 @@ use std::{
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
-    ids::SessionId,
     worktree::{BRANCHES, MadeWorktree, NewWorktree, SessionWorktree, check_name},
 };
 use agentd_sandbox::repository::{self, Repository, own_folders};
 use agentd_workspace::failure::refused;
 
 use crate::{
-    Inner, conflict,
-    record::{GitPlace, Stage, WorktreeRecord, storage},
+    Inner,
+    record::{GitPlace, Stage, WorktreeRecord, conflict, storage},
 };
 
 /// Letters of a session's id that name its worktree, the fewest first.
@@ -68,7 +67,14 @@ impl Inner {
             at: Timestamp::now(),
             stage: Stage::Making,
         };
-        self.claim(&record)?;
+        {
+            // Another repository may just have taken the name.
+            let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.records.find(&name)?.is_some() {
+                return Err(conflict(format!("the name {name} was taken just now"), "try again"));
+            }
+            self.records.store(&record)?;
+        }
         match self.check_out(record, &main, &top).await {
             Ok(folder) => {
                 let branch = format!("{BRANCHES}{name}");
@@ -81,15 +87,6 @@ impl Inner {
                 Err(error)
             }
         }
-    }
-
-    /// Stores a new record, whose name another repository may just have taken.
-    fn claim(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
-        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.records.find(&record.name)?.is_some() {
-            return Err(conflict(format!("the name {} was taken just now", record.name), "try again"));
-        }
-        self.records.store(record)
     }
 
     /// Has git make the worktree, and returns the folder in it that is the session's project.
@@ -131,7 +128,9 @@ impl Inner {
 
     /// The wanted name, or one of the session's that is free.
     async fn free_name(&self, new: &NewWorktree, main: &GitPlace) -> Result<String, WorkspaceError> {
-        let wanted = if new.name.is_empty() { of_session(new.session) } else { vec![new.name.clone()] };
+        let id = new.session.to_string().replace('-', "");
+        let of_session = || OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned());
+        let wanted = if new.name.is_empty() { of_session().collect() } else { vec![new.name.clone()] };
         for name in &wanted {
             if self.taken(name, main).await?.is_none() {
                 return Ok(name.clone());
@@ -172,21 +171,13 @@ pub(super) fn index_name(name: &str) -> String {
     format!("{name}.index")
 }
 
-fn of_session(session: SessionId) -> Vec<String> {
-    let id = session.to_string().replace('-', "");
-    OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned()).collect()
-}
-
 /// Refuses a repository that has objects elsewhere, as a clone with `--shared` or `--reference` does: git reaches no other folders.
 fn refuse_borrowed(repository: &Repository) -> Result<(), WorkspaceError> {
     let alternates = repository.common.join("objects/info/alternates");
     if !fs::metadata(&alternates).is_ok_and(|found| found.len() > 0) {
         return Ok(());
     }
-    let message = format!(
-        "the repository {} borrows objects of another one ({})",
-        repository.top.display(),
-        alternates.display()
-    );
+    let (top, alternates) = (repository.top.display(), alternates.display());
+    let message = format!("the repository {top} borrows objects of another one ({alternates})");
     Err(refused(message, "make it whole: `git repack -a -d`, then remove that file"))
 }

@@ -3,7 +3,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs, io,
+    fs,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -11,17 +11,15 @@ use std::{
 
 use agentd_core::error::WorkspaceError;
 use agentd_sandbox::repository;
-use agentd_workspace::remove;
-use cap_std::fs::Dir;
+use agentd_workspace::remove::folder_at;
 
 use crate::{
     Inner,
     applying::now,
     changes::{FILES_AT_ONCE, Objects},
-    conflict,
+    git::{self, FileChange},
     making::index_name,
-    output::{self, FileChange},
-    record::{GitPlace, Stage, WorktreeRecord, storage},
+    record::{GitPlace, Stage, WorktreeRecord, conflict, storage},
 };
 
 impl Inner {
@@ -29,10 +27,8 @@ impl Inner {
         let record = self.records.get(name)?;
         let children = self.children(&record)?;
         if !children.is_empty() {
-            let message = format!(
-                "worktrees were made from the worktree {name}, and are merged into it: {}",
-                children.join(", ")
-            );
+            let children = children.join(", ");
+            let message = format!("worktrees were made from the worktree {name}, and are merged into it: {children}");
             return Err(conflict(message, "apply or remove those first"));
         }
         if !force && !self.is_spare(&record).await? {
@@ -115,10 +111,10 @@ impl Inner {
         let failed = |error| storage(&format!("remove the worktree {}", record.name), error);
         // Found before the folder goes which it names.
         let admin = record.admin.clone().or_else(|| repository::admin_for(&top, common));
-        remove_folder(&base, &top).map_err(failed)?;
+        folder_at(&base, record.name.as_ref()).map_err(failed)?;
         let all = common.join("worktrees");
         if let Some(admin) = admin.filter(|admin| admin.parent() == Some(all.as_path())) {
-            remove_folder(&all, &admin).map_err(failed)?;
+            folder_at(&all, admin.file_name().unwrap_or_default()).map_err(failed)?;
             // As git does with the last one.
             let _ = fs::remove_dir(&all);
         }
@@ -147,19 +143,6 @@ impl Inner {
     }
 }
 
-/// Removes a folder, following no link.
-fn remove_folder(parent: &Path, folder: &Path) -> io::Result<()> {
-    let Some(name) = folder.file_name() else { return Ok(()) };
-    let parent = match Dir::open_ambient_dir(parent, cap_std::ambient_authority()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened?,
-    };
-    match remove::folder(&parent, name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
 impl Inner {
     /// Finishes or clears all of them in a repository. What cannot be is logged, and tried again later.
     pub(super) async fn finish_all(&self, common: &Path) -> Result<(), WorkspaceError> {
@@ -169,7 +152,10 @@ impl Inner {
                 Stage::Ready => continue,
                 Stage::Making => self.clear(&record.name).await,
                 Stage::Committing { at } => {
-                    self.remove_stale(own_locks(&record), *at);
+                    // Locks that an operation on the worktree itself leaves where it is cut off.
+                    let of_branch = common.join(record.reference() + ".lock");
+                    let of_folder = record.admin.iter().flat_map(|admin| LOCKS.map(|lock| admin.join(lock)));
+                    self.remove_stale(of_folder.chain([of_branch]).collect(), *at);
                     self.records.change(&record.name, |record| record.stage = Stage::Ready)
                 }
                 Stage::Removing { at, .. } => {
@@ -208,7 +194,7 @@ impl Inner {
         }
         let writing = self.writing_main(&main, repository);
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options", from, to];
-        let changes = output::changes(&self.git.succeeds(&main, &args, "compare files").await?)?;
+        let changes = git::changes(&self.git.succeeds(&main, &args, "compare files").await?)?;
         let (mut there, mut again) = (Vec::new(), Vec::new());
         for (change, object) in self.on_disk(record, &main, changes).await? {
             let path = repository.top.join(&change.path);
@@ -253,8 +239,8 @@ impl Inner {
                     let leads_to = fs::read_link(&path).map_err(|error| storage("read a link", error))?;
                     let copy = self.git.scratch_file(&format!("{}.link", record.name))?;
                     fs::write(&copy, leads_to.as_os_str().as_bytes()).map_err(|error| storage("copy a link", error))?;
-                    let args =
-                        [OsStr::new("hash-object"), OsStr::new("--no-filters"), OsStr::new("--"), copy.as_os_str()];
+                    let args = ["hash-object", "--no-filters", "--"].map(OsStr::new);
+                    let args = [&args[..], &[copy.as_os_str()]].concat();
                     let object = self.git.succeeds(main, &args, "read a link").await?.line();
                     let _ = fs::remove_file(copy);
                     found.push((change, Some(object)));
@@ -335,13 +321,6 @@ fn progress(change: &FileChange, object: Option<&str>) -> Option<FileProgress> {
     }
 }
 
-/// Locks that an operation on the worktree itself leaves where it is cut off.
-fn own_locks(record: &WorktreeRecord) -> Vec<PathBuf> {
-    let of_branch = record.repository.common.join(record.reference() + ".lock");
-    let of_folder = record.admin.iter().flat_map(|admin| LOCKS.map(|lock| admin.join(lock)));
-    of_folder.chain([of_branch]).collect()
-}
-
 /// Locks that a merge into the main tree leaves where it is cut off.
 fn main_locks(record: &WorktreeRecord) -> Vec<PathBuf> {
     let repository = &record.repository;
@@ -368,8 +347,8 @@ mod tests {
         let check = |had: &str, wanted: &str, object: Option<&str>, expected: Option<FileProgress>| {
             let mode = |object: &str| if object.is_empty() { "000000" } else { "100644" };
             let raw = format!(":{} {} {had} {wanted} M\0a\0", mode(had), mode(wanted));
-            let output = output::GitOutput { code: 0, bytes: raw.into_bytes(), is_cut: false, said: String::new() };
-            let change = output::changes(&output).unwrap().remove(0);
+            let output = git::GitOutput { code: 0, bytes: raw.into_bytes(), is_cut: false, said: String::new() };
+            let change = git::changes(&output).unwrap().remove(0);
             assert_eq!(progress(&change, object), expected, "{had:?} {wanted:?} {object:?}");
         };
         check("old", "new", Some("new"), Some(FileProgress::Wanted));

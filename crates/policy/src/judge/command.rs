@@ -31,7 +31,8 @@ impl Call<'_> {
         };
         // What a part was judged by already needs no second question.
         let is_new = |whole: &LayerVerdict| {
-            whole.is_deny() || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule))
+            matches!(whole.verdict, Verdict::Deny { .. })
+                || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule))
         };
         let whole = strictest(self.patterns_against().into_iter().filter(is_new));
         let leading = judged.iter().map(|(_, judged)| judged).reduce(|best, next| {
@@ -168,12 +169,15 @@ impl Call<'_> {
         found.extend(self.sections().flat_map(|section| section.against(&bare(command))));
         found.extend(place.secret.clone());
         let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
-        let opinion = strictest(found).unwrap_or_else(|| self.by_default_of(doubt));
+        let opinion = strictest(found).unwrap_or_else(|| {
+            let (Doubt::Escaped(why) | Doubt::Compound(why) | Doubt::Unclear(why)) = doubt;
+            self.by_default().because(why)
+        });
         let judged = PartVerdict { matched, ..self.with_grants(opinion, &[]) };
         (shown(command.to_owned(), &judged), judged)
     }
 
-    fn sections(&self) -> impl Iterator<Item = &Section> {
+    pub(super) fn sections(&self) -> impl Iterator<Item = &Section> {
         [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten()
     }
 
@@ -225,12 +229,6 @@ impl Call<'_> {
         let names = NAMES.iter().map(Path::new);
         let shown: Vec<&Path> = self.facts.roots.iter().copied().chain(self.facts.memories).chain(names).collect();
         looking::only_looks(part, &shown)
-    }
-
-    /// The fourth layer, of a line that is more than plain words.
-    fn by_default_of(&self, doubt: Doubt) -> LayerVerdict {
-        let (Doubt::Escaped(why) | Doubt::Compound(why) | Doubt::Unclear(why)) = doubt;
-        self.by_default().because(why)
     }
 
     /// Verdict of the denylist on a part.

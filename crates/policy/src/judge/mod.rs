@@ -1,8 +1,7 @@
-//! The layers put together. `command` judges what a shell is given, part by part, `beside` what may stand beside a part that a
-//! rule by prefix covers, and `place` where that runs; `patterns` looks through the texts of any call, and has the wider rules
+//! The layers put together. `command` judges what a shell is given, part by part, `place` where that runs, and what may stand
+//! beside a part that a rule by prefix covers; `patterns` looks through the texts of any call, and has the wider rules
 //! that are offered for commands. `mode` is the session's mode.
 
-mod beside;
 mod command;
 mod mode;
 mod patterns;
@@ -30,12 +29,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     PROJECT, READ_TOOL, SHELL_TOOL,
-    checker::{files, web},
+    checker::files,
     file::Action,
-    foreign,
     grants::{Grants, NeededText, Reach},
     is_shallow,
-    opinion::{LayerVerdict, of_both, strictest},
+    opinion::{LayerVerdict, described, granted_by, of_both, strictest},
     rules::{Rules, ToolSection},
 };
 
@@ -161,13 +159,10 @@ impl Policy {
         let tool = read_tool();
         let read = self.judge_form(&CallContext { tool: &tool, foreign: None, followed: None, ..*facts });
         let denies = || matches!(self.judge_form(facts).verdict, Verdict::Deny { .. });
-        read.verdict == Verdict::Allow && !(self.sets_apart(facts.tool) && denies())
-    }
-
-    /// Returns whether a call of that tool may be judged otherwise than reading what it names.
-    fn sets_apart(&self, tool: &ToolSpec) -> bool {
-        let is_known = self.rules.tool(&tool.name).is_some() || !self.checks.is_empty();
-        tool.effect != Effect::Read || (is_known && tool.name != READ_TOOL)
+        // A call of another tool may be judged otherwise than reading what it names.
+        let is_known = self.rules.tool(&facts.tool.name).is_some() || !self.checks.is_empty();
+        let is_set_apart = facts.tool.effect != Effect::Read || is_known && facts.tool.name != READ_TOOL;
+        read.verdict == Verdict::Allow && !(is_set_apart && denies())
     }
 
     fn judge_form(&self, facts: &CallContext<'_>) -> Explanation {
@@ -311,7 +306,7 @@ impl<'a> Call<'a> {
     /// The fourth layer.
     fn by_default(&self) -> LayerVerdict {
         let (settings, foreign) = (self.facts.settings, self.facts.foreign);
-        let other = foreign.map(|foreign| foreign::told(foreign, self.facts.tool)).unwrap_or_default();
+        let other = foreign.map(|foreign| described(foreign, self.facts.tool)).unwrap_or_default();
         let (confirm, risk, reason, setting) = match self.facts.tool.effect {
             Effect::Read | Effect::State => {
                 return LayerVerdict::by_default(Verdict::Allow, "it changes nothing outside the session");
@@ -359,7 +354,7 @@ impl<'a> Call<'a> {
     /// Verdict on a fetch, which changes nothing anywhere, as far as servers keep to what they promise.
     fn by_default_of_the_web(&self) -> LayerVerdict {
         let Some(arguments) = &self.arguments else { return LayerVerdict::unknown("its arguments are no JSON object") };
-        let Some(what) = web::sends(arguments) else {
+        let Some(what) = files::sends(arguments) else {
             return LayerVerdict::by_default(Verdict::Allow, "it only fetches");
         };
         let verdict = match self.rules.default_action {
@@ -385,17 +380,15 @@ impl<'a> Call<'a> {
         }
         let wanted = if none.opinion.dynamic { &[] } else { wanted };
         if let Some(rule) = wanted.iter().find_map(|wanted| self.grants.covering(wanted, risk)) {
-            let opinion =
-                LayerVerdict { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.to_owned(), dynamic: false };
+            let opinion = LayerVerdict::granted(rule.to_owned());
             return PartVerdict { opinion, granted_by: Some(rule.to_owned()), ..none };
         }
         if risk <= Risk::Medium
             && !none.opinion.dynamic
             && let Some(foreign) = self.facts.foreign.filter(|foreign| foreign.granted)
         {
-            let rule = foreign::granted_by(foreign);
-            let opinion =
-                LayerVerdict { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.clone(), dynamic: false };
+            let rule = granted_by(foreign);
+            let opinion = LayerVerdict::granted(rule.clone());
             return PartVerdict { opinion, granted_by: Some(rule), ..none };
         }
         let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest();

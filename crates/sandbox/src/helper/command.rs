@@ -143,15 +143,14 @@ fn environment(given: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
 fn open_ones(path: &OsStr, own: &[PathBuf]) -> OsString {
     let own: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
     let is_own = |folder: &Path| folder.canonicalize().is_ok_and(|real| own.iter().any(|own| real.starts_with(own)));
+    // If we could read a folder and are not let, it is the sandbox that closes it. Of one that nobody may read, programs may
+    // still be run.
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let is_closed = |folder: &Path| {
+        open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)
+            && access(folder, AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
+    };
     let kept = env::split_paths(path).filter(|folder| !is_closed(folder) && !is_own(folder));
     let kept = env::join_paths(kept).unwrap_or_else(|_| path.to_owned());
     if kept.is_empty() { PATH.into() } else { kept }
-}
-
-/// Returns whether we could read the folder and are not let: then it is the sandbox that closes it. Of one that nobody
-/// may read, programs may still be run.
-fn is_closed(folder: &Path) -> bool {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)
-        && access(folder, AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
 }

@@ -94,7 +94,7 @@ fn entries(names: &[Name]) -> io::Result<Vec<(PathBuf, Entry)>> {
 }
 
 fn build(entries: &[(PathBuf, Entry)]) -> io::Result<()> {
-    mount(Some("tmpfs"), SITE, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(OPTIONS))?;
+    mount_memory(Path::new(SITE), OPTIONS)?;
     for (path, entry) in entries {
         let below = path.strip_prefix("/").map_err(|_| io::ErrorKind::InvalidFilename)?;
         let place = Path::new(SITE).join(below);
@@ -220,12 +220,9 @@ fn layers(policy: &Policy) -> Step<Vec<Layer>> {
 }
 
 fn place(layer: &Layer) -> io::Result<()> {
-    let none: Option<&str> = None;
     let path = &layer.path;
     match &layer.what {
-        What::Fresh => {
-            mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(FRESH_OPTIONS))?
-        }
+        What::Fresh => mount_memory(path, FRESH_OPTIONS)?,
         What::Tree { tree, writable } => {
             make_place(tree, path)?;
             calls::attach(tree, path)?;
@@ -233,10 +230,8 @@ fn place(layer: &Layer) -> io::Result<()> {
                 calls::make_read_only(path, Below::Too)?;
             }
         }
-        What::Hidden { folder: true } => {
-            mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(HIDDEN_OPTIONS))?;
-        }
-        What::Hidden { folder: false } => mount(Some("/dev/null"), path, none, MsFlags::MS_BIND, none)?,
+        What::Hidden { folder: true } => mount_memory(path, HIDDEN_OPTIONS)?,
+        What::Hidden { folder: false } => mount_over(Path::new("/dev/null"), path)?,
     }
     Ok(())
 }
@@ -306,8 +301,7 @@ const GITS: [&str; 6] = [
 pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     let stage = Path::new(FRESH[0]).join(NAME);
     fs::create_dir(&stage)?;
-    let none: Option<&str> = None;
-    mount(Some("tmpfs"), &stage, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(STAGE_OPTIONS))?;
+    mount_memory(&stage, STAGE_OPTIONS)?;
     for (number, (path, text)) in reduced.iter().enumerate() {
         let made = stage.join(format!("settings{number}"));
         fs::write(&made, text)?;
@@ -317,6 +311,11 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
         }
     }
     let mut fronted = Vec::new();
+    let is_program = |path: &Path| {
+        let mut first = [0; 4];
+        let read = fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut first));
+        read.is_ok() && &first == b"\x7fELF"
+    };
     for (number, git) in GITS.iter().enumerate() {
         // One that is a script knows better where it is.
         let Some(git) = fs::canonicalize(git).ok().filter(|git| is_program(git) && !fronted.contains(git)) else {
@@ -324,7 +323,7 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
         };
         let program = stage.join(format!("git{number}"));
         fs::write(&program, "")?;
-        mount(Some(&git), &program, none, MsFlags::MS_BIND, none)?;
+        mount_over(&git, &program)?;
         let front = stage.join(format!("front{number}"));
         fs::write(&front, text_of_front(&program))?;
         fs::set_permissions(&front, fs::Permissions::from_mode(0o755))?;
@@ -334,17 +333,21 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     calls::make_read_only(&stage, Below::AsItIs)
 }
 
-/// Mounts a file over another one.
+/// Mounts a file over another one, to be read only.
 fn put(made: &Path, place: &Path) -> io::Result<()> {
-    let none: Option<&str> = None;
-    mount(Some(made), place, none, MsFlags::MS_BIND, none)?;
+    mount_over(made, place)?;
     calls::make_read_only(place, Below::AsItIs)
 }
 
-fn is_program(path: &Path) -> bool {
-    let mut first = [0; 4];
-    fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut first)).is_ok()
-        && &first == b"\x7fELF"
+/// Mounts a file over another one.
+fn mount_over(made: &Path, place: &Path) -> nix::Result<()> {
+    let none: Option<&str> = None;
+    mount(Some(made), place, none, MsFlags::MS_BIND, none)
+}
+
+/// Mounts a folder in memory.
+fn mount_memory(path: &Path, options: &str) -> nix::Result<()> {
+    mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(options))
 }
 
 /// Git is also started by the names of its parts, which are links to it.

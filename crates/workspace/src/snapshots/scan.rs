@@ -27,10 +27,13 @@ use super::{
     blobs::Hash,
     ignored::{IGNORE_FILE, is_store, is_stored, read_ignores},
     leads::{self, HEAD, SAMPLE},
-    root::{self, Kind, Root, Stamp, split},
+    root::{self, Kind, Root, Stamp},
     tree::Tree,
 };
-use crate::path::PathPlace;
+use crate::{
+    exact::{is_missing, split},
+    path::PathPlace,
+};
 
 /// Folders deeper than this are not recorded.
 const MAX_DEPTH: usize = 100;
@@ -46,7 +49,7 @@ const MAX_SEARCHED: usize = 50_000;
 const LIST_OF_REFS: &[u8] = b"info/refs";
 
 /// Result of a look.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ScanResult {
     /// Every path but the root, in no order.
     pub(super) entries: Vec<(Vec<u8>, Stamp)>,
@@ -101,17 +104,7 @@ impl ScanResult {
     }
 
     pub(super) fn of(tree: Tree, capacity: usize) -> Self {
-        Self {
-            entries: Vec::with_capacity(capacity),
-            tree,
-            too_deep: 0,
-            guarded: Vec::new(),
-            leads: Vec::new(),
-            bare: Vec::new(),
-            left_out: Vec::new(),
-            is_partial: false,
-            unopened: Vec::new(),
-        }
+        Self { entries: Vec::with_capacity(capacity), tree, ..Self::default() }
     }
 
     /// A digest of all that was seen, in its order.
@@ -201,7 +194,8 @@ fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result
     let work = || {
         let mut parts = Vec::new();
         while let Some((index, folder)) = take() {
-            let mut part = scan.part();
+            let tree = Tree::new(scan.seen.tree.place, scan.seen.tree.path.clone());
+            let mut part = Scan { seen: ScanResult::of(tree, 0), later: None, ..*scan };
             let looked = part.inside(top, &folder.name, &mut folder.name.clone(), 0, &folder.ignores, folder.scope);
             parts.push((index, looked.map(|()| part.seen)));
         }
@@ -246,12 +240,6 @@ struct Later {
 }
 
 impl Scan<'_> {
-    fn part(&self) -> Scan<'_> {
-        let tree = Tree::new(self.seen.tree.place, self.seen.tree.path.clone());
-        let seen = ScanResult::of(tree, 0);
-        Scan { seen, later: None, ..*self }
-    }
-
     fn push(&mut self, path: &[u8], stamp: Stamp) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.seen.entries.push((path.to_vec(), stamp));
@@ -277,9 +265,8 @@ impl Scan<'_> {
                 return Ok(());
             }
             let entry = match entry.map_err(io::Error::from) {
-                Ok(entry) => entry,
-                Err(error) if root::is_missing(&error) => return Ok(()),
-                Err(error) => return Err(error),
+                Err(error) if is_missing(&error) => return Ok(()),
+                entry => entry?,
             };
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
@@ -290,9 +277,14 @@ impl Scan<'_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
+            // An entry of an ignored folder is worth a look if it may hold guarded files, or is one.
+            let is_worth_it = || {
+                matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
+                    || self.names.kind(path) == NameKind::Guarded
+            };
             if path.len() > MAX_PATH {
                 self.seen.too_deep += 1;
-            } else if scope != Scope::Search || self.is_searched(entry.file_type(), path) {
+            } else if scope != Scope::Search || is_worth_it() {
                 match root::look_in(folder, name) {
                     Ok(stamp) if stamp.kind != Kind::Special => {
                         let is_stored = is_store && is_stored(name, stamp.kind, is_new);
@@ -311,11 +303,6 @@ impl Scan<'_> {
         let is_bare = is_store || has_head && matches!(scope, Scope::All | Scope::Search) && leads::has_head(folder);
         self.seen.bare.extend(is_bare.then(|| path.clone()));
         Ok(())
-    }
-
-    /// Returns whether an entry of an ignored folder is worth a look.
-    fn is_searched(&self, file_type: FileType, path: &[u8]) -> bool {
-        matches!(file_type, FileType::Directory | FileType::Unknown) || self.names.kind(path) == NameKind::Guarded
     }
 
     #[allow(clippy::too_many_arguments, reason = "one entry, and the way to it")]
@@ -440,7 +427,7 @@ impl Scan<'_> {
     ) -> io::Result<()> {
         match root::folder_in(folder, name) {
             Ok(inner) => self.folder(&inner, path, depth + 1, ignores, scope),
-            Err(error) if root::is_missing(&error) => Ok(()),
+            Err(error) if is_missing(&error) => Ok(()),
             Err(_) => {
                 self.seen.unopened.push(path.clone());
                 self.hidden(path);

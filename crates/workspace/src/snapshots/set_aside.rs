@@ -14,13 +14,14 @@ use super::{
     config::SnapshotConfig,
     guard::GuardedPaths,
     ignored::runs_no_more,
-    pulse::LastSign,
+    record::LastSign,
     restore,
-    root::{Kind, Root, SafePath, is_missing, split},
+    root::{Kind, Root, SafePath},
     scan::{ScanResult, scan},
     session::SessionRecord,
     tree::Tree,
 };
+use crate::exact::{is_missing, split};
 
 /// Looks after a call, as long as each finds more to take back: behind a folder that could not be opened there may be another.
 const ROUNDS: usize = 4;
