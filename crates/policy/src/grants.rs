@@ -169,6 +169,12 @@ impl Reach<'_> {
     pub(super) fn covers(&self, rule: &str, part: &Part) -> bool {
         let Some(words) = command_of(rule).and_then(|words| words.strip_suffix(" *")) else { return false };
         let part = carriers::unwrapped(part);
+        let passes = |redirect: &Redirect| match redirect.operator {
+            _ if redirect.is_harmless() => true,
+            // Other programs may run their input, or write files that it names.
+            "<<" => redirect.target.is_static() && takes_message(&part),
+            operator => redirect.writes() && operator != "<>" && self.takes_output(&redirect.target),
+        };
         let mut actual = part.words.iter();
         let mut granted = words.split_ascii_whitespace().peekable();
         granted.peek().is_some()
@@ -179,7 +185,7 @@ impl Reach<'_> {
             && !runs_by_launcher(&part, self.roots)
             && !self.places_unseen(&part)
             && part.assigns.iter().all(environment::is_harmless)
-            && part.redirects.iter().all(|redirect| self.passes(redirect, &part))
+            && part.redirects.iter().all(passes)
             && self.are_tame(actual.as_slice(), &part)
     }
 
@@ -210,16 +216,6 @@ impl Reach<'_> {
             is_message && word.is_plain()
                 || (word.is_plain() || is_narrow_glob(word)) && is_tame(word, self.roots) && !names_program(word)
         })
-    }
-
-    /// Returns true if a rule about the command covers this redirection of it.
-    fn passes(&self, redirect: &Redirect, part: &Part) -> bool {
-        match redirect.operator {
-            _ if redirect.is_harmless() => true,
-            // Other programs may run their input, or write files that it names.
-            "<<" => redirect.target.is_static() && takes_message(part),
-            operator => redirect.writes() && operator != "<>" && self.takes_output(&redirect.target),
-        }
     }
 
     /// Returns true for a file of output: one that nothing runs or obeys, and that is in the session's folders or in `/tmp`.

@@ -152,19 +152,19 @@ pub(crate) struct InForce {
 impl InForce {
     /// The missing part of what `enforce` asks for.
     pub(crate) fn gap(&self) -> Option<&'static str> {
-        if self.landlock == 0 {
-            return Some("this kernel has no Landlock, so a command could read and change every file of yours");
-        }
-        if self.landlock < 3 && !self.namespaces {
-            return Some(
+        match self {
+            Self { landlock: 0, .. } => {
+                Some("this kernel has no Landlock, so a command could read and change every file of yours")
+            }
+            Self { landlock: ..3, namespaces: false, .. } => Some(
                 "this kernel's Landlock is too old and it lets users make no namespaces, so a command could cut files \
                  outside the workspace",
-            );
+            ),
+            Self { seccomp: false, .. } => {
+                Some("this kernel filters no system calls, so a command could use the network")
+            }
+            _ => None,
         }
-        if !self.seccomp {
-            return Some("this kernel filters no system calls, so a command could use the network");
-        }
-        None
     }
 }
 

@@ -236,12 +236,8 @@ fn authorization(proxy: &Url) -> String {
             .map(|(name, _)| name.into_owned())
             .unwrap_or_default()
     };
-    match proxy.password() {
-        Some(password) => {
-            format!("Proxy-Authorization: {}\r\n", basic(&plain(proxy.username()), &plain(password)))
-        }
-        None => String::new(),
-    }
+    let known = proxy.password().map(|password| basic(&plain(proxy.username()), &plain(password)));
+    known.map(|known| format!("Proxy-Authorization: {known}\r\n")).unwrap_or_default()
 }
 
 async fn connect((host, port): &Target) -> io::Result<TcpStream> {

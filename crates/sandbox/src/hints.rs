@@ -171,11 +171,8 @@ mod tests {
     fn words_of_refusals_are_known() {
         #[track_caller]
         fn check(stderr: &str, network: bool, expected: Option<&str>) {
-            match (hint(stderr, CommandRights { network, read_only: false }), expected) {
-                (Some(hint), Some(part)) => assert!(hint.contains(part), "{hint}"),
-                (None, None) => {}
-                (hint, _) => panic!("{stderr}: {hint:?}"),
-            }
+            let hint = hint(stderr, CommandRights { network, read_only: false });
+            assert!(expected.map_or(hint.is_none(), |part| hint.is_some_and(|hint| hint.contains(part))), "{stderr}");
         }
         check("curl: (6) Could not resolve host: example.org", false, Some("no network"));
         check("PermissionError: [Errno 1] Operation not permitted: socket", false, Some("no network"));
@@ -192,21 +189,23 @@ mod tests {
         check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), false, None);
     }
 
-    #[test]
-    fn names_that_only_tools_know_are_told() {
-        let at = |path: &str| Workspace {
+    fn at(path: &str) -> Workspace {
+        Workspace {
             root: "/data/s".into(),
             project: Some(Mount { path: path.into(), writable: true }),
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/data/memories".into()),
             worktree: None,
+        }
+    }
+
+    #[test]
+    fn names_that_only_tools_know_are_told() {
+        let check = |stderr: &str, expected: Option<&str>| {
+            let hint = misnamed(stderr, &at("/home/me/house"), &[]);
+            let is_expected = |part: &str| hint.as_ref().is_some_and(|hint| hint.contains(part));
+            assert!(expected.map_or(hint.is_none(), is_expected), "{stderr}: {hint:?}");
         };
-        let check =
-            |stderr: &str, expected: Option<&str>| match (misnamed(stderr, &at("/home/me/house"), &[]), expected) {
-                (Some(hint), Some(part)) => assert!(hint.contains(part), "{hint}"),
-                (None, None) => {}
-                (hint, _) => panic!("{stderr}: {hint:?}"),
-            };
         check("bash: line 1: /project/x: No such file or directory", Some("$PROJECT"));
         check("mkdir: cannot create directory '/project': Permission denied", Some("$PROJECT"));
         check("cp: cannot create regular file '/project/a/b': Read-only file system\nand so on", Some("$PROJECT"));
@@ -230,15 +229,8 @@ mod tests {
 
     #[test]
     fn folders_that_have_their_names_are_named_with_the_slash() {
-        let workspace = Workspace {
-            root: "/data/s".into(),
-            project: Some(Mount { path: "/home/me/house".into(), writable: true }),
-            folders: Vec::new(),
-            memories: None,
-            worktree: None,
-        };
         let given = [Name::mounted(PROJECT, Path::new("/home/me/house"))];
-        let said = |stderr: &str| misnamed(stderr, &workspace, &given);
+        let said = |stderr: &str| misnamed(stderr, &at("/home/me/house"), &given).map(Cow::into_owned);
         assert!(said("cat: uploads/a.txt: No such file or directory").is_some_and(|hint| hint.contains("/uploads")));
         assert_eq!(said("cat: /uploads/a.txt: No such file or directory"), None);
         assert_eq!(said("cat: /project/x: No such file or directory"), None);

@@ -116,31 +116,21 @@ impl Sandbox {
     /// State of the sandbox. The first call tries it.
     pub async fn status(&self) -> SandboxStatus {
         let mode = self.config.mode;
-        let mut status = SandboxStatus {
-            mode,
-            runs: true,
-            landlock: 0,
-            seccomp: false,
-            namespaces: false,
-            network: self.allows_network() || mode == SandboxMode::Off,
-            weaknesses: Vec::new(),
-        };
-        if mode == SandboxMode::Off {
-            status.weaknesses.push("the sandbox is off: commands may do whatever you may do".to_owned());
-            return status;
-        }
-        let offer = self.offer().await;
-        match &offer.force {
-            Err(why) => (status.runs, status.weaknesses) = (false, vec![why.clone()]),
-            Ok(force) => {
-                status.landlock = force.landlock;
-                status.seccomp = force.seccomp;
-                status.namespaces = force.namespaces;
-                status.runs = mode != SandboxMode::Enforce || force.gap().is_none();
-                status.weaknesses.extend(weaknesses(*force, offer.no_namespaces.as_deref()));
+        let offer = if mode == SandboxMode::Off { None } else { Some(self.offer().await) };
+        let (runs, force, weaknesses) = match offer.map(|offer| (&offer.force, &offer.no_namespaces)) {
+            None => {
+                let why = "the sandbox is off: commands may do whatever you may do";
+                (true, InForce::default(), vec![why.to_owned()])
             }
-        }
-        status
+            Some((Err(why), _)) => (false, InForce::default(), vec![why.clone()]),
+            Some((Ok(force), no_namespaces)) => {
+                let runs = mode != SandboxMode::Enforce || force.gap().is_none();
+                (runs, *force, weaknesses(*force, no_namespaces.as_deref()))
+            }
+        };
+        let InForce { landlock, seccomp, namespaces, .. } = force;
+        let network = self.allows_network() || mode == SandboxMode::Off;
+        SandboxStatus { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
     }
 
     /// True where it holds a command that may change nothing to that: where files and network can be kept from

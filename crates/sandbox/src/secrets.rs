@@ -329,17 +329,4 @@ mod tests {
         check("registries = { x = { token = \"t\" } }\n[build]\njobs = 2\n", "[build]\njobs = 2\n");
         check("[http]\nextraHeader = Authorization: Basic abc\n", "[http]\n");
     }
-
-    #[test]
-    fn settings_that_are_of_use_without_keys_are_known() {
-        for (path, expected) in [
-            ("/h/.gitconfig", true),
-            ("/h/.config/git/config", true),
-            ("/h/.cargo/config.toml", true),
-            ("/h/.config/x/config.toml", false),
-            ("/h/.config/x/config", false),
-        ] {
-            assert_eq!(is_reducible(Path::new(path)), expected, "{path}");
-        }
-    }
 }

@@ -68,13 +68,10 @@ pub fn open(
     range: Range,
     cancel: CancellationToken,
 ) -> Result<DocumentPage, WorkspaceError> {
-    let files = browse::open(tree, Timestamp::UNIX_EPOCH);
-    opened(&files, if path.is_empty() { "." } else { path }, range, cancel).map_err(browse::refused)
-}
-
-fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) -> Result<DocumentPage, Failure> {
+    let files = &browse::open(tree, Timestamp::UNIX_EPOCH);
+    let path = if path.is_empty() { "." } else { path };
     let Range { skip, most } = Range { most: range.most.min(MAX_OPEN), ..range };
-    let single = |path: &ToolPath| -> Result<DocumentPage, Failure> {
+    let single = |path: &ToolPath| -> Result<DocumentPage, WorkspaceError> {
         let documents = if skip == 0 && most > 0 { vec![document(files, path)?] } else { Vec::new() };
         Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None })
     };

@@ -344,16 +344,6 @@ mod tests {
     }
 
     #[test]
-    fn parents_and_names() {
-        let path = ToolPath::parse("/project/src/main.rs").unwrap();
-        assert_eq!(path.name(), "main.rs");
-        assert_eq!(path.flat(), "project/src/main.rs");
-        assert_eq!(path.parent().unwrap().to_string(), "/project/src");
-        assert_eq!(path.parent().unwrap().parent().unwrap(), ToolPath::root(PathPlace::Project));
-        assert_eq!(ToolPath::root(PathPlace::Project).parent(), None);
-    }
-
-    #[test]
     fn what_no_call_could_name_is_not_found() {
         use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
         for (below, named) in [

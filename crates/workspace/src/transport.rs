@@ -82,8 +82,8 @@ impl TreeTransport for SessionTrees {
             Ok(()) => {
                 let root = jail::own_root(&staging);
                 let root = root.map_err(|error| storage("open the folder of the session's files", error))?;
-                let (done, state) = (FilesCopied::default(), StagedState::Hidden);
-                Ok(Box::new(Arriving { base, session, staging, place, root, done, folders: 0, state }))
+                let (done, left) = (FilesCopied::default(), Some(staging.clone()));
+                Ok(Box::new(Arriving { base, session, staging, place, root, done, folders: 0, left }))
             }
         }
     }
@@ -180,17 +180,6 @@ fn leave_out(done: &mut FilesCopied) -> io::Result<()> {
     Ok(())
 }
 
-/// Progress of a tree that comes in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StagedState {
-    /// In a folder of its own.
-    Hidden,
-    /// Place at which its session will look for it, with a mark beside it.
-    InPlace,
-    /// There for good.
-    Settled,
-}
-
 struct Arriving {
     base: PathBuf,
     session: SessionId,
@@ -200,7 +189,8 @@ struct Arriving {
     done: FilesCopied,
     /// Folders that were made. There are never more than files may be.
     folders: u64,
-    state: StagedState,
+    /// The tree that goes again unless it is revealed.
+    left: Option<PathBuf>,
 }
 
 impl StagedTree for Arriving {
@@ -226,7 +216,7 @@ impl StagedTree for Arriving {
         let placed = rustix::fs::syncfs(&self.root).map_err(io::Error::from).and_then(|()| {
             fs::File::create_new(mark(&self.base, self.session))?.sync_all()?;
             fs::rename(&self.staging, &self.place)?;
-            self.state = StagedState::InPlace;
+            self.left = Some(self.place.clone());
             fs::File::open(&self.base)?.sync_all()
         });
         placed.map_err(|error| storage("put the session's files in their place", error))?;
@@ -234,7 +224,7 @@ impl StagedTree for Arriving {
     }
 
     fn reveal(mut self: Box<Self>) -> Result<(), WorkspaceError> {
-        self.state = StagedState::Settled;
+        self.left = None;
         remove::gone(fs::remove_file(mark(&self.base, self.session)))
             .map_err(|error| storage("remove the mark of an import", error))
     }
@@ -273,11 +263,7 @@ fn write(folder: &Dir, name: &str, file: &TreeFile, content: &mut dyn Read) -> i
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        let left = match self.state {
-            StagedState::Hidden => &self.staging,
-            StagedState::InPlace => &self.place,
-            StagedState::Settled => return,
-        };
+        let Some(left) = &self.left else { return };
         let removed = remove::folder_at(&self.base, left.file_name().unwrap_or_default())
             .and_then(|()| remove::gone(fs::remove_file(mark(&self.base, self.session))));
         if let Err(error) = removed {

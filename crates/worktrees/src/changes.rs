@@ -18,7 +18,7 @@ use agentd_workspace::failure::refused;
 use crate::{
     Inner, git,
     making::index_name,
-    record::{GitPlace, Stage, WorktreeRecord, conflict, missing},
+    record::{GitPlace, Result, Stage, WorktreeRecord, conflict, missing},
 };
 
 /// Files that are told to one call at the most.
@@ -58,7 +58,7 @@ pub(super) enum Objects {
 
 impl Inner {
     /// The record of a worktree that is whole.
-    pub(super) fn ready(&self, name: &str) -> Result<WorktreeRecord, WorkspaceError> {
+    pub(super) fn ready(&self, name: &str) -> Result<WorktreeRecord> {
         let record = self.records.get(name)?;
         if record.stage == Stage::Ready {
             return Ok(record);
@@ -68,7 +68,7 @@ impl Inner {
     }
 
     /// The top of a worktree, by its real path.
-    pub(super) fn real_top(&self, record: &WorktreeRecord) -> Result<PathBuf, WorkspaceError> {
+    pub(super) fn real_top(&self, record: &WorktreeRecord) -> Result<PathBuf> {
         let top = self.records.real_base()?.join(&record.name);
         if top.symlink_metadata().is_ok_and(|found| found.is_dir()) && record.repository.common.is_dir() {
             return Ok(top);
@@ -79,11 +79,7 @@ impl Inner {
     }
 
     /// Looks at the files and the branch.
-    pub(super) async fn look(
-        &self,
-        record: &WorktreeRecord,
-        objects: Objects,
-    ) -> Result<WorktreeState, WorkspaceError> {
+    pub(super) async fn look(&self, record: &WorktreeRecord, objects: Objects) -> Result<WorktreeState> {
         let top = self.real_top(record)?;
         let index = self.git.scratch_file(&index_name(&record.name))?;
         // Nobody else has it, so a lock is what an earlier end has left.
@@ -106,19 +102,11 @@ impl Inner {
             Objects::Dropped => GitPlace { objects: Some(self.git.objects_folder(&record.name)?), ..place },
         };
         let git = &self.git;
-        let commit = |name: String| {
-            let place = &place;
-            async move {
-                let found =
-                    git.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
-                Ok::<_, WorkspaceError>(Some(found.line()).filter(|_| found.code == 0))
-            }
-        };
-        let head = commit("HEAD".to_owned()).await?.ok_or_else(|| {
+        let head = git.commit(&place, "HEAD").await?.ok_or_else(|| {
             let message = format!("the worktree {} has no commit checked out", record.name);
             refused(message, format!("check out its branch there: git checkout {}", record.branch()))
         })?;
-        let tip = commit(record.reference()).await?;
+        let tip = git.commit(&place, &record.reference()).await?;
         let on = git.run(&place, &["symbolic-ref", "--quiet", "HEAD"]).await?.line();
         // Of a file that is as it was, the index knows so; one that was damaged is made anew.
         let read = ["read-tree", "-m", &head];
@@ -136,7 +124,7 @@ impl Inner {
     }
 
     /// Those of the folders that the index has as repositories of their own, and not as files that are ignored.
-    async fn tracked(&self, place: &GitPlace, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, WorkspaceError> {
+    async fn tracked(&self, place: &GitPlace, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
         let mut tracked = Vec::new();
         for some in folders.chunks(FILES_AT_ONCE) {
             let mut args: Vec<&OsStr> = ["ls-files", "--stage", "-z", "--"].map(OsStr::new).into();
@@ -151,21 +139,15 @@ impl Inner {
     }
 
     /// The newest commit that a worktree and its main tree have in common, unless the one that it began from is newer.
-    async fn common_base(
-        &self,
-        record: &WorktreeRecord,
-        place: &GitPlace,
-        head: &str,
-    ) -> Result<String, WorkspaceError> {
+    async fn common_base(&self, record: &WorktreeRecord, place: &GitPlace, head: &str) -> Result<String> {
         let repository = &record.repository;
         if !repository.is_whole() {
             return Ok(record.base.clone());
         }
         let git = &self.git;
-        let read = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
-        let main = git.run(&GitPlace::main(repository), &read).await?.line();
+        let main = git.commit(&GitPlace::main(repository), "HEAD").await?.unwrap_or_default();
         let found = git.run(place, &["merge-base", &main, head]).await?;
-        let is_newer = found.code == 0 && self.is_ancestor(place, &record.base, &found.line()).await?;
+        let is_newer = found.code == 0 && self.git.is_ancestor(place, &record.base, &found.line()).await?;
         Ok(if is_newer { found.line() } else { record.base.clone() })
     }
 
@@ -177,13 +159,13 @@ impl Inner {
     }
 
     /// Files that differ between two trees or commits.
-    pub(super) async fn between(&self, place: &GitPlace, from: &str, to: &str) -> Result<Vec<PathBuf>, WorkspaceError> {
+    pub(super) async fn between(&self, place: &GitPlace, from: &str, to: &str) -> Result<Vec<PathBuf>> {
         let args = ["diff-tree", "-r", "--name-only", "-z", "--no-renames", "--end-of-options", from, to];
         self.git.succeeds(place, &args, "compare files").await?.paths()
     }
 
     /// Files of a worktree that differ from the commit that it is compared with, and repositories of their own in it.
-    async fn changed(&self, state: &WorktreeState) -> Result<Vec<PathBuf>, WorkspaceError> {
+    async fn changed(&self, state: &WorktreeState) -> Result<Vec<PathBuf>> {
         let mut files = self.between(&state.place, &state.base, &state.tree).await?;
         files.extend(state.inner.iter().cloned());
         files.sort();
@@ -192,7 +174,7 @@ impl Inner {
     }
 
     /// Files of the main tree that differ from its commit, and new ones.
-    pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>, WorkspaceError> {
+    pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>> {
         let args =
             ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
         let listed = self.git.succeeds(main, &args, "look at the main tree").await?;
@@ -200,11 +182,7 @@ impl Inner {
     }
 
     /// True if nothing is lost with the worktree and its branch.
-    pub(super) async fn is_merged(
-        &self,
-        record: &WorktreeRecord,
-        state: &WorktreeState,
-    ) -> Result<bool, WorkspaceError> {
+    pub(super) async fn is_merged(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<bool> {
         if state.is_dirty || !state.inner.is_empty() {
             return Ok(false);
         }
@@ -218,13 +196,13 @@ impl Inner {
 
     /// True if the branch that the main tree has checked out, or another one, has a commit. A commit without a branch is soon gone,
     /// a name that stands for a branch is none, and branches of worktrees are those of sessions.
-    async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool, WorkspaceError> {
+    async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool> {
         let repository = &record.repository;
         if repository.is_whole() {
             let main = GitPlace::main(repository);
             let on = self.git.run(&main, &["symbolic-ref", "--quiet", "HEAD"]).await?;
             let is_other = on.code == 0 && on.line() != record.reference();
-            if is_other && self.is_ancestor(&main, commit, "HEAD").await? {
+            if is_other && self.git.is_ancestor(&main, commit, "HEAD").await? {
                 return Ok(true);
             }
         }
@@ -238,14 +216,14 @@ impl Inner {
     }
 
     /// Number of commits since the one that a worktree is compared with.
-    async fn ahead(&self, state: &WorktreeState) -> Result<u64, WorkspaceError> {
+    async fn ahead(&self, state: &WorktreeState) -> Result<u64> {
         let range = format!("{}..{}", state.base, state.head);
         let args = ["rev-list", "--count", "--end-of-options", &range];
         let counted = self.git.succeeds(&state.place, &args, "count commits").await?;
         Ok(counted.line().parse().unwrap_or_default())
     }
 
-    pub(super) async fn reported(&self, name: &str) -> Result<WorktreeReport, WorkspaceError> {
+    pub(super) async fn reported(&self, name: &str) -> Result<WorktreeReport> {
         let record = self.records.get(name)?;
         let mut report = WorktreeReport {
             name: record.name.clone(),
@@ -276,7 +254,7 @@ impl Inner {
         Ok(report)
     }
 
-    pub(super) async fn difference(&self, name: &str) -> Result<WorktreeDiff, WorkspaceError> {
+    pub(super) async fn difference(&self, name: &str) -> Result<WorktreeDiff> {
         let record = self.ready(name)?;
         self.refuse_replaced(&record).await?;
         let found = self.difference_of(&record).await;
@@ -284,7 +262,7 @@ impl Inner {
         found
     }
 
-    async fn difference_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff, WorkspaceError> {
+    async fn difference_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff> {
         let state = self.look(record, Objects::Dropped).await?;
         let files = self.changed(&state).await?;
         let args = ["diff-tree", "-r", "-p", "-M", "--binary", "--full-index", "--no-ext-diff", "--no-textconv"];
@@ -317,7 +295,7 @@ const OPENED: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 ///
 /// # Errors
 /// When git would wait for what is in place of one of its files.
-fn look_over(top: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
+fn look_over(top: &Path) -> Result<Vec<PathBuf>> {
     let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
     while let Some(folder) = open.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
@@ -341,7 +319,7 @@ fn look_over(top: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
 }
 
 /// Refuses a repository in which a person is in the middle of something that ends with another commit.
-pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<(), WorkspaceError> {
+pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     const UNFINISHED: [(&str, &str); 6] = [
         ("rebase-merge", "rebase"),
         ("rebase-apply", "rebase"),
@@ -363,7 +341,7 @@ const REPLACED: [&str; 2] = ["hash-path mismatch", "object corrupt"];
 impl Inner {
     /// Refuses a repository in which an object that is not packed was replaced. Git believes its name, so no difference shows it,
     /// and what is checked out later has the content.
-    pub(super) async fn refuse_replaced(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+    pub(super) async fn refuse_replaced(&self, record: &WorktreeRecord) -> Result<()> {
         // What is packed is left out, and nothing is walked through but what is not.
         let args =
             ["fsck", "--no-full", "--no-dangling", "--no-reflogs", "--no-progress", "--end-of-options", &record.base];

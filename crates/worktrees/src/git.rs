@@ -18,14 +18,13 @@ use agentd_core::{
     ports::CallProgress,
 };
 use agentd_sandbox::{
-    environment,
     host::Sandbox,
     process::{self, CommandEnd, OutputForm, RunError, Script},
 };
 use agentd_workspace::{failure::refused, private};
 use tokio_util::sync::CancellationToken;
 
-use crate::record::{GitPlace, conflict, missing, reached, storage};
+use crate::record::{GitPlace, Result, conflict, missing, reached, storage};
 
 /// Time limit of a call.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -74,26 +73,17 @@ const SETTINGS: [&str; 24] = [
 /// Runs git.
 #[derive(Debug)]
 pub(super) struct Git {
-    scratch: PathBuf,
-    sandbox: Option<Arc<Sandbox>>,
+    pub(super) scratch: PathBuf,
+    pub(super) sandbox: Option<Arc<Sandbox>>,
     /// Folders of programs.
-    path: OsString,
+    pub(super) path: OsString,
     /// The person's own settings, of which only name and address are read.
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
 }
 
 impl Git {
-    pub(super) fn new(
-        scratch: PathBuf,
-        sandbox: Option<Arc<Sandbox>>,
-        path: Option<OsString>,
-        config: Option<PathBuf>,
-    ) -> Self {
-        Self { scratch, sandbox, path: path.unwrap_or_else(|| environment::PATH.into()), config }
-    }
-
     /// Refuses where git is not installed.
-    pub(super) fn check(&self) -> Result<(), WorkspaceError> {
+    pub(super) fn check(&self) -> Result<()> {
         let is_program = |path: PathBuf| {
             fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
         };
@@ -107,7 +97,7 @@ impl Git {
     }
 
     /// Refuses a git that is too old to merge without a tree.
-    pub(super) async fn check_version(&self, place: &GitPlace) -> Result<(), WorkspaceError> {
+    pub(super) async fn check_version(&self, place: &GitPlace) -> Result<()> {
         let said = self.run(place, &["version"]).await?.line();
         let mut numbers = said.split(|letter: char| !letter.is_ascii_digit()).filter(|part| !part.is_empty());
         let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok());
@@ -121,21 +111,21 @@ impl Git {
     }
 
     /// A file for git's work.
-    pub(super) fn scratch_file(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
+    pub(super) fn scratch_file(&self, name: &str) -> Result<PathBuf> {
         Ok(self.scratch_folder().map_err(broken)?.join(TEMP).join(name))
     }
 
     /// A folder in which a merge of the worktree of that name has its files.
-    pub(super) fn merge_folder(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
+    pub(super) fn merge_folder(&self, name: &str) -> Result<PathBuf> {
         self.fresh_folder(&format!("{name}.merge"), broken)
     }
 
     /// A folder in which a look at the worktree of that name puts new objects.
-    pub(super) fn objects_folder(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
+    pub(super) fn objects_folder(&self, name: &str) -> Result<PathBuf> {
         self.fresh_folder(&format!("{name}.objects"), |error| storage("make a folder for git's work", error))
     }
 
-    fn fresh_folder(&self, name: &str, failed: fn(io::Error) -> WorkspaceError) -> Result<PathBuf, WorkspaceError> {
+    fn fresh_folder(&self, name: &str, failed: fn(io::Error) -> WorkspaceError) -> Result<PathBuf> {
         let folder = self.scratch_file(name)?;
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(failed)?;
@@ -153,7 +143,7 @@ impl Git {
         place: &GitPlace,
         args: &[A],
         doing: &str,
-    ) -> Result<GitOutput, WorkspaceError> {
+    ) -> Result<GitOutput> {
         let output = self.run(place, args).await?;
         if output.code == 0 {
             return Ok(output);
@@ -162,12 +152,18 @@ impl Git {
         Err(conflict(message, "see what `git status` says in the repository, and try again"))
     }
 
+    /// The commit that a name stands for; none where there is none.
+    pub(super) async fn commit(&self, place: &GitPlace, name: &str) -> Result<Option<String>> {
+        let found = self.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
+        Ok(Some(found.line()).filter(|_| found.code == 0))
+    }
+
+    pub(super) async fn is_ancestor(&self, main: &GitPlace, of: &str, commit: &str) -> Result<bool> {
+        Ok(self.run(main, &["merge-base", "--is-ancestor", of, commit]).await?.code == 0)
+    }
+
     /// Runs git, whatever comes of it.
-    pub(super) async fn run<A: AsRef<OsStr> + Sync>(
-        &self,
-        place: &GitPlace,
-        args: &[A],
-    ) -> Result<GitOutput, WorkspaceError> {
+    pub(super) async fn run<A: AsRef<OsStr> + Sync>(&self, place: &GitPlace, args: &[A]) -> Result<GitOutput> {
         self.check()?;
         let scratch = self.scratch_folder().map_err(broken)?;
         let mut command: Vec<OsString> = ["git", "--no-pager", "--no-replace-objects"].map(OsString::from).into();
@@ -258,7 +254,7 @@ impl Git {
     }
 
     /// Name and address for commits: those of the repository, or of the person, or the daemon's.
-    pub(super) async fn author(&self, place: &GitPlace) -> Result<(String, String), WorkspaceError> {
+    pub(super) async fn author(&self, place: &GitPlace) -> Result<(String, String)> {
         let mut found = Vec::new();
         for (key, otherwise) in [("user.name", "agentd"), ("user.email", "agentd@localhost")] {
             let own = self.run(place, &["config", "--get", key]).await?.line();
@@ -301,7 +297,7 @@ impl Git {
     ///
     /// # Errors
     /// When its settings cannot be read, or may be others in the next call.
-    pub(super) async fn own_programs(&self, place: GitPlace) -> Result<GitPlace, WorkspaceError> {
+    pub(super) async fn own_programs(&self, place: GitPlace) -> Result<GitPlace> {
         let listed = self.succeeds(&place, &["config", "--list", "--name-only", "-z"], "read the settings").await?;
         let mut settings = BTreeSet::new();
         for name in listed.parts()? {
@@ -361,7 +357,7 @@ impl GitOutput {
     ///
     /// # Errors
     /// When it was too long: what is missing would be taken for what is not there.
-    pub(super) fn parts(&self) -> Result<Vec<&[u8]>, WorkspaceError> {
+    pub(super) fn parts(&self) -> Result<Vec<&[u8]>> {
         if self.is_cut {
             let hint = "the repository has too many files or settings for worktrees here: work in a clone";
             return Err(conflict("git lists too much to be read", hint));
@@ -370,7 +366,7 @@ impl GitOutput {
     }
 
     /// The same, where they are paths.
-    pub(super) fn paths(&self) -> Result<Vec<PathBuf>, WorkspaceError> {
+    pub(super) fn paths(&self) -> Result<Vec<PathBuf>> {
         Ok(self.parts()?.into_iter().map(path).collect())
     }
 
@@ -421,7 +417,7 @@ impl TreeEntry {
 }
 
 /// The files of `diff-tree --raw -z`.
-pub(super) fn changes(output: &GitOutput) -> Result<Vec<FileChange>, WorkspaceError> {
+pub(super) fn changes(output: &GitOutput) -> Result<Vec<FileChange>> {
     let parts = output.parts()?;
     let read = |pair: &[&[u8]]| {
         let [about, name] = pair else { return None };

@@ -18,6 +18,9 @@ use agentd_sandbox::repository::Repository;
 use agentd_workspace::{failure::if_there, private, remove::gone};
 use serde::{Deserialize, Serialize};
 
+/// What an operation gives.
+pub(super) type Result<T> = std::result::Result<T, WorkspaceError>;
+
 /// Folder of the records. No worktree has a name that begins with a dot.
 const RECORDS: &str = ".records";
 /// Folder for files of git's work: indexes, and objects that nobody keeps.
@@ -78,7 +81,7 @@ impl WorktreeRecord {
     }
 
     /// The folder that git has made of it in the repository.
-    pub(super) fn admin(&self) -> Result<&Path, WorkspaceError> {
+    pub(super) fn admin(&self) -> Result<&Path> {
         self.admin.as_deref().ok_or_else(|| {
             conflict(format!("the worktree {} is only half made", self.name), "try again, and it is cleared")
         })
@@ -88,32 +91,24 @@ impl WorktreeRecord {
 /// All records.
 #[derive(Debug)]
 pub(super) struct Records {
-    base: PathBuf,
+    pub(super) base: PathBuf,
 }
 
 impl Records {
-    pub(super) fn new(base: PathBuf) -> Self {
-        Self { base }
-    }
-
-    pub(super) fn base(&self) -> &Path {
-        &self.base
-    }
-
     /// The top of a worktree.
     pub(super) fn top(&self, name: &str) -> PathBuf {
         self.base.join(name)
     }
 
     /// Makes the folder of all worktrees where it is missing, and returns its real path, which git writes down.
-    pub(super) fn real_base(&self) -> Result<PathBuf, WorkspaceError> {
+    pub(super) fn real_base(&self) -> Result<PathBuf> {
         private::folder(&self.base.join(RECORDS))
             .and_then(|()| self.base.canonicalize())
             .map_err(|error| storage("make the folder of worktrees", error))
     }
 
     /// All records, sorted by name. One that is damaged is logged and left where it is.
-    pub(super) fn all(&self) -> Result<Vec<WorktreeRecord>, WorkspaceError> {
+    pub(super) fn all(&self) -> Result<Vec<WorktreeRecord>> {
         let folder = self.base.join(RECORDS);
         let entries = if_there(fs::read_dir(&folder)).map_err(|error| storage("list the worktrees", error))?;
         let mut all = Vec::new();
@@ -142,29 +137,29 @@ impl Records {
     }
 
     /// The record of a worktree; none where there is none of that name.
-    pub(super) fn find(&self, name: &str) -> Result<Option<WorktreeRecord>, WorkspaceError> {
+    pub(super) fn find(&self, name: &str) -> Result<Option<WorktreeRecord>> {
         check_name(name)?;
         self.read(name).map_err(|error| storage(&format!("read the record of the worktree {name}"), error))
     }
 
     /// The record of a worktree that is there.
-    pub(super) fn get(&self, name: &str) -> Result<WorktreeRecord, WorkspaceError> {
+    pub(super) fn get(&self, name: &str) -> Result<WorktreeRecord> {
         self.find(name)?
             .ok_or_else(|| missing(format!("there is no worktree {name}"), "`agentctl worktree list` shows all"))
     }
 
-    pub(super) fn store(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+    pub(super) fn store(&self, record: &WorktreeRecord) -> Result<()> {
         private::store(&self.base.join(RECORDS), &format!("{}.json", record.name), record)
             .map_err(|error| storage(&format!("record the worktree {}", record.name), error))
     }
 
-    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut WorktreeRecord)) -> Result<(), WorkspaceError> {
+    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut WorktreeRecord)) -> Result<()> {
         let mut record = self.get(name)?;
         change(&mut record);
         self.store(&record)
     }
 
-    pub(super) fn forget(&self, name: &str) -> Result<(), WorkspaceError> {
+    pub(super) fn forget(&self, name: &str) -> Result<()> {
         gone(fs::remove_file(self.file(name)))
             .map_err(|error| storage(&format!("remove the record of the worktree {name}"), error))
     }
@@ -231,7 +226,7 @@ impl GitPlace {
     }
 
     /// A worktree. Nothing of it may be changed.
-    pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self, WorkspaceError> {
+    pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self> {
         let (git_dir, work_tree) = (record.admin()?.to_owned(), top.to_owned());
         Ok(Self { git_dir, work_tree, ..Self::main(&record.repository) })
     }

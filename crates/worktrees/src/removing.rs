@@ -9,7 +9,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentd_core::error::WorkspaceError;
 use agentd_sandbox::repository;
 use agentd_workspace::remove::folder_at;
 
@@ -19,11 +18,11 @@ use crate::{
     changes::{FILES_AT_ONCE, Objects},
     git::{self, FileChange},
     making::index_name,
-    record::{GitPlace, Stage, WorktreeRecord, conflict, storage},
+    record::{GitPlace, Result, Stage, WorktreeRecord, conflict, storage},
 };
 
 impl Inner {
-    pub(super) async fn removed(&self, name: &str, force: bool) -> Result<(), WorkspaceError> {
+    pub(super) async fn removed(&self, name: &str, force: bool) -> Result<()> {
         let record = self.records.get(name)?;
         let children = self.children(&record)?;
         if !children.is_empty() {
@@ -43,7 +42,7 @@ impl Inner {
     }
 
     /// Removes a worktree that has nothing to be lost, and says whether it did.
-    pub(super) async fn left(&self, name: &str) -> Result<bool, WorkspaceError> {
+    pub(super) async fn left(&self, name: &str) -> Result<bool> {
         let Some(record) = self.records.find(name)? else { return Ok(true) };
         if !self.children(&record)?.is_empty() || !self.is_spare(&record).await? {
             return Ok(false);
@@ -52,14 +51,14 @@ impl Inner {
     }
 
     /// Names of the worktrees whose main tree is this one.
-    fn children(&self, record: &WorktreeRecord) -> Result<Vec<String>, WorkspaceError> {
+    fn children(&self, record: &WorktreeRecord) -> Result<Vec<String>> {
         let top = self.records.real_base()?.join(&record.name);
         let is_child = |other: &WorktreeRecord| other.name != record.name && other.repository.top == top;
         Ok(self.records.all()?.into_iter().filter(is_child).map(|other| other.name).collect())
     }
 
     /// True if nothing is lost with a worktree.
-    async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool, WorkspaceError> {
+    async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool> {
         let record = self.ready(&record.name)?;
         let found = async {
             let state = self.look(&record, Objects::Dropped).await?;
@@ -70,13 +69,11 @@ impl Inner {
         found
     }
 
-    async fn take_away(&self, mut record: WorktreeRecord) -> Result<(), WorkspaceError> {
+    async fn take_away(&self, mut record: WorktreeRecord) -> Result<()> {
         let branches = GitPlace::branches(&record.repository);
         let mut tip = None;
         if record.repository.common.is_dir() {
-            let reference = format!("{}^{{commit}}", record.reference());
-            let found = self.git.run(&branches, &["rev-parse", "--verify", "--quiet", &reference]).await?;
-            tip = Some(found.line()).filter(|_| found.code == 0);
+            tip = self.git.commit(&branches, &record.reference()).await?;
         }
         record.stage = Stage::Removing { tip, at: now() };
         self.records.store(&record)?;
@@ -84,7 +81,7 @@ impl Inner {
     }
 
     /// Removes what is left of a worktree.
-    pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+    pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<()> {
         let Stage::Removing { tip, .. } = &record.stage else { return Ok(()) };
         self.remove_files(record)?;
         // Of locks, only its own go: in the main tree a person may be at work.
@@ -98,14 +95,14 @@ impl Inner {
     }
 
     /// Removes a worktree that was only half made; nobody has seen it.
-    pub(super) async fn clear(&self, name: &str) -> Result<(), WorkspaceError> {
+    pub(super) async fn clear(&self, name: &str) -> Result<()> {
         let Some(mut record) = self.records.find(name)? else { return Ok(()) };
         record.stage = Stage::Removing { tip: Some(record.base.clone()), at: record.at.as_second() };
         self.records.store(&record)?;
         self.finish_removal(&record).await
     }
 
-    fn remove_files(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+    fn remove_files(&self, record: &WorktreeRecord) -> Result<()> {
         let (base, common) = (self.records.real_base()?, &record.repository.common);
         let top = base.join(&record.name);
         let failed = |error| storage(&format!("remove the worktree {}", record.name), error);
@@ -134,7 +131,7 @@ impl Inner {
             let place = place.writing(&[&record.repository.common]);
             self.git.run(&place, &["update-ref", "--no-deref", "-d", &record.reference(), tip]).await
         };
-        let removed: Result<_, WorkspaceError> = removed.await;
+        let removed: Result<_> = removed.await;
         match removed {
             Ok(output) if output.code == 0 => {}
             Ok(output) => tracing::warn!("the branch {} is left: {}", record.branch(), output.told()),
@@ -145,7 +142,7 @@ impl Inner {
 
 impl Inner {
     /// Finishes or clears all of them in a repository. What cannot be is logged, and tried again later.
-    pub(super) async fn finish_all(&self, common: &Path) -> Result<(), WorkspaceError> {
+    pub(super) async fn finish_all(&self, common: &Path) -> Result<()> {
         let all = self.records.all()?;
         for record in all.into_iter().filter(|record| record.repository.common == common) {
             let finished = match &record.stage {
@@ -173,22 +170,16 @@ impl Inner {
 
     /// Takes the main tree on to where it was going. Files that are there already are told to the index first, so that git
     /// takes them for what they are; files that were cut off are made whole.
-    async fn finish_applying(
-        &self,
-        record: &WorktreeRecord,
-        from: &str,
-        to: &str,
-        at: i64,
-    ) -> Result<(), WorkspaceError> {
+    async fn finish_applying(&self, record: &WorktreeRecord, from: &str, to: &str, at: i64) -> Result<()> {
         let ready = || self.records.change(&record.name, |record| record.stage = Stage::Ready);
         let repository = &record.repository;
         if !repository.is_whole() {
             return ready();
         }
         let main = self.git.own_programs(GitPlace::main(repository)).await?;
-        let head = self.git.run(&main, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await?.line();
+        let head = self.git.commit(&main, "HEAD").await?;
         self.remove_stale(main_locks(record), at);
-        if head != from {
+        if head.as_deref() != Some(from) {
             // It has arrived, or a person has gone elsewhere since.
             return ready();
         }
@@ -227,7 +218,7 @@ impl Inner {
         record: &WorktreeRecord,
         main: &GitPlace,
         changes: Vec<FileChange>,
-    ) -> Result<Vec<(FileChange, Option<String>)>, WorkspaceError> {
+    ) -> Result<Vec<(FileChange, Option<String>)>> {
         let (mut found, mut files) = (Vec::new(), Vec::new());
         for change in changes {
             let path = record.repository.top.join(&change.path);
@@ -261,7 +252,7 @@ impl Inner {
     }
 
     /// True if a file is the beginning of an object. What is longer than what is read of a call is taken for a person's.
-    async fn is_beginning(&self, main: &GitPlace, path: &Path, object: &str) -> Result<bool, WorkspaceError> {
+    async fn is_beginning(&self, main: &GitPlace, path: &Path, object: &str) -> Result<bool> {
         let wanted = self.git.run(main, &["cat-file", "blob", object]).await?;
         let is_file =
             fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() <= wanted.bytes.len() as u64);
@@ -270,7 +261,7 @@ impl Inner {
     }
 
     /// Runs git on so many files.
-    async fn on_files(&self, place: &GitPlace, start: &[&str], files: &[OsString]) -> Result<(), WorkspaceError> {
+    async fn on_files(&self, place: &GitPlace, start: &[&str], files: &[OsString]) -> Result<()> {
         for some in files.chunks(FILES_AT_ONCE) {
             let args: Vec<OsString> = start.iter().map(OsString::from).chain(some.iter().cloned()).collect();
             self.git.succeeds(place, &args, "finish a merge").await?;

@@ -145,20 +145,18 @@ fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
             Some((_, rest)) if rest.contains('"') => {
                 rest.split('"').chain([rest]).map(|name| PatchedName::Path(without_side(name))).collect()
             }
-            Some((GIT, rest)) => vec![PatchedName::Path(git_name(rest))],
+            // The one name in `a/NAME b/NAME`. Of two, the whole text shows the folders of both and the end of the second;
+            // the tool takes neither from this line.
+            Some((GIT, rest)) => {
+                let name = rest.len().checked_sub(1).and_then(|length| rest.get(2..length / 2));
+                let name = name.filter(|name| rest.strip_suffix(name).is_some_and(|rest| rest.ends_with(" b/")));
+                vec![PatchedName::Path(name.unwrap_or(rest).trim())]
+            }
             Some((_, rest)) => vec![PatchedName::Path(without_side(rest.split('\t').next().unwrap_or_default()))],
             None => Vec::new(),
         };
         names
     })
-}
-
-/// The one name in `a/NAME b/NAME`. Of two, the whole text shows the folders of both and the end of the second; the
-/// tool takes neither from this line.
-fn git_name(names: &str) -> &str {
-    let name = names.len().checked_sub(1).and_then(|length| names.get(2..length / 2));
-    let name = name.filter(|name| names.strip_suffix(name).is_some_and(|rest| rest.ends_with(" b/")));
-    name.unwrap_or(names).trim()
 }
 
 fn without_side(name: &str) -> &str {

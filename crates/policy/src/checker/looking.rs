@@ -66,7 +66,14 @@ fn looks(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
         }
         // The old form of `tail -c -f` does not end.
         "tail" if texts.iter().any(|text| text.starts_with(['-', '+']) && text.ends_with('f')) => false,
-        "jq" => queries(texts, tame),
+        // Without modules, files of programs and the environment.
+        "jq" => {
+            let options =
+                accepts("rcsSneMCRj", "", "raw-output compact-output slurp sort-keys null-input exit-status tab");
+            let names = ["env", "ENV", "import", "include", "modulemeta"];
+            !texts.iter().any(|text| names.iter().any(|name| text.contains(name)))
+                && operands(options, "", texts, tame).is_some()
+        }
         "git" => git_looks(texts, tame),
         _ => list_of(name).is_some_and(|looks| operands(looks, "", texts, tame).is_some()),
     }
@@ -127,14 +134,6 @@ fn tests(texts: &[&str]) -> bool {
         let number = text.strip_prefix('-').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
         (operator || number) && !text.contains(['$', '`', '['])
     })
-}
-
-/// jq without modules, files of programs and the environment.
-fn queries(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
-    let options = accepts("rcsSneMCRj", "", "raw-output compact-output slurp sort-keys null-input exit-status tab");
-    let reaches =
-        |text: &&str| ["env", "ENV", "import", "include", "modulemeta"].iter().any(|word| text.contains(word));
-    !texts.iter().any(reaches) && operands(options, "", texts, tame).is_some()
 }
 
 /// Formats of git.

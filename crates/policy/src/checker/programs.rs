@@ -79,13 +79,16 @@ fn by_name(program: &str) -> Option<LayerVerdict> {
 fn runs_words(part: &Part) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let asks = |why: String| Some(LayerVerdict::high(why));
-    if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(unquiet(part)).find(|word| runs(word)) {
+    // The words of which options and texts count.
+    let (quiet, hands_on) = (holds(QUIET, program), holds(HANDING_ON, program));
+    let heard = arguments.iter().take_while(|word| !(quiet || hands_on && word.text == "--"));
+    if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(heard).find(|word| runs(word)) {
         return asks(format!("{} names a program or code to run", shortened(&word.text)));
     }
     let plain = program.strip_suffix('3').unwrap_or(program);
     let entry = RUNS_TEXT.iter().find(|(names, _)| holds(names, program) || holds(names, plain));
     if let Some((_, signs)) = entry {
-        let own = arguments.iter().take_while(|word| word.text != "--" || !holds(HANDING_ON, program));
+        let own = arguments.iter().take_while(|word| word.text != "--" || !hands_on);
         let subcommands = subcommands(own.clone());
         let is_cut = |name: &str, sign: &str| name.len() > 1 && sign.starts_with(name) && !holds(WHOLE, name);
         let found = signs.split(' ').find(|sign| match sign.starts_with('-') || sign.ends_with('=') {
@@ -246,13 +249,6 @@ pub(crate) fn carries_others(part: &Part) -> bool {
 /// Returns whether the words behind the program are texts and names, never another program.
 pub(crate) fn speaks(program: &str) -> bool {
     holds(SPEAKING, program)
-}
-
-/// The words of which options and texts count.
-fn unquiet(part: &Part) -> impl Iterator<Item = &Word> {
-    let quiet = holds(QUIET, part.program());
-    let hands_on = holds(HANDING_ON, part.program());
-    part.arguments().iter().take_while(move |word| !(quiet || hands_on && word.text == "--"))
 }
 
 /// Returns whether a word is an option that names a program, or holds text that has no other use.

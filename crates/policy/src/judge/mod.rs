@@ -19,7 +19,7 @@ use agentd_core::{
     client_tool::CLIENT_TOOL_PREFIX,
     folder::with_real_paths,
     grant::Grant,
-    policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
+    policy::{Explanation, Layer, Risk, Verdict},
     ports::Workspace,
     session::SessionSettings,
     tool::{Effect, FollowedLink, StartFolder, ToolSpec},
@@ -33,7 +33,7 @@ use super::{
     file::Action,
     grants::{Grants, NeededText, Reach},
     is_shallow,
-    opinion::{LayerVerdict, described, granted_by, of_both, strictest},
+    opinion::{LayerVerdict, described, of_both, strictest},
     rules::{Rules, ToolSection},
 };
 
@@ -207,6 +207,8 @@ struct Call<'a> {
 /// Verdict on the whole call or on one part, and whether a grant turned it into a yes.
 #[derive(Clone)]
 struct PartVerdict {
+    /// Command of the part; empty for a whole call.
+    text: String,
     opinion: LayerVerdict,
     grant: Option<String>,
     /// Rules that reach further and that it may keep instead.
@@ -305,32 +307,28 @@ impl<'a> Call<'a> {
 
     /// The fourth layer.
     fn by_default(&self) -> LayerVerdict {
-        let (settings, foreign) = (self.facts.settings, self.facts.foreign);
-        let other = foreign.map(|foreign| described(foreign, self.facts.tool)).unwrap_or_default();
-        let (confirm, risk, reason, setting) = match self.facts.tool.effect {
+        let (settings, tool) = (self.facts.settings, self.facts.tool);
+        let (confirm, setting) = match tool.effect {
             Effect::Read | Effect::State => {
                 return LayerVerdict::by_default(Verdict::Allow, "it changes nothing outside the session");
             }
             Effect::Network => return self.by_default_of_the_web(),
-            Effect::Write
-                if self.arguments.as_ref().is_some_and(|args| {
-                    let real = self.facts.roots.iter().copied().chain(self.facts.memories);
-                    files::only_state(&self.facts.tool.name, args, real)
-                }) =>
-            {
+            Effect::Write if self.changes_only_state() => {
                 return LayerVerdict::by_default(Verdict::Allow, "it changes only the session's own state");
             }
-            Effect::Write if foreign.is_some() => (settings.confirm_write, Risk::Medium, &*other, "confirm_write"),
-            Effect::Write => (settings.confirm_write, Risk::Medium, "it changes files", "confirm_write"),
+            Effect::Write => (settings.confirm_write, "confirm_write"),
+            Effect::Execute => (settings.confirm_exec, "confirm_exec"),
+        };
+        let other = self.facts.foreign.map(|foreign| described(foreign, tool));
+        let (risk, reason) = match &other {
             // Whether it runs anything nobody knows; that somebody else answers it is no danger of its own.
-            Effect::Execute if foreign.is_some() => (settings.confirm_exec, Risk::Medium, &*other, "confirm_exec"),
-            Effect::Execute if self.facts.tool.name == SHELL_TOOL => {
-                (settings.confirm_exec, Risk::Medium, "it runs a command", "confirm_exec")
+            Some(other) => (Risk::Medium, other.as_str()),
+            None if tool.effect == Effect::Write => (Risk::Medium, "it changes files"),
+            None if tool.name == SHELL_TOOL => (Risk::Medium, "it runs a command"),
+            None if tool.name.starts_with(CLIENT_TOOL_PREFIX) => {
+                (Risk::Medium, "it acts in the program that started the turn")
             }
-            Effect::Execute if self.facts.tool.name.starts_with(CLIENT_TOOL_PREFIX) => {
-                (settings.confirm_exec, Risk::Medium, "it acts in the program that started the turn", "confirm_exec")
-            }
-            Effect::Execute => (settings.confirm_exec, Risk::High, "it runs a command", "confirm_exec"),
+            None => (Risk::High, "it runs a command"),
         };
         match self.rules.default_action {
             Action::Deny => LayerVerdict::by_default(
@@ -351,6 +349,12 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Returns whether the call changes nothing but files of the session's own state.
+    fn changes_only_state(&self) -> bool {
+        let real = self.facts.roots.iter().copied().chain(self.facts.memories);
+        self.arguments.as_ref().is_some_and(|args| files::only_state(&self.facts.tool.name, args, real))
+    }
+
     /// Verdict on a fetch, which changes nothing anywhere, as far as servers keep to what they promise.
     fn by_default_of_the_web(&self) -> LayerVerdict {
         let Some(arguments) = &self.arguments else { return LayerVerdict::unknown("its arguments are no JSON object") };
@@ -367,7 +371,8 @@ impl<'a> Call<'a> {
 
     /// Asks the kept rules, and the switch for asking at all. Any of what is wanted is enough; the first is proposed.
     fn with_grants(&self, opinion: LayerVerdict, wanted: &[NeededText<'_>]) -> PartVerdict {
-        let none = PartVerdict { grant: None, wider: Vec::new(), granted_by: None, matched: Vec::new(), opinion };
+        let (text, grant, wider, granted_by, matched) = Default::default();
+        let none = PartVerdict { text, opinion, grant, wider, granted_by, matched };
         let Verdict::Ask { risk, .. } = none.opinion.verdict else { return none };
         if !self.rules.enable_approval {
             let opinion = LayerVerdict {
@@ -387,7 +392,7 @@ impl<'a> Call<'a> {
             && !none.opinion.dynamic
             && let Some(foreign) = self.facts.foreign.filter(|foreign| foreign.granted)
         {
-            let rule = granted_by(foreign);
+            let rule = format!("mcp_servers.yaml: servers.{}.grants", foreign.server);
             let opinion = LayerVerdict::granted(rule.clone());
             return PartVerdict { opinion, granted_by: Some(rule), ..none };
         }
@@ -399,34 +404,23 @@ impl<'a> Call<'a> {
         PartVerdict { grant, wider, ..none }
     }
 
-    fn explain(
-        &self,
-        decided: PartVerdict,
-        parts: Vec<(PartExplanation, PartVerdict)>,
-        grants: Vec<String>,
-    ) -> Explanation {
+    fn explain(&self, decided: PartVerdict, parts: Vec<PartVerdict>, grants: Vec<String>) -> Explanation {
         let mut granted_by: Vec<String> = Vec::new();
-        for rule in
-            parts.iter().map(|(_, judged)| judged).chain([&decided]).filter_map(|judged| judged.granted_by.as_ref())
-        {
+        for rule in parts.iter().chain([&decided]).filter_map(|judged| judged.granted_by.as_ref()) {
             if !granted_by.contains(rule) {
                 granted_by.push(rule.clone());
             }
         }
-        let (grants, wider) = if parts.is_empty() {
-            (decided.grant.into_iter().collect(), decided.wider)
-        } else {
-            (grants, decided.wider)
-        };
+        let grants = if parts.is_empty() { decided.grant.into_iter().collect() } else { grants };
         let LayerVerdict { verdict, layer, rule, .. } = decided.opinion;
         Explanation {
             tool: self.facts.tool.name.clone(),
             verdict,
             layer,
             rule,
-            parts: parts.into_iter().map(|(part, _)| part).collect(),
+            parts: parts.into_iter().map(command::shown).collect(),
             grants,
-            wider,
+            wider: decided.wider,
             granted_by,
             leads_to: None,
         }

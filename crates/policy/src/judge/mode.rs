@@ -66,10 +66,7 @@ impl Call<'_> {
             Effect::Read | Effect::State => true,
             Effect::Network => self.arguments.as_ref().is_some_and(|arguments| files::sends(arguments).is_none()),
             Effect::Execute => said.only_looks(),
-            Effect::Write => self.arguments.as_ref().is_some_and(|arguments| {
-                let real = self.facts.roots.iter().copied().chain(self.facts.memories);
-                files::only_state(&self.facts.tool.name, arguments, real)
-            }),
+            Effect::Write => self.changes_only_state(),
         }
     }
 }

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use agentd_core::{
     guide::skills_named,
-    policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
+    policy::{Explanation, Layer, Risk, Verdict},
 };
 use serde_json::{Map, Value, json};
 
-use super::{Call, CallContext, PROJECT, PartVerdict, command::shown, read_tool};
+use super::{Call, CallContext, PROJECT, PartVerdict, read_tool};
 use crate::{
     checker::{carriers, environment, files, holds, is_tame},
     command::{Part, Redirect, word::Word},
@@ -143,9 +143,8 @@ const BESIDE_GIT: &str = "git records in the same line, in a repository that is 
 impl Call<'_> {
     /// Lets the parts run that need no rule beside one that is covered, and names those that do. Returns true if a part is
     /// covered by a rule by prefix.
-    pub(super) fn judge_beside(&self, pipelines: &[Vec<Part>], judged: &mut [(PartExplanation, PartVerdict)]) -> bool {
-        let wide =
-            |judged: &(PartExplanation, PartVerdict)| judged.1.granted_by.clone().filter(|rule| rule.ends_with(" *"));
+    pub(super) fn judge_beside(&self, pipelines: &[Vec<Part>], judged: &mut [PartVerdict]) -> bool {
+        let wide = |judged: &PartVerdict| judged.granted_by.clone().filter(|rule| rule.ends_with(" *"));
         let Some(rule) = judged.iter().find_map(wide) else { return false };
         let last = judged.len() - 1;
         let mut names: Vec<&str> = Vec::new();
@@ -155,39 +154,33 @@ impl Call<'_> {
             if index == 0 {
                 is_led = wide(found).is_some();
             }
-            let is_mild = matches!(found.1.opinion.verdict, Verdict::Ask { risk, .. } if risk <= Risk::Medium);
+            let is_mild = matches!(found.opinion.verdict, Verdict::Ask { risk, .. } if risk <= Risk::Medium);
             let is_plain = !part.behind && part.redirects.iter().all(Redirect::is_harmless);
             let is_own = is_plain && self.needs_no_rule(part, index > 0 && is_led, &names)
                 || at == last && changes_folder(part) && part.is_plain();
             if part.words.is_empty() && is_own {
                 names.extend(part.assigns.iter().map(|assign| assign.name.as_str()));
             }
-            if !is_mild || found.1.opinion.layer != Layer::Default {
+            if !is_mild || found.opinion.layer != Layer::Default {
                 continue;
             }
             if is_own {
-                found.1.granted_by = Some(rule.clone());
-                found.1.opinion = LayerVerdict::granted(rule.clone());
+                found.granted_by = Some(rule.clone());
+                found.opinion = LayerVerdict::granted(rule.clone());
             } else {
                 let reason = format!("not covered by a rule: {}", shortened(&part.exact()));
-                found.1.opinion = found.1.opinion.clone().because(&reason);
+                found.opinion = found.opinion.clone().because(&reason);
             }
-            found.0 = shown(part.exact(), &found.1);
         }
         true
     }
 
     /// Lets parts that nobody looked at ask where git records in the same line: they run with its repository closed, and git
     /// could not record. What is approved to the letter runs beside it.
-    pub(super) fn ask_beside_git(
-        &self,
-        pipelines: &[Vec<Part>],
-        place: &StartPlace<'_>,
-        judged: &mut [(PartExplanation, PartVerdict)],
-    ) {
+    pub(super) fn ask_beside_git(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>, judged: &mut [PartVerdict]) {
         let parts = || pipelines.iter().flatten();
         let is_git = |part: &Part| carriers::unwrapped(part).words.first().is_some_and(|word| word.text == "git");
-        let records = |(part, (_, found)): (&Part, &(PartExplanation, PartVerdict))| {
+        let records = |(part, found): (&Part, &PartVerdict)| {
             let part = &Part { redirects: Vec::new(), ..part.clone() };
             found.granted_by.is_some() && is_git(part) && !self.only_looks(part)
         };
@@ -197,10 +190,10 @@ impl Call<'_> {
         // Elsewhere no rule holds to the letter.
         let moved = self.leaves(place, pipelines);
         for (part, found) in parts().zip(judged) {
-            let opinion = &found.1.opinion;
+            let opinion = &found.opinion;
             let is_covered =
                 |rule: &String| !is_git(part) && rule.ends_with(" *") && self.grants.reach.covers(rule, part);
-            if opinion.rule != Explanation::BY_AUTO && !found.1.granted_by.as_ref().is_some_and(is_covered) {
+            if opinion.rule != Explanation::BY_AUTO && !found.granted_by.as_ref().is_some_and(is_covered) {
                 continue;
             }
             let own = NeededText::Pipeline {
@@ -220,8 +213,7 @@ impl Call<'_> {
                     (opinion, own.exact().filter(|_| !moved))
                 }
             };
-            found.1 = PartVerdict { opinion, grant, granted_by: exact.map(str::to_owned), ..found.1.clone() };
-            found.0 = shown(part.exact(), &found.1);
+            (found.opinion, found.grant, found.granted_by) = (opinion, grant, exact.map(str::to_owned));
         }
     }
 

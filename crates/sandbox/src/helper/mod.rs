@@ -52,8 +52,10 @@ fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ 
     move |error| format!("could not {attempted}: {error}")
 }
 
-/// Program with its arguments and environment.
+/// Program with its arguments and environment, its walls, and where it starts.
 struct Program {
+    policy: Policy,
+    folder: Folder,
     /// Its file and its arguments; empty where there is no command.
     line: Vec<CString>,
     environment: Vec<(OsString, OsString)>,
@@ -122,12 +124,12 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
         .map(|part| CString::new(part.into_vec()).map_err(step("read the command")))
         .collect::<Step<Vec<_>>>()?;
     let environment = environment.into_iter().filter(|(name, value)| !leads_to_hidden(name, value, &policy)).collect();
-    let program = Program { line, environment };
     // The daemon's terminal, if it has one, is none of ours.
     nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
     let folder = Folder::current()?;
     let namespaces = if policy.namespaces { Some(root::enter(&policy, &found.reduced)?) } else { None };
-    if policy.gateway {
+    let program = Program { policy, folder, line, environment };
+    if program.policy.gateway {
         if namespaces.is_none() {
             return Err("there are no namespaces, so nothing would keep it to the proxy".to_owned());
         }
@@ -136,13 +138,12 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
     if namespaces.is_none() {
         nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;
         harden();
-        return keeper::run(leash, &policy, None, &folder, &program);
+        return keeper::run(leash, &program, None);
     }
     match fork_alone()? {
         ForkResult::Child => {
             harden();
-            let ran =
-                calls::die_with_parent().and_then(|()| keeper::run(leash, &policy, namespaces, &folder, &program));
+            let ran = calls::die_with_parent().and_then(|()| keeper::run(leash, &program, namespaces));
             if let Err(why) = &ran {
                 tell(leash, &Report::Failed(why.clone()));
             }

@@ -133,12 +133,7 @@ pub(super) struct Namespaces {
     pub(super) own_limit: bool,
 }
 
-/// Something to be mounted.
-struct Layer {
-    path: PathBuf,
-    what: What,
-}
-
+/// Something to be mounted at a path.
 enum What {
     /// A folder in memory.
     Fresh,
@@ -165,8 +160,8 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(step("detach from the mounts"))?;
     let layers = layers(policy)?;
     calls::make_read_only(Path::new("/"), Below::Too).map_err(step("make the file system read-only"))?;
-    for layer in &layers {
-        place(layer).map_err(|error| format!("could not mount {}: {error}", layer.path.display()))?;
+    for (path, what) in &layers {
+        place(path, what).map_err(|error| format!("could not mount {}: {error}", path.display()))?;
     }
     if Path::new(FRESH[0]).is_dir() {
         set(reduced).map_err(step("put files in the place of others"))?;
@@ -174,8 +169,8 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
         return Err(format!("there is no {}, which is needed to keep keys from commands", FRESH[0]));
     }
     // Only now: where the session's own tree lies below something hidden, it had to be placed there.
-    for layer in layers.iter().filter(|layer| matches!(layer.what, What::Hidden { folder: true })) {
-        calls::make_read_only(&layer.path, Below::AsItIs).map_err(step("make what is hidden read-only"))?;
+    for (path, _) in layers.iter().filter(|(_, what)| matches!(what, What::Hidden { folder: true })) {
+        calls::make_read_only(path, Below::AsItIs).map_err(step("make what is hidden read-only"))?;
     }
     // Last: a name stands for what is seen by now at the real path.
     exchange(&policy.names)?;
@@ -183,13 +178,9 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
 }
 
 /// Mounts, parents first.
-fn layers(policy: &Policy) -> Step<Vec<Layer>> {
-    let mut layers: Vec<Layer> = FRESH
-        .iter()
-        .map(PathBuf::from)
-        .filter(|path| path.is_dir())
-        .map(|path| Layer { path, what: What::Fresh })
-        .collect();
+fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
+    let fresh = FRESH.iter().map(PathBuf::from).filter(|path| path.is_dir());
+    let mut layers: Vec<(PathBuf, What)> = fresh.map(|path| (path, What::Fresh)).collect();
     for tree in &policy.trees {
         // A link is resolved now: what it points to is what Landlock allows later.
         let Ok(path) = fs::canonicalize(&tree.path) else { continue };
@@ -200,7 +191,7 @@ fn layers(policy: &Policy) -> Step<Vec<Layer>> {
         let cloned = opened
             .and_then(|opened| calls::clone_tree(&opened))
             .map_err(|error| format!("could not keep {}: {error}", path.display()))?;
-        layers.push(Layer { path, what: What::Tree { tree: cloned, writable: tree.writable } });
+        layers.push((path, What::Tree { tree: cloned, writable: tree.writable }));
     }
     let places: Vec<PathBuf> =
         policy.read.iter().chain(&policy.write).filter_map(|place| fs::canonicalize(place).ok()).collect();
@@ -211,17 +202,16 @@ fn layers(policy: &Policy) -> Step<Vec<Layer>> {
         let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
         if seen && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
             let folder = path.is_dir();
-            layers.push(Layer { path, what: What::Hidden { folder } });
+            layers.push((path, What::Hidden { folder }));
         }
     }
     // Of two at one place the later one wins: what is hidden stays so.
-    layers.sort_by_key(|layer| layer.path.components().count());
+    layers.sort_by_key(|(path, _)| path.components().count());
     Ok(layers)
 }
 
-fn place(layer: &Layer) -> io::Result<()> {
-    let path = &layer.path;
-    match &layer.what {
+fn place(path: &Path, what: &What) -> io::Result<()> {
+    match what {
         What::Fresh => mount_memory(path, FRESH_OPTIONS)?,
         What::Tree { tree, writable } => {
             make_place(tree, path)?;

@@ -113,12 +113,6 @@ pub struct FinishedCommand {
     pub strays: usize,
 }
 
-/// Reason to stop waiting.
-enum Wait<T> {
-    Over(T),
-    Cut(CommandEnd),
-}
-
 /// Runs a command to its end, in the sandbox where there is one.
 ///
 /// # Errors
@@ -129,21 +123,13 @@ pub async fn run(
     sandbox: Option<&Sandbox>,
     cancel: &CancellationToken,
 ) -> Result<FinishedCommand, RunError> {
-    match sandbox.filter(|sandbox| sandbox.is_on()) {
-        Some(sandbox) => locked_in(script, workspace, sandbox, cancel).await,
-        None if script.confinement == Confinement::ReadOnly => {
-            Err(RunError::Refused("nothing here would keep it from changing what it may only look at".to_owned()))
+    let Some(sandbox) = sandbox.filter(|sandbox| sandbox.is_on()) else {
+        if script.confinement == Confinement::ReadOnly {
+            let why = "nothing here would keep it from changing what it may only look at";
+            return Err(RunError::Refused(why.to_owned()));
         }
-        None => Ok(at_large(script, cancel).await?),
-    }
-}
-
-async fn locked_in(
-    script: Script,
-    workspace: &Workspace,
-    sandbox: &Sandbox,
-    cancel: &CancellationToken,
-) -> Result<FinishedCommand, RunError> {
+        return Ok(at_large(script, cancel).await?);
+    };
     let began = Instant::now();
     let Script { command, folder, environment, timeout, output_cap, output, confinement, closed, progress } = script;
     let walls = Walls { confinement, closed, ..Walls::default() };
@@ -153,8 +139,8 @@ async fn locked_in(
     let (report, cut) = {
         let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
         let (report, cut) = match reading.wait(leash.report(), timeout, cancel).await {
-            Wait::Over(report) => (report, None),
-            Wait::Cut(cut) => (reading.until(leash.end(TERM_GRACE)).await, Some(cut)),
+            Ok(report) => (report, None),
+            Err(cut) => (reading.until(leash.end(TERM_GRACE)).await, Some(cut)),
         };
         // Nobody holds the pipes any more, so this ends with what is left in them.
         reading.for_at_most(PIPE_GRACE).await;
@@ -191,11 +177,11 @@ async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Fini
     let (ended, strays) = {
         let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
         let ended = match reading.wait(child.wait(), timeout, cancel).await {
-            Wait::Over(status) => {
+            Ok(status) => {
                 let status = status?;
                 status.code().map_or_else(|| CommandEnd::Signal(status.signal().unwrap_or(0)), CommandEnd::Code)
             }
-            Wait::Cut(cut) => {
+            Err(cut) => {
                 reading.until(end(&mut child, &group)).await;
                 cut
             }
@@ -232,11 +218,16 @@ impl<'a> Reading<'a> {
         Self { pipes: pipes.boxed(), over: false }
     }
 
-    async fn wait<T>(&mut self, end: impl Future<Output = T>, limit: Duration, cancel: &CancellationToken) -> Wait<T> {
+    async fn wait<T>(
+        &mut self,
+        end: impl Future<Output = T>,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<T, CommandEnd> {
         tokio::select! {
-            value = self.until(end) => Wait::Over(value),
-            () = tokio::time::sleep(limit) => Wait::Cut(CommandEnd::TimedOut),
-            () = cancel.cancelled() => Wait::Cut(CommandEnd::Cancelled),
+            value = self.until(end) => Ok(value),
+            () = tokio::time::sleep(limit) => Err(CommandEnd::TimedOut),
+            () = cancel.cancelled() => Err(CommandEnd::Cancelled),
         }
     }
 

@@ -29,6 +29,8 @@ use agentd_core::{
 use cap_std::fs::DirEntry;
 
 use self::{client::FileClient, state::StateBackend};
+pub use agentd_core::files::EntryKind as Kind;
+
 use crate::{
     failure::Failure,
     jail::{Aim, Jail},
@@ -146,19 +148,6 @@ pub struct Entry {
     /// In bytes; 0 for folders.
     pub(crate) size: u64,
     pub(crate) modified: Option<SystemTime>,
-}
-
-/// Kind of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A plain file.
-    File,
-    /// A folder.
-    Folder,
-    /// A symbolic link.
-    Link,
-    /// A pipe, a socket or a device.
-    Other,
 }
 
 /// The one tree that models see: `/state` is in the journal, all else on the disk.

@@ -387,8 +387,11 @@ mod tests {
             assert_eq!(blobs.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
             assert_eq!(blobs.bytes(), 12);
         }
-        assert_eq!(again.sift(|hash| *hash == single, 25).unwrap(), 6);
-        assert_eq!((again.bytes(), again.removals()), (6, 1));
+        assert_eq!(again.sift(|hash| *hash != hashes[1], 90).unwrap(), 0, "it is not worth it");
+        assert_eq!(again.sift(|hash| *hash != hashes[1], 25).unwrap(), 3);
+        assert_eq!(again.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
+        assert_eq!(again.sift(|hash| *hash == single, 25).unwrap(), 3);
+        assert_eq!((again.bytes(), again.removals()), (6, 3));
         assert_eq!(again.read(&text(&hashes[2])).unwrap(), None);
     }
 
