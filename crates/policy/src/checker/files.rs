@@ -27,17 +27,19 @@ pub(crate) struct WritePlaces<'a> {
     pub(crate) guarded: &'a GuardedNames,
 }
 
+/// The texts that have these names.
+fn texts<'a>(arguments: &'a Map<String, Value>, keys: &'static [&str]) -> impl Iterator<Item = &'a str> {
+    let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
+    named.filter_map(|(_, value)| value.as_str())
+}
+
 /// Verdict on a call of a tool that changes files.
 pub(crate) fn check(arguments: &Map<String, Value>, places: WritePlaces<'_>) -> Option<LayerVerdict> {
     let memories = places.memories;
-    let texts = |keys: &'static [&str]| {
-        let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
-        named.filter_map(|(_, value)| value.as_str())
-    };
-    let unnamed = texts(&PATCH_KEYS).any(|text| patched(text).next().is_none());
+    let unnamed = texts(arguments, &PATCH_KEYS).any(|text| patched(text).next().is_none());
     let unnamed = unnamed.then(|| LayerVerdict::high("it is a patch in which no file name can be found"));
     let patched = arguments.values().filter_map(Value::as_str).flat_map(patched).flat_map(|named| named.check(places));
-    let named = texts(&PATH_KEYS)
+    let named = texts(arguments, &PATH_KEYS)
         .flat_map(|named| path(named, places.roots, places.guarded).into_iter().chain(remembered(named, memories)));
     strictest(named.chain(patched).chain(unnamed))
 }
@@ -79,8 +81,7 @@ pub(crate) fn only_state<'r>(
 /// The paths that the arguments of a call name.
 pub(crate) fn named(arguments: &str) -> Vec<String> {
     let arguments: Map<String, Value> = serde_json::from_str(arguments).unwrap_or_default();
-    let named = arguments.into_iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
-    named.filter_map(|(_, path)| path.as_str().map(str::to_owned)).collect()
+    texts(&arguments, &PATH_KEYS).map(str::to_owned).collect()
 }
 
 /// The names of files in the patches of a call, as they stand there.
@@ -95,9 +96,7 @@ pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Ite
 
 /// Verdict on a call of a tool that reads files.
 pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
-    let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
-    let paths = named.filter_map(|(_, value)| value.as_str());
-    let secret = paths.filter(|path| is_secret(&path.to_lowercase().replace('\\', "/")));
+    let secret = texts(arguments, &PATH_KEYS).filter(|path| is_secret(&path.to_lowercase().replace('\\', "/")));
     strictest(secret.map(|path| LayerVerdict::high(format!("{} looks like a file of secrets", shortened(path)))))
 }
 

@@ -214,7 +214,7 @@ impl Projects {
             }
         };
         // What is no longer kept is read again when it is seen.
-        if let Some(left) = without_lost(&look.tree, blobs).filter(|_| !is_sure) {
+        if !is_sure && let Some(left) = without_lost(&look.tree, blobs) {
             (look.tree, look.saved) = (Arc::new(left), false);
         }
         let tree = Arc::clone(&look.tree);
