@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use super::{
     SHELL_TOOL,
     command::{self, Line, Part},
+    grants::{self, Folder},
     judge::{CallContext, Policy},
-    lasting::{self, Folder},
 };
 
 /// Maximum length of a rule, in bytes.
@@ -53,9 +53,10 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
     };
     let rest = &rule[name.len()..];
     let by_command = rest.strip_prefix(": ").map(str::trim);
+    let check = Check { policy, tool, foreign: None, rule };
     match tool.effect {
         Effect::Execute if name == SHELL_TOOL => match by_command {
-            Some(command) => Check { policy, tool, foreign: None, rule }.command(command),
+            Some(command) => check.command(command),
             None => unfit(
                 format!("{SHELL_TOOL} runs anything, and a rule cannot allow anything"),
                 format!(
@@ -63,8 +64,8 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
                 ),
             ),
         },
-        Effect::Execute => Check { policy, tool, foreign: None, rule }.call(rest, by_command),
-        Effect::Network => Check { policy, tool, foreign: None, rule }.call(rest, None),
+        Effect::Execute => check.call(rest, by_command),
+        Effect::Network => check.call(rest, None),
         _ if rest.is_empty() => Ok(()),
         _ => {
             unfit(format!("a rule about {name} covers all its calls and names nothing else"), format!("write `{name}`"))
@@ -117,7 +118,7 @@ struct Check<'a> {
 impl Check<'_> {
     /// A rule about commands.
     fn command(&self, text: &str) -> GrantCheck {
-        let (place, command) = lasting::split(text);
+        let (place, command) = grants::split(text);
         let folder = place.map(|place| match place {
             Folder::Named(folder) | Folder::Real(folder) => folder,
         });

@@ -9,19 +9,34 @@
 //! - `run_bash_command: cargo test *`: every command that begins with these words, is nothing but known words, runs no
 //!   other command, sets only harmless variables, writes by redirection only files of output, names no path outside the
 //!   session's folders and no secret, and is of medium risk at the most; also where it is timed, and in a folder below.
-//!   `judge::beside` has what may stand beside it. Such a rule is offered for the programs of `judge::patterns` and one
+//!   `judge::place` has what may stand beside it. Such a rule is offered for the programs of `judge::patterns` and one
 //!   session; others are written by people.
 //! - `write_file`: every call of this tool of medium risk at the most.
 //! - `deploy {"to":"test"}`: this one call of a tool that runs something.
 //! - `mcp_lab_weather`, `mcp_lab_*`: every call of this tool of an MCP server, or of any tool of it, of medium risk at the most.
 //!   The first is the name that is made of the server's and the tool's, also where models call the tool otherwise.
+//!
+//! In a question a rule names folders as the session does: `/project` is another folder in another session, and a rule
+//! without one means the project here and the workspace there. What is kept for good would mean a folder that nobody was
+//! asked about. So it names the place itself: `[at PATH]` with the folder's path on this machine where it is in the project or
+//! in a folder that was added, and the session's own name otherwise, `[in /]` for the workspace.
 
-use std::path::Path;
+use std::{
+    os::unix::ffi::OsStrExt as _,
+    path::{Component, Path, PathBuf},
+};
 
-use agentd_core::{grant::Grant, guarded::GuardedNames, policy::Risk};
+use agentd_core::{
+    folder::{FOLDERS, Mounts},
+    grant::Grant,
+    guarded::GuardedNames,
+    policy::Risk,
+    ports::Workspace,
+    tool::StartFolder,
+};
 
 use super::{
-    SHELL_TOOL,
+    PROJECT, SHELL_TOOL,
     checker::{carriers, environment, files, holds, is_narrow_glob, is_tame, programs::runs_by_launcher},
     command::{Part, Redirect, Stdin, assignment, exact, word::Word},
 };
@@ -108,7 +123,7 @@ impl NeededText<'_> {
     /// rule.
     fn is_also(&self, rule: &str) -> bool {
         let Self::Pipeline { parts, other_names, .. } = self else { return false };
-        let Some(text) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
+        let Some(text) = command_of(rule) else { return false };
         let command = other_names.iter().find_map(|name| text.strip_prefix(name.as_str())?.strip_prefix(' '));
         command.is_some_and(|command| command == exact(parts))
     }
@@ -120,6 +135,11 @@ impl NeededText<'_> {
             Self::Tool(_) | Self::Below(_) => Risk::Medium,
         }
     }
+}
+
+/// What a rule about commands names.
+fn command_of(rule: &str) -> Option<&str> {
+    rule.strip_prefix(SHELL_TOOL)?.strip_prefix(": ")
 }
 
 /// Returns true for a variable of make in a form that is more than a value for a known name: `NAME:=…`, `NAME!=…`, `.NAME=…`, or
@@ -147,9 +167,14 @@ impl Reach<'_> {
     /// Returns true if a rule that ends in ` *` covers the part. What stands in place of the star stays in the session's
     /// folders: who allows `cargo test *` does not think of `--target-dir /etc`.
     pub(super) fn covers(&self, rule: &str, part: &Part) -> bool {
-        let Some(words) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
-        let Some(words) = words.strip_suffix(" *") else { return false };
+        let Some(words) = command_of(rule).and_then(|words| words.strip_suffix(" *")) else { return false };
         let part = carriers::unwrapped(part);
+        let passes = |redirect: &Redirect| match redirect.operator {
+            _ if redirect.is_harmless() => true,
+            // Other programs may run their input, or write files that it names.
+            "<<" => redirect.target.is_static() && takes_message(&part),
+            operator => redirect.writes() && operator != "<>" && self.takes_output(&redirect.target),
+        };
         let mut actual = part.words.iter();
         let mut granted = words.split_ascii_whitespace().peekable();
         granted.peek().is_some()
@@ -160,7 +185,7 @@ impl Reach<'_> {
             && !runs_by_launcher(&part, self.roots)
             && !self.places_unseen(&part)
             && part.assigns.iter().all(environment::is_harmless)
-            && part.redirects.iter().all(|redirect| self.passes(redirect, &part))
+            && part.redirects.iter().all(passes)
             && self.are_tame(actual.as_slice(), &part)
     }
 
@@ -193,16 +218,6 @@ impl Reach<'_> {
         })
     }
 
-    /// Returns true if a rule about the command covers this redirection of it.
-    fn passes(&self, redirect: &Redirect, part: &Part) -> bool {
-        match redirect.operator {
-            _ if redirect.is_harmless() => true,
-            // Other programs may run their input, or write files that it names.
-            "<<" => redirect.target.is_static() && takes_message(part),
-            operator => redirect.writes() && operator != "<>" && self.takes_output(&redirect.target),
-        }
-    }
-
     /// Returns true for a file of output: one that nothing runs or obeys, and that is in the session's folders or in `/tmp`.
     pub(super) fn takes_output(&self, target: &Word) -> bool {
         let text = target.text.as_str();
@@ -219,5 +234,135 @@ impl Reach<'_> {
     /// Returns true for a path that no other program runs or obeys by itself.
     pub(super) fn is_unguarded(&self, path: &str) -> bool {
         files::path(path, self.roots, self.guarded).is_none()
+    }
+}
+
+/// Permanent forms of these rules, one for each; empty where they are the same.
+pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
+    let mut mounts = workspace.mounts();
+    // A worktree is gone some day; what is allowed for good in it is allowed in its project.
+    if let (Some(worktree), Some(project)) = (&workspace.worktree, &mut mounts.project) {
+        project.path.clone_from(&worktree.project);
+    }
+    let lasting: Vec<String> = rules.iter().map(|rule| of_rule(rule, &mounts)).collect();
+    if lasting == rules { Vec::new() } else { lasting }
+}
+
+fn of_rule(rule: &str, mounts: &Mounts) -> String {
+    let Some(text) = command_of(rule) else { return rule.to_owned() };
+    let (folder, command) = split(text);
+    let place = match (folder, &mounts.project) {
+        (Some(Folder::Named(name)), _) => {
+            mounts.names().find_map(|(mount, real)| Some(at(&real.join(below(name, mount)?))))
+        }
+        (Some(Folder::Real(_)), _) => None,
+        (None, Some(project)) => Some(at(&project.path)),
+        (None, None) => Some("[in /]".to_owned()),
+    };
+    let Some(place) = place else { return rule.to_owned() };
+    format!("{SHELL_TOOL}: {place} {command}")
+}
+
+/// The other names of the folder where a command starts, as rules have them: its path on this machine where it is in a
+/// folder of the person, and the workspace's name where it starts there without being told to.
+pub(super) fn other_names(start: &StartFolder, is_unnamed: bool) -> Vec<String> {
+    let real = start.paths.first();
+    let in_mount = below(&start.name, PROJECT).or_else(|| below(&start.name, FOLDERS)).and(real).map(|real| at(real));
+    let in_main = start.main.as_deref().map(at);
+    in_mount.into_iter().chain(in_main).chain(is_unnamed.then(|| format!("[in {}]", start.name))).collect()
+}
+
+/// The folder that a rule names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Folder<'a> {
+    /// By the name that it has in a session.
+    Named(&'a str),
+    /// By its path on this machine, as it is written.
+    Real(&'a str),
+}
+
+/// The folder that stands in front of a command, and the command.
+pub(super) fn split(text: &str) -> (Option<Folder<'_>>, &str) {
+    if let Some((name, command)) = text.strip_prefix("[in ").and_then(|text| text.split_once("] ")) {
+        return (Some(Folder::Named(name)), command);
+    }
+    match text.strip_prefix("[at ").and_then(end_of_path) {
+        Some((path, command)) => (Some(Folder::Real(path)), command),
+        None => (None, text),
+    }
+}
+
+/// Splits at the first bracket that no backslash stands before.
+fn end_of_path(text: &str) -> Option<(&str, &str)> {
+    let mut is_escaped = false;
+    let end = text.bytes().position(|byte| {
+        let ends = byte == b']' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    })?;
+    Some((&text[..end], text[end + 1..].strip_prefix(' ')?))
+}
+
+/// A path of this machine in front of a command. Two paths never have the same.
+fn at(path: &Path) -> String {
+    // Without a stroke at the end, which a join may leave.
+    let path: PathBuf = path.components().collect();
+    let bytes = path.as_os_str().as_bytes();
+    let plain = path.to_str().filter(|path| !path.chars().any(char::is_control));
+    let escaped = plain.map_or_else(|| bytes.escape_ascii().to_string(), |path| path.replace('\\', "\\\\"));
+    format!("[at {}]", escaped.replace(']', "\\]"))
+}
+
+/// The rest of a name that begins with that of a folder.
+fn below<'n>(name: &'n str, folder: &str) -> Option<&'n Path> {
+    let rest = Path::new(name).strip_prefix(folder).ok()?;
+    rest.components().all(|part| matches!(part, Component::Normal(_))).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::session::Mount;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_for_good_names_its_folder() {
+        let check = |rule: &str, project: Option<&str>, expected: &str| {
+            let mount = |path: &str, writable| Mount { path: path.into(), writable };
+            let mounts = Mounts::from(project.map(|path| mount(path, true)));
+            let folders = mounts.with(vec![mount("/srv/my lib", false)]).unwrap();
+            assert_eq!(of_rule(rule, &Mounts { folders, ..mounts }), expected, "{rule} {project:?}");
+        };
+        let project = Some("/home/me/app");
+        check("run_bash_command: make", project, "run_bash_command: [at /home/me/app] make");
+        check("run_bash_command: make", None, "run_bash_command: [in /] make");
+        check("run_bash_command: [in /project] make", project, "run_bash_command: [at /home/me/app] make");
+        check("run_bash_command: [in /project/a b] make", project, "run_bash_command: [at /home/me/app/a b] make");
+        check("run_bash_command: [in /folders/my-lib/a] make", project, "run_bash_command: [at /srv/my lib/a] make");
+        check("run_bash_command: [in /folders/my-lib] make", None, "run_bash_command: [at /srv/my lib] make");
+        check("run_bash_command: [in /folders/other] make", None, "run_bash_command: [in /folders/other] make");
+        check("run_bash_command: [in /] make", project, "run_bash_command: [in /] make");
+        check("run_bash_command: [in /outputs] make", project, "run_bash_command: [in /outputs] make");
+        check("run_bash_command: [in /outputs] make", None, "run_bash_command: [in /outputs] make");
+        check("run_bash_command: make", Some("/a] make"), "run_bash_command: [at /a\\] make] make");
+        check("write_file", project, "write_file");
+        check("mcp_lab_*", project, "mcp_lab_*");
+        check("launch: make", project, "launch: make");
+    }
+
+    #[test]
+    fn a_path_of_this_machine_ends_where_it_ends() {
+        let check = |path: &[u8]| {
+            let path = Path::new(std::ffi::OsStr::from_bytes(path));
+            let text = format!("{} make ] x", at(path));
+            let (folder, command) = split(&text);
+            let Some(Folder::Real(written)) = folder else { panic!("{text}") };
+            assert_eq!((format!("[at {written}]"), command), (at(path), "make ] x"), "{text}");
+            at(path)
+        };
+        let paths: [&[u8]; 8] = [b"/a", b"/a] b", b"/a\\", b"/a\\] b", b"/a\\\\]", b"/a\xff", b"/a\\xff", b"/a\n"];
+        let written: std::collections::BTreeSet<String> = paths.iter().map(|path| check(path)).collect();
+        assert_eq!(written.len(), paths.len());
+        assert_eq!(split("make [in /] x"), (None, "make [in /] x"));
     }
 }

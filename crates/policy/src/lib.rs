@@ -11,26 +11,22 @@
 //! sense.
 //!
 //! - [`mod@file`]: the rule file as it is written; [`rules`]: the same, compiled.
-//! - `foreign`: tools of somebody else.
-//! - `lasting`: which folder a rule means that is kept for good.
 //! - [`judge`]: the layers put together; `opinion`: what one layer says.
 
 mod checker;
 mod command;
 pub mod file;
-mod foreign;
 mod grant_check;
 mod grants;
 pub mod judge;
-mod lasting;
 mod opinion;
 pub mod rules;
 
 use serde_json::Value;
 
 pub use self::{
-    checker::{deletions::deletes, paths::holds_secrets, web::only_fetches},
-    lasting::for_good,
+    checker::{bash::deletes, files::only_fetches, paths::holds_secrets},
+    grants::for_good,
 };
 pub use self::{
     file::RuleFile,

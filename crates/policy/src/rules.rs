@@ -87,14 +87,6 @@ impl Default for Rules {
     }
 }
 
-fn guarded(names: &[String]) -> Result<GuardedNames, RuleError> {
-    GuardedNames::with(names).map_err(|value| RuleError {
-        key: "global.guarded_names".to_owned(),
-        value,
-        message: "not a file name; write `NAME`, `FOLDER/NAME` or `*.ENDING`".to_owned(),
-    })
-}
-
 impl Rules {
     /// Compiles what the files say.
     ///
@@ -122,11 +114,17 @@ impl Rules {
                 tools.insert(name.clone(), ToolSection::compile(name, rules, default_action)?);
             }
         }
+        let guarded = GuardedNames::with(global.guarded_names.as_deref().unwrap_or_default());
+        let guarded = guarded.map_err(|value| RuleError {
+            key: "global.guarded_names".to_owned(),
+            value,
+            message: "not a file name; write `NAME`, `FOLDER/NAME` or `*.ENDING`".to_owned(),
+        })?;
         Ok(Self {
             enable_approval: global.enable_approval.unwrap_or(true),
             default_action,
             global: Section::compile(&lists)?,
-            guarded: guarded(global.guarded_names.as_deref().unwrap_or_default())?,
+            guarded,
             tools,
         })
     }
@@ -254,10 +252,8 @@ fn check_syntax(key: &str, pattern: &str) -> Result<(), RuleError> {
     if pattern.is_empty() {
         return Err(refuse("an empty pattern would match everything; remove it".to_owned()));
     }
-    match regex_syntax::ast::parse::Parser::new().parse(pattern) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(refuse(unusable(pattern, &error))),
-    }
+    let parsed = regex_syntax::ast::parse::Parser::new().parse(pattern);
+    parsed.map(drop).map_err(|error| refuse(unusable(pattern, &error)))
 }
 
 /// Which pattern it is that cannot be compiled. Each is tried alone, which takes as long as all together.
@@ -290,10 +286,7 @@ fn one_line(error: &dyn std::fmt::Display) -> String {
 
 impl DenyEntry {
     fn read(tool: &str, entry: &str) -> Result<Self, RuleError> {
-        let (text, open) = match entry.strip_suffix('*') {
-            Some(text) => (text, true),
-            None => (entry, false),
-        };
+        let (text, open) = entry.strip_suffix('*').map_or((entry, false), |text| (text, true));
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         if words.is_empty() || text.contains(['*', '?', '[', '/']) {
             return Err(RuleError {
@@ -349,17 +342,9 @@ impl DenyEntry {
         arguments: impl IntoIterator<Item = W>,
         taken: impl Fn(usize, W) -> usize,
     ) -> bool {
-        let last = self.words.len() - 1;
-        if !self.fits(0, program) {
-            return false;
-        }
-        let mut next = 1;
-        for argument in arguments {
-            if next <= last {
-                next += taken(next, argument);
-            }
-        }
-        next > last
+        let count = self.words.len();
+        let found = |next: usize, argument: W| if next < count { next + taken(next, argument) } else { next };
+        self.fits(0, program) && arguments.into_iter().fold(1, found) >= count
     }
 
     fn fits(&self, index: usize, word: &str) -> bool {

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 /// Policy for one command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
     /// The session's own tree, its project and its added folders. They are opened without following a link, in them or on the way to them:
     /// an earlier command, of this session or of another one, may have laid it.
@@ -113,13 +113,6 @@ impl Default for SandboxLimits {
     }
 }
 
-impl SandboxLimits {
-    /// The same, with no more memory than this.
-    pub(crate) fn within_memory(self, bytes: Option<u64>) -> Self {
-        Self { memory_bytes: self.memory_bytes.into_iter().chain(bytes).min(), ..self }
-    }
-}
-
 /// Report of the helper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -159,19 +152,19 @@ pub(crate) struct InForce {
 impl InForce {
     /// The missing part of what `enforce` asks for.
     pub(crate) fn gap(&self) -> Option<&'static str> {
-        if self.landlock == 0 {
-            return Some("this kernel has no Landlock, so a command could read and change every file of yours");
-        }
-        if self.landlock < 3 && !self.namespaces {
-            return Some(
+        match self {
+            Self { landlock: 0, .. } => {
+                Some("this kernel has no Landlock, so a command could read and change every file of yours")
+            }
+            Self { landlock: ..3, namespaces: false, .. } => Some(
                 "this kernel's Landlock is too old and it lets users make no namespaces, so a command could cut files \
                  outside the workspace",
-            );
+            ),
+            Self { seccomp: false, .. } => {
+                Some("this kernel filters no system calls, so a command could use the network")
+            }
+            _ => None,
         }
-        if !self.seccomp {
-            return Some("this kernel filters no system calls, so a command could use the network");
-        }
-        None
     }
 }
 

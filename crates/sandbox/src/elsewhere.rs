@@ -16,8 +16,7 @@ use agentd_core::ports::Workspace;
 use crate::{
     config::SandboxConfig,
     environment::find_last,
-    names::linked,
-    places::{SYSTEM, exact},
+    places::{SYSTEM, exact, linked},
 };
 
 type Names = &'static [&'static str];

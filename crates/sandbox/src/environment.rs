@@ -10,7 +10,7 @@ use agentd_core::{environment::ClientEnvironment, ports::Workspace};
 
 use crate::{
     config::Name,
-    names::{MEMORIES, PROJECT},
+    places::{MEMORIES, PROJECT},
 };
 
 /// Default search path for programs.
@@ -87,13 +87,17 @@ pub fn clean(
         if client.iter().next().is_none() { configured.collect() } else { client.iter().collect() };
     let standing = standing.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     for (name, value) in standing.chain(passed) {
-        if !is_allowed(name) || value.contains('\0') || is_locale(name) && !is_utf8(value) {
+        let is_forbidden = name.is_empty()
+            || name.contains(['=', '\0'])
+            || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        // These say how letters are written.
+        let is_locale = name == "LANG" || name.starts_with("LC_");
+        if is_forbidden || value.contains('\0') || is_locale && !is_utf8(value) {
             continue;
         }
-        if name == "PATH" {
-            set(name, &programs(value, workspace));
-        } else {
-            set(name, &value);
+        match name {
+            "PATH" => set(name, &programs(value, workspace)),
+            _ => set(name, &value),
         }
     }
     environment
@@ -117,15 +121,6 @@ pub fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) 
         path.push(":");
         path.push(folder);
     }
-}
-
-fn is_allowed(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0']) && !FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
-/// True for variables that say how letters are written.
-fn is_locale(name: &str) -> bool {
-    name == "LANG" || name.starts_with("LC_")
 }
 
 /// True for locales that write letters as UTF-8, in which commands are judged: in others, a letter can end with the
@@ -156,49 +151,33 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_is_configured_wins_and_what_loads_code_is_left_out() {
-        let workspace =
-            Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
-        let configured = BTreeMap::from(
-            [("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned())),
-        );
-        let standing = BTreeMap::from([("RUST_LOG".to_owned(), "trace".to_owned())]);
-        let clean = clean(&workspace, &[], &standing, &configured, &ClientEnvironment::default());
-        let get = |name: &str| clean.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
-        assert_eq!(get("PATH"), Some("/opt/bin"));
-        assert_eq!(get("RUST_LOG"), Some("info"));
-        assert_eq!(get("HOME"), Some("/w/temp"));
-        assert_eq!(get("LD_PRELOAD"), None);
-        assert_eq!(get("A=B"), None);
-        assert_eq!(get("PROJECT"), None);
+    fn at(project: Option<Mount>, memories: Option<PathBuf>) -> Workspace {
+        Workspace { root: "/w".into(), project, folders: Vec::new(), memories, worktree: None }
     }
 
     #[test]
-    fn the_client_takes_the_place_of_what_is_configured() {
-        let workspace =
-            Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
+    fn what_is_configured_or_sent_wins_and_what_loads_code_is_left_out() {
+        let of = |variables: &[(&str, &str)]| -> BTreeMap<String, String> {
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
         let configured =
-            BTreeMap::from([("PATH".to_owned(), "/daemon".to_owned()), ("TZ".to_owned(), "UTC".to_owned())]);
-        let client = ClientEnvironment::unjudged([("PATH".to_owned(), "/client".to_owned())]);
-        let standing =
-            [("PATH", "/standing"), ("CARGO_HOME", "/cargo")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let clean = clean(&workspace, &[], &standing.into(), &configured, &client);
-        let get = |name: &str| clean.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
-        assert_eq!((get("PATH"), get("TZ"), get("CARGO_HOME")), (Some("/client"), None, Some("/cargo")));
+            of(&[("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]);
+        let standing = of(&[("RUST_LOG", "trace"), ("CARGO_HOME", "/cargo")]);
+        let check = |sent: &[(&str, &str)], expected: [Option<&str>; 3]| {
+            let client = ClientEnvironment::unjudged(of(sent));
+            let clean = clean(&at(None, None), &[], &standing, &configured, &client);
+            let get = |name: &str| clean.get(OsStr::new(name)).and_then(|value| value.to_str());
+            assert_eq!(["PATH", "RUST_LOG", "CARGO_HOME"].map(get), expected);
+            assert_eq!(["HOME", "LD_PRELOAD", "A=B", "PROJECT"].map(get), [Some("/w/temp"), None, None, None]);
+        };
+        check(&[], [Some("/opt/bin"), Some("info"), Some("/cargo")]);
+        // The client takes the place of what is configured.
+        check(&[("PATH", "/client"), ("LD_PRELOAD", "/x.so")], [Some("/client"), Some("trace"), Some("/cargo")]);
     }
 
     #[test]
     fn every_locale_is_utf8_and_every_program_is_the_systems_or_the_persons() {
-        let project = Mount { path: "/code".into(), writable: true };
-        let workspace = Workspace {
-            root: "/w".into(),
-            project: Some(project),
-            folders: Vec::new(),
-            memories: Some("/m".into()),
-            worktree: None,
-        };
+        let workspace = at(Some(Mount { path: "/code".into(), writable: true }), Some("/m".into()));
         let seen = |sent: &[(&str, &str)], name: &str| {
             let sent = sent.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let environment =

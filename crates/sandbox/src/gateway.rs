@@ -236,12 +236,8 @@ fn authorization(proxy: &Url) -> String {
             .map(|(name, _)| name.into_owned())
             .unwrap_or_default()
     };
-    match proxy.password() {
-        Some(password) => {
-            format!("Proxy-Authorization: {}\r\n", basic(&plain(proxy.username()), &plain(password)))
-        }
-        None => String::new(),
-    }
+    let known = proxy.password().map(|password| basic(&plain(proxy.username()), &plain(password)));
+    known.map(|known| format!("Proxy-Authorization: {known}\r\n")).unwrap_or_default()
 }
 
 async fn connect((host, port): &Target) -> io::Result<TcpStream> {
@@ -272,7 +268,6 @@ async fn answer(client: &mut BufReader<TcpStream>, status: &str) -> io::Result<(
 ///
 /// # Errors
 /// When the helper is gone, or what it handed up is no listener.
-#[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
 pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option<TcpListener>> {
     use std::{

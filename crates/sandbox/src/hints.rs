@@ -8,7 +8,7 @@ use agentd_workspace::{path::AREAS, text};
 
 use crate::{
     config::Name,
-    names::{MEMORIES, PROJECT, linked},
+    places::{MEMORIES, PROJECT, linked},
 };
 
 /// Bytes of the end of standard error that are looked at.
@@ -46,6 +46,11 @@ const LIMITS: &[&str] = &[
     "fork: retry: resource temporarily unavailable",
 ];
 
+/// The end of a text.
+fn end_of(text: &str) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..]
+}
+
 /// Rights of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandRights {
@@ -57,11 +62,7 @@ pub struct CommandRights {
 
 /// One sentence for the model, if the words of a failed command look as if the sandbox had been in its way.
 pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -> Option<&'static str> {
-    let mut start = stderr.len().saturating_sub(LOOKED_AT);
-    while !stderr.is_char_boundary(start) {
-        start += 1;
-    }
-    let said = stderr[start..].to_ascii_lowercase();
+    let said = end_of(stderr).to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if read_only && (says(NETWORK) || says(FILES)) {
         return Some(
@@ -113,25 +114,20 @@ const FAILURES: [&str; 6] =
 /// One sentence for the model, where a line of standard error says that something is not there by a name that it has
 /// for file tools. `given` are the names that the command's folders have.
 pub fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<Cow<'static, str>> {
-    let mut start = stderr.len().saturating_sub(LOOKED_AT);
-    while !stderr.is_char_boundary(start) {
-        start += 1;
-    }
     let failed = |name: &str| {
-        stderr[start..].lines().any(|line| {
+        end_of(stderr).lines().any(|line| {
             let said = line.to_lowercase();
             names(line, name) && FAILURES.iter().any(|failure| said.contains(failure))
         })
     };
     let has = |name: &str| given.iter().any(|given| given.name == Path::new(name));
     // A folder of the machine may have that very name.
-    let project = workspace.project.as_ref().filter(|project| !project.path.starts_with(PROJECT));
-    if project.is_some() && !has(PROJECT) && failed(PROJECT) {
+    let is_own = |path: &Path, name: &str| !path.starts_with(name) && !has(name) && failed(name);
+    if workspace.project.as_ref().is_some_and(|project| is_own(&project.path, PROJECT)) {
         let said = "[commands have no /project here: the project folder is $PROJECT. What used /project did not work]";
         return Some(Cow::Borrowed(said));
     }
-    let memories = workspace.memories.as_ref().filter(|memories| !memories.starts_with(MEMORIES));
-    if memories.is_some() && !has(MEMORIES) && failed(MEMORIES) {
+    if workspace.memories.as_ref().is_some_and(|memories| is_own(memories, MEMORIES)) {
         let said = "[commands have no /memories here: it is $MEMORIES, which they can only read. What used /memories did not work]";
         return Some(Cow::Borrowed(said));
     }
@@ -167,17 +163,16 @@ fn names(line: &str, folder: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::{folder::AddedFolder, session::Mount};
+
     use super::*;
 
     #[test]
     fn words_of_refusals_are_known() {
         #[track_caller]
         fn check(stderr: &str, network: bool, expected: Option<&str>) {
-            match (hint(stderr, CommandRights { network, read_only: false }), expected) {
-                (Some(hint), Some(part)) => assert!(hint.contains(part), "{hint}"),
-                (None, None) => {}
-                (hint, _) => panic!("{stderr}: {hint:?}"),
-            }
+            let hint = hint(stderr, CommandRights { network, read_only: false });
+            assert!(expected.map_or(hint.is_none(), |part| hint.is_some_and(|hint| hint.contains(part))), "{stderr}");
         }
         check("curl: (6) Could not resolve host: example.org", false, Some("no network"));
         check("PermissionError: [Errno 1] Operation not permitted: socket", false, Some("no network"));
@@ -193,29 +188,24 @@ mod tests {
         assert!(unasked.unwrap().contains("ran without approval"), "{unasked:?}");
         check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), false, None);
     }
-}
 
-#[cfg(test)]
-mod misnamed_tests {
-    use agentd_core::{folder::AddedFolder, session::Mount};
-
-    use super::*;
-
-    #[test]
-    fn names_that_only_tools_know_are_told() {
-        let at = |path: &str| Workspace {
+    fn at(path: &str) -> Workspace {
+        Workspace {
             root: "/data/s".into(),
             project: Some(Mount { path: path.into(), writable: true }),
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/data/memories".into()),
             worktree: None,
+        }
+    }
+
+    #[test]
+    fn names_that_only_tools_know_are_told() {
+        let check = |stderr: &str, expected: Option<&str>| {
+            let hint = misnamed(stderr, &at("/home/me/house"), &[]);
+            let is_expected = |part: &str| hint.as_ref().is_some_and(|hint| hint.contains(part));
+            assert!(expected.map_or(hint.is_none(), is_expected), "{stderr}: {hint:?}");
         };
-        let check =
-            |stderr: &str, expected: Option<&str>| match (misnamed(stderr, &at("/home/me/house"), &[]), expected) {
-                (Some(hint), Some(part)) => assert!(hint.contains(part), "{hint}"),
-                (None, None) => {}
-                (hint, _) => panic!("{stderr}: {hint:?}"),
-            };
         check("bash: line 1: /project/x: No such file or directory", Some("$PROJECT"));
         check("mkdir: cannot create directory '/project': Permission denied", Some("$PROJECT"));
         check("cp: cannot create regular file '/project/a/b': Read-only file system\nand so on", Some("$PROJECT"));
@@ -239,15 +229,8 @@ mod misnamed_tests {
 
     #[test]
     fn folders_that_have_their_names_are_named_with_the_slash() {
-        let workspace = Workspace {
-            root: "/data/s".into(),
-            project: Some(Mount { path: "/home/me/house".into(), writable: true }),
-            folders: Vec::new(),
-            memories: None,
-            worktree: None,
-        };
         let given = [Name::mounted(PROJECT, Path::new("/home/me/house"))];
-        let said = |stderr: &str| misnamed(stderr, &workspace, &given);
+        let said = |stderr: &str| misnamed(stderr, &at("/home/me/house"), &given).map(Cow::into_owned);
         assert!(said("cat: uploads/a.txt: No such file or directory").is_some_and(|hint| hint.contains("/uploads")));
         assert_eq!(said("cat: /uploads/a.txt: No such file or directory"), None);
         assert_eq!(said("cat: /project/x: No such file or directory"), None);

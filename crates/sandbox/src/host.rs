@@ -1,406 +1,362 @@
 //! The daemon's side of the sandbox: it starts helpers, holds their leashes, and knows the kernel's features.
 
-use super::config::{SandboxConfig, SandboxMode, SandboxStatus};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixStream as StdStream,
+    },
+    path::PathBuf,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use agentd_core::{policy::Confinement, ports::Workspace};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    process::{Child, Command},
+    sync::OnceCell,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    config::{
+        InForce, Name, PLEASE_END, Policy, Report, SandboxConfig, SandboxLimits, SandboxMode, SandboxStatus, Tree,
+    },
+    elsewhere,
+    gateway::{self, Gateway},
+    places::{PROJECT, exact, names, places},
+};
 
 /// The first argument by which a program knows that it is to be the helper.
 pub const HELPER_ARGUMENT: &str = "sandbox-exec";
 
-#[cfg(target_os = "linux")]
-pub use linux::Sandbox;
-#[cfg(target_os = "linux")]
-pub(crate) use linux::Walls;
+/// Time limit for the first helper to say what the kernel offers.
+const PROBE_LIMIT: Duration = Duration::from_secs(10);
+/// The folder that the first helpers may read, and start in: not the root, which is exchanged.
+const PROBED: &str = "/usr";
 
-#[cfg(target_os = "linux")]
-mod linux {
-    use std::{
-        collections::BTreeMap,
-        ffi::OsString,
-        io,
-        os::{
-            fd::{AsRawFd as _, OwnedFd},
-            unix::net::UnixStream as StdStream,
-        },
-        path::PathBuf,
-        process::Stdio,
-        sync::{
-            Arc,
-            atomic::{AtomicBool, Ordering},
-        },
-        time::Duration,
-    };
+/// Starts commands that are locked in.
+#[derive(Debug)]
+pub struct Sandbox {
+    config: SandboxConfig,
+    /// Set if commands may use the network now.
+    network: AtomicBool,
+    /// The only way out, where there is one.
+    gateway: Option<Arc<Gateway>>,
+    offer: OnceCell<Offer>,
+}
 
-    use agentd_core::{policy::Confinement, ports::Workspace};
-    use tokio::{
-        io::{AsyncWriteExt as _, BufReader},
-        net::UnixStream,
-        process::{Child, Command},
-        sync::OnceCell,
-    };
+/// Walls of one command.
+#[derive(Debug, Default)]
+pub(crate) struct Walls {
+    /// Its limits.
+    pub(crate) confinement: Confinement,
+    /// Paths that a guarded command cannot change.
+    pub(crate) closed: Arc<[PathBuf]>,
+    /// Its standard input; none where there is none.
+    pub(crate) input: Option<OwnedFd>,
+    /// Memory that each process may write to, where that is less than all commands may.
+    pub(crate) memory_bytes: Option<u64>,
+    /// Files and folders that it may not see, besides those that no command may.
+    pub(crate) hidden: Vec<PathBuf>,
+}
 
-    use super::{
-        super::{
-            config::{InForce, Policy, Report, Tree},
-            elsewhere,
-            gateway::{self, Gateway},
-            leash::KillGuard,
-            names::{PROJECT, names},
-            places::{exact, places},
-        },
-        *,
-    };
-    use crate::config::Name;
+/// Findings of the first helpers.
+#[derive(Debug, Clone)]
+struct Offer {
+    force: Result<InForce, String>,
+    /// Reason why there are no namespaces.
+    no_namespaces: Option<String>,
+    /// True if the session's folders can be given their names.
+    gives_names: bool,
+}
 
-    /// Time limit for the first helper to say what the kernel offers.
-    const PROBE_LIMIT: Duration = Duration::from_secs(10);
-    /// The folder that the first helpers may read, and start in: not the root, which is exchanged.
-    const PROBED: &str = "/usr";
-
-    /// Starts commands that are locked in.
-    #[derive(Debug)]
-    pub struct Sandbox {
-        config: SandboxConfig,
-        /// Set if commands may use the network now.
-        network: AtomicBool,
-        /// The only way out, where there is one.
-        gateway: Option<Arc<Gateway>>,
-        offer: OnceCell<Offer>,
+impl Sandbox {
+    /// A sandbox, set up so. Nothing is started.
+    pub fn new(config: SandboxConfig) -> Self {
+        Self { network: AtomicBool::new(config.network), config, gateway: None, offer: OnceCell::new() }
     }
 
-    /// Walls of one command.
-    #[derive(Debug, Default)]
-    pub(crate) struct Walls {
-        /// Its limits.
-        pub(crate) confinement: Confinement,
-        /// Paths that a guarded command cannot change.
-        pub(crate) closed: Arc<[PathBuf]>,
-        /// Its standard input; none where there is none.
-        pub(crate) input: Option<OwnedFd>,
-        /// Memory that each process may write to, where that is less than all commands may.
-        pub(crate) memory_bytes: Option<u64>,
-        /// Files and folders that it may not see, besides those that no command may.
-        pub(crate) hidden: Vec<PathBuf>,
+    /// A sandbox out of which only this proxy leads, by a port that is always the same. Without namespaces nothing runs in it.
+    pub fn behind(config: SandboxConfig, gateway: Arc<Gateway>) -> Self {
+        Self { gateway: Some(gateway), ..Self::new(SandboxConfig { network: true, ..config }) }
     }
 
-    /// Findings of the first helpers.
-    #[derive(Debug, Clone)]
-    struct Offer {
-        force: Result<InForce, String>,
-        /// Reason why there are no namespaces.
-        no_namespaces: Option<String>,
-        /// True if the session's folders can be given their names.
-        gives_names: bool,
+    /// Returns whether commands are locked in at all.
+    pub fn is_on(&self) -> bool {
+        self.config.mode != SandboxMode::Off
     }
 
-    impl Sandbox {
-        /// A sandbox, set up so. Nothing is started.
-        pub fn new(config: SandboxConfig) -> Self {
-            Self { network: AtomicBool::new(config.network), config, gateway: None, offer: OnceCell::new() }
-        }
+    /// Returns whether commands may use the network.
+    pub fn allows_network(&self) -> bool {
+        self.network.load(Ordering::Relaxed)
+    }
 
-        /// A sandbox out of which only this proxy leads, by a port that is always the same. Without namespaces nothing runs in it.
-        pub fn behind(config: SandboxConfig, gateway: Arc<Gateway>) -> Self {
-            Self { gateway: Some(gateway), ..Self::new(SandboxConfig { network: true, ..config }) }
-        }
+    /// Its settings.
+    pub fn into_config(self) -> SandboxConfig {
+        self.config
+    }
 
-        /// Returns whether commands are locked in at all.
-        pub fn is_on(&self) -> bool {
-            self.config.mode != SandboxMode::Off
-        }
+    /// Opens or closes the network for commands that start from now on.
+    pub fn set_network(&self, allowed: bool) {
+        self.network.store(allowed, Ordering::Relaxed);
+    }
 
-        /// Returns whether commands may use the network.
-        pub fn allows_network(&self) -> bool {
-            self.network.load(Ordering::Relaxed)
-        }
-
-        /// Its settings.
-        pub fn into_config(self) -> SandboxConfig {
-            self.config
-        }
-
-        /// Opens or closes the network for commands that start from now on.
-        pub fn set_network(&self, allowed: bool) {
-            self.network.store(allowed, Ordering::Relaxed);
-        }
-
-        /// State of the sandbox. The first call tries it.
-        pub async fn status(&self) -> SandboxStatus {
-            let mode = self.config.mode;
-            let mut status = SandboxStatus {
-                mode,
-                runs: true,
-                landlock: 0,
-                seccomp: false,
-                namespaces: false,
-                network: self.allows_network() || mode == SandboxMode::Off,
-                weaknesses: Vec::new(),
-            };
-            if mode == SandboxMode::Off {
-                status.weaknesses.push("the sandbox is off: commands may do whatever you may do".to_owned());
-                return status;
+    /// State of the sandbox. The first call tries it.
+    pub async fn status(&self) -> SandboxStatus {
+        let mode = self.config.mode;
+        let offer = if mode == SandboxMode::Off { None } else { Some(self.offer().await) };
+        let (runs, force, weaknesses) = match offer.map(|offer| (&offer.force, &offer.no_namespaces)) {
+            None => {
+                let why = "the sandbox is off: commands may do whatever you may do";
+                (true, InForce::default(), vec![why.to_owned()])
             }
-            let offer = self.offer().await;
-            match &offer.force {
-                Err(why) => {
-                    status.runs = false;
-                    status.weaknesses.push(why.clone());
-                }
-                Ok(force) => {
-                    status.landlock = force.landlock;
-                    status.seccomp = force.seccomp;
-                    status.namespaces = force.namespaces;
-                    status.runs = mode != SandboxMode::Enforce || force.gap().is_none();
-                    status.weaknesses.extend(weaknesses(*force, offer.no_namespaces.as_deref()));
-                }
+            Some((Err(why), _)) => (false, InForce::default(), vec![why.clone()]),
+            Some((Ok(force), no_namespaces)) => {
+                let runs = mode != SandboxMode::Enforce || force.gap().is_none();
+                (runs, *force, weaknesses(*force, no_namespaces.as_deref()))
             }
-            status
-        }
+        };
+        let InForce { landlock, seccomp, namespaces, .. } = force;
+        let network = self.allows_network() || mode == SandboxMode::Off;
+        SandboxStatus { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
+    }
 
-        /// True where it holds a command that may change nothing to that: where files and network can be kept from
-        /// commands, and where none runs otherwise.
-        pub async fn holds(&self) -> bool {
-            match self.config.mode {
-                SandboxMode::Enforce => true,
-                SandboxMode::BestEffort => self.offer().await.force.as_ref().is_ok_and(|force| force.gap().is_none()),
-                SandboxMode::Off => false,
-            }
-        }
-
-        /// True where a command changes nothing outside of the session's folders and reaches no other process.
-        pub async fn contains(&self) -> bool {
-            let is_whole = |force: &InForce| force.gap().is_none() && force.namespaces;
-            self.config.mode != SandboxMode::Off && self.offer().await.force.as_ref().is_ok_and(is_whole)
-        }
-
-        /// Features of the kernel, found out once.
-        async fn offer(&self) -> &Offer {
-            self.offer.get_or_init(|| self.probe()).await
-        }
-
-        async fn probe(&self) -> Offer {
-            let none = |why| async move {
-                Offer { force: self.try_out(false, false).await, no_namespaces: Some(why), gives_names: false }
-            };
-            if !self.config.namespaces {
-                return none("not asked for".to_owned()).await;
-            }
-            let mut found = Err(String::new());
-            for gives_names in [true, false] {
-                found = self.try_out(true, gives_names).await;
-                match &found {
-                    Ok(force) => return Offer { force: Ok(*force), no_namespaces: None, gives_names },
-                    Err(why) => tracing::debug!(gives_names, "no namespaces: {why}"),
-                }
-            }
-            none(found.err().unwrap_or_default()).await
-        }
-
-        /// By which names a command reaches the folders of this workspace.
-        pub async fn names(&self, workspace: &Workspace) -> Vec<Name> {
-            if !self.is_on() || !self.offer().await.gives_names {
-                return Vec::new();
-            }
-            let config = &self.config;
-            names(workspace, &places(workspace, &config.read, &config.write, &config.hidden))
-        }
-
-        async fn try_out(&self, namespaces: bool, gives_names: bool) -> Result<InForce, String> {
-            let policy = Policy {
-                exact: Vec::new(),
-                read: vec![PROBED.into()],
-                write: Vec::new(),
-                trees: vec![Tree { path: PROBED.into(), writable: false }],
-                hidden: Vec::new(),
-                searched: Vec::new(),
-                home: None,
-                planted: Vec::new(),
-                names: gives_names.then(|| Name::mounted(PROJECT, std::path::Path::new(PROBED))).into_iter().collect(),
-                network: self.allows_network(),
-                gateway: false,
-                limits: self.config.limits,
-                namespaces,
-                enforce: false,
-                read_only: false,
-                input: false,
-            };
-            let broken = |error: io::Error| format!("could not start the sandbox's helper: {error}");
-            let root: OwnedFd = std::fs::File::open(PROBED).map_err(broken)?.into();
-            let started = self.start(&policy, Vec::new(), &BTreeMap::new(), &root, None).await.map_err(broken)?;
-            let (mut child, mut leash) = started;
-            let report = tokio::time::timeout(PROBE_LIMIT, leash.report()).await;
-            drop(leash);
-            let _ = tokio::time::timeout(PROBE_LIMIT, child.wait()).await;
-            match report {
-                Ok(Ok(Report::Ready(force))) => Ok(force),
-                Ok(Ok(Report::Failed(why))) => Err(why),
-                Ok(Ok(Report::Ended { .. } | Report::Begun)) => {
-                    Err("the sandbox's helper answered something else".to_owned())
-                }
-                Ok(Err(error)) => Err(format!("the sandbox's helper did not answer: {error}")),
-                Err(_) => Err("the sandbox's helper did not answer in time".to_owned()),
-            }
-        }
-
-        /// Starts a command that may reach what this workspace allows, as far as its limits let it.
-        pub(crate) async fn run(
-            &self,
-            workspace: &Workspace,
-            command: Vec<OsString>,
-            environment: &BTreeMap<OsString, OsString>,
-            folder: &OwnedFd,
-            walls: Walls,
-        ) -> io::Result<(Child, KillGuard)> {
-            let Walls { confinement, closed, input, memory_bytes, hidden } = walls;
-            let config = &self.config;
-            let names = self.names(workspace).await;
-            let read_only = confinement == Confinement::ReadOnly;
-            let is_writable = !read_only && workspace.project.as_ref().is_some_and(|project| project.writable);
-            if let Some(worktree) = workspace.worktree.as_ref().filter(|_| is_writable) {
-                // Git removes them with the last branch in them. Without them only commits fail.
-                let _ = crate::repository::own_folders(&worktree.common);
-            }
-            let mut environment = environment.clone();
-            let elsewhere = elsewhere::find(&mut environment, workspace, config);
-            let read = [config.read.as_slice(), &elsewhere.read].concat();
-            let mut places = places(workspace, &read, &config.write, &config.hidden);
-            places.confine(workspace, confinement, &closed);
-            // What runs unasked sees no address with a password in it, as in a repository of the project.
-            let configurations =
-                elsewhere.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
-            let hidden = config.hidden.iter().cloned().chain(hidden).chain(configurations).collect();
-            let policy = Policy {
-                exact: [exact(workspace), elsewhere.repositories].concat(),
-                read: places.read,
-                write: places.write,
-                trees: places.trees,
-                hidden,
-                names,
-                searched: [config.read.as_slice(), &config.write, &elsewhere.searched].concat(),
-                home: config.home.clone(),
-                planted: exact(workspace).into_iter().chain(config.write.iter().cloned()).collect(),
-                network: self.allows_network() && !read_only,
-                gateway: self.gateway.is_some(),
-                limits: config.limits.within_memory(memory_bytes),
-                namespaces: self.offer().await.no_namespaces.is_none(),
-                // What runs unasked is held, or does not run.
-                enforce: config.mode == SandboxMode::Enforce || read_only,
-                read_only,
-                input: input.is_some(),
-            };
-            self.start(&policy, command, &environment, folder, input).await
-        }
-
-        async fn start(
-            &self,
-            policy: &Policy,
-            command: Vec<OsString>,
-            environment: &BTreeMap<OsString, OsString>,
-            folder: &OwnedFd,
-            input: Option<OwnedFd>,
-        ) -> io::Result<(Child, KillGuard)> {
-            let sent = serde_json::to_vec(policy)?;
-            let length = u32::try_from(sent.len()).map_err(io::Error::other)?;
-            let (ours, theirs) = StdStream::pair()?;
-            let child = Command::new(&self.config.helper)
-                .arg(HELPER_ARGUMENT)
-                .args(command)
-                .env_clear()
-                .envs(environment)
-                .stdin(Stdio::from(OwnedFd::from(theirs)))
-                .stdout(Stdio::piped())
-                // The leash is where the input would be, so an input comes in this place, and the helper moves it.
-                .stderr(input.map_or_else(Stdio::piped, Stdio::from))
-                // The folder is open, so that no rename can change what is meant.
-                .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
-                .spawn()?;
-            ours.set_nonblocking(true)?;
-            let mut ours = UnixStream::from_std(ours)?;
-            // A helper that does not listen has broken, which its missing report says.
-            if ours.write_all(&length.to_le_bytes()).await.is_ok() {
-                let _ = ours.write_all(&sent).await;
-            }
-            let serving = match &self.gateway {
-                Some(gateway) if policy.gateway => {
-                    gateway::receive(&ours).await?.map(|listener| gateway.serve(listener))
-                }
-                _ => None,
-            };
-            let (up, down) = ours.into_split();
-            Ok((child, KillGuard { up: BufReader::new(up), down, has_begun: false, _serving: serving }))
+    /// True where it holds a command that may change nothing to that: where files and network can be kept from
+    /// commands, and where none runs otherwise.
+    pub async fn holds(&self) -> bool {
+        match self.config.mode {
+            SandboxMode::Enforce => true,
+            SandboxMode::BestEffort => self.offer().await.force.as_ref().is_ok_and(|force| force.gap().is_none()),
+            SandboxMode::Off => false,
         }
     }
 
-    fn weaknesses(force: InForce, no_namespaces: Option<&str>) -> Vec<String> {
-        let mut weaknesses: Vec<String> = force.gap().map(str::to_owned).into_iter().collect();
-        if let Some(why) = no_namespaces {
-            weaknesses.push(format!(
-                "no namespaces ({why}): commands share the list of processes, have no /tmp of their own, and can change \
-                 modes and times of your files, though not what is in them"
-            ));
-            if (1..6).contains(&force.landlock) {
-                weaknesses.push("Landlock is too old to keep commands from ending your other processes".to_owned());
+    /// True where a command changes nothing outside of the session's folders and reaches no other process.
+    pub async fn contains(&self) -> bool {
+        let is_whole = |force: &InForce| force.gap().is_none() && force.namespaces;
+        self.config.mode != SandboxMode::Off && self.offer().await.force.as_ref().is_ok_and(is_whole)
+    }
+
+    /// Features of the kernel, found out once.
+    async fn offer(&self) -> &Offer {
+        self.offer.get_or_init(|| self.probe()).await
+    }
+
+    async fn probe(&self) -> Offer {
+        let none = |why| async move {
+            Offer { force: self.try_out(false, false).await, no_namespaces: Some(why), gives_names: false }
+        };
+        if !self.config.namespaces {
+            return none("not asked for".to_owned()).await;
+        }
+        let mut found = Err(String::new());
+        for gives_names in [true, false] {
+            found = self.try_out(true, gives_names).await;
+            match &found {
+                Ok(force) => return Offer { force: Ok(*force), no_namespaces: None, gives_names },
+                Err(why) => tracing::debug!(gives_names, "no namespaces: {why}"),
             }
-        } else if !force.own_proc {
-            weaknesses.push("commands see the names of all processes".to_owned());
         }
-        if !force.counted {
-            weaknesses.push("the number of a command's processes is not limited".to_owned());
+        none(found.err().unwrap_or_default()).await
+    }
+
+    /// By which names a command reaches the folders of this workspace.
+    pub async fn names(&self, workspace: &Workspace) -> Vec<Name> {
+        if !self.is_on() || !self.offer().await.gives_names {
+            return Vec::new();
         }
-        weaknesses
+        let config = &self.config;
+        names(workspace, &places(workspace, &config.read, &config.write, &config.hidden))
+    }
+
+    async fn try_out(&self, namespaces: bool, gives_names: bool) -> Result<InForce, String> {
+        let policy = Policy {
+            read: vec![PROBED.into()],
+            trees: vec![Tree { path: PROBED.into(), writable: false }],
+            names: gives_names.then(|| Name::mounted(PROJECT, PROBED.as_ref())).into_iter().collect(),
+            network: self.allows_network(),
+            limits: self.config.limits,
+            namespaces,
+            ..Policy::default()
+        };
+        let broken = |error: io::Error| format!("could not start the sandbox's helper: {error}");
+        let root: OwnedFd = std::fs::File::open(PROBED).map_err(broken)?.into();
+        let started = self.start(&policy, Vec::new(), &BTreeMap::new(), &root, None).await.map_err(broken)?;
+        let (mut child, mut leash) = started;
+        let report = tokio::time::timeout(PROBE_LIMIT, leash.report()).await;
+        drop(leash);
+        let _ = tokio::time::timeout(PROBE_LIMIT, child.wait()).await;
+        match report {
+            Ok(Ok(Report::Ready(force))) => Ok(force),
+            Ok(Ok(Report::Failed(why))) => Err(why),
+            Ok(Ok(Report::Ended { .. } | Report::Begun)) => {
+                Err("the sandbox's helper answered something else".to_owned())
+            }
+            Ok(Err(error)) => Err(format!("the sandbox's helper did not answer: {error}")),
+            Err(_) => Err("the sandbox's helper did not answer in time".to_owned()),
+        }
+    }
+
+    /// Starts a command that may reach what this workspace allows, as far as its limits let it.
+    pub(crate) async fn run(
+        &self,
+        workspace: &Workspace,
+        command: Vec<OsString>,
+        environment: &BTreeMap<OsString, OsString>,
+        folder: &OwnedFd,
+        walls: Walls,
+    ) -> io::Result<(Child, KillGuard)> {
+        let Walls { confinement, closed, input, memory_bytes, hidden } = walls;
+        let config = &self.config;
+        let names = self.names(workspace).await;
+        let read_only = confinement == Confinement::ReadOnly;
+        let is_writable = !read_only && workspace.project.as_ref().is_some_and(|project| project.writable);
+        if let Some(worktree) = workspace.worktree.as_ref().filter(|_| is_writable) {
+            // Git removes them with the last branch in them. Without them only commits fail.
+            let _ = crate::repository::own_folders(&worktree.common);
+        }
+        let mut environment = environment.clone();
+        let elsewhere = elsewhere::find(&mut environment, workspace, config);
+        let read = [config.read.as_slice(), &elsewhere.read].concat();
+        let mut places = places(workspace, &read, &config.write, &config.hidden);
+        places.confine(workspace, confinement, &closed);
+        // What runs unasked sees no address with a password in it, as in a repository of the project.
+        let configurations = elsewhere.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
+        let hidden = config.hidden.iter().cloned().chain(hidden).chain(configurations).collect();
+        let policy = Policy {
+            exact: [exact(workspace), elsewhere.repositories].concat(),
+            read: places.read,
+            write: places.write,
+            trees: places.trees,
+            hidden,
+            names,
+            searched: [config.read.as_slice(), &config.write, &elsewhere.searched].concat(),
+            home: config.home.clone(),
+            planted: exact(workspace).into_iter().chain(config.write.iter().cloned()).collect(),
+            network: self.allows_network() && !read_only,
+            gateway: self.gateway.is_some(),
+            limits: SandboxLimits {
+                memory_bytes: config.limits.memory_bytes.into_iter().chain(memory_bytes).min(),
+                ..config.limits
+            },
+            namespaces: self.offer().await.no_namespaces.is_none(),
+            // What runs unasked is held, or does not run.
+            enforce: config.mode == SandboxMode::Enforce || read_only,
+            read_only,
+            input: input.is_some(),
+        };
+        self.start(&policy, command, &environment, folder, input).await
+    }
+
+    async fn start(
+        &self,
+        policy: &Policy,
+        command: Vec<OsString>,
+        environment: &BTreeMap<OsString, OsString>,
+        folder: &OwnedFd,
+        input: Option<OwnedFd>,
+    ) -> io::Result<(Child, KillGuard)> {
+        let sent = serde_json::to_vec(policy)?;
+        let length = u32::try_from(sent.len()).map_err(io::Error::other)?;
+        let (ours, theirs) = StdStream::pair()?;
+        let child = Command::new(&self.config.helper)
+            .arg(HELPER_ARGUMENT)
+            .args(command)
+            .env_clear()
+            .envs(environment)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            // The leash is where the input would be, so an input comes in this place, and the helper moves it.
+            .stderr(input.map_or_else(Stdio::piped, Stdio::from))
+            // The folder is open, so that no rename can change what is meant.
+            .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+            .spawn()?;
+        ours.set_nonblocking(true)?;
+        let mut ours = UnixStream::from_std(ours)?;
+        // A helper that does not listen has broken, which its missing report says.
+        if ours.write_all(&length.to_le_bytes()).await.is_ok() {
+            let _ = ours.write_all(&sent).await;
+        }
+        let serving = match &self.gateway {
+            Some(gateway) if policy.gateway => gateway::receive(&ours).await?.map(|listener| gateway.serve(listener)),
+            _ => None,
+        };
+        let (up, down) = ours.into_split();
+        Ok((child, KillGuard { up: BufReader::new(up), down, has_begun: false, _serving: serving }))
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-mod elsewhere {
-    use super::*;
+/// The daemon's end of the socket to a helper. When it is dropped, the command and all its children are killed.
+#[derive(Debug)]
+pub(crate) struct KillGuard {
+    up: BufReader<OwnedReadHalf>,
+    down: OwnedWriteHalf,
+    /// True once the command is about to start.
+    pub(crate) has_begun: bool,
+    /// The proxy that the command reaches, as long as it is led.
+    _serving: Option<AbortOnDropHandle<()>>,
+}
 
-    /// There is no sandbox on this system.
-    #[derive(Debug)]
-    pub struct Sandbox {
-        config: SandboxConfig,
-    }
-
-    impl Sandbox {
-        /// Nothing but what was asked for.
-        pub fn new(config: SandboxConfig) -> Self {
-            Self { config }
-        }
-
-        /// Returns whether commands are to be locked in.
-        pub fn is_on(&self) -> bool {
-            self.config.mode == SandboxMode::Enforce
-        }
-
-        /// Returns whether commands may use the network. Nothing keeps it from them.
-        pub fn allows_network(&self) -> bool {
-            true
-        }
-
-        /// Changes nothing here.
-        pub fn set_network(&self, _allowed: bool) {}
-
-        /// Nothing holds a command to anything here, but for those that do not run.
-        pub async fn holds(&self) -> bool {
-            self.is_on()
-        }
-
-        /// None has a name of its own here.
-        pub(crate) async fn names(&self, _workspace: &agentd_core::ports::Workspace) -> Vec<crate::config::Name> {
-            Vec::new()
-        }
-
-        /// State of the sandbox: there is none.
-        pub async fn status(&self) -> SandboxStatus {
-            SandboxStatus {
-                mode: self.config.mode,
-                runs: self.config.mode != SandboxMode::Enforce,
-                landlock: 0,
-                seccomp: false,
-                namespaces: false,
-                network: true,
-                weaknesses: vec!["there is no sandbox on this system".to_owned()],
+impl KillGuard {
+    /// Outcome of the command. It may be dropped and asked again.
+    pub(crate) async fn report(&mut self) -> io::Result<Report> {
+        loop {
+            // A report is one write of one short line, so it comes at once or, where nobody wrote one, as an end.
+            let buffer = self.up.fill_buf().await?;
+            if buffer.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = buffer.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let report = serde_json::from_slice(line);
+            let used = buffer.len().min(line.len() + 1);
+            self.up.consume(used);
+            match report? {
+                Report::Begun => self.has_begun = true,
+                report => return Ok(report),
             }
         }
     }
+
+    /// Lets the command tidy up for so long, and has it killed if it does not come to an end.
+    pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<Report> {
+        // If the pipe is closed, it has ended.
+        let _ = self.down.write_all(&[PLEASE_END]).await;
+        if let Ok(report) = tokio::time::timeout(grace, self.report()).await {
+            return report;
+        }
+        let _ = self.down.shutdown().await;
+        // After SIGKILL only the kernel can delay the end, on a disk that does not answer; that is not waited for.
+        tokio::time::timeout(grace, self.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
 }
-#[cfg(not(target_os = "linux"))]
-pub use elsewhere::Sandbox;
+
+fn weaknesses(force: InForce, no_namespaces: Option<&str>) -> Vec<String> {
+    let mut weaknesses: Vec<String> = force.gap().map(str::to_owned).into_iter().collect();
+    if let Some(why) = no_namespaces {
+        weaknesses.push(format!(
+            "no namespaces ({why}): commands share the list of processes, have no /tmp of their own, and can change \
+             modes and times of your files, though not what is in them"
+        ));
+        if (1..6).contains(&force.landlock) {
+            weaknesses.push("Landlock is too old to keep commands from ending your other processes".to_owned());
+        }
+    } else if !force.own_proc {
+        weaknesses.push("commands see the names of all processes".to_owned());
+    }
+    if !force.counted {
+        weaknesses.push("the number of a command's processes is not limited".to_owned());
+    }
+    weaknesses
+}

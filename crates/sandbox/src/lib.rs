@@ -5,10 +5,10 @@
 //! helper's *leash*: the policy comes down on it and the outcome goes up; when it breaks, for whatever reason the
 //! daemon is gone, everything that the command started is killed.
 //!
-//! - [`places`](mod@places): which folders that is for a session, a pure function. [`names`](mod@names): by which names
-//!   they are reached. `elsewhere`: toolchains and repositories that nothing lists. `secrets`: files that hold keys,
+//! - `places`: which folders that is for a session, and by which names they are reached. `elsewhere`: toolchains and repositories that nothing lists. `secrets`: files that hold keys,
 //!   also those of a project.
-//! - [`host`]: the daemon's side: [`Sandbox`](host::Sandbox) starts helpers, and probes this kernel once. `leash`: its end of the socket.
+//! - [`host`]: the daemon's side: [`Sandbox`](host::Sandbox) starts helpers, holds its end of each socket, and probes this
+//!   kernel once.
 //! - [`helper`]: the helper's side, [`run_helper`].
 //! - `gateway`: the daemon's proxy to listed hosts, for programs that may reach no others.
 //! - [`hints`]: what a model is told when something was forbidden.
@@ -22,31 +22,15 @@
 //! is reported by [`Sandbox::status`](host::Sandbox::status).
 
 pub mod config;
-#[cfg(target_os = "linux")]
 mod elsewhere;
 pub mod environment;
 pub mod gateway;
-#[cfg(target_os = "linux")]
 mod helper;
 pub mod hints;
 pub mod host;
-#[cfg(target_os = "linux")]
-mod leash;
-pub mod names;
 mod places;
 pub mod process;
 pub mod repository;
-#[cfg(target_os = "linux")]
 mod secrets;
 
-#[cfg(target_os = "linux")]
 pub use helper::run_helper;
-
-/// Other systems have no sandbox, so no helper is started there.
-#[cfg(not(target_os = "linux"))]
-pub fn run_helper(
-    _command: Vec<std::ffi::OsString>,
-    _environment: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
-) -> std::process::ExitCode {
-    std::process::ExitCode::FAILURE
-}

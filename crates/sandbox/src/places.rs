@@ -1,15 +1,25 @@
 //! Files available to a command of a session. Nothing of the person's home is readable unless it is listed.
+//!
+//! Commands reach the session's folders by the names that the file tools use, so that a file has one name everywhere. The
+//! project and added folders are mounted at their names, so that a program which asks where it is hears it; the other folders
+//! are links, so that a file can still be moved from one to the other. A worktree or submodule of the person is a link, too:
+//! the way between it and its repository can be a relative one.
 
 use std::path::{Path, PathBuf};
 
 use agentd_core::{
-    folder::AddedFolder,
+    folder::{AddedFolder, FOLDERS},
     policy::Confinement,
     ports::Workspace,
     worktree::{BRANCHES, WorktreeAccess},
 };
 
-use crate::config::Tree;
+use agentd_workspace::path::{AREAS, WRITABLE, read_only};
+
+use crate::{
+    config::{Name, Tree},
+    repository::{is_linked, repository_of},
+};
 
 /// Parts of the system that every program needs.
 pub(super) const SYSTEM: &[&str] = &[
@@ -90,17 +100,13 @@ impl Places {
     /// Closes what a command with these limits may not change. `guarded` are paths that others run or obey.
     pub(super) fn confine(&mut self, workspace: &Workspace, confinement: Confinement, guarded: &[PathBuf]) {
         match confinement {
-            Confinement::ReadOnly => self.close(),
+            // Nothing is left to be changed; all can still be read.
+            Confinement::ReadOnly => {
+                self.read.append(&mut self.write);
+                self.trees.iter_mut().for_each(|tree| tree.writable = false);
+            }
             Confinement::Guarded => self.guard(workspace, guarded),
             Confinement::GuardedGit | Confinement::Usual => {}
-        }
-    }
-
-    /// Leaves nothing to be changed; all can still be read.
-    fn close(&mut self) {
-        self.read.append(&mut self.write);
-        for tree in &mut self.trees {
-            tree.writable = false;
         }
     }
 
@@ -114,9 +120,8 @@ impl Places {
         self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
         // As `.git` in a project: what is in it could be lost.
         if let Some(worktree) = &workspace.worktree {
-            for tree in self.trees.iter_mut().filter(|tree| tree.path.starts_with(&worktree.common)) {
-                tree.writable = false;
-            }
+            let trees = self.trees.iter_mut().filter(|tree| tree.path.starts_with(&worktree.common));
+            trees.for_each(|tree| tree.writable = false);
         }
     }
 }
@@ -145,12 +150,10 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
     places.read.push(workspace.root.clone());
     places.read.extend(workspace.memories.clone());
     places.write.extend(write.iter().cloned());
-    places.write.extend(agentd_workspace::path::WRITABLE.iter().map(|area| workspace.root.join(area)));
+    places.write.extend(WRITABLE.iter().map(|area| workspace.root.join(area)));
     // One mount for the whole workspace, so that a file can be moved from uploads/ to outputs/.
     places.trees.push(Tree { path: workspace.root.clone(), writable: true });
-    let held =
-        agentd_workspace::path::read_only().map(|area| Tree { path: workspace.root.join(area), writable: false });
-    places.trees.extend(held);
+    places.trees.extend(read_only().map(|area| Tree { path: workspace.root.join(area), writable: false }));
     places.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
     for mount in workspace.project.iter().cloned().chain(workspace.folders.iter().map(AddedFolder::mount)) {
         if mount.writable {
@@ -204,22 +207,67 @@ fn add_repository(places: &mut Places, worktree: &WorktreeAccess, is_writable: b
     places.trees.extend(held.into_iter().map(|path| Tree { path, writable: false }));
 }
 
+/// The name of the project.
+pub(crate) const PROJECT: &str = "/project";
+/// The name of what all sessions share.
+pub(crate) const MEMORIES: &str = "/memories";
+
+/// Names of the worktrees and submodules of the person among the folders of a workspace, each with its repository, if that
+/// names it in turn.
+pub(super) fn linked(workspace: &Workspace) -> Vec<(String, Option<PathBuf>)> {
+    // One that was made for the session has a record.
+    let recorded = workspace.worktree.as_ref().map(|_| PROJECT);
+    let mounts = workspace.mounts();
+    let linked = mounts.names().filter(|(name, tree)| Some(*name) != recorded && is_linked(tree));
+    linked.map(|(name, tree)| (name.to_owned(), repository_of(tree))).collect()
+}
+
+/// The names of a workspace's folders. One that the machine uses for something that the command may reach is left to
+/// it.
+pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
+    let linked = linked(workspace);
+    let is_linked = |name: &str| linked.iter().any(|(known, repository)| known == name && repository.is_some());
+    let mount = |name: &str, path: &Path| Name { mounted: !is_linked(name), ..Name::mounted(name, path) };
+    let project = workspace.project.as_ref().map(|project| mount(PROJECT, &project.path));
+    let memories = workspace.memories.clone().map(|path| Name::link(MEMORIES, path));
+    let areas = AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
+    let reached = || places.read.iter().chain(&places.write).chain(places.trees.iter().map(|tree| &tree.path));
+    let is_free = |name: &Name| name.path == name.name || !reached().any(|path| path.starts_with(&name.name));
+    // A folder of the machine with that name would lose all that is not put below it again.
+    let is_unused = !reached().any(|path| path.starts_with(FOLDERS));
+    let folders = workspace.folders.iter().filter(|_| is_unused);
+    let folders = folders.map(|folder| mount(&folder.at, &folder.path));
+    project.into_iter().chain(memories).chain(areas).filter(is_free).chain(folders).collect()
+}
+
+/// The path by which a command knows a real one, where that lies in what is mounted at a name.
+pub(super) fn named(names: &[Name], path: &Path) -> Option<PathBuf> {
+    let mut mounted = names.iter().filter(|name| name.mounted);
+    mounted.find_map(|name| {
+        let below = path.strip_prefix(&name.path).ok()?;
+        Some(if below.as_os_str().is_empty() { name.name.clone() } else { name.name.join(below) })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use agentd_core::session::Mount;
 
     use super::*;
 
-    fn of(project: Option<Mount>) -> Places {
-        let workspace = Workspace {
+    fn workspace(project: Option<Mount>) -> Workspace {
+        Workspace {
             root: "/home/p/data/workspace/1".into(),
             project,
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/home/p/data/memories".into()),
             worktree: None,
-        };
+        }
+    }
+
+    fn of(project: Option<Mount>) -> Places {
         let read = ["/tmp/tools".into(), "/home/p/.rustup".into()];
-        places(&workspace, &read, &["/home/p/cache".into()], &["/home/p/data".into()])
+        places(&workspace(project), &read, &["/home/p/cache".into()], &["/home/p/data".into()])
     }
 
     #[test]
@@ -237,7 +285,7 @@ mod tests {
     #[test]
     fn what_is_closed_can_be_read_and_not_written() {
         let mut places = of(Some(Mount { path: "/code".into(), writable: true }));
-        places.close();
+        places.confine(&workspace(None), Confinement::ReadOnly, &[]);
         assert!(places.write.is_empty() && places.trees.iter().all(|tree| !tree.writable), "{places:?}");
         for path in ["/code", "/home/p/cache", "/home/p/data/workspace/1/outputs"] {
             assert!(places.read.contains(&path.into()), "{path}");
@@ -302,5 +350,49 @@ mod tests {
         // What all sessions share lies in a hidden folder: it is seen there, and cannot be written.
         assert!(trees.contains(&Tree { path: "/home/p/data/memories".into(), writable: false }));
         assert!(!trees.iter().any(|tree| tree.path == Path::new("/home/p/.rustup")));
+    }
+
+    fn names_of(project: &str, read: &[&str]) -> Vec<String> {
+        let workspace = workspace(Some(Mount { path: project.into(), writable: true }));
+        let read: Vec<PathBuf> = read.iter().map(PathBuf::from).collect();
+        let places = places(&workspace, &read, &[], &[]);
+        names(&workspace, &places)
+            .iter()
+            .map(|name| format!("{}={}", name.name.display(), name.path.display()))
+            .collect()
+    }
+
+    #[test]
+    fn a_file_has_the_name_that_file_tools_use() {
+        let names = names_of("/home/p/code", &[]);
+        for name in [
+            "/project=/home/p/code",
+            "/memories=/home/p/data/memories",
+            "/uploads=/home/p/data/workspace/1/uploads",
+            "/folders/lib=/srv/lib",
+        ] {
+            assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
+        }
+        assert_eq!(names.len(), 9);
+    }
+
+    #[test]
+    fn names_that_the_machine_needs_are_left_to_it() {
+        let names = names_of("/project/of/mine", &["/temp/tools"]);
+        assert!(!names.iter().any(|name| name.starts_with("/project=") || name.starts_with("/temp=")), "{names:?}");
+        assert!(!names_of("/folders/a/code", &[]).iter().any(|name| name.starts_with("/folders")));
+        assert!(names_of("/project", &[]).contains(&"/project=/project".to_owned()));
+    }
+
+    #[test]
+    fn what_lies_in_the_project_is_known_by_its_name() {
+        let names = [Name::mounted(PROJECT, Path::new("/home/p/code")), Name::link("/temp", "/w/temp".into())];
+        let check = |path: &str, expected: Option<&str>| {
+            assert_eq!(named(&names, Path::new(path)), expected.map(PathBuf::from), "{path}");
+        };
+        check("/home/p/code", Some("/project"));
+        check("/home/p/code/src", Some("/project/src"));
+        check("/home/p/codex", None);
+        check("/w/temp/a", None);
     }
 }

@@ -82,6 +82,9 @@ const ENDINGS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".
 const REDUCED: &[(&str, &str)] =
     &[(".cargo", "config"), (".cargo", "config.toml"), ("cargo", "config.toml"), ("", ".gitconfig"), ("git", "config")];
 
+/// Text of a private key.
+pub(super) const PRIVATE: &str = "PRIVATE KEY-----";
+
 /// Words of lines that hold a key.
 const WORDS: &[&str] = &[
     "_auth",
@@ -154,11 +157,6 @@ pub(super) fn named(path: &Path, is_folder: bool) -> SecretName {
     }
 }
 
-/// Returns whether it holds a private key.
-pub(super) fn is_key(content: &[u8]) -> bool {
-    String::from_utf8_lossy(content).contains("PRIVATE KEY-----")
-}
-
 /// True for settings that are of use without their keys.
 pub(super) fn is_reducible(path: &Path) -> bool {
     let name = |part: Option<&std::ffi::OsStr>| part.and_then(|part| part.to_str()).unwrap_or_default().to_owned();
@@ -210,14 +208,12 @@ fn is_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     let assigns = || line.contains(['=', ':', '[']) || line.contains("-----");
     let is_named = WORDS.iter().any(|word| lower.contains(word)) && assigns();
-    is_named || PREFIXES.iter().any(|prefix| begins_key(line, prefix)) || names_user(line)
-}
-
-fn begins_key(line: &str, prefix: &str) -> bool {
-    line.match_indices(prefix).any(|(place, _)| {
+    let is_long = |(place, prefix): (usize, &str)| {
         let rest = line.get(place + prefix.len()..).unwrap_or_default();
         rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || "_-".contains(*letter)).count() >= LONG
-    })
+    };
+    let is_key = || PREFIXES.iter().any(|prefix| line.match_indices(prefix).any(is_long));
+    is_named || is_key() || names_user(line)
 }
 
 /// True where an address holds more than a host before its path: a password, or a key in place of a name.
@@ -233,7 +229,7 @@ fn names_user(line: &str) -> bool {
 /// Entries of a project that are searched. Nothing runs unasked in a larger one.
 const ENTRIES: usize = 1_000_000;
 /// Folders of packages, which came from somewhere else.
-const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-packages"];
+pub(super) const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-packages"];
 
 /// The files and folders of secrets below a folder, by path. Files whose names are secret by this predicate are among them.
 /// It waits for the disk.
@@ -310,7 +306,6 @@ mod tests {
         ] {
             check(path, SecretName::Other);
         }
-        assert!(is_key(b"-----BEGIN OPENSSH PRIVATE KEY-----") && !is_key(b"-----BEGIN CERTIFICATE-----"));
     }
 
     #[test]
@@ -333,18 +328,5 @@ mod tests {
         );
         check("registries = { x = { token = \"t\" } }\n[build]\njobs = 2\n", "[build]\njobs = 2\n");
         check("[http]\nextraHeader = Authorization: Basic abc\n", "[http]\n");
-    }
-
-    #[test]
-    fn settings_that_are_of_use_without_keys_are_known() {
-        for (path, expected) in [
-            ("/h/.gitconfig", true),
-            ("/h/.config/git/config", true),
-            ("/h/.cargo/config.toml", true),
-            ("/h/.config/x/config.toml", false),
-            ("/h/.config/x/config", false),
-        ] {
-            assert_eq!(is_reducible(Path::new(path)), expected, "{path}");
-        }
     }
 }

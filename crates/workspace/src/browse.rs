@@ -15,7 +15,7 @@ use agentd_core::{
 };
 
 use crate::{
-    backend::{Backend as _, Entry, Files, Kind, Listed},
+    backend::{Backend as _, Entry, Files, Listed},
     encoding::Document,
     failure::Failure,
     path::{PathPlace, ToolPath},
@@ -39,11 +39,7 @@ pub(super) fn located(files: &Files, path: &str) -> Result<ToolPath, Failure> {
 /// Content of a folder, or the file itself.
 pub fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceError> {
     let files = open(tree, Timestamp::UNIX_EPOCH);
-    listing(&files, path).map_err(refused)
-}
-
-fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
-    let top = located(files, path)?;
+    let top = located(&files, path)?;
     if !files.is_folder(&top)? {
         let opened = files.open_file(&top)?;
         let modified = opened.modified.and_then(timestamp);
@@ -62,11 +58,9 @@ fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
         let mounts = files.places(&top).into_iter().filter(|place| *place != top);
         let others = mounts.chain([PathPlace::Memories, PathPlace::State].map(ToolPath::root));
         let there = others.filter(|place| files.is_folder(place).is_ok_and(|is| is));
-        listing.entries.extend(there.map(|place| FileEntry {
-            path: place.to_string(),
-            kind: EntryKind::Folder,
-            size: 0,
-            modified: None,
+        listing.entries.extend(there.map(|place| {
+            let (path, kind) = (place.to_string(), EntryKind::Folder);
+            FileEntry { path, kind, size: 0, modified: None }
         }));
     }
     listing.entries.sort_by(|left, right| left.path.cmp(&right.path));
@@ -74,12 +68,6 @@ fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
 }
 
 fn entry(folder: &ToolPath, Entry { name, kind, size, modified }: Entry) -> FileEntry {
-    let kind = match kind {
-        Kind::File => EntryKind::File,
-        Kind::Folder => EntryKind::Folder,
-        Kind::Link => EntryKind::Link,
-        Kind::Other => EntryKind::Other,
-    };
     FileEntry { path: folder.entry(&name).to_string(), kind, size, modified: modified.and_then(timestamp) }
 }
 
@@ -90,18 +78,12 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
 /// A piece of a file.
 pub fn read(tree: &SessionTree, path: &str, offset: u64, most: usize) -> Result<FilePiece, WorkspaceError> {
     let files = open(tree, Timestamp::UNIX_EPOCH);
-    piece(&files, path, offset, most).map_err(refused)
-}
-
-fn piece(files: &Files, path: &str, offset: u64, most: usize) -> Result<FilePiece, Failure> {
-    let path = located(files, path)?;
+    let path = located(&files, path)?;
     let mut opened = files.open_file(&path)?;
     let mut content = Vec::new();
-    opened
-        .content
-        .seek(SeekFrom::Start(offset))
-        .and_then(|_| opened.content.take(most as u64).read_to_end(&mut content))
-        .map_err(|error| Failure::io(&format!("read {path}"), &error))?;
+    let sought = opened.content.seek(SeekFrom::Start(offset));
+    let read = sought.and_then(|_| opened.content.take(most as u64).read_to_end(&mut content));
+    read.map_err(|error| Failure::io(&format!("read {path}"), &error))?;
     Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
 }
 
@@ -117,24 +99,22 @@ pub fn text(tree: &SessionTree, path: &str, most: usize) -> Option<String> {
 /// Writes a whole file, making it and its folders where they are missing, wherever tools may write.
 pub fn write(tree: &SessionTree, path: &str, content: &[u8], now: Timestamp) -> Result<FileWritten, WorkspaceError> {
     let files = open(tree, now);
-    let path = files.locate(path).map_err(refused)?;
-    files.target(&path, 0).and_then(|target| target.replace(content)).map_err(refused)?;
+    let path = files.locate(path)?;
+    files.target(&path, 0)?.replace(content)?;
     Ok(FileWritten { path: path.to_string(), state: files.state_changes().pop() })
 }
 
-/// Error with a hint: the part of a failure after the first semicolon says how to do it right.
-pub(super) fn refused(failure: Failure) -> WorkspaceError {
-    let kind = match failure.code {
-        ToolErrorCode::Path if failure.text.contains("is not there") => ErrorKind::NotFound,
-        ToolErrorCode::Path | ToolErrorCode::InvalidArgs => ErrorKind::InvalidInput,
-        _ => ErrorKind::Storage,
-    };
-    match failure.text.split_once("; ") {
+/// Error with a hint for a person: the part of a failure after the first semicolon says how to do it right.
+impl From<Failure> for WorkspaceError {
+    fn from(failure: Failure) -> Self {
+        let kind = match failure.code {
+            ToolErrorCode::Path if failure.text.contains("is not there") => ErrorKind::NotFound,
+            ToolErrorCode::Path | ToolErrorCode::InvalidArgs => ErrorKind::InvalidInput,
+            _ => ErrorKind::Storage,
+        };
+        let (message, hint) = failure.text.split_once("; ").unwrap_or((&failure.text, LISTING));
         // A model lists files with a tool, a person with a command.
-        Some((message, hint)) if !hint.starts_with("list_workspace_files") => {
-            WorkspaceError::new(kind, message).with_hint(hint)
-        }
-        Some((message, _)) => WorkspaceError::new(kind, message).with_hint(LISTING),
-        None => WorkspaceError::new(kind, failure.text).with_hint(LISTING),
+        let hint = if hint.starts_with("list_workspace_files") { LISTING } else { hint };
+        Self::new(kind, message).with_hint(hint)
     }
 }

@@ -183,7 +183,18 @@ fn hunks(before: &str, after: &str) -> String {
     };
     let mut shown = String::with_capacity(bytes + after.len() / 8);
     for group in similar::group_diff_ops(ops, CONTEXT) {
-        hunk(&group, &old, &new, &mut shown);
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+        let (from, to) = (first.old_range().start..last.old_range().end, first.new_range().start..last.new_range().end);
+        shown.push_str(&head(from, to));
+        for op in group {
+            let (gone, come) = (&old[op.old_range()], &new[op.new_range()]);
+            if op.tag() == DiffTag::Equal {
+                gone.iter().for_each(|line| push(' ', line, &mut shown));
+                continue;
+            }
+            gone.iter().for_each(|line| push('-', line, &mut shown));
+            come.iter().for_each(|line| push('+', line, &mut shown));
+        }
     }
     shown
 }
@@ -215,19 +226,6 @@ fn block(before: &str, gone: &[&str], come: &[&str], from: usize, bytes: usize) 
     shown
 }
 
-fn hunk(ops: &[DiffOp], old: &[&str], new: &[&str], shown: &mut String) {
-    let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return };
-    shown.push_str(&head(first.old_range().start..last.old_range().end, first.new_range().start..last.new_range().end));
-    for op in ops {
-        if op.tag() == DiffTag::Equal {
-            old[op.old_range()].iter().for_each(|line| push(' ', line, shown));
-            continue;
-        }
-        old[op.old_range()].iter().for_each(|line| push('-', line, shown));
-        new[op.new_range()].iter().for_each(|line| push('+', line, shown));
-    }
-}
-
 fn head(old: Range<usize>, new: Range<usize>) -> String {
     let place = |range: Range<usize>| match range.len() {
         0 => format!("{},0", range.start),
@@ -252,13 +250,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_file_is_all_added() {
+    fn a_new_file_is_all_added_and_a_change_has_its_context() {
         let diff = unified("outputs/a.txt", None, b"one\ntwo\n");
         assert_eq!(diff, "--- /dev/null\n+++ b/outputs/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n");
-    }
-
-    #[test]
-    fn a_change_has_its_context() {
         let diff = unified("/project/a", Some(b"1\n2\n3\n4\n5\n6\n"), b"1\n2\n3\n4\nfive\n6\n");
         assert_eq!(diff, "--- a/project/a\n+++ b/project/a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6\n");
     }

@@ -14,7 +14,6 @@ use crate::{
     backend::{Backend as _, Files},
     browse,
     failure::Failure,
-    jail::Root,
     job::Job,
     limits::Limits,
     path::{PathPlace, ToolPath},
@@ -69,29 +68,26 @@ pub fn open(
     range: Range,
     cancel: CancellationToken,
 ) -> Result<DocumentPage, WorkspaceError> {
-    let files = browse::open(tree, Timestamp::UNIX_EPOCH);
-    opened(&files, if path.is_empty() { "." } else { path }, range, cancel).map_err(browse::refused)
-}
-
-fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) -> Result<DocumentPage, Failure> {
+    let files = &browse::open(tree, Timestamp::UNIX_EPOCH);
+    let path = if path.is_empty() { "." } else { path };
     let Range { skip, most } = Range { most: range.most.min(MAX_OPEN), ..range };
+    let single = |path: &ToolPath| -> Result<DocumentPage, WorkspaceError> {
+        let documents = if skip == 0 && most > 0 { vec![document(files, path)?] } else { Vec::new() };
+        Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None })
+    };
     if let Some((archive, inner)) = in_archive(path)
         && !browse::located(files, path).is_ok_and(|whole| files.open_file(&whole).is_ok())
     {
-        let archive = browse::located(files, archive)?;
-        let documents = if skip == 0 && most > 0 { vec![document(files, &archive)?] } else { Vec::new() };
-        let within = |document: OpenDocument| OpenDocument {
-            name: format!("{}!/{inner}", document.name),
-            inner: Some(inner.to_owned()),
-            ..document
-        };
-        let documents = documents.into_iter().map(within).collect();
-        return Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None });
+        let mut page = single(&browse::located(files, archive)?)?;
+        for document in &mut page.documents {
+            document.name = format!("{}!/{inner}", document.name);
+            document.inner = Some(inner.to_owned());
+        }
+        return Ok(page);
     }
     let start = browse::located(files, path)?;
     if !files.is_folder(&start)? {
-        let documents = if skip == 0 && most > 0 { vec![document(files, &start)?] } else { Vec::new() };
-        return Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None });
+        return single(&start);
     }
     let job = Job::new(files.clone(), Limits::default(), cancel);
     let mut page = DocumentPage::default();
@@ -115,8 +111,7 @@ fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) ->
         job.check()?;
         page.cut = page.cut.or_else(|| left.cut.map(str::to_owned));
         // What is kept in the state is text, and no document.
-        let Ok(root) = Root::open(&files.jail, place.place()) else { continue };
-        let opened = |path: &ToolPath| Some(OpenDocument::new(path.to_string(), root.open_regular(path).ok()?));
+        let opened = |path: &ToolPath| Some(OpenDocument::new(path.to_string(), files.jail.open_regular(path).ok()?.0));
         // One that went away or may not be read is no reason to show none.
         page.documents.extend(wanted.iter().filter_map(opened));
     }

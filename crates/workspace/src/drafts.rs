@@ -15,7 +15,7 @@ use std::{
 
 use rustix::fs::{AtFlags, unlinkat};
 
-use super::exact;
+use super::{exact, failure::if_there};
 
 const START: &str = ".agentd-";
 const END: &str = ".tmp";
@@ -52,32 +52,25 @@ impl Drop for Draft {
 
 /// Removes the drafts that an earlier life of the daemon has left. A record of what cannot be removed now stays.
 pub fn sweep(base: &Path) -> io::Result<()> {
-    let records = match fs::read_dir(base) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        records => records?,
-    };
-    for record in records {
+    for record in if_there(fs::read_dir(base))?.into_iter().flatten() {
         let record = record?;
-        if is_draft(&record.file_name()) {
-            let folder = fs::read(record.path())?;
-            let removed = exact::open_folder(Path::new(OsStr::from_bytes(&folder)))
-                .and_then(|folder| Ok(unlinkat(folder, record.file_name(), AtFlags::empty())?));
-            match removed {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    let folder = String::from_utf8_lossy(&folder);
-                    tracing::warn!(%error, %folder, "a draft of the last run could not be removed");
-                    continue;
-                }
-                _ => fs::remove_file(record.path())?,
+        let name = record.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix(START)?.strip_suffix(END));
+        if !id.is_some_and(|id| id.len() == 32 && id.bytes().all(|letter| letter.is_ascii_hexdigit())) {
+            continue;
+        }
+        let folder = fs::read(record.path())?;
+        let removed = exact::open_folder(Path::new(OsStr::from_bytes(&folder)))
+            .and_then(|folder| Ok(unlinkat(folder, &name, AtFlags::empty())?));
+        match if_there(removed) {
+            Ok(_) => fs::remove_file(record.path())?,
+            Err(error) => {
+                let folder = String::from_utf8_lossy(&folder);
+                tracing::warn!(%error, %folder, "a draft of the last run could not be removed");
             }
         }
     }
     Ok(())
-}
-
-fn is_draft(name: &OsStr) -> bool {
-    let id = name.to_str().and_then(|name| name.strip_prefix(START)?.strip_suffix(END));
-    id.is_some_and(|id| id.len() == 32 && id.bytes().all(|letter| letter.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]

@@ -78,7 +78,9 @@ impl Document {
     fn decode_as(bytes: Vec<u8>, charset: Charset, cr_ends: bool) -> Self {
         let mut map = Map { text: String::new(), runs: Vec::new(), bytes: charset.bom, cr: None, cr_ends };
         characters(&bytes[charset.bom..], charset, &mut |piece, length| map.push(piece, length));
-        map.end_cr();
+        if let Some(cr) = map.cr.take() {
+            map.add("\r", cr);
+        }
         let (text, runs) = (map.text, map.runs);
         Self { bytes, charset, text, runs, cr_ends }
     }
@@ -137,23 +139,17 @@ impl Document {
         if old == new {
             return None;
         }
-        let alike: usize =
+        let mut head: usize =
             old.chars().zip(new.chars()).take_while(|(old, new)| old == new).map(|(old, _)| old.len_utf8()).sum();
-        let mut head = alike;
         while self.byte_at(start + head).is_none() {
-            head = previous(old, head);
+            // The boundary of a character before it.
+            head = old.floor_char_boundary(head.saturating_sub(1));
         }
         let (old, rest) = (&old[head..], &new[head..]);
-        let alike: usize = old
-            .chars()
-            .rev()
-            .zip(rest.chars().rev())
-            .take_while(|(old, new)| old == new)
-            .map(|(old, _)| old.len_utf8())
-            .sum();
-        let mut tail = alike;
+        let from_end = old.chars().rev().zip(rest.chars().rev()).take_while(|(old, new)| old == new);
+        let mut tail: usize = from_end.map(|(old, _)| old.len_utf8()).sum();
         while self.byte_at(end - tail).is_none() {
-            tail = previous_from_end(old, tail);
+            tail = old.len() - old.ceil_char_boundary(old.len() - tail + 1);
         }
         start += head;
         end -= tail;
@@ -240,16 +236,6 @@ struct EditPlace<'n> {
     bytes: Range<usize>,
 }
 
-/// The boundary of a character before `at`.
-fn previous(text: &str, at: usize) -> usize {
-    text[..at].char_indices().next_back().map_or(0, |(before, _)| before)
-}
-
-/// The same, counted from the end.
-fn previous_from_end(text: &str, at: usize) -> usize {
-    at - text[text.len() - at..].chars().next().map_or(at, char::len_utf8)
-}
-
 /// The text and where its pieces come from, being made.
 struct Map {
     text: String,
@@ -291,12 +277,6 @@ impl Map {
             "\r" if self.cr_ends => self.add("\n", length),
             "\r" => self.cr = Some(length),
             _ => self.add(piece, length),
-        }
-    }
-
-    fn end_cr(&mut self) {
-        if let Some(cr) = self.cr.take() {
-            self.add("\r", cr);
         }
     }
 

@@ -7,14 +7,18 @@
 
 use std::{
     ffi::OsString,
+    fs::{Permissions, set_permissions},
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::fs::PermissionsExt as _,
+    },
     path::{Component, Path, PathBuf},
 };
 
 use cap_std::fs::Dir;
 use rustix::{
-    fs::{CWD, Mode, OFlags, mkdirat, openat},
+    fs::{CWD, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2},
     io::Errno,
 };
 
@@ -76,37 +80,19 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
 ///
 /// # Errors
 /// If it is no folder, or belongs to another user.
-#[cfg(target_os = "linux")]
 pub(crate) fn let_in(folder: &Path) -> io::Result<()> {
-    use std::{
-        fs::{Permissions, set_permissions},
-        os::{fd::AsRawFd as _, unix::fs::PermissionsExt as _},
-    };
     const OWNERS: u32 = 0o700;
     // It cannot be read perhaps, and its mode is not a matter of reading.
     let opened = open(folder, OFlags::PATH | OFlags::DIRECTORY)?;
-    if rustix::fs::fstat(&opened)?.st_mode & OWNERS == OWNERS {
+    if fstat(&opened)?.st_mode & OWNERS == OWNERS {
         return Ok(());
     }
     set_permissions(format!("/proc/self/fd/{}", opened.as_raw_fd()), Permissions::from_mode(OWNERS))
 }
 
-/// Elsewhere no command can have closed it in a sandbox.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn let_in(_: &Path) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(target_os = "linux")]
 fn at_once(start: BorrowedFd<'_>, path: &Path, flags: OFlags, beneath: bool) -> Result<OwnedFd, Errno> {
-    use rustix::fs::ResolveFlags;
     let within = if beneath { ResolveFlags::BENEATH } else { ResolveFlags::empty() };
-    rustix::fs::openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | within)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn at_once(_: BorrowedFd<'_>, _: &Path, _: OFlags, _: bool) -> Result<OwnedFd, Errno> {
-    Err(Errno::NOSYS)
+    openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | within)
 }
 
 /// Fallback if the kernel cannot do it at once.
@@ -132,6 +118,20 @@ fn names(path: &Path) -> impl Iterator<Item = io::Result<&std::ffi::OsStr>> {
     })
 }
 
+/// Returns whether there is nothing at that path, because it, or the way to it, is not there.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// The folder and the name in it.
+pub(crate) fn split(below: &[u8]) -> (&[u8], &[u8]) {
+    match below.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&below[..slash], &below[slash + 1..]),
+        None => (b"", below),
+    }
+}
+
 /// As many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
@@ -146,38 +146,32 @@ pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
     put_before(&mut left, path);
     let mut links = 0;
     while let Some(part) = left.pop() {
-        match part {
-            Part::Up if real.pop() => {}
-            Part::Up => return Err(leads_out()),
-            Part::Down(name) => {
-                real.push(name);
-                let Some(target) = link(root, &real)? else { continue };
-                links += 1;
-                if links > MAX_LINKS {
-                    return Err(rustix::io::Errno::LOOP.into());
-                }
-                if target.is_absolute() {
-                    return Err(leads_out());
-                }
-                real.pop();
-                put_before(&mut left, &target);
+        let Some(name) = part else {
+            if !real.pop() {
+                return Err(leads_out());
             }
+            continue;
+        };
+        real.push(name);
+        let Some(target) = link(root, &real)? else { continue };
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(Errno::LOOP.into());
         }
+        if target.is_absolute() {
+            return Err(leads_out());
+        }
+        real.pop();
+        put_before(&mut left, &target);
     }
     Ok(real)
 }
 
-/// A part of a path that is still to be gone.
-enum Part {
-    Down(OsString),
-    Up,
-}
-
-/// Puts the parts of a path before all that are left, which lie in reverse order.
-fn put_before(left: &mut Vec<Part>, path: &Path) {
+/// Puts the parts of a path before all that are left, which lie in reverse order: names, and none for a way up.
+fn put_before(left: &mut Vec<Option<OsString>>, path: &Path) {
     let part = |part: Component<'_>| match part {
-        Component::Normal(name) => Some(Part::Down(name.to_owned())),
-        Component::ParentDir => Some(Part::Up),
+        Component::Normal(name) => Some(Some(name.to_owned())),
+        Component::ParentDir => Some(None),
         Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
     };
     left.extend(path.components().rev().filter_map(part));
@@ -185,7 +179,6 @@ fn put_before(left: &mut Vec<Part>, path: &Path) {
 
 /// Returns the target of the link, if it is one.
 fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
-    use rustix::io::Errno;
     match root.read_link_contents(path) {
         Ok(target) => Ok(Some(target)),
         Err(error) => match Errno::from_io_error(&error) {
@@ -202,7 +195,9 @@ fn leads_out() -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::{fs, os::unix::fs::symlink};
+
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -210,8 +205,8 @@ mod tests {
     fn no_link_is_followed_anywhere() {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
-        std::fs::create_dir_all(base.join("real/inner")).unwrap();
-        std::fs::write(base.join("real/file"), "x").unwrap();
+        fs::create_dir_all(base.join("real/inner")).unwrap();
+        fs::write(base.join("real/file"), "x").unwrap();
         symlink("real", base.join("link")).unwrap();
         symlink("file", base.join("real/last")).unwrap();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -243,10 +238,10 @@ mod tests {
     fn folders_are_made_where_they_are_named() {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
-        std::fs::create_dir(base.join("real")).unwrap();
+        fs::create_dir(base.join("real")).unwrap();
         symlink("real", base.join("link")).unwrap();
         symlink("none", base.join("dangling")).unwrap();
-        std::fs::write(base.join("file"), "x").unwrap();
+        fs::write(base.join("file"), "x").unwrap();
         let folder = open_folder(&base).unwrap();
         for (path, made) in [
             (".", true),
@@ -263,15 +258,6 @@ mod tests {
         }
         assert!(!base.join("real/d").exists() && !base.join("none").exists());
     }
-}
-
-#[cfg(test)]
-mod links_tests {
-    use std::{fs, os::unix::fs::symlink};
-
-    use proptest::prelude::*;
-
-    use super::*;
 
     fn opened(path: &Path) -> Dir {
         Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap()
@@ -360,7 +346,7 @@ mod links_tests {
                 // Gathered part by part, an empty path adds nothing.
                 let named: PathBuf = root.canonicalize().unwrap().components().chain(real.components()).collect();
                 prop_assert_eq!(named, found);
-                let exact = super::super::exact::open_below(&folder, if real.as_os_str().is_empty() { Path::new(".") } else { &real }, rustix::fs::OFlags::RDONLY);
+                let exact = open_below(&folder, if real.as_os_str().is_empty() { Path::new(".") } else { &real }, OFlags::RDONLY);
                 prop_assert!(exact.is_ok(), "{} leads to {}", path.display(), real.display());
             }
         }

@@ -69,6 +69,14 @@ impl From<LanguageError> for Failure {
     }
 }
 
+/// What an operation of the disk gives; none where what it is about is not there.
+pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 /// A failure of the disk. `doing` completes the sentence "could not …".
 pub fn storage(doing: &str, error: io::Error) -> WorkspaceError {
     let hint = match error.kind() {

@@ -11,7 +11,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsStr,
-    fs::File,
+    fs::{File, FileTimes},
     io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -22,8 +22,8 @@ use std::{
 };
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, XattrFlags, fchmod, fgetxattr, flistxattr,
-    flistxattr_query, fsetxattr, fstat, futimens, linkat, openat, renameat, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, XattrFlags, fchmod, fgetxattr, flistxattr, flistxattr_query, fsetxattr,
+    fstat, ioctl_ficlone, linkat, openat, renameat, statat, unlinkat,
 };
 
 use crate::{drafts::Draft, exact, failure::Failure, text};
@@ -118,7 +118,8 @@ fn look(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
         let listed = open_folder(top, &path).and_then(|folder| list(&folder, &path, &mut folders, &mut found));
         match listed {
             Ok(()) => {}
-            Err(error) if is_gone(&error) => {}
+            // A link or a file may have taken the place of a folder.
+            Err(error) if exact::is_missing(&error) => {}
             // Of somebody else's folder, a command cannot open what the daemon cannot.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_own(top, &path) => {}
             Err(error) => {
@@ -178,10 +179,7 @@ fn list(
 /// Returns whether a command, which runs as the daemon's user, could write to a file or change its mode. An access list
 /// shows in the bits of the group.
 fn can_be_changed(stat: &Stat) -> bool {
-    const OTHERS_WRITE: u32 = 0o022;
-    #[allow(clippy::useless_conversion, reason = "the width of this field differs between platforms")]
-    let mode = u32::from(stat.st_mode);
-    is_mine(stat) || mode & OTHERS_WRITE != 0
+    is_mine(stat) || Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
 }
 
 fn is_mine(stat: &Stat) -> bool {
@@ -198,16 +196,17 @@ fn is_own(top: &OwnedFd, path: &[u8]) -> bool {
 /// Replaces all names of a file in a project by those of one copy.
 fn part(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> io::Result<()> {
     let Some((first, others)) = file.names.split_first() else { return Ok(()) };
-    let (folder, name) = split(first);
+    let (folder, name) = exact::split(first);
+    let name = OsStr::from_bytes(name);
     let folder = open_folder(top, folder)?;
     let draft = Draft::new(session, &folder);
     let parted = copy(&folder, name, draft.name(), file, may_copy).and_then(|()| {
         for other in others {
-            let (elsewhere, name) = split(other);
+            let (elsewhere, name) = exact::split(other);
             let elsewhere = open_folder(top, elsewhere)?;
             let second = Draft::new(session, &elsewhere);
             linkat(&folder, draft.name(), &elsewhere, second.name(), AtFlags::empty())?;
-            put(&elsewhere, second.name(), name, file)?;
+            put(&elsewhere, second.name(), OsStr::from_bytes(name), file)?;
         }
         put(&folder, draft.name(), name, file)
     });
@@ -236,12 +235,13 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
     let times = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
     for _ in 0..TRIES {
         let mut from = File::from(openat(folder, name, reading, Mode::empty())?);
-        let before = fstat(&from)?;
+        let (before, read) = (fstat(&from)?, from.metadata()?);
         if !file.is(&before) {
             break;
         }
         let mut to = File::from(openat(folder, draft, writing, Mode::RUSR | Mode::WUSR)?);
-        if !share(to.as_fd(), from.as_fd()) {
+        // Where the file system can, it shares what the file holds until one of them is written to.
+        if ioctl_ficlone(&to, &from).is_err() {
             if !may_copy {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
@@ -251,32 +251,12 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
         // The copy is the daemon's user's: a program that runs as its owner must not become another's.
         let kept = if is_mine(&before) { 0o7777 } else { 0o0777 };
         fchmod(&to, Mode::from_raw_mode(before.st_mode & kept))?;
-        futimens(&to, &times_of(&before))?;
+        to.set_times(FileTimes::new().set_accessed(read.accessed()?).set_modified(read.modified()?))?;
         if times(&before) == times(&fstat(&from)?) {
             return Ok(());
         }
     }
     Err(io::Error::other("another program changes it just now; try again"))
-}
-
-#[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
-fn times_of(stat: &Stat) -> Timestamps {
-    let time = |seconds, nanos| Timespec { tv_sec: seconds, tv_nsec: nanos };
-    Timestamps {
-        last_access: time(stat.st_atime as _, stat.st_atime_nsec as _),
-        last_modification: time(stat.st_mtime as _, stat.st_mtime_nsec as _),
-    }
-}
-
-/// Lets a copy share what a file holds until one of them is written to. False where the file system cannot.
-#[cfg(target_os = "linux")]
-fn share(to: BorrowedFd<'_>, from: BorrowedFd<'_>) -> bool {
-    rustix::fs::ioctl_ficlone(to, from).is_ok()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn share(_: BorrowedFd<'_>, _: BorrowedFd<'_>) -> bool {
-    false
 }
 
 /// Copies those that the user may set; others belong to the system.
@@ -303,19 +283,6 @@ fn below(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(if path.is_empty() { b"." } else { path }))
 }
 
-/// The folder of a path, and the name in it.
-fn split(path: &[u8]) -> (&[u8], &OsStr) {
-    let cut = path.iter().rposition(|byte| *byte == b'/');
-    let (folder, name) = cut.map_or((b"".as_slice(), path), |cut| (&path[..cut], &path[cut + 1..]));
-    (folder, OsStr::from_bytes(name))
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    // A link or a file may have taken the place of a folder.
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
-}
-
 fn bytes(files: &[LinkedFile]) -> u64 {
     files.iter().map(|file| file.size).fold(0, u64::saturating_add)
 }
@@ -328,8 +295,7 @@ fn text_of(path: &[u8]) -> String {
 fn refused(files: &[LinkedFile], shown: &str, how: HardLinks) -> Failure {
     let mut folders: BTreeMap<String, usize> = BTreeMap::new();
     for name in files.iter().filter_map(|file| file.names.first()) {
-        let (folder, _) = split(name);
-        let start: Vec<&[u8]> = folder.split(|byte| *byte == b'/').take(2).collect();
+        let start: Vec<&[u8]> = exact::split(name).0.split(|byte| *byte == b'/').take(2).collect();
         *folders.entry(format!("{shown}/{}", text_of(&start.join(&b'/')))).or_default() += 1;
     }
     let mut folders: Vec<(String, usize)> = folders.into_iter().collect();

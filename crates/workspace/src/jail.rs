@@ -1,8 +1,7 @@
 //! Opens what a path names, and nothing else.
 //!
-//! Each call opens the workspace root afresh, but for who opens hundreds of files one after the other and opens it once
-//! ([`Root`]), and resolves the whole path beneath it in one step of the kernel, and through no link: what is opened is
-//! what was named, since the rules have judged the name, and neither a link nor a rename under way can lead outside.
+//! Each call opens the workspace root afresh, and resolves the whole path beneath it in one step of the kernel, and through
+//! no link: what is opened is what was named, since the rules have judged the name, and neither a link nor a rename under way can lead outside.
 //! [`Jail::follow`] resolves links beforehand, and the resolved path is named then. What was opened
 //! is looked at, not its name: only regular files and folders pass.
 //!
@@ -30,7 +29,7 @@ use rustix::fs::OFlags;
 
 use crate::{
     exact,
-    failure::Failure,
+    failure::{Failure, if_there},
     path::{FolderName, PathPlace, ToolPath},
 };
 
@@ -99,7 +98,14 @@ impl Jail {
     pub fn meant(&self, written: &str, aim: Aim) -> Result<ToolPath, Failure> {
         let Ok(project) = self.project() else { return self.locate(written) };
         if written.is_empty() || written.starts_with('/') {
-            return self.locate(written).map_err(|failure| self.without_project(written, failure));
+            // An absolute path that was refused may mean a file of the project.
+            return self.locate(written).map_err(|failure| {
+                let in_project = ToolPath::parse(&format!("/project/{written}")).ok();
+                match in_project.filter(|path| !path.is_root() && self.is_there(path)) {
+                    Some(path) => Failure::path(format!("{}; did you mean {path}?", failure.text)),
+                    None => failure,
+                }
+            });
         }
         let named = self.locate(written)?;
         // Diffs name files behind `a/` and `b/`, so that one of an added folder has lost its slash.
@@ -132,15 +138,6 @@ impl Jail {
         self.root(path.place()).is_ok_and(|root| root.symlink_metadata(path.below_place()).is_ok())
     }
 
-    /// Explains why an absolute path was refused, with the file of the project that it may mean.
-    fn without_project(&self, written: &str, failure: Failure) -> Failure {
-        let in_project = ToolPath::parse(&format!("/project/{written}"));
-        match in_project.ok().filter(|path| !path.is_root() && self.is_there(path)) {
-            Some(path) => Failure::path(format!("{}; did you mean {path}?", failure.text)),
-            None => failure,
-        }
-    }
-
     /// Places searched from `start`: the root of the workspace includes the folders of the person, which come first, so
     /// that clutter in the workspace does not use up what a search may show.
     pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
@@ -166,11 +163,7 @@ impl Jail {
 
     /// Opens a regular file for reading.
     pub(super) fn open_regular(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
-        self.open_regular_below(&self.root(path.place())?, path)
-    }
-
-    fn open_regular_below(&self, root: &Dir, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
-        let (file, metadata) = self.open_below(root, path)?;
+        let (file, metadata) = self.open(path)?;
         if metadata.is_dir() {
             return Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")));
         }
@@ -212,11 +205,7 @@ impl Jail {
 
     /// Opens a file or a folder, whichever is there.
     pub(super) fn open(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
-        self.open_below(&self.root(path.place())?, path)
-    }
-
-    fn open_below(&self, root: &Dir, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
-        let file = open_exact(root, path.below_place());
+        let file = open_exact(&self.root(path.place())?, path.below_place());
         let file = file.map_err(|error| self.refused(path, &error, |real| format!("read {real} itself")))?;
         let metadata = file.metadata().map_err(|error| Failure::io(&format!("look at {path}"), &error))?;
         if metadata.is_dir() || metadata.is_file() {
@@ -228,28 +217,26 @@ impl Jail {
 
     /// The folder that a path is resolved beneath when it is read.
     pub(crate) fn root(&self, place: PathPlace) -> Result<Dir, Failure> {
-        match place {
-            PathPlace::Own => session_root(&self.workspace.root)
-                .map_err(|error| Failure::tool(format!("the session's workspace cannot be opened: {error}"))),
-            PathPlace::Project => {
-                let mount = self.project()?;
-                own_root(&mount.path)
-                    .map_err(|error| Failure::path(format!("the project folder cannot be opened: {error}")))
+        let (folder, what) = match place {
+            PathPlace::Own => {
+                return session_root(&self.workspace.root)
+                    .map_err(|error| Failure::tool(format!("the session's workspace cannot be opened: {error}")));
             }
-            PathPlace::Folder(name) => {
-                let folder = self.folder(name)?;
-                own_root(&folder.path)
-                    .map_err(|error| Failure::path(format!("the folder {place} cannot be opened: {error}")))
-            }
+            PathPlace::Project => (&self.project()?.path, "the project folder".to_owned()),
+            PathPlace::Folder(name) => (&self.folder(name)?.path, format!("the folder {place}")),
             PathPlace::Memories => {
                 let memories = self.workspace.memories.as_deref();
                 let memories = memories.ok_or_else(|| Failure::path("nothing is kept across sessions here"))?;
-                own_root(memories).map_err(|error| Failure::tool(format!("/memories cannot be opened: {error}")))
+                return own_root(memories)
+                    .map_err(|error| Failure::tool(format!("/memories cannot be opened: {error}")));
             }
-            PathPlace::State => Err(Failure::path(
-                "/state is not on the disk: commands cannot see it, and the file tools can; copy what a command needs to temp/",
-            )),
-        }
+            PathPlace::State => {
+                return Err(Failure::path(
+                    "/state is not on the disk: commands cannot see it, and the file tools can; copy what a command needs to temp/",
+                ));
+            }
+        };
+        own_root(folder).map_err(|error| Failure::path(format!("{what} cannot be opened: {error}")))
     }
 
     /// The folder that a path is resolved beneath when it is written, and the path below it: one of the writable areas,
@@ -284,12 +271,10 @@ impl Jail {
             )));
         }
         let root = self.root(PathPlace::Own)?;
-        let folder = match open_real_folder(&root, area) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                root.create_dir(area).and_then(|()| open_real_folder(&root, area))
-            }
-            opened => opened,
-        };
+        let folder = if_there(open_real_folder(&root, area)).and_then(|folder| match folder {
+            Some(folder) => Ok(folder),
+            None => root.create_dir(area).and_then(|()| open_real_folder(&root, area)),
+        });
         let folder = folder
             .map_err(|error| Failure::path(format!("{area}/ of the workspace is not a folder any more: {error}")))?;
         Ok((folder, Path::new(below)))
@@ -366,28 +351,6 @@ impl Jail {
             Some(Errno::EISDIR) => Failure::path(format!("{path} is a folder; name a file in it")),
             _ => Failure::io(&format!("open {path}"), error),
         }
-    }
-}
-
-/// The folder of one place, open for many files that are opened one after the other: each is resolved beneath it as any
-/// other is, and looked at as any other is.
-pub(super) struct Root<'a> {
-    jail: &'a Jail,
-    place: PathPlace,
-    folder: Dir,
-}
-
-impl<'a> Root<'a> {
-    pub(super) fn open(jail: &'a Jail, place: PathPlace) -> Result<Self, Failure> {
-        Ok(Self { jail, place, folder: jail.root(place)? })
-    }
-
-    /// Opens a regular file for reading.
-    pub(super) fn open_regular(&self, path: &ToolPath) -> Result<fs::File, Failure> {
-        if path.place() != self.place {
-            return Ok(self.jail.open_regular(path)?.0);
-        }
-        Ok(self.jail.open_regular_below(&self.folder, path)?.0)
     }
 }
 

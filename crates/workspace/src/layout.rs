@@ -13,7 +13,7 @@ use std::{
 };
 
 use agentd_core::ids::SessionId;
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::OpenOptions;
 
 use crate::{exact, jail, path::AREAS, private};
 
@@ -36,7 +36,17 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
             Err(error) => return Err(error),
         }
     }
-    write_metadata(&folder, session)?;
+    let mut metadata = serde_json::json!({ "session_id": session });
+    // The id is made when the session is, and says when.
+    if let Some((seconds, nanos)) = session.as_uuid().get_timestamp().map(|timestamp| timestamp.to_unix())
+        && let Ok(born) = jiff::Timestamp::try_from(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos))
+    {
+        metadata["created_at"] = born.to_string().into();
+    }
+    match folder.open_with(METADATA, OpenOptions::new().write(true).create_new(true)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made?.write_all(format!("{metadata:#}\n").as_bytes())?,
+    }
     Ok(root)
 }
 
@@ -46,22 +56,6 @@ pub fn make_shared(path: &Path) -> io::Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => path.canonicalize(),
-    }
-}
-
-fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {
-    let mut metadata = serde_json::json!({ "session_id": session });
-    // The id is made when the session is, and says when.
-    if let Some((seconds, nanos)) = session.as_uuid().get_timestamp().map(|timestamp| timestamp.to_unix()) {
-        let born = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos);
-        if let Ok(born) = jiff::Timestamp::try_from(born) {
-            metadata["created_at"] = born.to_string().into();
-        }
-    }
-    match folder.open_with(METADATA, OpenOptions::new().write(true).create_new(true)) {
-        Ok(mut file) => file.write_all(format!("{metadata:#}\n").as_bytes()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use agentd_core::{Timestamp, files::FilesRemoved, ids::SessionId, ports::WorkspaceArea};
 use cap_std::fs::{Dir, Permissions, PermissionsExt as _};
 
-use crate::{jail, path::AREAS};
+use crate::{failure::if_there, jail, path::AREAS};
 
 /// Prefix of folders that are being removed.
 pub(crate) const REMOVED: &str = ".removed-";
@@ -24,10 +24,7 @@ pub fn clean(
     trial: bool,
 ) -> io::Result<Vec<(WorkspaceArea, FilesRemoved)>> {
     let path = base.join(session.to_string());
-    let root = match jail::own_root(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        root => root?,
-    };
+    let Some(root) = if_there(jail::own_root(&path))? else { return Ok(Vec::new()) };
     let mut cleaned = Vec::new();
     for (area, unused_since) in areas {
         let Some(content) = Content::of(&path.join(area.folder()))? else { continue };
@@ -47,7 +44,7 @@ pub fn clean(
 
 /// Takes the session's name away first, so that half a removal is never seen, then removes what it held.
 pub fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
-    let base = Dir::open_ambient_dir(base, cap_std::ambient_authority())?;
+    let base = open_base(base)?;
     let doomed = format!("{}{session}-{}", REMOVED, uuid::Uuid::new_v4().simple());
     base.rename(session.to_string(), &base, &doomed)?;
     folder(&base, doomed.as_ref())
@@ -56,11 +53,7 @@ pub fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
 /// Removes what a removal that was cut off had already taken the name from.
 pub fn leftovers(base: &Path, trial: bool) -> io::Result<FilesRemoved> {
     let mut left = FilesRemoved::default();
-    let entries = match fs::read_dir(base) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(left),
-        entries => entries?,
-    };
-    for entry in entries {
+    for entry in if_there(fs::read_dir(base))?.into_iter().flatten() {
         let entry = entry?;
         if !entry.file_name().to_string_lossy().starts_with(REMOVED) || !entry.file_type()?.is_dir() {
             continue;
@@ -70,9 +63,8 @@ pub fn leftovers(base: &Path, trial: bool) -> io::Result<FilesRemoved> {
             left.bytes += content.removed.bytes;
         }
         if !trial {
-            let base = Dir::open_ambient_dir(base, cap_std::ambient_authority())?;
             // Whoever began to remove it may be at it still.
-            gone(folder(&base, &entry.file_name()))?;
+            folder_at(base, &entry.file_name())?;
         }
     }
     Ok(left)
@@ -117,13 +109,9 @@ impl Content {
 /// Returns whether none of the folders of a workspace holds anything.
 fn is_empty(root: &Dir) -> io::Result<bool> {
     for area in AREAS {
-        match jail::open_real_folder(root, area) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            folder => {
-                if folder?.entries()?.next().is_some() {
-                    return Ok(false);
-                }
-            }
+        let folder = if_there(jail::open_real_folder(root, area))?;
+        if folder.map(|folder| folder.entries()).transpose()?.is_some_and(|mut entries| entries.next().is_some()) {
+            return Ok(false);
         }
     }
     Ok(true)
@@ -145,11 +133,7 @@ pub fn empty(top: &Dir) -> io::Result<()> {
     }
     while let Some(name) = folders.pop() {
         gone(own(top, &name))?;
-        let folder = match jail::open_real_folder(top, &name) {
-            Ok(folder) => folder,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
+        let Some(folder) = if_there(jail::open_real_folder(top, &name))? else { continue };
         for entry in folder.entries()? {
             let entry = entry?;
             let inner = entry.file_name();
@@ -174,6 +158,16 @@ pub fn folder(parent: &Dir, name: &OsStr) -> io::Result<()> {
     parent.remove_dir(name)
 }
 
+/// The same below a path, if both are there.
+pub fn folder_at(parent: &Path, name: &OsStr) -> io::Result<()> {
+    let parent = if_there(open_base(parent))?;
+    gone(parent.map_or(Ok(()), |parent| folder(&parent, name)))
+}
+
+fn open_base(path: &Path) -> io::Result<Dir> {
+    Dir::open_ambient_dir(path, cap_std::ambient_authority())
+}
+
 /// Read-only folders, as package caches make them, can be emptied only once they are writable.
 fn own(parent: &Dir, name: &OsStr) -> io::Result<()> {
     if parent.symlink_metadata(name)?.permissions().mode() & 0o700 == 0o700 {
@@ -184,8 +178,5 @@ fn own(parent: &Dir, name: &OsStr) -> io::Result<()> {
 
 /// Treats something that was removed meanwhile as gone.
 pub fn gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+    if_there(result).map(drop)
 }

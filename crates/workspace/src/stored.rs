@@ -12,7 +12,7 @@ use std::{
 
 use agentd_core::{ids::SessionId, path, ports::ArtifactDir};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
-use nix::fcntl::OFlag;
+use nix::{errno::Errno, fcntl::OFlag};
 
 use crate::{drafts::Draft, jail, layout::make, private, remove::gone, target};
 
@@ -42,17 +42,14 @@ pub fn keep_on(
 /// Opens the folder of an area. Nothing else belongs in its place, so anything found there is removed.
 fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
     match jail::open_real_folder(root, area.folder()) {
-        Err(error) if is_no_folder(&error) => root.remove_file(area.folder())?,
+        Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) => {
+            root.remove_file(area.folder())?;
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         opened => return opened,
     }
     private::folder_in(root, area.folder())?;
     jail::open_real_folder(root, area.folder())
-}
-
-fn is_no_folder(error: &io::Error) -> bool {
-    use nix::errno::Errno;
-    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP))
 }
 
 /// Atomic for readers: they find the old text or the new one, whole.
@@ -130,9 +127,30 @@ pub fn remove_upload(base: &Path, session: SessionId, path: &str) -> io::Result<
 /// Puts a new upload under the first free name, and returns its path. With `once`, a file of that name, or of one of its
 /// numbered names, that holds the same bytes is taken for it.
 pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], once: bool) -> io::Result<String> {
+    const MAX_TRIES: usize = 10_000;
     let folder = uploads(base, session)?;
-    let name = put_unless(&folder, name, content, |candidate| Ok(once && holds(&folder, candidate, content)?))?;
-    Ok(format!("uploads/{name}"))
+    let (stem, extension) = split_extension(name);
+    for number in 1..MAX_TRIES {
+        let candidate = if number == 1 { name.to_owned() } else { format!("{stem}-{number}{extension}") };
+        let mut file = match folder.open_with(&candidate, OpenOptions::new().write(true).create_new(true)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if once && holds(&folder, &candidate, content)? {
+                    return Ok(format!("uploads/{candidate}"));
+                }
+                continue;
+            }
+            made => made?,
+        };
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // Half an upload must not look like a whole one.
+            let _ = folder.remove_file(&candidate);
+            return Err(error);
+        }
+        target::sync(&folder)?;
+        return Ok(format!("uploads/{candidate}"));
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("too many uploads are named {name}")))
 }
 
 /// True if a plain file holds these bytes. They are on the disk then.
@@ -151,34 +169,6 @@ fn holds(folder: &Dir, name: &str, content: &[u8]) -> io::Result<bool> {
     file.sync_all()?;
     target::sync(folder)?;
     Ok(true)
-}
-
-fn put_unless(
-    folder: &Dir,
-    name: &str,
-    content: &[u8],
-    is_it: impl Fn(&str) -> io::Result<bool>,
-) -> io::Result<String> {
-    const MAX_TRIES: usize = 10_000;
-    let (stem, extension) = split_extension(name);
-    for number in 1..MAX_TRIES {
-        let candidate = if number == 1 { name.to_owned() } else { format!("{stem}-{number}{extension}") };
-        let mut file = match folder.open_with(&candidate, OpenOptions::new().write(true).create_new(true)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_it(&candidate)? => return Ok(candidate),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            Err(error) => return Err(error),
-        };
-        let written = file.write_all(content).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            // Half an upload must not look like a whole one.
-            let _ = folder.remove_file(&candidate);
-            return Err(error);
-        }
-        target::sync(folder)?;
-        return Ok(candidate);
-    }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("too many uploads are named {name}")))
 }
 
 #[cfg(test)]

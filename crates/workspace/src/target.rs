@@ -24,7 +24,7 @@ use crate::{
     drafts::Draft,
     encoding::Document,
     exact,
-    failure::Failure,
+    failure::{Failure, if_there},
     jail::{self, Jail},
     path::ToolPath,
     text,
@@ -51,7 +51,7 @@ pub struct Target {
     path: ToolPath,
     /// The permissions that it gets, if not those of any new file.
     mode: Option<u32>,
-    seat: Box<dyn WriteSlot>,
+    pub(super) slot: Box<dyn WriteSlot>,
     /// The file that it replaces.
     pub existing: Option<Existing>,
 }
@@ -91,15 +91,15 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
 }
 
 impl Target {
-    pub(super) fn new(path: ToolPath, existing: Option<Existing>, seat: Box<dyn WriteSlot>) -> Self {
+    pub(super) fn new(path: ToolPath, existing: Option<Existing>, slot: Box<dyn WriteSlot>) -> Self {
         let mode = existing.as_ref().and_then(|existing| existing.mode);
-        Self { path, mode, seat, existing }
+        Self { path, mode, slot, existing }
     }
 
     /// The text that is there. `most` is the size up to which content was asked for.
     pub fn document(&self, most: u64) -> Result<Document, Failure> {
         let path = &self.path;
-        let Some(existing) = &self.existing else { return Err(self.seat.missing()) };
+        let Some(existing) = &self.existing else { return Err(self.slot.missing()) };
         let Some(bytes) = &existing.content else {
             return Err(Failure::tool(format!(
                 "{path} has {}; files up to {} are edited, so change it with run_bash_command",
@@ -129,51 +129,30 @@ impl Target {
 
     /// Puts `content` in its place, making missing folders.
     pub fn replace(&self, content: &[u8]) -> Result<(), Failure> {
-        self.seat.replace(content, self.mode)
+        self.slot.replace(content, self.mode)
     }
 
     /// Removes the file that is there.
     pub fn remove(&self) -> Result<(), Failure> {
-        self.seat.remove()
-    }
-
-    /// Error for reading a missing file.
-    pub(super) fn missing(&self) -> Failure {
-        self.seat.missing()
-    }
-
-    /// Refuses to go on where something else was put there since it was opened.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        self.seat.check()
+        self.slot.remove()
     }
 
     /// The folders above the file that are not there yet, the outer ones first.
     pub fn missing_folders(&self) -> Vec<PathBuf> {
-        self.seat.missing_folders()
+        self.slot.missing_folders()
     }
 
     /// Removes the folders above the file that are empty and were not there before, as `made` tells.
     pub fn remove_empty_folders(&self, made: &[PathBuf]) {
-        self.seat.remove_empty_folders(made);
+        self.slot.remove_empty_folders(made);
     }
 }
 
-/// Returns whether a file is still the one that was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    file: (u64, u64),
-    size: u64,
-    changed: (i64, i64),
-}
+/// Shows whether a file is still the one that was read: its identity, its size, and when it was changed.
+type Stamp = ((u64, u64), u64, (i64, i64));
 
-impl Stamp {
-    fn of(metadata: &impl MetadataExt) -> Self {
-        Self {
-            file: (metadata.dev(), metadata.ino()),
-            size: metadata.size(),
-            changed: (metadata.mtime(), metadata.mtime_nsec()),
-        }
-    }
+fn stamp_of(metadata: &impl MetadataExt) -> Stamp {
+    ((metadata.dev(), metadata.ino()), metadata.size(), (metadata.mtime(), metadata.mtime_nsec()))
 }
 
 /// The place of a file on the disk.
@@ -194,14 +173,10 @@ pub(super) fn on_disk(jail: &Jail, path: &ToolPath, max_content: u64) -> Result<
     if below == Path::new(".") {
         return Err(Failure::path(format!("{path} is a folder; name a file in it")));
     }
-    let found = match jail::open_exact(&root, below) {
-        Ok(file) => Some(existing(path, file, max_content)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(refused(jail, path, &error)),
-    };
-    let (stamp, existing) = found.unzip();
-    let seat = DiskSlot { jail: jail.clone(), path: path.clone(), root, below: below.to_path_buf(), stamp };
-    Ok(Target::new(path.clone(), existing, Box::new(seat)))
+    let file = if_there(jail::open_exact(&root, below)).map_err(|error| refused(jail, path, &error))?;
+    let (stamp, existing) = file.map(|file| existing(path, file, max_content)).transpose()?.unzip();
+    let slot = DiskSlot { jail: jail.clone(), path: path.clone(), root, below: below.to_path_buf(), stamp };
+    Ok(Target::new(path.clone(), existing, Box::new(slot)))
 }
 
 impl WriteSlot for DiskSlot {
@@ -219,7 +194,8 @@ impl WriteSlot for DiskSlot {
 
     fn replace(&self, content: &[u8], mode: Option<u32>) -> Result<(), Failure> {
         let (parent, name) = self.parent_and_name();
-        let folder = exact::make_folders(&self.root, parent).map_err(|error| self.refused(&error))?;
+        let folder =
+            exact::make_folders(&self.root, parent).map_err(|error| refused(&self.jail, &self.path, &error))?;
         let folder = Dir::from_std_file(folder.into());
         let draft = Draft::new(&self.jail.workspace().root, &folder);
         let written = self
@@ -274,14 +250,9 @@ impl DiskSlot {
     }
 
     fn open_parent(&self, parent: &Path) -> Result<Dir, Failure> {
-        match exact::open_below(&self.root, parent, OFlags::RDONLY | OFlags::DIRECTORY) {
-            Ok(folder) => Ok(Dir::from_std_file(folder.into())),
-            Err(error) => Err(self.refused(&error)),
-        }
-    }
-
-    fn refused(&self, error: &io::Error) -> Failure {
-        refused(&self.jail, &self.path, error)
+        let folder = exact::open_below(&self.root, parent, OFlags::RDONLY | OFlags::DIRECTORY);
+        let folder = folder.map_err(|error| refused(&self.jail, &self.path, &error))?;
+        Ok(Dir::from_std_file(folder.into()))
     }
 
     fn write_draft(&self, folder: &Dir, draft: &str, content: &[u8], mode: Option<u32>) -> io::Result<()> {
@@ -313,7 +284,7 @@ impl DiskSlot {
         };
         let now = jail::open_exact(folder, name).and_then(|file| file.metadata());
         let same_file = match (self.stamp, now) {
-            (Some(stamp), Ok(metadata)) => stamp == Stamp::of(&metadata),
+            (Some(stamp), Ok(metadata)) => stamp == stamp_of(&metadata),
             (None, Err(error)) => error.kind() == io::ErrorKind::NotFound,
             _ => false,
         };
@@ -352,14 +323,14 @@ fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp,
         file.take(max_content + 1).read_to_end(&mut bytes).map_err(failed)?;
         content = Some(bytes).filter(|bytes| bytes.len() as u64 <= max_content);
     }
-    let stamp = Stamp::of(&metadata);
-    let (seconds, nanoseconds) = stamp.changed;
+    let stamp = stamp_of(&metadata);
+    let (identity, size, (seconds, nanoseconds)) = stamp;
     let changed = i32::try_from(nanoseconds).ok().and_then(|nanoseconds| Timestamp::new(seconds, nanoseconds).ok());
     let existing = Existing {
         content,
-        size: metadata.len(),
+        size,
         changed,
-        identity: Some(stamp.file),
+        identity: Some(identity),
         // Set-user-id and the like are dropped: the content is no longer what was trusted with them.
         mode: Some(metadata.permissions().mode() & 0o777),
     };

@@ -75,20 +75,6 @@ mod tests {
     }
 
     #[test]
-    fn plurals() {
-        assert_eq!(count(1, "match"), "1 match");
-        assert_eq!(count(2, "match"), "2 matches");
-        assert_eq!(count(0, "file"), "0 files");
-        assert_eq!(count(3, "entry"), "3 entries");
-    }
-
-    #[test]
-    fn cuts_fall_between_characters() {
-        assert_eq!(first_chars("äöü", 2), ("äö", true));
-        assert_eq!(first_chars("äöü", 3), ("äöü", false));
-    }
-
-    #[test]
     fn only_near_names_are_offered() {
         let known = ["read_file", "write_file", "grep"];
         assert_eq!(nearest("raed_file", known), Some("read_file"));

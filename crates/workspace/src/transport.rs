@@ -12,6 +12,7 @@ use std::{
     io::{self, Read, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 use agentd_core::{
@@ -24,7 +25,12 @@ use agentd_core::{
 };
 use cap_std::fs::Dir;
 
-use crate::{failure::storage, jail, layout::make_shared, private, remove};
+use crate::{
+    failure::{if_there, storage},
+    jail,
+    layout::make_shared,
+    private, remove,
+};
 
 /// Prefix of folders that are being brought in, and of their marks.
 const STAGED: &str = ".import-";
@@ -50,10 +56,8 @@ impl SessionTrees {
 impl TreeTransport for SessionTrees {
     fn each_file(&self, session: SessionId, take: &mut TakeFile<'_>) -> Result<FilesCopied, WorkspaceError> {
         let reading = |error| storage("read the session's files", error);
-        let root = match jail::session_root(&self.base.join(session.to_string())) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FilesCopied::default()),
-            opened => opened.map_err(reading)?,
-        };
+        let root = if_there(jail::session_root(&self.base.join(session.to_string()))).map_err(reading)?;
+        let Some(root) = root else { return Ok(FilesCopied::default()) };
         let mut leaving = Leaving { take, done: FilesCopied::default() };
         for area in TREE_AREAS {
             if let Ok(folder) = jail::open_real_folder(&root, area) {
@@ -78,14 +82,32 @@ impl TreeTransport for SessionTrees {
             Ok(()) => {
                 let root = jail::own_root(&staging);
                 let root = root.map_err(|error| storage("open the folder of the session's files", error))?;
-                let (done, state) = (FilesCopied::default(), StagedState::Hidden);
-                Ok(Box::new(Arriving { base, session, staging, place, root, done, folders: 0, state }))
+                let (done, left) = (FilesCopied::default(), Some(staging.clone()));
+                Ok(Box::new(Arriving { base, session, staging, place, root, done, folders: 0, left }))
             }
         }
     }
 
     fn settle(&self, is_known: &dyn Fn(SessionId) -> bool) -> Result<(), WorkspaceError> {
-        settle(&self.base, is_known).map_err(|error| storage("settle imports that were cut off", error))
+        let settle = || -> io::Result<()> {
+            for entry in if_there(fs::read_dir(&self.base))?.into_iter().flatten() {
+                let entry = entry?;
+                let name = entry.file_name();
+                let Some(name) = name.to_str().and_then(|name| name.strip_prefix(STAGED)) else { continue };
+                match name.strip_suffix(MARK).map(str::parse::<SessionId>) {
+                    Some(Ok(session)) => {
+                        if !is_known(session) {
+                            remove::folder_at(&self.base, session.to_string().as_ref())?;
+                        }
+                        remove::gone(fs::remove_file(entry.path()))?;
+                    }
+                    Some(Err(_)) => {}
+                    None => remove::folder_at(&self.base, &entry.file_name())?,
+                }
+            }
+            Ok(())
+        };
+        settle().map_err(|error| storage("settle imports that were cut off", error))
     }
 }
 
@@ -102,18 +124,14 @@ struct Leaving<'a, 'b> {
 impl Leaving<'_, '_> {
     fn folder(&mut self, folder: &Dir, path: &str, depth: usize) -> io::Result<()> {
         // One that cannot be looked into keeps nothing else from leaving.
-        let Ok(entries) = folder.entries() else {
-            self.done.left_out += 1;
-            return Ok(());
-        };
-        let mut names: Vec<OsString> = Vec::new();
-        for entry in entries.flatten() {
-            if names.len() as u64 >= MAX_TREE_FILES {
-                self.done.left_out += 1;
-                continue;
-            }
-            names.push(entry.file_name());
-        }
+        let Ok(entries) = folder.entries() else { return leave_out(&mut self.done) };
+        let mut entries = entries.flatten();
+        let mut names: Vec<OsString> = entries
+            .by_ref()
+            .take(usize::try_from(MAX_TREE_FILES).unwrap_or(usize::MAX))
+            .map(|entry| entry.file_name())
+            .collect();
+        self.done.left_out += entries.count() as u64;
         names.sort();
         for name in names {
             if name.to_string_lossy().starts_with(DRAFT) {
@@ -137,18 +155,9 @@ impl Leaving<'_, '_> {
     }
 
     fn file(&mut self, folder: &Dir, name: &OsString, path: String) -> io::Result<()> {
-        let Some((mut file, about)) = jail::open_exact(folder, name.as_ref())
-            .ok()
-            .and_then(|file| file.metadata().ok().map(|about| (file, about)))
-        else {
-            self.done.left_out += 1;
-            return Ok(());
-        };
-        let is_own = about.is_file() && about.nlink() == 1;
-        let fits = self.done.files < MAX_TREE_FILES && about.len() <= MAX_TREE_BYTES - self.done.bytes;
-        if !is_own || !fits {
-            self.done.left_out += 1;
-            return Ok(());
+        let Some((mut file, about)) = open_own(folder, name) else { return leave_out(&mut self.done) };
+        if self.done.files >= MAX_TREE_FILES || about.len() > MAX_TREE_BYTES - self.done.bytes {
+            return leave_out(&mut self.done);
         }
         let modified = u64::try_from(about.mtime()).ok().filter(|modified| *modified > 0);
         let executable = about.mode() & 0o100 != 0;
@@ -159,15 +168,16 @@ impl Leaving<'_, '_> {
     }
 }
 
-/// Progress of a tree that comes in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StagedState {
-    /// In a folder of its own.
-    Hidden,
-    /// Place at which its session will look for it, with a mark beside it.
-    InPlace,
-    /// There for good.
-    Settled,
+/// Opens a file that has no other name.
+fn open_own(folder: &Dir, name: &OsStr) -> Option<(fs::File, fs::Metadata)> {
+    let file = jail::open_exact(folder, name.as_ref()).ok()?;
+    let about = file.metadata().ok().filter(|about| about.is_file() && about.nlink() == 1)?;
+    Some((file, about))
+}
+
+fn leave_out(done: &mut FilesCopied) -> io::Result<()> {
+    done.left_out += 1;
+    Ok(())
 }
 
 struct Arriving {
@@ -179,7 +189,8 @@ struct Arriving {
     done: FilesCopied,
     /// Folders that were made. There are never more than files may be.
     folders: u64,
-    state: StagedState,
+    /// The tree that goes again unless it is revealed.
+    left: Option<PathBuf>,
 }
 
 impl StagedTree for Arriving {
@@ -187,10 +198,8 @@ impl StagedTree for Arriving {
         let hostile = |why: &str| WorkspaceError::new(ErrorKind::InvalidInput, format!("the path of a file {why}"));
         check_tree_path(&file.path).map_err(hostile)?;
         if self.done.files >= MAX_TREE_FILES || file.bytes > MAX_TREE_BYTES - self.done.bytes {
-            return Err(WorkspaceError::new(
-                ErrorKind::InvalidInput,
-                "the session has too many files, or too large ones",
-            ));
+            let message = "the session has too many files, or too large ones";
+            return Err(WorkspaceError::new(ErrorKind::InvalidInput, message));
         }
         let (folders, name) = file.path.rsplit_once('/').unwrap_or_default();
         let written = self.folder(folders).and_then(|folder| write(&folder, name, file, content));
@@ -207,7 +216,7 @@ impl StagedTree for Arriving {
         let placed = rustix::fs::syncfs(&self.root).map_err(io::Error::from).and_then(|()| {
             fs::File::create_new(mark(&self.base, self.session))?.sync_all()?;
             fs::rename(&self.staging, &self.place)?;
-            self.state = StagedState::InPlace;
+            self.left = Some(self.place.clone());
             fs::File::open(&self.base)?.sync_all()
         });
         placed.map_err(|error| storage("put the session's files in their place", error))?;
@@ -215,7 +224,7 @@ impl StagedTree for Arriving {
     }
 
     fn reveal(mut self: Box<Self>) -> Result<(), WorkspaceError> {
-        self.state = StagedState::Settled;
+        self.left = None;
         remove::gone(fs::remove_file(mark(&self.base, self.session)))
             .map_err(|error| storage("remove the mark of an import", error))
     }
@@ -247,22 +256,16 @@ fn write(folder: &Dir, name: &str, file: &TreeFile, content: &mut dyn Read) -> i
     if written != file.bytes {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than it says"));
     }
-    let modified = file
-        .modified
-        .and_then(|seconds| std::time::SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(seconds)));
+    let modified = file.modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
     // A time that the file system cannot hold is not worth the file.
     modified.map_or(Ok(()), |modified| target.set_modified(modified).or(Ok(())))
 }
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        let left = match self.state {
-            StagedState::Hidden => &self.staging,
-            StagedState::InPlace => &self.place,
-            StagedState::Settled => return,
-        };
-        let removed =
-            remove_tree(&self.base, left).and_then(|()| remove::gone(fs::remove_file(mark(&self.base, self.session))));
+        let Some(left) = &self.left else { return };
+        let removed = remove::folder_at(&self.base, left.file_name().unwrap_or_default())
+            .and_then(|()| remove::gone(fs::remove_file(mark(&self.base, self.session))));
         if let Err(error) = removed {
             tracing::warn!(session = %self.session, "what was left of an import is removed at the next start: {error}");
         }
@@ -271,34 +274,6 @@ impl Drop for Arriving {
 
 fn mark(base: &Path, session: SessionId) -> PathBuf {
     base.join(format!("{STAGED}{session}{MARK}"))
-}
-
-fn remove_tree(base: &Path, tree: &Path) -> io::Result<()> {
-    let base = Dir::open_ambient_dir(base, cap_std::ambient_authority())?;
-    remove::gone(remove::folder(&base, tree.file_name().unwrap_or_default()))
-}
-
-fn settle(base: &Path, is_known: &dyn Fn(SessionId) -> bool) -> io::Result<()> {
-    let entries = match fs::read_dir(base) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
-        let Some(name) = name.to_str().and_then(|name| name.strip_prefix(STAGED)) else { continue };
-        match name.strip_suffix(MARK).map(str::parse::<SessionId>) {
-            Some(Ok(session)) => {
-                if !is_known(session) {
-                    remove_tree(base, &base.join(session.to_string()))?;
-                }
-                remove::gone(fs::remove_file(entry.path()))?;
-            }
-            Some(Err(_)) => {}
-            None => remove_tree(base, &entry.path())?,
-        }
-    }
-    Ok(())
 }
 
 /// Limits of copying a session.
@@ -329,7 +304,7 @@ pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<F
 }
 
 /// A folder here and there, unless something else is in its place.
-fn both(from: &Dir, to: &Dir, name: impl AsRef<std::path::Path>) -> io::Result<Option<(Dir, Dir)>> {
+fn both(from: &Dir, to: &Dir, name: impl AsRef<Path>) -> io::Result<Option<(Dir, Dir)>> {
     let Ok(from) = jail::open_real_folder(from, &name) else { return Ok(None) };
     Ok(Some((from, jail::open_real_folder(to, &name)?)))
 }
@@ -343,10 +318,7 @@ struct Copying {
 impl Copying {
     fn folder(&mut self, from: &Dir, to: &Dir, depth: usize) -> io::Result<()> {
         // One that cannot be looked into keeps nothing else from being copied.
-        let Ok(entries) = from.entries() else {
-            self.done.left_out += 1;
-            return Ok(());
-        };
+        let Ok(entries) = from.entries() else { return leave_out(&mut self.done) };
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
@@ -372,16 +344,10 @@ impl Copying {
 
     /// Copies one file, or its first bytes.
     fn file(&mut self, from: &Dir, to: &Dir, name: &OsStr, most: Option<u64>) -> io::Result<()> {
-        let Ok(source) = jail::open_exact(from, name.as_ref()) else {
-            self.done.left_out += 1;
-            return Ok(());
-        };
-        let metadata = source.metadata()?;
+        let Some((source, metadata)) = open_own(from, name) else { return leave_out(&mut self.done) };
         let size = metadata.len().min(most.unwrap_or(u64::MAX));
-        let room = MOST.bytes.saturating_sub(self.done.bytes);
-        if !metadata.is_file() || metadata.nlink() > 1 || size > room || self.done.files >= MOST.files {
-            self.done.left_out += 1;
-            return Ok(());
+        if size > MOST.bytes.saturating_sub(self.done.bytes) || self.done.files >= MOST.files {
+            return leave_out(&mut self.done);
         }
         let mut target = private::file_in(to, name, (metadata.mode() & 0o700) | 0o600)?;
         self.done.bytes += io::copy(&mut source.take(size), &mut target)?;

@@ -5,10 +5,7 @@
 
 use std::{io::Read as _, ops::ControlFlow, rc::Rc, time::SystemTime};
 
-use ignore::{
-    Match,
-    gitignore::{Gitignore, GitignoreBuilder},
-};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 pub use super::backend::Kind;
 use crate::{
@@ -93,7 +90,7 @@ impl Walk {
         visit: &mut dyn FnMut(&WalkEntry) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
         let mut walker = Walker { walk: self, job, left, budget: job.limits.walk_entries };
-        let top = walker.opened(start)?;
+        let top = job.files.entries(start)?;
         let mut stack = walker.children(start, top, 1, &Rc::default());
         while let Some(Pending { found, ignores }) = stack.pop() {
             job.check()?;
@@ -106,7 +103,7 @@ impl Walk {
             }
             let aside = !self.include_kept && found.depth == 1 && found.path.is_kept_area();
             if found.kind == Kind::Folder && found.depth < self.max_depth && !aside {
-                match walker.opened(&found.path) {
+                match job.files.entries(&found.path) {
                     Ok(folder) => stack.extend(walker.children(&found.path, folder, found.depth + 1, &ignores)),
                     // Folders without permission, or gone since they were seen, are no reason to end the walk.
                     Err(_) => walker.left.unreadable += 1,
@@ -132,10 +129,6 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    fn opened(&self, folder: &ToolPath) -> Result<Entries, Failure> {
-        self.job.files.entries(folder)
-    }
-
     /// The entries of a folder, last first, as the stack wants them.
     fn children(
         &mut self,
@@ -210,12 +203,6 @@ fn with_ignores_of(job: &Job, folder: &ToolPath, above: &Rc<Vec<Gitignore>>) -> 
 /// The ignore file that is nearest decides.
 fn is_ignored(ignores: &[Gitignore], path: &ToolPath, is_folder: bool) -> bool {
     let path = absolute(path);
-    for ignore in ignores.iter().rev() {
-        match ignore.matched(&path, is_folder) {
-            Match::Ignore(_) => return true,
-            Match::Whitelist(_) => return false,
-            Match::None => {}
-        }
-    }
-    false
+    let mut said = ignores.iter().rev().map(|ignore| ignore.matched(&path, is_folder));
+    said.find(|said| !said.is_none()).is_some_and(|said| said.is_ignore())
 }

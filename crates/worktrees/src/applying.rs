@@ -13,7 +13,6 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    error::{ErrorKind, WorkspaceError},
     worktree::{BRANCHES, WorktreeApplied},
 };
 use agentd_sandbox::repository::{self, Repository, own_folders};
@@ -22,17 +21,17 @@ use agentd_workspace::failure::refused;
 use crate::{
     Inner,
     changes::{FILES_AT_ONCE, Objects, WorktreeState, overlap, refuse_unfinished},
-    conflict, named, output,
-    record::{GitPlace, Stage, WorktreeRecord, storage},
+    git, named,
+    record::{GitPlace, Result, Stage, WorktreeRecord, conflict, missing, storage},
 };
 
 impl Inner {
-    pub(super) async fn applied(&self, name: &str, message: &str) -> Result<WorktreeApplied, WorkspaceError> {
+    pub(super) async fn applied(&self, name: &str, message: &str) -> Result<WorktreeApplied> {
         let record = self.ready(name)?;
         if !record.repository.is_whole() {
             let message = format!("the main tree {} of the worktree {name} is gone", record.repository.top.display());
             let hint = format!("commit in {}, and merge {} by hand", self.records.top(name).display(), record.branch());
-            return Err(WorkspaceError::new(ErrorKind::NotFound, message).with_hint(hint));
+            return Err(missing(message, hint));
         }
         refuse_unfinished(&record.repository.git_dir)?;
         let state = self.look(&record, Objects::Kept).await?;
@@ -52,14 +51,10 @@ impl Inner {
 
     /// A repository inside of the worktree would come along as a mere reference to one of its commits, which goes with it. One
     /// of a submodule may do so where the main tree has the commit.
-    async fn refuse_inner_repositories(
-        &self,
-        record: &WorktreeRecord,
-        state: &WorktreeState,
-    ) -> Result<(), WorkspaceError> {
+    async fn refuse_inner_repositories(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options"];
         let args: Vec<&str> = args.into_iter().chain([state.base.as_str(), &state.tree]).collect();
-        let changed = output::changes(&self.git.succeeds(&state.place, &args, "compare files").await?)?;
+        let changed = git::changes(&self.git.succeeds(&state.place, &args, "compare files").await?)?;
         let mut inner = Vec::new();
         for change in changed.into_iter().filter(|change| change.wanted.is_repository()) {
             let known = repository::of_submodule(&record.repository.top.join(&change.path));
@@ -83,8 +78,11 @@ impl Inner {
     }
 
     /// Files go through no filter here, so those that a filter has to see, such as one that encrypts, are not committed.
-    async fn refuse_filtered(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<(), WorkspaceError> {
-        let required = state.place.required_filters();
+    async fn refuse_filtered(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
+        // Without these the repository wants no file committed.
+        let names = state.place.settings.iter().map(|(name, _)| name);
+        let required: Vec<&str> =
+            names.filter_map(|name| name.strip_prefix("filter.")?.strip_suffix(git::REQUIRED)).collect();
         if required.is_empty() {
             return Ok(());
         }
@@ -98,7 +96,7 @@ impl Inner {
                 let told = self.git.succeeds(place, &args, "look for filters").await?;
                 for of_file in told.parts()?.chunks(3) {
                     if of_file.get(2).is_some_and(|filter| required.iter().any(|known| known.as_bytes() == *filter)) {
-                        filtered.insert(output::path(of_file[0]));
+                        filtered.insert(git::path(of_file[0]));
                     }
                 }
             }
@@ -107,25 +105,15 @@ impl Inner {
             return Ok(());
         }
         let filtered: Vec<PathBuf> = filtered.into_iter().collect();
-        let message = format!(
-            "the repository wants a filter of its own on files of the worktree {}: {}",
-            record.name,
-            named(&filtered)
-        );
-        let hint = format!(
-            "the daemon runs no filters: commit them yourself in {}, then apply again",
-            self.records.top(&record.name).display()
-        );
+        let (name, filtered) = (&record.name, named(&filtered));
+        let message = format!("the repository wants a filter of its own on files of the worktree {name}: {filtered}");
+        let top = self.records.top(name);
+        let hint = format!("the daemon runs no filters: commit them yourself in {}, then apply again", top.display());
         Err(conflict(message, hint))
     }
 
     /// The commit of the branch with all that is in the worktree.
-    async fn committed(
-        &self,
-        mut record: WorktreeRecord,
-        state: WorktreeState,
-        message: &str,
-    ) -> Result<String, WorkspaceError> {
+    async fn committed(&self, mut record: WorktreeRecord, state: WorktreeState, message: &str) -> Result<String> {
         if !state.is_dirty {
             return Ok(state.head);
         }
@@ -151,8 +139,7 @@ impl Inner {
             git.succeeds(&place, &args, "move the branch of the worktree").await
         };
         // What is cut off there leaves locks.
-        let reference = record.clone();
-        self.records.store(&WorktreeRecord { stage: Stage::Committing { at: now() }, ..reference })?;
+        self.records.store(&WorktreeRecord { stage: Stage::Committing { at: now() }, ..record.clone() })?;
         let moved = moved.await;
         record.stage = Stage::Ready;
         self.records.store(&record)?;
@@ -160,24 +147,18 @@ impl Inner {
         Ok(commit)
     }
 
-    async fn merged(
-        &self,
-        mut record: WorktreeRecord,
-        tip: &str,
-        message: &str,
-    ) -> Result<WorktreeApplied, WorkspaceError> {
+    async fn merged(&self, mut record: WorktreeRecord, tip: &str, message: &str) -> Result<WorktreeApplied> {
         let git = &self.git;
         let main = git.own_programs(GitPlace::main(&record.repository)).await?;
         let read = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
         let from = git.succeeds(&main, &read, "find the commit of the main tree").await?.line();
         let onto = git.run(&main, &["symbolic-ref", "--quiet", "--short", "HEAD"]).await?.line();
         let name = record.name.clone();
-        if self.is_ancestor(&main, tip, &from).await? {
+        if git.is_ancestor(&main, tip, &from).await? {
             return Ok(WorktreeApplied { name, commit: from, onto, files: Vec::new() });
         }
-        let objects = record.repository.common.join("objects");
-        let writing = main.clone().writing(&[&objects]);
-        let to = if self.is_ancestor(&main, &from, tip).await? {
+        let writing = main.clone().writing(&[&record.repository.common.join("objects")]);
+        let to = if git.is_ancestor(&main, &from, tip).await? {
             tip.to_owned()
         } else {
             self.merge_commit(&record, &writing, &from, tip, message).await?
@@ -196,9 +177,8 @@ impl Inner {
         }
         if record.repository.git_dir.join("index.lock").exists() {
             let message = format!("another git is at work in {}", record.repository.top.display());
-            return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint(
-                "wait for its end; if none runs, remove index.lock from the repository's .git, and apply again",
-            ));
+            let hint = "wait for its end; if none runs, remove index.lock from the repository's .git, and apply again";
+            return Err(conflict(message, hint));
         }
         record.stage = Stage::Applying { from: from.clone(), to: to.clone(), at: now() };
         self.records.store(&record)?;
@@ -211,12 +191,7 @@ impl Inner {
     }
 
     /// Takes the main tree forward to a commit. Git looks at all files before it changes one.
-    pub(super) async fn go_forward(
-        &self,
-        record: &WorktreeRecord,
-        main: &GitPlace,
-        to: &str,
-    ) -> Result<(), WorkspaceError> {
+    pub(super) async fn go_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
         let repository = &record.repository;
         let place = self.writing_main(main, repository);
         let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];
@@ -243,10 +218,6 @@ impl Inner {
         main.clone().writing(&[top, git_dir, &common.join("objects"), &branches, &logs])
     }
 
-    pub(super) async fn is_ancestor(&self, main: &GitPlace, of: &str, commit: &str) -> Result<bool, WorkspaceError> {
-        Ok(self.git.run(main, &["merge-base", "--is-ancestor", of, commit]).await?.code == 0)
-    }
-
     /// The commit of a merge, of which nothing is to be seen yet.
     async fn merge_commit(
         &self,
@@ -255,7 +226,7 @@ impl Inner {
         from: &str,
         tip: &str,
         message: &str,
-    ) -> Result<String, WorkspaceError> {
+    ) -> Result<String> {
         const CONFLICTS: i32 = 1;
         let git = &self.git;
         let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", from, tip];

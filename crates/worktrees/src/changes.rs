@@ -16,10 +16,9 @@ use agentd_sandbox::repository;
 use agentd_workspace::failure::refused;
 
 use crate::{
-    Inner, conflict,
+    Inner, git,
     making::index_name,
-    output,
-    record::{GitPlace, Stage, WorktreeRecord},
+    record::{GitPlace, Result, Stage, WorktreeRecord, conflict, missing},
 };
 
 /// Files that are told to one call at the most.
@@ -59,36 +58,28 @@ pub(super) enum Objects {
 
 impl Inner {
     /// The record of a worktree that is whole.
-    pub(super) fn ready(&self, name: &str) -> Result<WorktreeRecord, WorkspaceError> {
+    pub(super) fn ready(&self, name: &str) -> Result<WorktreeRecord> {
         let record = self.records.get(name)?;
         if record.stage == Stage::Ready {
             return Ok(record);
         }
-        Err(WorkspaceError::new(
-            ErrorKind::Conflict,
-            format!("an earlier operation on the worktree {name} is not over"),
-        )
-        .with_hint("the daemon's log says what is in its way"))
+        let message = format!("an earlier operation on the worktree {name} is not over");
+        Err(conflict(message, "the daemon's log says what is in its way"))
     }
 
     /// The top of a worktree, by its real path.
-    pub(super) fn real_top(&self, record: &WorktreeRecord) -> Result<PathBuf, WorkspaceError> {
+    pub(super) fn real_top(&self, record: &WorktreeRecord) -> Result<PathBuf> {
         let top = self.records.real_base()?.join(&record.name);
         if top.symlink_metadata().is_ok_and(|found| found.is_dir()) && record.repository.common.is_dir() {
             return Ok(top);
         }
         let gone = if record.repository.common.is_dir() { &top } else { &record.repository.common };
         let message = format!("the folder {} of the worktree {} is gone", gone.display(), record.name);
-        Err(WorkspaceError::new(ErrorKind::NotFound, message)
-            .with_hint("put it back, or remove what is left: agentctl worktree remove --force"))
+        Err(missing(message, "put it back, or remove what is left: agentctl worktree remove --force"))
     }
 
     /// Looks at the files and the branch.
-    pub(super) async fn look(
-        &self,
-        record: &WorktreeRecord,
-        objects: Objects,
-    ) -> Result<WorktreeState, WorkspaceError> {
+    pub(super) async fn look(&self, record: &WorktreeRecord, objects: Objects) -> Result<WorktreeState> {
         let top = self.real_top(record)?;
         let index = self.git.scratch_file(&index_name(&record.name))?;
         // Nobody else has it, so a lock is what an earlier end has left.
@@ -98,26 +89,24 @@ impl Inner {
             let message = format!("git knows no commit of the worktree {}: its HEAD is damaged", record.name);
             return Err(refused(message, "remove the worktree with --force, after a copy of what is to be kept"));
         }
-        let inner = survey(top.clone()).await?;
-        let place = self.git.own_programs(GitPlace::worktree(record, &top)?).await?.with_index(index.clone());
+        let surveyed = top.clone();
+        let inner = tokio::task::spawn_blocking(move || look_over(&surveyed)).await.map_err(|error| {
+            WorkspaceError::new(ErrorKind::Internal, "could not look through a worktree")
+                .with_hint("try again")
+                .with_source(error)
+        })??;
+        let place = self.git.own_programs(GitPlace::worktree(record, &top)?).await?;
+        let place = GitPlace { index: Some(index.clone()), ..place };
         let place = match objects {
             Objects::Kept => place.writing(&[&record.repository.common.join("objects")]),
-            Objects::Dropped => place.trying(self.fresh_objects(&record.name)?),
+            Objects::Dropped => GitPlace { objects: Some(self.git.objects_folder(&record.name)?), ..place },
         };
         let git = &self.git;
-        let commit = |name: String| {
-            let place = &place;
-            async move {
-                let found =
-                    git.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
-                Ok::<_, WorkspaceError>(Some(found.line()).filter(|_| found.code == 0))
-            }
-        };
-        let head = commit("HEAD".to_owned()).await?.ok_or_else(|| {
+        let head = git.commit(&place, "HEAD").await?.ok_or_else(|| {
             let message = format!("the worktree {} has no commit checked out", record.name);
             refused(message, format!("check out its branch there: git checkout {}", record.branch()))
         })?;
-        let tip = commit(record.reference()).await?;
+        let tip = git.commit(&place, &record.reference()).await?;
         let on = git.run(&place, &["symbolic-ref", "--quiet", "HEAD"]).await?.line();
         // Of a file that is as it was, the index knows so; one that was damaged is made anew.
         let read = ["read-tree", "-m", &head];
@@ -135,14 +124,14 @@ impl Inner {
     }
 
     /// Those of the folders that the index has as repositories of their own, and not as files that are ignored.
-    async fn tracked(&self, place: &GitPlace, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, WorkspaceError> {
+    async fn tracked(&self, place: &GitPlace, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
         let mut tracked = Vec::new();
         for some in folders.chunks(FILES_AT_ONCE) {
             let mut args: Vec<&OsStr> = ["ls-files", "--stage", "-z", "--"].map(OsStr::new).into();
             args.extend(some.iter().map(|folder| folder.as_os_str()));
             let listed = self.git.succeeds(place, &args, "look for repositories in the worktree").await?;
             for entry in listed.parts()? {
-                let named = entry.iter().position(|byte| *byte == b'\t').map(|tab| output::path(&entry[tab + 1..]));
+                let named = entry.iter().position(|byte| *byte == b'\t').map(|tab| git::path(&entry[tab + 1..]));
                 tracked.extend(named.filter(|path| entry.starts_with(b"160000 ") && some.contains(path)));
             }
         }
@@ -150,29 +139,16 @@ impl Inner {
     }
 
     /// The newest commit that a worktree and its main tree have in common, unless the one that it began from is newer.
-    async fn common_base(
-        &self,
-        record: &WorktreeRecord,
-        place: &GitPlace,
-        head: &str,
-    ) -> Result<String, WorkspaceError> {
+    async fn common_base(&self, record: &WorktreeRecord, place: &GitPlace, head: &str) -> Result<String> {
         let repository = &record.repository;
         if !repository.is_whole() {
             return Ok(record.base.clone());
         }
         let git = &self.git;
-        let read = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
-        let main = git.run(&GitPlace::main(repository), &read).await?.line();
+        let main = git.commit(&GitPlace::main(repository), "HEAD").await?.unwrap_or_default();
         let found = git.run(place, &["merge-base", &main, head]).await?;
-        let is_newer = found.code == 0 && self.is_ancestor(place, &record.base, &found.line()).await?;
+        let is_newer = found.code == 0 && self.git.is_ancestor(place, &record.base, &found.line()).await?;
         Ok(if is_newer { found.line() } else { record.base.clone() })
-    }
-
-    fn fresh_objects(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
-        let folder = self.git.scratch_file(&format!("{name}.objects"))?;
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(|error| crate::record::storage("make a folder for git's work", error))?;
-        Ok(folder)
     }
 
     /// Removes the objects of a look.
@@ -183,13 +159,13 @@ impl Inner {
     }
 
     /// Files that differ between two trees or commits.
-    pub(super) async fn between(&self, place: &GitPlace, from: &str, to: &str) -> Result<Vec<PathBuf>, WorkspaceError> {
+    pub(super) async fn between(&self, place: &GitPlace, from: &str, to: &str) -> Result<Vec<PathBuf>> {
         let args = ["diff-tree", "-r", "--name-only", "-z", "--no-renames", "--end-of-options", from, to];
         self.git.succeeds(place, &args, "compare files").await?.paths()
     }
 
     /// Files of a worktree that differ from the commit that it is compared with, and repositories of their own in it.
-    async fn changed(&self, state: &WorktreeState) -> Result<Vec<PathBuf>, WorkspaceError> {
+    async fn changed(&self, state: &WorktreeState) -> Result<Vec<PathBuf>> {
         let mut files = self.between(&state.place, &state.base, &state.tree).await?;
         files.extend(state.inner.iter().cloned());
         files.sort();
@@ -198,19 +174,15 @@ impl Inner {
     }
 
     /// Files of the main tree that differ from its commit, and new ones.
-    pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>, WorkspaceError> {
+    pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>> {
         let args =
             ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
         let listed = self.git.succeeds(main, &args, "look at the main tree").await?;
-        Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(output::path)).collect())
+        Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(git::path)).collect())
     }
 
     /// True if nothing is lost with the worktree and its branch.
-    pub(super) async fn is_merged(
-        &self,
-        record: &WorktreeRecord,
-        state: &WorktreeState,
-    ) -> Result<bool, WorkspaceError> {
+    pub(super) async fn is_merged(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<bool> {
         if state.is_dirty || !state.inner.is_empty() {
             return Ok(false);
         }
@@ -224,13 +196,13 @@ impl Inner {
 
     /// True if the branch that the main tree has checked out, or another one, has a commit. A commit without a branch is soon gone,
     /// a name that stands for a branch is none, and branches of worktrees are those of sessions.
-    async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool, WorkspaceError> {
+    async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool> {
         let repository = &record.repository;
         if repository.is_whole() {
             let main = GitPlace::main(repository);
             let on = self.git.run(&main, &["symbolic-ref", "--quiet", "HEAD"]).await?;
             let is_other = on.code == 0 && on.line() != record.reference();
-            if is_other && self.is_ancestor(&main, commit, "HEAD").await? {
+            if is_other && self.git.is_ancestor(&main, commit, "HEAD").await? {
                 return Ok(true);
             }
         }
@@ -244,14 +216,14 @@ impl Inner {
     }
 
     /// Number of commits since the one that a worktree is compared with.
-    async fn ahead(&self, state: &WorktreeState) -> Result<u64, WorkspaceError> {
+    async fn ahead(&self, state: &WorktreeState) -> Result<u64> {
         let range = format!("{}..{}", state.base, state.head);
         let args = ["rev-list", "--count", "--end-of-options", &range];
         let counted = self.git.succeeds(&state.place, &args, "count commits").await?;
         Ok(counted.line().parse().unwrap_or_default())
     }
 
-    pub(super) async fn reported(&self, name: &str) -> Result<WorktreeReport, WorkspaceError> {
+    pub(super) async fn reported(&self, name: &str) -> Result<WorktreeReport> {
         let record = self.records.get(name)?;
         let mut report = WorktreeReport {
             name: record.name.clone(),
@@ -282,7 +254,7 @@ impl Inner {
         Ok(report)
     }
 
-    pub(super) async fn difference(&self, name: &str) -> Result<WorktreeDiff, WorkspaceError> {
+    pub(super) async fn difference(&self, name: &str) -> Result<WorktreeDiff> {
         let record = self.ready(name)?;
         self.refuse_replaced(&record).await?;
         let found = self.difference_of(&record).await;
@@ -290,23 +262,11 @@ impl Inner {
         found
     }
 
-    async fn difference_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff, WorkspaceError> {
+    async fn difference_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff> {
         let state = self.look(record, Objects::Dropped).await?;
         let files = self.changed(&state).await?;
-        let args = [
-            "diff-tree",
-            "-r",
-            "-p",
-            "-M",
-            "--binary",
-            "--full-index",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--end-of-options",
-            &state.base,
-            &state.tree,
-        ];
+        let args = ["diff-tree", "-r", "-p", "-M", "--binary", "--full-index", "--no-ext-diff", "--no-textconv"];
+        let args = [&args[..], &["--no-color", "--end-of-options", &state.base, &state.tree]].concat();
         let patch = self.git.succeeds(&state.place, &args, "show the changes").await?;
         let (name, is_cut) = (record.name.clone(), patch.is_cut || patch.bytes.len() > MAX_PATCH);
         let (mut text, is_lossy) = match String::from_utf8(patch.bytes) {
@@ -335,15 +295,7 @@ const OPENED: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 ///
 /// # Errors
 /// When git would wait for what is in place of one of its files.
-pub(super) async fn survey(top: PathBuf) -> Result<Vec<PathBuf>, WorkspaceError> {
-    tokio::task::spawn_blocking(move || look_over(&top)).await.map_err(|error| {
-        WorkspaceError::new(ErrorKind::Internal, "could not look through a worktree")
-            .with_hint("try again")
-            .with_source(error)
-    })?
-}
-
-fn look_over(top: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
+fn look_over(top: &Path) -> Result<Vec<PathBuf>> {
     let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
     while let Some(folder) = open.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
@@ -367,7 +319,7 @@ fn look_over(top: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
 }
 
 /// Refuses a repository in which a person is in the middle of something that ends with another commit.
-pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<(), WorkspaceError> {
+pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     const UNFINISHED: [(&str, &str); 6] = [
         ("rebase-merge", "rebase"),
         ("rebase-apply", "rebase"),
@@ -376,16 +328,11 @@ pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<(), WorkspaceError> {
         ("CHERRY_PICK_HEAD", "cherry-pick"),
         ("REVERT_HEAD", "revert"),
     ];
-    match UNFINISHED.iter().find(|(file, _)| git_dir.join(file).symlink_metadata().is_ok()) {
-        Some((_, command)) => {
-            let message = format!("the main tree is in the middle of a `git {command}`");
-            Err(conflict(
-                message,
-                format!("end it, or give it up (`git {command} --abort`, for bisect `reset`), and apply again"),
-            ))
-        }
-        None => Ok(()),
-    }
+    let found = UNFINISHED.iter().find(|(file, _)| git_dir.join(file).symlink_metadata().is_ok());
+    let Some((_, command)) = found else { return Ok(()) };
+    let message = format!("the main tree is in the middle of a `git {command}`");
+    let hint = format!("end it, or give it up (`git {command} --abort`, for bisect `reset`), and apply again");
+    Err(conflict(message, hint))
 }
 
 /// Words of git for an object that has not the content of its name.
@@ -394,7 +341,7 @@ const REPLACED: [&str; 2] = ["hash-path mismatch", "object corrupt"];
 impl Inner {
     /// Refuses a repository in which an object that is not packed was replaced. Git believes its name, so no difference shows it,
     /// and what is checked out later has the content.
-    pub(super) async fn refuse_replaced(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+    pub(super) async fn refuse_replaced(&self, record: &WorktreeRecord) -> Result<()> {
         // What is packed is left out, and nothing is walked through but what is not.
         let args =
             ["fsck", "--no-full", "--no-dangling", "--no-reflogs", "--no-progress", "--end-of-options", &record.base];

@@ -1,11 +1,12 @@
 //! Runs git. It sees no settings but the repository's own, of which none that names a program counts, and reaches only the
 //! folders that the call needs, in the sandbox of commands. Programs that a repository's settings name are found, and turned off.
+//! Its answers are bytes: nothing is guessed of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
     fs, io,
-    os::{fd::OwnedFd, unix::fs::PermissionsExt as _},
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -17,17 +18,13 @@ use agentd_core::{
     ports::CallProgress,
 };
 use agentd_sandbox::{
-    environment,
     host::Sandbox,
     process::{self, CommandEnd, OutputForm, RunError, Script},
 };
 use agentd_workspace::{failure::refused, private};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    output::GitOutput,
-    record::{GitPlace, reached},
-};
+use crate::record::{GitPlace, Result, conflict, missing, reached, storage};
 
 /// Time limit of a call.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -76,60 +73,62 @@ const SETTINGS: [&str; 24] = [
 /// Runs git.
 #[derive(Debug)]
 pub(super) struct Git {
-    scratch: PathBuf,
-    sandbox: Option<Arc<Sandbox>>,
+    pub(super) scratch: PathBuf,
+    pub(super) sandbox: Option<Arc<Sandbox>>,
     /// Folders of programs.
-    path: OsString,
+    pub(super) path: OsString,
     /// The person's own settings, of which only name and address are read.
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
 }
 
 impl Git {
-    pub(super) fn new(
-        scratch: PathBuf,
-        sandbox: Option<Arc<Sandbox>>,
-        path: Option<OsString>,
-        config: Option<PathBuf>,
-    ) -> Self {
-        Self { scratch, sandbox, path: path.unwrap_or_else(|| environment::PATH.into()), config }
-    }
-
     /// Refuses where git is not installed.
-    pub(super) fn check(&self) -> Result<(), WorkspaceError> {
+    pub(super) fn check(&self) -> Result<()> {
         let is_program = |path: PathBuf| {
             fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
         };
         if std::env::split_paths(&self.path).any(|folder| folder.is_absolute() && is_program(folder.join("git"))) {
             return Ok(());
         }
-        Err(WorkspaceError::new(ErrorKind::NotFound, "worktrees need git, which is not installed")
-            .with_hint("install git, and see that the daemon's PATH names its folder"))
+        Err(missing(
+            "worktrees need git, which is not installed",
+            "install git, and see that the daemon's PATH names its folder",
+        ))
     }
 
     /// Refuses a git that is too old to merge without a tree.
-    pub(super) async fn check_version(&self, place: &GitPlace) -> Result<(), WorkspaceError> {
+    pub(super) async fn check_version(&self, place: &GitPlace) -> Result<()> {
         let said = self.run(place, &["version"]).await?.line();
         let mut numbers = said.split(|letter: char| !letter.is_ascii_digit()).filter(|part| !part.is_empty());
         let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok());
         match (number(), number()) {
             (Some(major), Some(minor)) if (major, minor) < OLDEST => {
                 let message = format!("worktrees need git {}.{} or newer, and this is {said}", OLDEST.0, OLDEST.1);
-                Err(WorkspaceError::new(ErrorKind::NotFound, message).with_hint("install a newer git"))
+                Err(missing(message, "install a newer git"))
             }
             _ => Ok(()),
         }
     }
 
     /// A file for git's work.
-    pub(super) fn scratch_file(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
+    pub(super) fn scratch_file(&self, name: &str) -> Result<PathBuf> {
         Ok(self.scratch_folder().map_err(broken)?.join(TEMP).join(name))
     }
 
     /// A folder in which a merge of the worktree of that name has its files.
-    pub(super) fn merge_folder(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
-        let folder = self.scratch_file(&format!("{name}.merge"))?;
+    pub(super) fn merge_folder(&self, name: &str) -> Result<PathBuf> {
+        self.fresh_folder(&format!("{name}.merge"), broken)
+    }
+
+    /// A folder in which a look at the worktree of that name puts new objects.
+    pub(super) fn objects_folder(&self, name: &str) -> Result<PathBuf> {
+        self.fresh_folder(&format!("{name}.objects"), |error| storage("make a folder for git's work", error))
+    }
+
+    fn fresh_folder(&self, name: &str, failed: fn(io::Error) -> WorkspaceError) -> Result<PathBuf> {
+        let folder = self.scratch_file(name)?;
         let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(broken)?;
+        fs::create_dir_all(&folder).map_err(failed)?;
         Ok(folder)
     }
 
@@ -144,22 +143,27 @@ impl Git {
         place: &GitPlace,
         args: &[A],
         doing: &str,
-    ) -> Result<GitOutput, WorkspaceError> {
+    ) -> Result<GitOutput> {
         let output = self.run(place, args).await?;
         if output.code == 0 {
             return Ok(output);
         }
         let message = format!("git could not {doing}: {}", output.told());
-        Err(WorkspaceError::new(ErrorKind::Conflict, message)
-            .with_hint("see what `git status` says in the repository, and try again"))
+        Err(conflict(message, "see what `git status` says in the repository, and try again"))
+    }
+
+    /// The commit that a name stands for; none where there is none.
+    pub(super) async fn commit(&self, place: &GitPlace, name: &str) -> Result<Option<String>> {
+        let found = self.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
+        Ok(Some(found.line()).filter(|_| found.code == 0))
+    }
+
+    pub(super) async fn is_ancestor(&self, main: &GitPlace, of: &str, commit: &str) -> Result<bool> {
+        Ok(self.run(main, &["merge-base", "--is-ancestor", of, commit]).await?.code == 0)
     }
 
     /// Runs git, whatever comes of it.
-    pub(super) async fn run<A: AsRef<OsStr> + Sync>(
-        &self,
-        place: &GitPlace,
-        args: &[A],
-    ) -> Result<GitOutput, WorkspaceError> {
+    pub(super) async fn run<A: AsRef<OsStr> + Sync>(&self, place: &GitPlace, args: &[A]) -> Result<GitOutput> {
         self.check()?;
         let scratch = self.scratch_folder().map_err(broken)?;
         let mut command: Vec<OsString> = ["git", "--no-pager", "--no-replace-objects"].map(OsString::from).into();
@@ -170,10 +174,9 @@ impl Git {
         command.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
         let is_of_trees = args.first().is_some_and(|first| OF_TREES.iter().any(|known| first.as_ref() == *known));
         let timeout = if is_of_trees { TREE_PATIENCE } else { PATIENCE };
-        let start: OwnedFd = fs::File::open(START).map_err(broken)?.into();
         let script = Script {
             command,
-            folder: start,
+            folder: fs::File::open(START).map_err(broken)?.into(),
             environment: self.environment(place, &scratch),
             timeout,
             output_cap: MAX_OUTPUT,
@@ -182,8 +185,8 @@ impl Git {
             closed: Default::default(),
             progress: CallProgress::default(),
         };
-        let reached = reached(place, scratch);
-        let finished = process::run(script, &reached, self.sandbox.as_deref(), &CancellationToken::new()).await;
+        let finished =
+            process::run(script, &reached(place, scratch), self.sandbox.as_deref(), &CancellationToken::new()).await;
         let finished = finished.map_err(|error| match error {
             RunError::Io(error) => broken(error),
             RunError::Refused(why) => {
@@ -207,7 +210,7 @@ impl Git {
     fn environment(&self, place: &GitPlace, scratch: &Path) -> BTreeMap<OsString, OsString> {
         let temp = scratch.join(TEMP);
         let mut all: BTreeMap<OsString, OsString> = BTreeMap::new();
-        let mut set = |name: &str, value: &dyn AsRef<std::ffi::OsStr>| {
+        let mut set = |name: &str, value: &dyn AsRef<OsStr>| {
             all.insert(name.into(), value.as_ref().to_owned());
         };
         set("PATH", &self.path);
@@ -251,7 +254,7 @@ impl Git {
     }
 
     /// Name and address for commits: those of the repository, or of the person, or the daemon's.
-    pub(super) async fn author(&self, place: &GitPlace) -> Result<(String, String), WorkspaceError> {
+    pub(super) async fn author(&self, place: &GitPlace) -> Result<(String, String)> {
         let mut found = Vec::new();
         for (key, otherwise) in [("user.name", "agentd"), ("user.email", "agentd@localhost")] {
             let own = self.run(place, &["config", "--get", key]).await?.line();
@@ -287,14 +290,14 @@ const FREE: [(&str, &[&str], &str); 7] = [
     // They are no program, and would make another kind of merge.
     ("branch.", &[".mergeoptions"], ""),
 ];
-const REQUIRED: &str = ".required";
+pub(super) const REQUIRED: &str = ".required";
 
 impl Git {
     /// The same place, in which no program runs that the repository names.
     ///
     /// # Errors
     /// When its settings cannot be read, or may be others in the next call.
-    pub(super) async fn own_programs(&self, place: GitPlace) -> Result<GitPlace, WorkspaceError> {
+    pub(super) async fn own_programs(&self, place: GitPlace) -> Result<GitPlace> {
         let listed = self.succeeds(&place, &["config", "--list", "--name-only", "-z"], "read the settings").await?;
         let mut settings = BTreeSet::new();
         for name in listed.parts()? {
@@ -310,14 +313,6 @@ impl Git {
             settings.insert((name, value));
         }
         Ok(GitPlace { settings: settings.into_iter().collect(), ..place })
-    }
-}
-
-impl GitPlace {
-    /// Filters that the repository names, without which it wants no file committed.
-    pub(super) fn required_filters(&self) -> Vec<&str> {
-        let names = self.settings.iter().map(|(name, _)| name);
-        names.filter_map(|name| name.strip_prefix("filter.")?.strip_suffix(REQUIRED)).collect()
     }
 }
 
@@ -339,6 +334,106 @@ fn unsafe_settings(place: &GitPlace, name: &str) -> WorkspaceError {
     refused(message, "worktrees are only made where such settings cannot bring in programs: remove it from .git/config")
 }
 
+/// Lines of git's own words that are told.
+const TOLD_LINES: usize = 6;
+
+/// Outcome of a call.
+#[derive(Debug)]
+pub(super) struct GitOutput {
+    pub(super) code: i32,
+    pub(super) bytes: Vec<u8>,
+    /// True if the bytes are the beginning only.
+    pub(super) is_cut: bool,
+    pub(super) said: String,
+}
+
+impl GitOutput {
+    /// The only line.
+    pub(super) fn line(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).trim().to_owned()
+    }
+
+    /// The parts of an output that zeros end.
+    ///
+    /// # Errors
+    /// When it was too long: what is missing would be taken for what is not there.
+    pub(super) fn parts(&self) -> Result<Vec<&[u8]>> {
+        if self.is_cut {
+            let hint = "the repository has too many files or settings for worktrees here: work in a clone";
+            return Err(conflict("git lists too much to be read", hint));
+        }
+        Ok(self.bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).collect())
+    }
+
+    /// The same, where they are paths.
+    pub(super) fn paths(&self) -> Result<Vec<PathBuf>> {
+        Ok(self.parts()?.into_iter().map(path).collect())
+    }
+
+    /// The lines among git's own words with one of these in it, of which a few are told.
+    pub(super) fn complaints(&self, words: &[&str]) -> String {
+        let lines = self.said.lines().filter(|line| words.iter().any(|word| line.contains(word)));
+        lines.take(TOLD_LINES).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The last words of git.
+    pub(super) fn told(&self) -> String {
+        let lines: Vec<&str> = self.said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
+        if told.is_empty() { format!("it ended with {}", self.code) } else { told }
+    }
+}
+
+/// A path as git writes it, in whatever encoding.
+pub(super) fn path(bytes: &[u8]) -> PathBuf {
+    OsStr::from_bytes(bytes).into()
+}
+
+/// One file of a comparison of two trees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FileChange {
+    pub(super) path: PathBuf,
+    pub(super) had: TreeEntry,
+    pub(super) wanted: TreeEntry,
+}
+
+/// A file as a tree has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TreeEntry {
+    mode: String,
+    pub(super) object: String,
+}
+
+impl TreeEntry {
+    /// True if the tree has no such file.
+    pub(super) fn is_none(&self) -> bool {
+        self.mode == "000000"
+    }
+
+    /// True for a reference to a commit of another repository.
+    pub(super) fn is_repository(&self) -> bool {
+        self.mode == "160000"
+    }
+}
+
+/// The files of `diff-tree --raw -z`.
+pub(super) fn changes(output: &GitOutput) -> Result<Vec<FileChange>> {
+    let parts = output.parts()?;
+    let read = |pair: &[&[u8]]| {
+        let [about, name] = pair else { return None };
+        let about = std::str::from_utf8(about).ok()?.strip_prefix(':')?;
+        let mut words = about.split(' ').map(str::to_owned);
+        let (before, after) = (words.next()?, words.next()?);
+        let had = TreeEntry { mode: before, object: words.next()? };
+        let wanted = TreeEntry { mode: after, object: words.next()? };
+        Some(FileChange { path: path(name), had, wanted })
+    };
+    parts.chunks(2).map(read).collect::<Option<_>>().ok_or_else(|| {
+        WorkspaceError::new(ErrorKind::Internal, "git compares in a form that is not known")
+            .with_hint("is the git that the daemon finds a usual one?")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,5 +451,25 @@ mod tests {
         check("hook.lint.command", Some(("hook.lint.enabled", "false")));
         check("branch.main.mergeoptions", Some(("branch.main.mergeoptions", "")));
         check("branch.main.remote", None);
+    }
+
+    fn output(bytes: &[u8], is_cut: bool) -> GitOutput {
+        GitOutput { code: 0, bytes: bytes.to_vec(), is_cut, said: String::new() }
+    }
+
+    #[test]
+    fn names_are_bytes_and_a_list_that_is_cut_is_none() {
+        assert_eq!(output(b"a\0b c\0", false).paths().unwrap(), [PathBuf::from("a"), "b c".into()]);
+        let latin = output(b"caf\xe9\0", false).paths().unwrap();
+        assert_eq!(latin[0].as_os_str().as_bytes(), b"caf\xe9");
+        assert!(output(b"a\0b", true).parts().unwrap_err().hint().is_some());
+    }
+
+    #[test]
+    fn comparisons_are_read() {
+        let found = changes(&output(b":100644 160000 aa bb M\0x y\0:000000 100644 00 cc A\0z\0", false)).unwrap();
+        assert_eq!((found[0].path.to_str(), found[0].wanted.is_repository()), (Some("x y"), true));
+        assert_eq!((found[1].had.is_none(), found[1].wanted.object.as_str()), (true, "cc"));
+        assert!(changes(&output(b"odd\0", false)).is_err());
     }
 }

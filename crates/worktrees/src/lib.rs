@@ -2,7 +2,7 @@
 //!
 //! - `record`: what is known of each, on the disk before the worktree is; and what git reaches.
 //! - `git`: runs git, in the sandbox of commands, with settings of which none comes from elsewhere, and without the
-//!   programs that a repository names; `output`: its answers.
+//!   programs that a repository names; and its answers.
 //! - `making`, `changes`, `applying`, `removing`: one operation each. `changes` has what git would stumble over, too, and
 //!   `removing` what a stop of the daemon cut off.
 //!
@@ -14,27 +14,24 @@ mod applying;
 mod changes;
 mod git;
 mod making;
-mod output;
 mod record;
 mod removing;
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
 
 use agentd_core::{
-    error::{ErrorKind, WorkspaceError},
     ids::SessionId,
     ports::Worktrees,
     worktree::{
         KnownWorktree, MadeWorktree, NewWorktree, WorktreeAccess, WorktreeApplied, WorktreeDiff, WorktreeReport,
     },
 };
-use agentd_sandbox::host::Sandbox;
+use agentd_sandbox::{environment::PATH, host::Sandbox};
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, join_all},
@@ -43,7 +40,7 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 use self::{
     git::Git,
-    record::{Records, WorktreeRecord},
+    record::{Records, Result, WorktreeRecord},
 };
 
 /// The worktrees of all sessions, below one folder. Cloneable; all clones are one.
@@ -71,10 +68,10 @@ impl WorktreeFolders {
         environment: &BTreeMap<String, String>,
         config: Option<PathBuf>,
     ) -> Self {
-        let path = environment.get("PATH").map(OsString::from);
-        let git = Git::new(base.join(record::SCRATCH), sandbox, path, config);
+        let path = environment.get("PATH").map_or(PATH, String::as_str).into();
+        let git = Git { scratch: base.join(record::SCRATCH), sandbox, path, config };
         Self(Arc::new(Inner {
-            records: Records::new(base),
+            records: Records { base },
             git,
             turns: Mutex::default(),
             naming: Mutex::default(),
@@ -84,7 +81,7 @@ impl WorktreeFolders {
 
     /// The folder of all worktrees.
     pub fn base(&self) -> &Path {
-        self.0.records.base()
+        &self.0.records.base
     }
 
     /// The worktree that a folder is in, by real paths. It reads a record.
@@ -94,11 +91,11 @@ impl WorktreeFolders {
 }
 
 impl Worktrees for WorktreeFolders {
-    fn make(&self, new: NewWorktree) -> BoxFuture<'_, Result<MadeWorktree, WorkspaceError>> {
+    fn make(&self, new: NewWorktree) -> BoxFuture<'_, Result<MadeWorktree>> {
         self.0.made(new).boxed()
     }
 
-    fn known(&self) -> BoxFuture<'_, Result<Vec<KnownWorktree>, WorkspaceError>> {
+    fn known(&self) -> BoxFuture<'_, Result<Vec<KnownWorktree>>> {
         let base = self.base().canonicalize().unwrap_or_else(|_| self.base().to_owned());
         let known = |record: WorktreeRecord| {
             let (top, main) = (base.join(&record.name), record.repository.top);
@@ -107,34 +104,33 @@ impl Worktrees for WorktreeFolders {
         std::future::ready(self.0.records.all().map(|all| all.into_iter().map(known).collect())).boxed()
     }
 
-    fn report(&self, name: String) -> BoxFuture<'_, Result<WorktreeReport, WorkspaceError>> {
+    fn report(&self, name: String) -> BoxFuture<'_, Result<WorktreeReport>> {
         self.0.alone(name, move |inner, name| async move { inner.reported(&name).await }.boxed())
     }
 
-    fn diff(&self, name: String) -> BoxFuture<'_, Result<WorktreeDiff, WorkspaceError>> {
+    fn diff(&self, name: String) -> BoxFuture<'_, Result<WorktreeDiff>> {
         self.0.alone(name, move |inner, name| async move { inner.difference(&name).await }.boxed())
     }
 
-    fn apply(&self, name: String, message: String) -> BoxFuture<'_, Result<WorktreeApplied, WorkspaceError>> {
+    fn apply(&self, name: String, message: String) -> BoxFuture<'_, Result<WorktreeApplied>> {
         self.0.alone(name, move |inner, name| async move { inner.applied(&name, &message).await }.boxed())
     }
 
-    fn remove(&self, name: String, force: bool) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+    fn remove(&self, name: String, force: bool) -> BoxFuture<'_, Result<()>> {
         self.0.alone(name, move |inner, name| async move { inner.removed(&name, force).await }.boxed())
     }
 
-    fn leave(&self, name: String) -> BoxFuture<'_, Result<bool, WorkspaceError>> {
+    fn leave(&self, name: String) -> BoxFuture<'_, Result<bool>> {
         self.0.alone(name, move |inner, name| async move { inner.left(&name).await }.boxed())
     }
 
-    fn hand_over(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        let hand_over = move |inner: &'_ Inner, name: String| {
+    fn hand_over(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<()>> {
+        self.0.alone(name, move |inner, name| {
             std::future::ready(inner.records.change(&name, |record| record.session = heir)).boxed()
-        };
-        self.0.alone(name, hand_over)
+        })
     }
 
-    fn settle(&self) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+    fn settle(&self) -> BoxFuture<'_, Result<()>> {
         let inner = &self.0;
         async move {
             let mut repositories: Vec<PathBuf> =
@@ -154,8 +150,8 @@ impl Inner {
     fn alone<'a, T: Send + 'a>(
         &'a self,
         name: String,
-        work: impl FnOnce(&'a Self, String) -> BoxFuture<'a, Result<T, WorkspaceError>> + Send + 'a,
-    ) -> BoxFuture<'a, Result<T, WorkspaceError>> {
+        work: impl FnOnce(&'a Self, String) -> BoxFuture<'a, Result<T>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T>> {
         async move {
             let repository = self.records.get(&name)?.repository.common;
             let _turn = self.turn(&repository).await?;
@@ -165,7 +161,7 @@ impl Inner {
     }
 
     /// Waits for the end of the operation in a repository, and finishes what an earlier one left undone.
-    async fn turn(&self, repository: &Path) -> Result<OwnedMutexGuard<()>, WorkspaceError> {
+    async fn turn(&self, repository: &Path) -> Result<OwnedMutexGuard<()>> {
         let turn = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(turns.entry(repository.to_owned()).or_default())
@@ -174,10 +170,6 @@ impl Inner {
         self.finish_all(repository).await?;
         Ok(held)
     }
-}
-
-fn conflict(message: String, hint: impl Into<String>) -> WorkspaceError {
-    WorkspaceError::new(ErrorKind::Conflict, message).with_hint(hint)
 }
 
 /// A few names of files, and how many more there are.

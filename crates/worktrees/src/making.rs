@@ -10,22 +10,21 @@ use std::{
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
-    ids::SessionId,
     worktree::{BRANCHES, MadeWorktree, NewWorktree, SessionWorktree, check_name},
 };
 use agentd_sandbox::repository::{self, Repository, own_folders};
 use agentd_workspace::failure::refused;
 
 use crate::{
-    Inner, conflict,
-    record::{GitPlace, Stage, WorktreeRecord, storage},
+    Inner,
+    record::{GitPlace, Result, Stage, WorktreeRecord, conflict, storage},
 };
 
 /// Letters of a session's id that name its worktree, the fewest first.
 const OF_SESSION: [usize; 3] = [8, 12, 32];
 
 impl Inner {
-    pub(super) async fn made(&self, new: NewWorktree) -> Result<MadeWorktree, WorkspaceError> {
+    pub(super) async fn made(&self, new: NewWorktree) -> Result<MadeWorktree> {
         if !new.name.is_empty() {
             check_name(&new.name)?;
         }
@@ -49,12 +48,10 @@ impl Inner {
         let _turn = self.turn(&repository.common).await?;
         let main = self.git.own_programs(GitPlace::main(&repository)).await?;
         self.git.check_version(&main).await?;
-        let base = self.git.run(&main, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await?;
-        if base.code != 0 || base.line().is_empty() {
+        let Some(base) = self.git.commit(&main, "HEAD").await?.filter(|base| !base.is_empty()) else {
             let message = format!("the repository {} has no commit to begin from", repository.top.display());
             return Err(refused(message, "commit something first, or leave --worktree out"));
-        }
-        let base = base.line();
+        };
         let name = self.free_name(&new, &main).await?;
         let left_out = self.dirty(&main).await?.len() as u64;
         let top = folder.join(&name);
@@ -68,7 +65,14 @@ impl Inner {
             at: Timestamp::now(),
             stage: Stage::Making,
         };
-        self.claim(&record)?;
+        {
+            // Another repository may just have taken the name.
+            let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.records.find(&name)?.is_some() {
+                return Err(conflict(format!("the name {name} was taken just now"), "try again"));
+            }
+            self.records.store(&record)?;
+        }
         match self.check_out(record, &main, &top).await {
             Ok(folder) => {
                 let branch = format!("{BRANCHES}{name}");
@@ -83,22 +87,8 @@ impl Inner {
         }
     }
 
-    /// Stores a new record, whose name another repository may just have taken.
-    fn claim(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
-        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.records.find(&record.name)?.is_some() {
-            return Err(conflict(format!("the name {} was taken just now", record.name), "try again"));
-        }
-        self.records.store(record)
-    }
-
     /// Has git make the worktree, and returns the folder in it that is the session's project.
-    async fn check_out(
-        &self,
-        mut record: WorktreeRecord,
-        main: &GitPlace,
-        top: &Path,
-    ) -> Result<PathBuf, WorkspaceError> {
+    async fn check_out(&self, mut record: WorktreeRecord, main: &GitPlace, top: &Path) -> Result<PathBuf> {
         let Repository { top: main_top, common, .. } = record.repository.clone();
         fs::DirBuilder::new()
             .mode(0o700)
@@ -130,8 +120,10 @@ impl Inner {
     }
 
     /// The wanted name, or one of the session's that is free.
-    async fn free_name(&self, new: &NewWorktree, main: &GitPlace) -> Result<String, WorkspaceError> {
-        let wanted = if new.name.is_empty() { of_session(new.session) } else { vec![new.name.clone()] };
+    async fn free_name(&self, new: &NewWorktree, main: &GitPlace) -> Result<String> {
+        let id = new.session.to_string().replace('-', "");
+        let of_session = || OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned());
+        let wanted = if new.name.is_empty() { of_session().collect() } else { vec![new.name.clone()] };
         for name in &wanted {
             if self.taken(name, main).await?.is_none() {
                 return Ok(name.clone());
@@ -145,7 +137,7 @@ impl Inner {
         ))
     }
 
-    async fn taken(&self, name: &str, main: &GitPlace) -> Result<Option<String>, WorkspaceError> {
+    async fn taken(&self, name: &str, main: &GitPlace) -> Result<Option<String>> {
         if let Some(record) = self.records.find(name)? {
             let place = record.repository.top.display().to_string();
             return Ok(Some(format!("there is a worktree of {place} with it")));
@@ -172,21 +164,13 @@ pub(super) fn index_name(name: &str) -> String {
     format!("{name}.index")
 }
 
-fn of_session(session: SessionId) -> Vec<String> {
-    let id = session.to_string().replace('-', "");
-    OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned()).collect()
-}
-
 /// Refuses a repository that has objects elsewhere, as a clone with `--shared` or `--reference` does: git reaches no other folders.
-fn refuse_borrowed(repository: &Repository) -> Result<(), WorkspaceError> {
+fn refuse_borrowed(repository: &Repository) -> Result<()> {
     let alternates = repository.common.join("objects/info/alternates");
     if !fs::metadata(&alternates).is_ok_and(|found| found.len() > 0) {
         return Ok(());
     }
-    let message = format!(
-        "the repository {} borrows objects of another one ({})",
-        repository.top.display(),
-        alternates.display()
-    );
+    let (top, alternates) = (repository.top.display(), alternates.display());
+    let message = format!("the repository {top} borrows objects of another one ({alternates})");
     Err(refused(message, "make it whole: `git repack -a -d`, then remove that file"))
 }

@@ -15,8 +15,11 @@ use agentd_core::{
     worktree::{BRANCHES, WorktreeAccess, check_name},
 };
 use agentd_sandbox::repository::Repository;
-use agentd_workspace::private;
+use agentd_workspace::{failure::if_there, private, remove::gone};
 use serde::{Deserialize, Serialize};
+
+/// What an operation gives.
+pub(super) type Result<T> = std::result::Result<T, WorkspaceError>;
 
 /// Folder of the records. No worktree has a name that begins with a dot.
 const RECORDS: &str = ".records";
@@ -78,10 +81,9 @@ impl WorktreeRecord {
     }
 
     /// The folder that git has made of it in the repository.
-    pub(super) fn admin(&self) -> Result<&Path, WorkspaceError> {
+    pub(super) fn admin(&self) -> Result<&Path> {
         self.admin.as_deref().ok_or_else(|| {
-            WorkspaceError::new(ErrorKind::Conflict, format!("the worktree {} is only half made", self.name))
-                .with_hint("try again, and it is cleared")
+            conflict(format!("the worktree {} is only half made", self.name), "try again, and it is cleared")
         })
     }
 }
@@ -89,39 +91,28 @@ impl WorktreeRecord {
 /// All records.
 #[derive(Debug)]
 pub(super) struct Records {
-    base: PathBuf,
+    pub(super) base: PathBuf,
 }
 
 impl Records {
-    pub(super) fn new(base: PathBuf) -> Self {
-        Self { base }
-    }
-
-    pub(super) fn base(&self) -> &Path {
-        &self.base
-    }
-
     /// The top of a worktree.
     pub(super) fn top(&self, name: &str) -> PathBuf {
         self.base.join(name)
     }
 
     /// Makes the folder of all worktrees where it is missing, and returns its real path, which git writes down.
-    pub(super) fn real_base(&self) -> Result<PathBuf, WorkspaceError> {
+    pub(super) fn real_base(&self) -> Result<PathBuf> {
         private::folder(&self.base.join(RECORDS))
             .and_then(|()| self.base.canonicalize())
             .map_err(|error| storage("make the folder of worktrees", error))
     }
 
     /// All records, sorted by name. One that is damaged is logged and left where it is.
-    pub(super) fn all(&self) -> Result<Vec<WorktreeRecord>, WorkspaceError> {
+    pub(super) fn all(&self) -> Result<Vec<WorktreeRecord>> {
         let folder = self.base.join(RECORDS);
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(|error| storage("list the worktrees", error))?,
-        };
+        let entries = if_there(fs::read_dir(&folder)).map_err(|error| storage("list the worktrees", error))?;
         let mut all = Vec::new();
-        for entry in entries.flatten() {
+        for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some(name) = name.strip_suffix(".json").filter(|name| check_name(name).is_ok()) else { continue };
             match self.read(name) {
@@ -134,12 +125,11 @@ impl Records {
     }
 
     fn read(&self, name: &str) -> io::Result<Option<WorktreeRecord>> {
-        match private::read::<WorktreeRecord>(&self.file(name)) {
-            Ok(record) if record.name == name => Ok(Some(record)),
-            Ok(_) => Err(io::Error::other("it is that of another worktree")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        let record = if_there(private::read::<WorktreeRecord>(&self.file(name)))?;
+        if record.as_ref().is_some_and(|record| record.name != name) {
+            return Err(io::Error::other("it is that of another worktree"));
         }
+        Ok(record)
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -147,37 +137,31 @@ impl Records {
     }
 
     /// The record of a worktree; none where there is none of that name.
-    pub(super) fn find(&self, name: &str) -> Result<Option<WorktreeRecord>, WorkspaceError> {
+    pub(super) fn find(&self, name: &str) -> Result<Option<WorktreeRecord>> {
         check_name(name)?;
         self.read(name).map_err(|error| storage(&format!("read the record of the worktree {name}"), error))
     }
 
     /// The record of a worktree that is there.
-    pub(super) fn get(&self, name: &str) -> Result<WorktreeRecord, WorkspaceError> {
-        self.find(name)?.ok_or_else(|| {
-            WorkspaceError::new(ErrorKind::NotFound, format!("there is no worktree {name}"))
-                .with_hint("`agentctl worktree list` shows all")
-        })
+    pub(super) fn get(&self, name: &str) -> Result<WorktreeRecord> {
+        self.find(name)?
+            .ok_or_else(|| missing(format!("there is no worktree {name}"), "`agentctl worktree list` shows all"))
     }
 
-    pub(super) fn store(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+    pub(super) fn store(&self, record: &WorktreeRecord) -> Result<()> {
         private::store(&self.base.join(RECORDS), &format!("{}.json", record.name), record)
             .map_err(|error| storage(&format!("record the worktree {}", record.name), error))
     }
 
-    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut WorktreeRecord)) -> Result<(), WorkspaceError> {
+    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut WorktreeRecord)) -> Result<()> {
         let mut record = self.get(name)?;
         change(&mut record);
         self.store(&record)
     }
 
-    pub(super) fn forget(&self, name: &str) -> Result<(), WorkspaceError> {
-        match fs::remove_file(self.file(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(storage(&format!("remove the record of the worktree {name}"), error))
-            }
-            _ => Ok(()),
-        }
+    pub(super) fn forget(&self, name: &str) -> Result<()> {
+        gone(fs::remove_file(self.file(name)))
+            .map_err(|error| storage(&format!("remove the record of the worktree {name}"), error))
     }
 
     /// The worktree that a folder is in.
@@ -196,6 +180,14 @@ impl Records {
     }
 }
 
+pub(super) fn conflict(message: impl Into<String>, hint: impl Into<String>) -> WorkspaceError {
+    WorkspaceError::new(ErrorKind::Conflict, message).with_hint(hint)
+}
+
+pub(super) fn missing(message: impl Into<String>, hint: impl Into<String>) -> WorkspaceError {
+    WorkspaceError::new(ErrorKind::NotFound, message).with_hint(hint)
+}
+
 /// A failure of the disk. `doing` completes the sentence "could not …".
 pub(super) fn storage(doing: &str, error: std::io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
@@ -204,7 +196,7 @@ pub(super) fn storage(doing: &str, error: std::io::Error) -> WorkspaceError {
 }
 
 /// The folders and settings of a call.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct GitPlace {
     pub(super) git_dir: PathBuf,
     pub(super) common: PathBuf,
@@ -223,16 +215,8 @@ pub(super) struct GitPlace {
 impl GitPlace {
     /// The main tree. Nothing of it may be changed.
     pub(super) fn main(repository: &Repository) -> Self {
-        Self {
-            git_dir: repository.git_dir.clone(),
-            common: repository.common.clone(),
-            work_tree: repository.top.clone(),
-            index: None,
-            objects: None,
-            writes: Vec::new(),
-            author: None,
-            settings: Vec::new(),
-        }
+        let Repository { top: work_tree, git_dir, common } = repository.clone();
+        Self { git_dir, common, work_tree, ..Self::default() }
     }
 
     /// The branches and commits, without a tree: whatever has become of that.
@@ -242,7 +226,7 @@ impl GitPlace {
     }
 
     /// A worktree. Nothing of it may be changed.
-    pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self, WorkspaceError> {
+    pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self> {
         let (git_dir, work_tree) = (record.admin()?.to_owned(), top.to_owned());
         Ok(Self { git_dir, work_tree, ..Self::main(&record.repository) })
     }
@@ -250,15 +234,6 @@ impl GitPlace {
     pub(super) fn writing(mut self, folders: &[&Path]) -> Self {
         self.writes.extend(folders.iter().map(|folder| folder.to_path_buf()));
         self
-    }
-
-    pub(super) fn with_index(self, index: PathBuf) -> Self {
-        Self { index: Some(index), ..self }
-    }
-
-    /// New objects go to this folder, which is not kept.
-    pub(super) fn trying(self, objects: PathBuf) -> Self {
-        Self { objects: Some(objects), ..self }
     }
 
     /// Files of git's work are in this folder, and none of the tree is seen.

@@ -3,36 +3,31 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs, io,
+    fs,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use agentd_core::error::WorkspaceError;
 use agentd_sandbox::repository;
-use agentd_workspace::remove;
-use cap_std::fs::Dir;
+use agentd_workspace::remove::folder_at;
 
 use crate::{
     Inner,
     applying::now,
     changes::{FILES_AT_ONCE, Objects},
-    conflict,
+    git::{self, FileChange},
     making::index_name,
-    output::{self, FileChange},
-    record::{GitPlace, Stage, WorktreeRecord, storage},
+    record::{GitPlace, Result, Stage, WorktreeRecord, conflict, storage},
 };
 
 impl Inner {
-    pub(super) async fn removed(&self, name: &str, force: bool) -> Result<(), WorkspaceError> {
+    pub(super) async fn removed(&self, name: &str, force: bool) -> Result<()> {
         let record = self.records.get(name)?;
         let children = self.children(&record)?;
         if !children.is_empty() {
-            let message = format!(
-                "worktrees were made from the worktree {name}, and are merged into it: {}",
-                children.join(", ")
-            );
+            let children = children.join(", ");
+            let message = format!("worktrees were made from the worktree {name}, and are merged into it: {children}");
             return Err(conflict(message, "apply or remove those first"));
         }
         if !force && !self.is_spare(&record).await? {
@@ -47,7 +42,7 @@ impl Inner {
     }
 
     /// Removes a worktree that has nothing to be lost, and says whether it did.
-    pub(super) async fn left(&self, name: &str) -> Result<bool, WorkspaceError> {
+    pub(super) async fn left(&self, name: &str) -> Result<bool> {
         let Some(record) = self.records.find(name)? else { return Ok(true) };
         if !self.children(&record)?.is_empty() || !self.is_spare(&record).await? {
             return Ok(false);
@@ -56,14 +51,14 @@ impl Inner {
     }
 
     /// Names of the worktrees whose main tree is this one.
-    fn children(&self, record: &WorktreeRecord) -> Result<Vec<String>, WorkspaceError> {
+    fn children(&self, record: &WorktreeRecord) -> Result<Vec<String>> {
         let top = self.records.real_base()?.join(&record.name);
         let is_child = |other: &WorktreeRecord| other.name != record.name && other.repository.top == top;
         Ok(self.records.all()?.into_iter().filter(is_child).map(|other| other.name).collect())
     }
 
     /// True if nothing is lost with a worktree.
-    async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool, WorkspaceError> {
+    async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool> {
         let record = self.ready(&record.name)?;
         let found = async {
             let state = self.look(&record, Objects::Dropped).await?;
@@ -74,13 +69,11 @@ impl Inner {
         found
     }
 
-    async fn take_away(&self, mut record: WorktreeRecord) -> Result<(), WorkspaceError> {
+    async fn take_away(&self, mut record: WorktreeRecord) -> Result<()> {
         let branches = GitPlace::branches(&record.repository);
         let mut tip = None;
         if record.repository.common.is_dir() {
-            let reference = format!("{}^{{commit}}", record.reference());
-            let found = self.git.run(&branches, &["rev-parse", "--verify", "--quiet", &reference]).await?;
-            tip = Some(found.line()).filter(|_| found.code == 0);
+            tip = self.git.commit(&branches, &record.reference()).await?;
         }
         record.stage = Stage::Removing { tip, at: now() };
         self.records.store(&record)?;
@@ -88,7 +81,7 @@ impl Inner {
     }
 
     /// Removes what is left of a worktree.
-    pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+    pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<()> {
         let Stage::Removing { tip, .. } = &record.stage else { return Ok(()) };
         self.remove_files(record)?;
         // Of locks, only its own go: in the main tree a person may be at work.
@@ -102,23 +95,23 @@ impl Inner {
     }
 
     /// Removes a worktree that was only half made; nobody has seen it.
-    pub(super) async fn clear(&self, name: &str) -> Result<(), WorkspaceError> {
+    pub(super) async fn clear(&self, name: &str) -> Result<()> {
         let Some(mut record) = self.records.find(name)? else { return Ok(()) };
         record.stage = Stage::Removing { tip: Some(record.base.clone()), at: record.at.as_second() };
         self.records.store(&record)?;
         self.finish_removal(&record).await
     }
 
-    fn remove_files(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+    fn remove_files(&self, record: &WorktreeRecord) -> Result<()> {
         let (base, common) = (self.records.real_base()?, &record.repository.common);
         let top = base.join(&record.name);
         let failed = |error| storage(&format!("remove the worktree {}", record.name), error);
         // Found before the folder goes which it names.
         let admin = record.admin.clone().or_else(|| repository::admin_for(&top, common));
-        remove_folder(&base, &top).map_err(failed)?;
+        folder_at(&base, record.name.as_ref()).map_err(failed)?;
         let all = common.join("worktrees");
         if let Some(admin) = admin.filter(|admin| admin.parent() == Some(all.as_path())) {
-            remove_folder(&all, &admin).map_err(failed)?;
+            folder_at(&all, admin.file_name().unwrap_or_default()).map_err(failed)?;
             // As git does with the last one.
             let _ = fs::remove_dir(&all);
         }
@@ -138,7 +131,7 @@ impl Inner {
             let place = place.writing(&[&record.repository.common]);
             self.git.run(&place, &["update-ref", "--no-deref", "-d", &record.reference(), tip]).await
         };
-        let removed: Result<_, WorkspaceError> = removed.await;
+        let removed: Result<_> = removed.await;
         match removed {
             Ok(output) if output.code == 0 => {}
             Ok(output) => tracing::warn!("the branch {} is left: {}", record.branch(), output.told()),
@@ -147,29 +140,19 @@ impl Inner {
     }
 }
 
-/// Removes a folder, following no link.
-fn remove_folder(parent: &Path, folder: &Path) -> io::Result<()> {
-    let Some(name) = folder.file_name() else { return Ok(()) };
-    let parent = match Dir::open_ambient_dir(parent, cap_std::ambient_authority()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened?,
-    };
-    match remove::folder(&parent, name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
 impl Inner {
     /// Finishes or clears all of them in a repository. What cannot be is logged, and tried again later.
-    pub(super) async fn finish_all(&self, common: &Path) -> Result<(), WorkspaceError> {
+    pub(super) async fn finish_all(&self, common: &Path) -> Result<()> {
         let all = self.records.all()?;
         for record in all.into_iter().filter(|record| record.repository.common == common) {
             let finished = match &record.stage {
                 Stage::Ready => continue,
                 Stage::Making => self.clear(&record.name).await,
                 Stage::Committing { at } => {
-                    self.remove_stale(own_locks(&record), *at);
+                    // Locks that an operation on the worktree itself leaves where it is cut off.
+                    let of_branch = common.join(record.reference() + ".lock");
+                    let of_folder = record.admin.iter().flat_map(|admin| LOCKS.map(|lock| admin.join(lock)));
+                    self.remove_stale(of_folder.chain([of_branch]).collect(), *at);
                     self.records.change(&record.name, |record| record.stage = Stage::Ready)
                 }
                 Stage::Removing { at, .. } => {
@@ -187,28 +170,22 @@ impl Inner {
 
     /// Takes the main tree on to where it was going. Files that are there already are told to the index first, so that git
     /// takes them for what they are; files that were cut off are made whole.
-    async fn finish_applying(
-        &self,
-        record: &WorktreeRecord,
-        from: &str,
-        to: &str,
-        at: i64,
-    ) -> Result<(), WorkspaceError> {
+    async fn finish_applying(&self, record: &WorktreeRecord, from: &str, to: &str, at: i64) -> Result<()> {
         let ready = || self.records.change(&record.name, |record| record.stage = Stage::Ready);
         let repository = &record.repository;
         if !repository.is_whole() {
             return ready();
         }
         let main = self.git.own_programs(GitPlace::main(repository)).await?;
-        let head = self.git.run(&main, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await?.line();
+        let head = self.git.commit(&main, "HEAD").await?;
         self.remove_stale(main_locks(record), at);
-        if head != from {
+        if head.as_deref() != Some(from) {
             // It has arrived, or a person has gone elsewhere since.
             return ready();
         }
         let writing = self.writing_main(&main, repository);
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options", from, to];
-        let changes = output::changes(&self.git.succeeds(&main, &args, "compare files").await?)?;
+        let changes = git::changes(&self.git.succeeds(&main, &args, "compare files").await?)?;
         let (mut there, mut again) = (Vec::new(), Vec::new());
         for (change, object) in self.on_disk(record, &main, changes).await? {
             let path = repository.top.join(&change.path);
@@ -241,7 +218,7 @@ impl Inner {
         record: &WorktreeRecord,
         main: &GitPlace,
         changes: Vec<FileChange>,
-    ) -> Result<Vec<(FileChange, Option<String>)>, WorkspaceError> {
+    ) -> Result<Vec<(FileChange, Option<String>)>> {
         let (mut found, mut files) = (Vec::new(), Vec::new());
         for change in changes {
             let path = record.repository.top.join(&change.path);
@@ -253,8 +230,8 @@ impl Inner {
                     let leads_to = fs::read_link(&path).map_err(|error| storage("read a link", error))?;
                     let copy = self.git.scratch_file(&format!("{}.link", record.name))?;
                     fs::write(&copy, leads_to.as_os_str().as_bytes()).map_err(|error| storage("copy a link", error))?;
-                    let args =
-                        [OsStr::new("hash-object"), OsStr::new("--no-filters"), OsStr::new("--"), copy.as_os_str()];
+                    let args = ["hash-object", "--no-filters", "--"].map(OsStr::new);
+                    let args = [&args[..], &[copy.as_os_str()]].concat();
                     let object = self.git.succeeds(main, &args, "read a link").await?.line();
                     let _ = fs::remove_file(copy);
                     found.push((change, Some(object)));
@@ -275,7 +252,7 @@ impl Inner {
     }
 
     /// True if a file is the beginning of an object. What is longer than what is read of a call is taken for a person's.
-    async fn is_beginning(&self, main: &GitPlace, path: &Path, object: &str) -> Result<bool, WorkspaceError> {
+    async fn is_beginning(&self, main: &GitPlace, path: &Path, object: &str) -> Result<bool> {
         let wanted = self.git.run(main, &["cat-file", "blob", object]).await?;
         let is_file =
             fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() <= wanted.bytes.len() as u64);
@@ -284,7 +261,7 @@ impl Inner {
     }
 
     /// Runs git on so many files.
-    async fn on_files(&self, place: &GitPlace, start: &[&str], files: &[OsString]) -> Result<(), WorkspaceError> {
+    async fn on_files(&self, place: &GitPlace, start: &[&str], files: &[OsString]) -> Result<()> {
         for some in files.chunks(FILES_AT_ONCE) {
             let args: Vec<OsString> = start.iter().map(OsString::from).chain(some.iter().cloned()).collect();
             self.git.succeeds(place, &args, "finish a merge").await?;
@@ -335,13 +312,6 @@ fn progress(change: &FileChange, object: Option<&str>) -> Option<FileProgress> {
     }
 }
 
-/// Locks that an operation on the worktree itself leaves where it is cut off.
-fn own_locks(record: &WorktreeRecord) -> Vec<PathBuf> {
-    let of_branch = record.repository.common.join(record.reference() + ".lock");
-    let of_folder = record.admin.iter().flat_map(|admin| LOCKS.map(|lock| admin.join(lock)));
-    of_folder.chain([of_branch]).collect()
-}
-
 /// Locks that a merge into the main tree leaves where it is cut off.
 fn main_locks(record: &WorktreeRecord) -> Vec<PathBuf> {
     let repository = &record.repository;
@@ -368,8 +338,8 @@ mod tests {
         let check = |had: &str, wanted: &str, object: Option<&str>, expected: Option<FileProgress>| {
             let mode = |object: &str| if object.is_empty() { "000000" } else { "100644" };
             let raw = format!(":{} {} {had} {wanted} M\0a\0", mode(had), mode(wanted));
-            let output = output::GitOutput { code: 0, bytes: raw.into_bytes(), is_cut: false, said: String::new() };
-            let change = output::changes(&output).unwrap().remove(0);
+            let output = git::GitOutput { code: 0, bytes: raw.into_bytes(), is_cut: false, said: String::new() };
+            let change = git::changes(&output).unwrap().remove(0);
             assert_eq!(progress(&change, object), expected, "{had:?} {wanted:?} {object:?}");
         };
         check("old", "new", Some("new"), Some(FileProgress::Wanted));

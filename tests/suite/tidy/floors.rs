@@ -115,14 +115,8 @@ const INDEX: Floors = &[
 
 const MODELS: Floors = &[&["config", "lib"], &["http"], &["answer", "facts"], &["wire"], &["call"], &["router"]];
 
-const POLICY: Floors = &[
-    &["file", "foreign", "lib", "opinion"],
-    &["command", "lasting", "rules"],
-    &["checker"],
-    &["grants"],
-    &["judge"],
-    &["grant_check"],
-];
+const POLICY: Floors =
+    &[&["file", "lib", "opinion"], &["command", "rules"], &["checker"], &["grants"], &["judge"], &["grant_check"]];
 
 const STORE: Floors = &[
     &["error", "lib"],
@@ -155,16 +149,14 @@ const WORKSPACE: Floors = &[
 
 const SANDBOX: Floors = &[
     &["config", "repository", "secrets"],
-    &["gateway", "leash", "places"],
-    &["names"],
+    &["gateway", "places"],
     &["environment", "hints"],
     &["elsewhere"],
     &["helper", "host"],
     &["process"],
 ];
 
-const WORKTREES: Floors =
-    &[&["output"], &["record"], &["git"], &["lib"], &["making"], &["changes"], &["applying"], &["removing"]];
+const WORKTREES: Floors = &[&["record"], &["git"], &["lib"], &["making"], &["changes"], &["applying"], &["removing"]];
 
 const EXTENSIONS: Floors = &[&["files", "surroundings"], &["project"], &["plugins"], &["skills"], &["guides"]];
 

@@ -1,8 +1,10 @@
-//! What one part of a command would do, as far as its words tell.
+//! What one part of a command would do, as far as its words tell; and paths that a command names to delete, for the question
+//! about what undo cannot bring back.
 
 use std::path::Path;
 
 use agentd_core::{guarded::GuardedNames, policy::Risk};
+use serde_json::Value;
 
 use super::{
     carriers, environment, files, interpreters,
@@ -11,7 +13,7 @@ use super::{
     tables::holds,
 };
 use crate::{
-    command::{Part, Redirect, word::Word},
+    command::{Part, Redirect, guesses, word::Word},
     opinion::{LayerVerdict, shortened, strictest},
 };
 
@@ -19,6 +21,8 @@ use crate::{
 const CHANGERS: &str = "rm rmdir unlink shred srm mv cp ln link install touch mkdir mkfifo mknod tee sponge truncate \
     fallocate dd chmod chown chgrp setfacl chattr rsync unzip tar patch curl wget split csplit zip gzip gunzip 7z xxd \
     openssl gtar bsdtar cpio";
+/// Builtins that set variables by their arguments.
+const DECLARING: &str = "export declare typeset local readonly unset read getopts mapfile readarray";
 /// Where programs of the system lie.
 const PROGRAM_FOLDERS: [&str; 6] =
     ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
@@ -29,8 +33,8 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let assigns = part.assigns.iter().filter(|assign| !environment::is_harmless(assign));
     assigns.for_each(|assign| environment::check(&assign.name, &mut found));
     found.extend(part.redirects.iter().filter_map(|redirect| redirected(redirect, roots)));
-    for name in part.arguments().iter().filter(|_| declares(part.program())).filter(|word| !word.text.starts_with('-'))
-    {
+    let is_name = |word: &&Word| holds(DECLARING, part.program()) && !word.text.starts_with('-');
+    for name in part.arguments().iter().filter(is_name) {
         environment::check(name.text.split(['=', '[']).next().unwrap_or_default(), &mut found);
     }
     if let Some(name) = set_by_option(part) {
@@ -41,15 +45,11 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         for word in &part.words {
             // Who only names files may name all of them.
             let names = matches!(part.program(), "ls" | "echo" | "stat" | "du" | "find" | "file") && word.globs;
+            let shown = shortened(&word.text);
             if if names { paths::is_secret(&word.text) } else { paths::may_be_secret(word) } {
-                let shown = shortened(&word.text);
-                found.push(LayerVerdict::asks(Risk::High, format!("{shown} looks like a file of secrets")));
+                found.push(LayerVerdict::high(format!("{shown} looks like a file of secrets")));
             } else if paths::is_device(&word.text) {
-                let shown = shortened(&word.text);
-                found.push(LayerVerdict::asks(
-                    Risk::High,
-                    format!("{shown} is a device, or belongs to another process"),
-                ));
+                found.push(LayerVerdict::high(format!("{shown} is a device, or belongs to another process")));
             }
         }
         found.extend(programs::check(part, roots));
@@ -59,23 +59,6 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         }
     }
     strictest(found)
-}
-
-/// Builtins that set variables by their arguments.
-fn declares(program: &str) -> bool {
-    matches!(
-        program,
-        "export"
-            | "declare"
-            | "typeset"
-            | "local"
-            | "readonly"
-            | "unset"
-            | "read"
-            | "getopts"
-            | "mapfile"
-            | "readarray"
-    )
 }
 
 /// The variable that an option names: `printf -v NAME`, `wait -p NAME`.
@@ -98,23 +81,19 @@ fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
         return Some(LayerVerdict::unknown("the name of the program is put together while it runs"));
     }
     let text = program.text.as_str();
-    if text.trim() != text || text.is_empty() {
-        return Some(LayerVerdict::asks(Risk::High, "the name of the program is blank"));
-    }
-    if text.starts_with('-') {
-        return Some(LayerVerdict::unknown("the name of the program looks like an option"));
-    }
-    if !text.is_ascii() {
-        return Some(LayerVerdict::asks(Risk::High, "the name of the program holds letters that may look like others"));
-    }
     let placed = text.contains('/')
         && !PROGRAM_FOLDERS.iter().any(|folder| text.strip_prefix(folder).is_some_and(|name| !name.contains('/')));
     let odd = placed && matches!(paths::place(program, roots), WordPlace::System | WordPlace::Temporary);
-    odd.then(|| {
-        LayerVerdict::asks(
-            Risk::High,
-            format!("it runs {} from a folder where programs do not belong", shortened(text)),
-        )
+    Some(if text.trim() != text || text.is_empty() {
+        LayerVerdict::high("the name of the program is blank")
+    } else if text.starts_with('-') {
+        LayerVerdict::unknown("the name of the program looks like an option")
+    } else if !text.is_ascii() {
+        LayerVerdict::high("the name of the program holds letters that may look like others")
+    } else if odd {
+        LayerVerdict::high(format!("it runs {} from a folder where programs do not belong", shortened(text)))
+    } else {
+        return None;
     })
 }
 
@@ -127,7 +106,7 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
         return Some(LayerVerdict::asks(Risk::Critical, "it opens a connection to another machine"));
     }
     if paths::is_secret(text) {
-        return Some(LayerVerdict::asks(Risk::High, format!("{} looks like a file of secrets", shortened(text))));
+        return Some(LayerVerdict::high(format!("{} looks like a file of secrets", shortened(text))));
     }
     if !redirect.writes() {
         return None;
@@ -145,9 +124,7 @@ fn written(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
         WordPlace::System => {
             Some(LayerVerdict::asks(Risk::Critical, format!("it writes to {shown}, which the machine needs")))
         }
-        WordPlace::Outside => {
-            Some(LayerVerdict::asks(Risk::High, format!("it writes to {shown}, outside the session's folders")))
-        }
+        WordPlace::Outside => Some(LayerVerdict::high(format!("it writes to {shown}, outside the session's folders"))),
         WordPlace::Inside | WordPlace::Temporary => None,
     }
 }
@@ -174,4 +151,90 @@ fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> 
     let home = value.starts_with(['~', '/']) || value.starts_with("$HOME") || value.starts_with("${HOME");
     if word.is_static() || home { written(&part, roots) } else { None }
         .or_else(|| files::path(value, roots, &GuardedNames::default()))
+}
+
+/// Programs that delete what they are given.
+const DELETING: &str = "rm rmdir unlink shred";
+
+/// Those of these paths that the command of a call seems to delete, or something in them. Names are compared without the
+/// folders that they are in, for where each part of a command runs is not known.
+pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
+    let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();
+    let with_inner = |part: Part| carriers::inner(&part).unwrap_or_default().into_iter().chain([part]);
+    let is_deletion =
+        |part: &Part| part.words.iter().any(|word| holds(DELETING, word.file_name()) || word.text == "-delete");
+    // It names nothing.
+    let cleans = |part: &Part| part.program() == "git" && part.words.iter().any(|word| word.text == "clean");
+    let parts: Vec<Part> = guesses(text("command")).0.into_iter().flat_map(with_inner).collect();
+    if !parts.iter().any(|part| is_deletion(part) || cleans(part)) {
+        return Vec::new();
+    }
+    // What one part finds another may delete.
+    let is_named_in = |part: &Part, path: &str| {
+        let named = |word: &Word| is_in(&word.text, path) || is_deletion(part) && is_around(&word.text, path);
+        cleans(part) || part.arguments().iter().any(named)
+    };
+    let is_named = |path: &&String| is_in(text("directory"), path) || parts.iter().any(|part| is_named_in(part, path));
+    paths.iter().filter(is_named).cloned().collect()
+}
+
+/// Returns true if the word names that path, or something in it.
+fn is_in(word: &str, path: &str) -> bool {
+    let last = names(path).next_back().unwrap_or_default();
+    names(word).any(|name| name != "*" && fits(name, last))
+}
+
+/// Returns true if the word names a folder around that path.
+fn is_around(word: &str, path: &str) -> bool {
+    !word.starts_with('-')
+        && names(word).next_back().is_none_or(|last| last == ".." || names(path).any(|name| fits(last, name)))
+}
+
+fn names(path: &str) -> impl DoubleEndedIterator<Item = &str> {
+    path.split('/').filter(|name| !matches!(*name, "" | "."))
+}
+
+/// Compares with a name or a pattern of names, of which only the beginning and the end are read.
+fn fits(pattern: &str, name: &str) -> bool {
+    const SPECIAL: &[char] = &['*', '?', '[', ']', '{', '}', '$'];
+    match (pattern.find(SPECIAL), pattern.rfind(SPECIAL)) {
+        (Some(first), Some(last)) => name.starts_with(&pattern[..first]) && name.ends_with(&pattern[last + 1..]),
+        _ => pattern == name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_command_names_to_delete_is_found() {
+        #[track_caller]
+        fn check(command: &str, found: &[&str]) {
+            let paths = ["/project/data/", "/project/app/target/", "/project/big.bin"].map(str::to_owned);
+            let arguments = json!({ "command": command }).to_string();
+            assert_eq!(deletes(&arguments, &paths), found, "{command}");
+        }
+        let all = ["/project/data/", "/project/app/target/", "/project/big.bin"];
+        check("rm -r data", &all[..1]);
+        check("rm ./data/a.csv", &all[..1]);
+        check("sudo rm -rf '/project/data/'", &all[..1]);
+        check("bash -c 'rm -r data'", &all[..1]);
+        check("cd data && rm a.csv", &all[..1]);
+        check(r#"rm -r "$PROJECT/data""#, &all[..1]);
+        check("rm -rf app", &all[1..2]);
+        check("rm -rf target", &all[1..2]);
+        check("find . -name '*.o' -delete", &all);
+        check("find data -type f | xargs rm", &all[..1]);
+        check("for f in data/*; do rm $f; done", &all[..1]);
+        check("rm -rf *", &all);
+        check("rm *.bin", &all[2..]);
+        check("git clean -fdx", &all);
+        check("cd /project && rm a.txt", &[]);
+        check("rm a.txt", &[]);
+        check("ls data", &[]);
+    }
 }

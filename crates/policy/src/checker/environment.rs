@@ -1,7 +1,5 @@
 //! Variables that make harmless programs run something else.
 
-use agentd_core::policy::Risk;
-
 use super::tables::holds;
 use crate::{command::Assign, opinion::LayerVerdict};
 
@@ -65,11 +63,8 @@ pub(crate) fn check(name: &str, findings: &mut Vec<LayerVerdict>) {
     let name = name.trim_end_matches('+');
     let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !valid {
-        findings.push(LayerVerdict::asks(Risk::High, format!("it sets {name:?}, which is not the name of a variable")));
+        findings.push(LayerVerdict::high(format!("it sets {name:?}, which is not the name of a variable")));
     } else if is_trusted(name) {
-        findings.push(LayerVerdict::asks(
-            Risk::High,
-            format!("it sets {name}, which can make programs run something else"),
-        ));
+        findings.push(LayerVerdict::high(format!("it sets {name}, which can make programs run something else")));
     }
 }

@@ -1,15 +1,17 @@
-//! Tools that change files: some files are run by whoever opens the folder they lie in.
+//! Tools that change files: some files are run by whoever opens the folder they lie in. Tools that ask servers: what only
+//! fetches, and what sends something.
 
 use std::path::Path;
 
 use agentd_core::{
     guarded::GuardedNames,
-    policy::Risk,
     tool_table::{PathUse, ToolRow},
+    web::{WebMethod, is_harmless_header},
 };
 use serde_json::{Map, Value};
 
-use crate::opinion::{LayerVerdict, strictest};
+use super::paths::is_secret;
+use crate::opinion::{LayerVerdict, shortened, strictest};
 
 /// The names under which tools take a path.
 const PATH_KEYS: [&str; 8] = ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "destination"];
@@ -25,17 +27,19 @@ pub(crate) struct WritePlaces<'a> {
     pub(crate) guarded: &'a GuardedNames,
 }
 
+/// The texts that have these names.
+fn texts<'a>(arguments: &'a Map<String, Value>, keys: &'static [&str]) -> impl Iterator<Item = &'a str> {
+    let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
+    named.filter_map(|(_, value)| value.as_str())
+}
+
 /// Verdict on a call of a tool that changes files.
 pub(crate) fn check(arguments: &Map<String, Value>, places: WritePlaces<'_>) -> Option<LayerVerdict> {
     let memories = places.memories;
-    let texts = |keys: &'static [&str]| {
-        let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
-        named.filter_map(|(_, value)| value.as_str())
-    };
-    let unnamed = texts(&PATCH_KEYS).any(|text| patched(text).next().is_none());
-    let unnamed = unnamed.then(|| LayerVerdict::asks(Risk::High, "it is a patch in which no file name can be found"));
+    let unnamed = texts(arguments, &PATCH_KEYS).any(|text| patched(text).next().is_none());
+    let unnamed = unnamed.then(|| LayerVerdict::high("it is a patch in which no file name can be found"));
     let patched = arguments.values().filter_map(Value::as_str).flat_map(patched).flat_map(|named| named.check(places));
-    let named = texts(&PATH_KEYS)
+    let named = texts(arguments, &PATH_KEYS)
         .flat_map(|named| path(named, places.roots, places.guarded).into_iter().chain(remembered(named, memories)));
     strictest(named.chain(patched).chain(unnamed))
 }
@@ -46,10 +50,7 @@ pub(crate) fn check(arguments: &Map<String, Value>, places: WritePlaces<'_>) -> 
 fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     let is_there = first == Some("memories") || memories.is_some_and(|memories| Path::new(path).starts_with(memories));
-    is_there.then(|| {
-        let shown = crate::opinion::shortened(path);
-        LayerVerdict::asks(Risk::High, format!("{shown} is remembered in all sessions to come"))
-    })
+    is_there.then(|| LayerVerdict::high(format!("{} is remembered in all sessions to come", shortened(path))))
 }
 
 /// Returns whether a call changes nothing but files of the session's own state. Where a real folder of the session lies
@@ -80,8 +81,7 @@ pub(crate) fn only_state<'r>(
 /// The paths that the arguments of a call name.
 pub(crate) fn named(arguments: &str) -> Vec<String> {
     let arguments: Map<String, Value> = serde_json::from_str(arguments).unwrap_or_default();
-    let named = arguments.into_iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
-    named.filter_map(|(_, path)| path.as_str().map(str::to_owned)).collect()
+    texts(&arguments, &PATH_KEYS).map(str::to_owned).collect()
 }
 
 /// The names of files in the patches of a call, as they stand there.
@@ -96,11 +96,8 @@ pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Ite
 
 /// Verdict on a call of a tool that reads files.
 pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
-    let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
-    let paths = named.filter_map(|(_, value)| value.as_str());
-    strictest(paths.filter(|path| super::paths::is_secret(&path.to_lowercase().replace('\\', "/"))).map(|path| {
-        LayerVerdict::asks(Risk::High, format!("{} looks like a file of secrets", crate::opinion::shortened(path)))
-    }))
+    let secret = texts(arguments, &PATH_KEYS).filter(|path| is_secret(&path.to_lowercase().replace('\\', "/")));
+    strictest(secret.map(|path| LayerVerdict::high(format!("{} looks like a file of secrets", shortened(path)))))
 }
 
 /// A file name in a patch.
@@ -115,9 +112,8 @@ impl PatchedName<'_> {
         let (found, remembered) = match self {
             Self::Path(named) => (path(named, places.roots, places.guarded), remembered(named, places.memories)),
             Self::Escaped(line) => {
-                let shown = crate::opinion::shortened(line);
-                let rule = format!("{shown} names a file by escapes, which can spell any name");
-                (Some(LayerVerdict::asks(Risk::High, rule)), None)
+                let rule = format!("{} names a file by escapes, which can spell any name", shortened(line));
+                (Some(LayerVerdict::high(rule)), None)
             }
         };
         found.into_iter().chain(remembered)
@@ -148,20 +144,18 @@ fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
             Some((_, rest)) if rest.contains('"') => {
                 rest.split('"').chain([rest]).map(|name| PatchedName::Path(without_side(name))).collect()
             }
-            Some((GIT, rest)) => vec![PatchedName::Path(git_name(rest))],
+            // The one name in `a/NAME b/NAME`. Of two, the whole text shows the folders of both and the end of the second;
+            // the tool takes neither from this line.
+            Some((GIT, rest)) => {
+                let name = rest.len().checked_sub(1).and_then(|length| rest.get(2..length / 2));
+                let name = name.filter(|name| rest.strip_suffix(name).is_some_and(|rest| rest.ends_with(" b/")));
+                vec![PatchedName::Path(name.unwrap_or(rest).trim())]
+            }
             Some((_, rest)) => vec![PatchedName::Path(without_side(rest.split('\t').next().unwrap_or_default()))],
             None => Vec::new(),
         };
         names
     })
-}
-
-/// The one name in `a/NAME b/NAME`. Of two, the whole text shows the folders of both and the end of the second; the
-/// tool takes neither from this line.
-fn git_name(names: &str) -> &str {
-    let name = names.len().checked_sub(1).and_then(|length| names.get(2..length / 2));
-    let name = name.filter(|name| names.strip_suffix(name).is_some_and(|rest| rest.ends_with(" b/")));
-    name.unwrap_or(names).trim()
 }
 
 fn without_side(name: &str) -> &str {
@@ -180,11 +174,65 @@ pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Optio
     let below = plain(below.min_by_key(|below| below.len()).unwrap_or(path));
     let whole = plain(path);
     if guarded.covers(below.as_bytes()) || guarded.names(whole.as_bytes()) {
-        return Some(LayerVerdict::asks(
-            Risk::High,
-            format!("{path} is run or obeyed by other programs without being asked to"),
-        ));
+        return Some(LayerVerdict::high(format!("{path} is run or obeyed by other programs without being asked to")));
     }
-    super::paths::is_secret(&whole.to_lowercase())
-        .then(|| LayerVerdict::asks(Risk::High, format!("{path} looks like a file of secrets")))
+    is_secret(&whole.to_lowercase()).then(|| LayerVerdict::high(format!("{path} looks like a file of secrets")))
+}
+
+/// Description of what a call sends, where it does more than fetch, for the person who is asked. A header can turn a
+/// fetch into anything, so only those count as harmless that are known to be.
+pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
+    let method = match arguments.get("method") {
+        None | Some(Value::Null) => WebMethod::Get,
+        Some(name) => match name.as_str().and_then(WebMethod::of) {
+            Some(method) => method,
+            None => return Some("it sends a request that is not known beforehand".to_owned()),
+        },
+    };
+    if !method.is_fetch() {
+        return Some(format!("it sends a request of {}", method.as_str()));
+    }
+    if !matches!(arguments.get("body"), None | Some(Value::Null)) {
+        return Some("it sends a body".to_owned());
+    }
+    let harmless = |name: &String| is_harmless_header(name);
+    match arguments.get("headers") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(headers)) if headers.keys().all(harmless) => None,
+        Some(_) => Some("it sends headers of its own".to_owned()),
+    }
+}
+
+/// Returns whether a call, as it was written, only fetches.
+pub fn only_fetches(arguments: &str) -> bool {
+    serde_json::from_str::<Map<String, Value>>(arguments).is_ok_and(|arguments| sends(&arguments).is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_fetches_is_told_from_what_sends() {
+        let check = |arguments: &str, expected: Option<&str>| {
+            let parsed: Map<String, Value> = serde_json::from_str(arguments).unwrap();
+            assert_eq!(sends(&parsed).as_deref(), expected, "{arguments}");
+            assert_eq!(only_fetches(arguments), expected.is_none(), "{arguments}");
+        };
+        check(r#"{"url":"http://a/"}"#, None);
+        check(r#"{"url":"http://a/","method":" get ","body":null,"headers":{}}"#, None);
+        check(r#"{"method":"HEAD","headers":{"Accept":"text/html","accept-language":"de"}}"#, None);
+        check(r#"{"method":"POST"}"#, Some("it sends a request of POST"));
+        check(r#"{"method":"delete"}"#, Some("it sends a request of DELETE"));
+        check(r#"{"method":"OPTIONS"}"#, Some("it sends a request of OPTIONS"));
+        check(r#"{"method":"BREW"}"#, Some("it sends a request that is not known beforehand"));
+        check(r#"{"method":["GET"]}"#, Some("it sends a request that is not known beforehand"));
+        check(r#"{"body":"x"}"#, Some("it sends a body"));
+        check(r#"{"headers":{"X-HTTP-Method-Override":"DELETE"}}"#, Some("it sends headers of its own"));
+        check(r#"{"headers":{"Authorization":"Bearer x"}}"#, Some("it sends headers of its own"));
+        check(r#"{"headers":"accept: x"}"#, Some("it sends headers of its own"));
+        // Of two, the last counts, as it does for the tool.
+        check(r#"{"method":"GET","method":"POST"}"#, Some("it sends a request of POST"));
+        assert!(!only_fetches("nonsense") && !only_fetches("[]"));
+    }
 }

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use agentd_core::policy::Risk;
-
 use super::{
     paths::{self, WordPlace},
     programs::abbreviates,
     tables::{GIT, holds},
 };
-use crate::{command::word::Word, opinion::LayerVerdict};
+use crate::{
+    command::word::Word,
+    opinion::{LayerVerdict, shortened},
+};
 
 /// Global options after which another word is their value.
 const VALUED: [&str; 7] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--attr-source", "--shallow-file"];
@@ -35,16 +36,9 @@ fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
     None
 }
 
-/// Returns true if a word has a path below `.git`, whatever the case of its letters.
-fn is_in_repository(word: &str) -> bool {
-    let word = word.to_ascii_lowercase();
-    !word.contains("://")
-        && (word.starts_with('-') && word.contains(".git/") || word.split(['/', '=', ':']).any(|part| part == ".git"))
-}
-
 /// Danger of a git command.
 pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict> {
-    let asks = |why: String| Some(LayerVerdict::asks(Risk::High, why));
+    let asks = |why: String| Some(LayerVerdict::high(why));
     let (name, rest) = subcommand(arguments)?;
     let globals = &arguments[..arguments.len() - rest.len() - 1];
     let running = |word: &&Word| {
@@ -58,7 +52,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     // `-c` behind the subcommand is the short name of harmless options, but for clone.
     let local = rest.iter().find(|word| running(word) && (word.text != "-c" || name == "clone"));
     if let Some(word) = global.or(local) {
-        return asks(format!("git with {} can run other programs", crate::opinion::shortened(&word.text)));
+        return asks(format!("git with {} can run other programs", shortened(&word.text)));
     }
     if globals.iter().any(|word| matches!(paths::place(word, roots), WordPlace::System)) {
         return asks("git works in a folder which the machine needs".to_owned());
@@ -102,8 +96,14 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if loses {
         return asks(format!("git {name} can lose work for good"));
     }
-    // A rebase or a merge that waits there is gone on with by the next command of a person.
-    if rest.iter().any(|word| is_in_repository(&word.text)) {
+    // A rebase or a merge that waits there is gone on with by the next command of a person. The case of letters means nothing.
+    let is_in_repository = |word: &Word| {
+        let word = word.text.to_ascii_lowercase();
+        let is_below = |part: &str| part == ".git";
+        !word.contains("://")
+            && (word.starts_with('-') && word.contains(".git/") || word.split(['/', '=', ':']).any(is_below))
+    };
+    if rest.iter().any(is_in_repository) {
         return asks(format!("git {name} is given a path in a repository's own folder"));
     }
     // A new tree, or files, at a place that an argument names.
@@ -136,5 +136,5 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         name.len() > 2 && "--output".starts_with(name)
     };
     let runs = runs || has(&["--ext-", "--textc"]) || rest.iter().any(writes);
-    runs.then(|| LayerVerdict::asks(Risk::High, format!("git {name} can run programs or write files this way")))
+    runs.then(|| LayerVerdict::high(format!("git {name} can run programs or write files this way")))
 }

@@ -2,9 +2,7 @@
 //! that are given a program of their own (sed and awk): none is read, and what is not one of the few harmless forms may do
 //! anything.
 
-use agentd_core::policy::Risk;
-
-use super::tables::{INTERPRETERS, RUNNING_MODULES, holds};
+use super::tables::{INTERPRETERS, RUNNING_MODULES, begins_as, holds};
 use crate::{
     command::{Part, Stdin, word::Word},
     opinion::LayerVerdict,
@@ -48,7 +46,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
         // `python -m` names a module, and its letters are no options.
         let module = is_python && text.starts_with("-m");
         if long_inline || cluster && !module {
-            return Some(LayerVerdict::asks(Risk::High, format!("{program} runs code that is part of the command")));
+            return Some(LayerVerdict::high(format!("{program} runs code that is part of the command")));
         }
         if module {
             return module_of(&program, text, arguments.get(index + 1));
@@ -65,9 +63,8 @@ fn module_of(program: &str, option: &str, next: Option<&Word>) -> Option<LayerVe
         Some("") | None => next.map_or("", |word| word.text.as_str()),
         Some(name) => name,
     };
-    holds(RUNNING_MODULES, name).then(|| {
-        LayerVerdict::asks(Risk::High, format!("{program} -m {name} runs code of its arguments, or serves files"))
-    })
+    holds(RUNNING_MODULES, name)
+        .then(|| LayerVerdict::high(format!("{program} -m {name} runs code of its arguments, or serves files")))
 }
 
 /// Returns whether a path names something that a process has open.
@@ -91,13 +88,10 @@ pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
         let text = word.text.as_str();
         // `@name(…)` calls the function whose name the variable holds.
         if AWK_SIGNS.iter().any(|sign| text.contains(sign)) || text.contains('@') && text.contains('(') {
-            return Some(LayerVerdict::asks(Risk::High, "its awk program can run commands or write files"));
+            return Some(LayerVerdict::high("its awk program can run commands or write files"));
         }
-        if AWK_OPTIONS.split_ascii_whitespace().any(|option| text.starts_with(option)) {
-            return Some(LayerVerdict::asks(
-                Risk::High,
-                "awk reads its program from a file, loads code or writes files",
-            ));
+        if begins_as(AWK_OPTIONS, text) {
+            return Some(LayerVerdict::high("awk reads its program from a file, loads code or writes files"));
         }
     }
     let unknown = arguments.iter().any(|word| !word.is_static());
@@ -115,12 +109,13 @@ pub(super) fn sed(arguments: &[Word]) -> Option<LayerVerdict> {
     if arguments.iter().any(|word| !word.is_static()) {
         return Some(LayerVerdict::unknown("its sed program is put together while it runs"));
     }
-    let known = |text: &str| SED_OPTIONS.split_ascii_whitespace().any(|option| option == text);
     let options = arguments.iter().filter(|word| word.text.starts_with('-') && word.text.len() > 1);
     let program = arguments.iter().find(|word| !word.text.starts_with('-')).map_or("", |word| &word.text);
     let several = arguments.iter().filter(|word| matches!(word.text.as_str(), "-e" | "--expression")).count() > 1;
-    let harmless = options.clone().all(|word| known(&word.text)) && !several && (prints(program) || replaces(program));
-    (!harmless).then(|| LayerVerdict::asks(Risk::High, "its sed program can run commands, or read and write files"))
+    let harmless = options.clone().all(|word| holds(SED_OPTIONS, &word.text))
+        && !several
+        && (prints(program) || replaces(program));
+    (!harmless).then(|| LayerVerdict::high("its sed program can run commands, or read and write files"))
 }
 
 /// `1,20p`, `$d` and the like.

@@ -1,14 +1,12 @@
 //! Commands that only look, and only inside the session's folders: plain words, a program on the list, options on the list,
-//! and paths that lead nowhere else.
+//! and paths that lead nowhere else. What is not on the list asks.
+//!
+//! In the list, long options end in `=` where they take a value, joined or in the next word, and in `?` where they may have a
+//! joined one. A `#` among the letters stands for a number, as in `head -5`.
 
 use std::path::Path;
 
-use super::{
-    carriers,
-    looks::{self, FIND, Looks, TEST},
-    paths,
-    tables::holds,
-};
+use super::{carriers, paths, tables::holds};
 use crate::command::{Part, Redirect, word::Word};
 
 /// Returns whether a part only looks, inside the session's folders.
@@ -62,16 +60,22 @@ fn looks(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
         "[" => texts.split_last().is_some_and(|(last, texts)| *last == "]" && tests(texts)),
         "find" => texts.iter().all(|text| !text.starts_with('-') || holds(FIND, text)),
         "date" => {
-            let looks =
-                Looks { flags: "uR", valued: "d", longs: "utc rfc-email iso-8601? date=", operands: usize::MAX };
+            let looks = accepts("uR", "d", "utc rfc-email iso-8601? date=");
             texts.iter().all(|text| *text == "-I") && texts.len() == 1
                 || operands(looks, "", texts, tame).is_some_and(|rest| rest.iter().all(|text| text.starts_with('+')))
         }
         // The old form of `tail -c -f` does not end.
         "tail" if texts.iter().any(|text| text.starts_with(['-', '+']) && text.ends_with('f')) => false,
-        "jq" => queries(texts, tame),
+        // Without modules, files of programs and the environment.
+        "jq" => {
+            let options =
+                accepts("rcsSneMCRj", "", "raw-output compact-output slurp sort-keys null-input exit-status tab");
+            let names = ["env", "ENV", "import", "include", "modulemeta"];
+            !texts.iter().any(|text| names.iter().any(|name| text.contains(name)))
+                && operands(options, "", texts, tame).is_some()
+        }
         "git" => git_looks(texts, tame),
-        _ => looks::of(name).is_some_and(|looks| operands(looks, "", texts, tame).is_some()),
+        _ => list_of(name).is_some_and(|looks| operands(looks, "", texts, tame).is_some()),
     }
 }
 
@@ -132,24 +136,8 @@ fn tests(texts: &[&str]) -> bool {
     })
 }
 
-/// jq without modules, files of programs and the environment.
-fn queries(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
-    const OPTIONS: Looks = Looks {
-        flags: "rcsSneMCRj",
-        valued: "",
-        longs: "raw-output compact-output slurp sort-keys null-input exit-status tab",
-        operands: usize::MAX,
-    };
-    let reaches =
-        |text: &&str| ["env", "ENV", "import", "include", "modulemeta"].iter().any(|word| text.contains(word));
-    !texts.iter().any(reaches) && operands(OPTIONS, "", texts, tame).is_some()
-}
-
-/// Formats that git has itself, and those that stand in the command. Others are names of what a repository configures.
-fn is_known_format(format: &str) -> bool {
-    const OWN: &str = "oneline short medium full fuller reference email mboxrd raw";
-    format.contains('%') || holds(OWN, format)
-}
+/// Formats of git.
+const FORMATS: &str = "oneline short medium full fuller reference email mboxrd raw";
 
 fn git_looks(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
     let globals = texts.iter().take_while(|text| text.starts_with('-')).count();
@@ -161,7 +149,9 @@ fn git_looks(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
     // Signatures are looked at by a program that the repository names.
     let formats = rest.iter().all(|text| {
         let named = ["--pretty=", "--format="].iter().find_map(|option| text.strip_prefix(option));
-        !text.contains("%G") && !text.contains("signature") && named.is_none_or(is_known_format)
+        // Formats that git has itself, and those that stand in the command. Others are names of what a repository configures.
+        let is_known = |format: &str| format.contains('%') || holds(FORMATS, format);
+        !text.contains("%G") && !text.contains("signature") && named.is_none_or(is_known)
     });
     if !formats {
         return false;
@@ -169,6 +159,240 @@ fn git_looks(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
     match (*name, rest) {
         ("tag", [] | ["-l" | "--list"]) | ("remote", [] | ["-v" | "--verbose"]) => true,
         ("stash" | "worktree", ["list"]) | ("reflog", [] | ["show"]) => true,
-        _ => looks::of_git(name).is_some_and(|(looks, more)| operands(looks, more, rest, tame).is_some()),
+        _ => list_of_git(name).is_some_and(|(looks, more)| operands(looks, more, rest, tame).is_some()),
     }
+}
+
+/// Arguments with which a program only looks.
+#[derive(Debug, Clone, Copy)]
+struct Looks {
+    /// Letters of options without a value.
+    flags: &'static str,
+    /// Letters of options with one.
+    valued: &'static str,
+    /// Long options.
+    longs: &'static str,
+    /// Maximum number of other words.
+    operands: usize,
+}
+
+const fn accepts(flags: &'static str, valued: &'static str, longs: &'static str) -> Looks {
+    Looks { flags, valued, longs, operands: usize::MAX }
+}
+
+/// The same of a program that takes no other words.
+const fn tells(flags: &'static str, longs: &'static str) -> Looks {
+    Looks { operands: 0, ..accepts(flags, "", longs) }
+}
+
+const SUMS: &str = "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum";
+
+/// Arguments that a program may be given, if it is on the list.
+fn list_of(program: &str) -> Option<Looks> {
+    Some(match program {
+        "true" | "false" | ":" => accepts("", "", ""),
+        "pwd" => tells("LP", ""),
+        "whoami" | "groups" | "logname" | "arch" | "hostname" => tells("", ""),
+        "id" => tells("ugGnrz", "user group groups name real zero"),
+        "uname" => tells("asnrvmpio", "all kernel-name nodename kernel-release machine operating-system"),
+        "nproc" => tells("", "all"),
+        "uptime" => tells("ps", "pretty since"),
+        "tty" => tells("s", ""),
+        "which" => accepts("a", "", ""),
+        "type" => accepts("aftpP", "", ""),
+        "ls" => accepts(
+            "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
+            "ITw",
+            "all almost-all color? colour? human-readable reverse recursive sort= time= time-style= size inode \
+             group-directories-first classify? si full-time no-group numeric-uid-gid directory file-type format= hide= \
+             ignore= width= indicator-style= quoting-style= dereference escape literal",
+        ),
+        "cat" => accepts(
+            "AbeEnstTuv",
+            "",
+            "show-all number number-nonblank show-ends show-tabs show-nonprinting squeeze-blank",
+        ),
+        "head" | "tail" => accepts("qvz#", "nc", "lines= bytes= quiet silent verbose zero-terminated"),
+        "wc" => accepts("clmLw", "", "bytes chars lines words max-line-length"),
+        "grep" | "egrep" | "fgrep" => accepts(
+            "EFGPivwxcLlqsHhbnrToazUyI#",
+            "eABCmfd",
+            "extended-regexp fixed-strings basic-regexp perl-regexp ignore-case no-ignore-case invert-match word-regexp \
+             line-regexp count files-without-match files-with-matches quiet silent no-messages with-filename no-filename \
+             byte-offset line-number recursive only-matching text null null-data regexp= after-context= before-context= \
+             context= max-count= color? colour? include= exclude= exclude-dir= binary-files= label= initial-tab",
+        ),
+        "rg" => accepts(
+            "isSFwxvclnNHIqopUPauh0",
+            "egtTABCmMjdrE",
+            "files hidden no-ignore no-ignore-vcs no-config count count-matches line-number no-line-number heading \
+             no-heading color= glob= iglob= type= type-not= type-list max-count= max-depth= max-filesize= max-columns= \
+             context= after-context= before-context= ignore-case smart-case case-sensitive fixed-strings word-regexp \
+             line-regexp invert-match files-with-matches files-without-match only-matching multiline multiline-dotall \
+             pcre2 text trim vimgrep json sort= sortr= null replace= stats no-messages quiet with-filename no-filename \
+             column byte-offset regexp= passthru unrestricted",
+        ),
+        "stat" => accepts("Lft", "c", "format= printf= terse dereference file-system"),
+        "file" => accepts(
+            "bhikLNnr0",
+            "",
+            "brief mime mime-type mime-encoding keep-going dereference no-dereference extension",
+        ),
+        "du" => accepts(
+            "abchHklmsSx0",
+            "dt",
+            "all apparent-size bytes total human-readable max-depth= summarize one-file-system exclude= threshold= si \
+             separate-dirs",
+        ),
+        "df" => accepts("ahHiklPT", "", "all human-readable inodes local portability print-type total si"),
+        "basename" => accepts("az", "s", "multiple suffix= zero"),
+        "dirname" => accepts("z", "", "zero"),
+        "realpath" => {
+            accepts("emLPsqz", "", "relative-to= relative-base= canonicalize-existing canonicalize-missing no-symlinks")
+        }
+        "readlink" => accepts("femnqsvz", "", "canonicalize canonicalize-existing canonicalize-missing no-newline"),
+        "cut" => {
+            accepts("nsz", "bcdf", "bytes= characters= delimiter= fields= complement only-delimited output-delimiter=")
+        }
+        "tr" => accepts("cCdst", "", "complement delete squeeze-repeats truncate-set1"),
+        "nl" => accepts("p", "bdfhilnsvw", ""),
+        "tac" => accepts("br", "s", ""),
+        "rev" => accepts("", "", ""),
+        "fold" => accepts("bs#", "w", "width= spaces bytes"),
+        "expand" => accepts("i", "t", "tabs= initial"),
+        "unexpand" => accepts("a", "t", "tabs= all first-only"),
+        "paste" => accepts("sz", "d", "serial delimiters="),
+        "join" => accepts("iz", "12aejotv", "ignore-case header check-order nocheck-order"),
+        "comm" => accepts("123z", "", "check-order nocheck-order total output-delimiter="),
+        "cmp" => accepts("bls", "in", "print-bytes verbose silent quiet bytes= ignore-initial="),
+        "diff" => accepts(
+            "abBcdEeHinNpqrstTuwyZ#",
+            "UCWxIF",
+            "brief unified? context? side-by-side recursive ignore-all-space ignore-space-change ignore-blank-lines \
+             ignore-case new-file text color? report-identical-files minimal suppress-common-lines width= exclude= label=",
+        ),
+        "sort" => accepts(
+            "bdfghiMnRrVcCmsuz",
+            "kt",
+            "reverse numeric-sort unique ignore-case key= field-separator= human-numeric-sort version-sort \
+             general-numeric-sort stable check? zero-terminated month-sort random-sort dictionary-order \
+             ignore-leading-blanks ignore-nonprinting",
+        ),
+        // The second file is written.
+        "uniq" => Looks {
+            operands: 1,
+            ..accepts(
+                "cdDiuz",
+                "fsw",
+                "count repeated unique ignore-case skip-fields= skip-chars= check-chars= zero-terminated",
+            )
+        },
+        "od" => accepts("abcdfhilosxv", "AjNt", "address-radix= skip-bytes= read-bytes= format= output-duplicates"),
+        "column" => accepts("tex", "scoN", "table separator= output-separator="),
+        "base64" => accepts("di", "w", "decode ignore-garbage wrap="),
+        "seq" => accepts("w#", "fs", "format= separator= equal-width"),
+        "tree" => accepts(
+            "adfilpsugDhtrnqvFcxNQSUXJ",
+            "LPI",
+            "noreport dirsfirst filesfirst gitignore prune filelimit= du si inodes device sort= matchdirs ignore-case",
+        ),
+        _ if holds(SUMS, program) => accepts("bt", "", "binary text tag zero"),
+        _ => return None,
+    })
+}
+
+/// Tests and actions of find. Those that run, write or delete are not among them.
+const FIND: &str = "-H -P -name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type \
+    -xtype -size -mtime -mmin -atime -amin -ctime -cmin -newer -anewer -cnewer -newermt -newerct -perm -user -group -uid \
+    -gid -nouser -nogroup -empty -executable -readable -writable -maxdepth -mindepth -depth -mount -xdev -prune -print \
+    -print0 -printf -ls -not -a -and -o -or -true -false -quit -links -inum -samefile -daystart -lname -ilname";
+
+/// Operators of `test` and `[`. Those that look into variables are not among them.
+const TEST: &str =
+    "-e -f -d -s -r -w -x -L -h -n -z -nt -ot -ef -b -c -p -S -O -G -u -g -k -eq -ne -lt -le -gt -ge -a -o";
+
+const GIT_DIFF: &str = "stat? name-only name-status numstat shortstat summary cached staged patch no-patch raw minimal \
+    patience histogram diff-algorithm? unified? word-diff? color? no-color color-words? no-renames find-renames? \
+    find-copies? check full-index abbrev? binary text ignore-all-space ignore-space-change ignore-blank-lines \
+    ignore-space-at-eol ignore-cr-at-eol function-context exit-code quiet diff-filter? pickaxe-regex compact-summary \
+    no-prefix inter-hunk-context? no-ext-diff no-textconv merge-base";
+const GIT_LOG: &str = "oneline graph all decorate? no-decorate abbrev-commit no-abbrev-commit follow max-count= skip= \
+    since= after= until= before= author= committer= grep= invert-grep all-match regexp-ignore-case extended-regexp \
+    fixed-strings perl-regexp merges no-merges first-parent reverse date= pretty? format? branches? tags? remotes? \
+    topo-order date-order author-date-order left-right cherry-pick cherry-mark no-walk full-history \
+    simplify-by-decoration ancestry-path boundary source parents children relative-date walk-reflogs no-notes cc";
+
+/// Arguments that a subcommand of git may be given, with two lists of long options.
+fn list_of_git(name: &str) -> Option<(Looks, &'static str)> {
+    Some(match name {
+        "status" => (
+            accepts(
+                "sbvuno",
+                "",
+                "short branch porcelain? long verbose untracked-files? ignored? show-stash no-renames",
+            ),
+            "",
+        ),
+        "diff" => (accepts("puszwbaRMCBW", "USG", GIT_DIFF), ""),
+        "log" | "show" | "whatchanged" => (accepts("puszwbaRMCBWgiEFPc#", "USGnL", GIT_LOG), GIT_DIFF),
+        "blame" => (accepts("lwstefnMCp#", "L", "line-porcelain porcelain show-email show-name show-number date="), ""),
+        "shortlog" => (accepts("sne", "", "summary numbered email since= until= author= no-merges all"), ""),
+        "rev-parse" => (
+            accepts(
+                "q",
+                "",
+                "abbrev-ref? short? show-toplevel verify git-dir is-inside-work-tree show-prefix symbolic-full-name quiet \
+                 show-cdup is-bare-repository absolute-git-dir git-common-dir",
+            ),
+            "",
+        ),
+        "rev-list" => (
+            accepts(
+                "#",
+                "n",
+                "count all max-count= since= until= left-right first-parent no-merges merges reverse author= \
+                 abbrev-commit parents",
+            ),
+            "",
+        ),
+        "ls-files" => (
+            accepts(
+                "cdmostkuvzi",
+                "x",
+                "cached deleted modified others stage exclude-standard full-name error-unmatch exclude= directory \
+                 unmerged",
+            ),
+            "",
+        ),
+        "ls-tree" => (accepts("drtlz", "", "name-only name-status long full-tree full-name abbrev?"), ""),
+        "merge-base" => (accepts("a", "", "all is-ancestor fork-point octopus"), ""),
+        "name-rev" => (accepts("", "", "name-only tags always"), ""),
+        "show-ref" => (accepts("dqs", "", "heads tags verify head quiet"), ""),
+        "for-each-ref" => (accepts("", "", "count= sort= format? merged? no-merged? contains? points-at="), ""),
+        // `--dirty` and `--broken` write the index to find out.
+        "describe" => (
+            accepts(
+                "",
+                "",
+                "tags all long always abbrev? match= exact-match contains first-parent exclude= candidates=",
+            ),
+            "",
+        ),
+        "cat-file" => (accepts("tspe", "", ""), ""),
+        "count-objects" => (tells("vH", "verbose human-readable"), ""),
+        "cherry" => (accepts("v", "", ""), ""),
+        "grep" => (
+            accepts(
+                "niwvEFGPclLhHaIqWp#",
+                "eABCm",
+                "line-number ignore-case word-regexp invert-match files-with-matches files-without-match count cached \
+                 untracked color? heading break show-function function-context and or not all-match max-depth= context= \
+                 after-context= before-context= name-only extended-regexp fixed-strings perl-regexp only-matching column \
+                 full-name",
+            ),
+            "",
+        ),
+        "branch" => (tells("arv", "list all remotes show-current no-color verbose"), ""),
+        _ => return None,
+    })
 }

@@ -3,26 +3,22 @@
 //! - `bash`: what a part of a command would do; `programs` has what is known of single programs, by the lists of
 //!   `tables`; `interpreters` (with sed and awk) and `git` are programs of which more has to be known, and `carriers`
 //!   those that run others.
-//! - `deletions`: paths that a command names to delete; of no verdict, but of a question.
 //! - `environment`: variables that make harmless programs run something else.
 //! - `paths`: places that matter, secrets, and where a command may write.
-//! - `looking`: commands that only look, inside the workspace, by the list of programs and options in `looks`. This is
-//!   not the first layer but the last: nothing else may have an opinion.
-//! - `files`: tools that change files. `web`: tools that ask servers.
+//! - `looking`: commands that only look, inside the workspace, by a list of programs and options. This is not the first
+//!   layer but the last: nothing else may have an opinion.
+//! - `files`: tools that change files, and tools that ask servers.
 
 pub(super) mod bash;
 pub(super) mod carriers;
-pub(super) mod deletions;
 pub(super) mod environment;
 pub(super) mod files;
 mod git;
 mod interpreters;
 pub(super) mod looking;
-mod looks;
 pub(super) mod paths;
 pub(super) mod programs;
 mod tables;
-pub(super) mod web;
 
 pub(super) use self::{
     paths::{is_narrow_glob, is_tame, may_be},

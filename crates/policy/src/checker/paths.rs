@@ -175,17 +175,16 @@ pub(crate) fn is_narrow_glob(word: &Word) -> bool {
     word.globs && word.is_static() && is_known && !word.text.starts_with(['*', '?', '[', '-'])
 }
 
-/// Returns true for a range of git from a revision on: `main..`.
-fn is_range(part: &str) -> bool {
-    let revision = part.trim_end_matches("..");
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_.^~-".contains(letter);
-    !revision.is_empty() && !revision.starts_with('-') && revision.chars().all(is_part)
-}
-
 /// Returns whether a word, with the values that options hold inside it, stays in the session's folders and away from
 /// secrets.
 pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
+    // A range of git from a revision on: `main..`.
+    let is_range = |part: &str| {
+        let revision = part.trim_end_matches("..");
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_.^~-".contains(letter);
+        !revision.is_empty() && !revision.starts_with('-') && revision.chars().all(is_part)
+    };
     if may_be_secret(word)
         || is_device(text)
         || text.split(['/', '=']).any(|part| part.ends_with("..") && !part.ends_with("...") && !is_range(part))

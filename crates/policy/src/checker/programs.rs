@@ -5,16 +5,16 @@ use std::path::Path;
 use agentd_core::policy::Risk;
 
 use super::{
-    carriers, git, interpreters,
+    carriers, environment, git, interpreters,
     paths::{self, WordPlace},
     tables::{
         CURL_SENDS, FAR_REACHING, RENAMING, RUINOUS, RUNNING_OPTIONS, RUNNING_TEXTS, RUNS_TEXT, SENDING, SPEAKING,
-        holds,
+        begins_as, holds,
     },
 };
 use crate::{
     command::{Part, Stdin, word::Word},
-    opinion::LayerVerdict,
+    opinion::{LayerVerdict, shortened},
 };
 
 /// Programs whose words are looked for or shown, whatever they look like.
@@ -47,45 +47,48 @@ pub(crate) fn runs_by_launcher(part: &Part, roots: &[&Path]) -> bool {
 
 /// Verdict on a part's program.
 pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
-    let arguments = part.arguments();
-    by_name(part.program())
+    let (program, arguments) = (part.program(), part.arguments());
+    let is_unread = part.open_ended || arguments.iter().any(|word| !word.is_static());
+    let sends = || LayerVerdict::unknown(format!("{program} sends what is put together while it runs"));
+    by_name(program)
         .or_else(|| interpreters::check(part))
         .or_else(|| runs_words(part))
-        .or_else(|| sends_unread_words(part))
+        .or_else(|| (is_unread && holds(SENDING, program)).then(sends))
         .or_else(|| on_files(part, roots))
         .or_else(|| with_scripts(part, roots))
-        .or_else(|| builtin(part.program(), arguments))
+        .or_else(|| builtin(program, arguments))
 }
 
 /// Verdict on programs that are dangerous whatever they are given.
 fn by_name(program: &str) -> Option<LayerVerdict> {
-    let asks = |risk, why: String| Some(LayerVerdict::asks(risk, why));
-    if holds(RUINOUS, program) || program.starts_with("mkfs") || program.starts_with("mkswap") {
-        return asks(Risk::Critical, format!("{program} can make the machine unusable"));
-    }
-    if holds(FAR_REACHING, program) {
-        return asks(Risk::High, format!("what {program} does reaches beyond this command"));
-    }
-    if holds(RENAMING, program) {
-        return Some(LayerVerdict::unknown(format!("{program} runs text, or changes what names mean")));
-    }
-    if program.starts_with("ld-") || program.starts_with("ld.so") {
-        return Some(LayerVerdict::unknown("it runs a program through the loader"));
-    }
-    None
+    let begins = |start: &str| program.starts_with(start);
+    Some(if holds(RUINOUS, program) || begins("mkfs") || begins("mkswap") {
+        LayerVerdict::asks(Risk::Critical, format!("{program} can make the machine unusable"))
+    } else if holds(FAR_REACHING, program) {
+        LayerVerdict::high(format!("what {program} does reaches beyond this command"))
+    } else if holds(RENAMING, program) {
+        LayerVerdict::unknown(format!("{program} runs text, or changes what names mean"))
+    } else if begins("ld-") || begins("ld.so") {
+        LayerVerdict::unknown("it runs a program through the loader")
+    } else {
+        return None;
+    })
 }
 
 /// Verdict on words that name a program or code to run, in variables and in options.
 fn runs_words(part: &Part) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
-    let asks = |risk, why: String| Some(LayerVerdict::asks(risk, why));
-    if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(unquiet(part)).find(|word| runs(word)) {
-        return asks(Risk::High, format!("{} names a program or code to run", crate::opinion::shortened(&word.text)));
+    let asks = |why: String| Some(LayerVerdict::high(why));
+    // The words of which options and texts count.
+    let (quiet, hands_on) = (holds(QUIET, program), holds(HANDING_ON, program));
+    let heard = arguments.iter().take_while(|word| !(quiet || hands_on && word.text == "--"));
+    if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(heard).find(|word| runs(word)) {
+        return asks(format!("{} names a program or code to run", shortened(&word.text)));
     }
     let plain = program.strip_suffix('3').unwrap_or(program);
     let entry = RUNS_TEXT.iter().find(|(names, _)| holds(names, program) || holds(names, plain));
     if let Some((_, signs)) = entry {
-        let own = arguments.iter().take_while(|word| word.text != "--" || !holds(HANDING_ON, program));
+        let own = arguments.iter().take_while(|word| word.text != "--" || !hands_on);
         let subcommands = subcommands(own.clone());
         let is_cut = |name: &str, sign: &str| name.len() > 1 && sign.starts_with(name) && !holds(WHOLE, name);
         let found = signs.split(' ').find(|sign| match sign.starts_with('-') || sign.ends_with('=') {
@@ -99,7 +102,7 @@ fn runs_words(part: &Part) -> Option<LayerVerdict> {
             false => subcommands.contains(sign),
         });
         if let Some(sign) = found {
-            return asks(Risk::High, format!("{program} with {sign} runs, sends or deletes more than its name says"));
+            return asks(format!("{program} with {sign} runs, sends or deletes more than its name says"));
         }
         let pliant = |word: &Word| !word.is_static() && !word.quoted && word.text.starts_with(['$', '`', '-']);
         if part.open_ended || holds(PLIANT, program) && arguments.iter().any(pliant) {
@@ -146,36 +149,23 @@ pub(super) fn abbreviates(word: &str, option: &str) -> bool {
     name.len() > 2 && name.starts_with("--") && full.starts_with(&name) && fits && !holds(WHOLE, &name)
 }
 
-/// Verdict on programs that send words which nobody can read before they run.
-fn sends_unread_words(part: &Part) -> Option<LayerVerdict> {
-    let (program, arguments) = (part.program(), part.arguments());
-    if holds(SENDING, program) && (part.open_ended || arguments.iter().any(|word| !word.is_static())) {
-        return Some(LayerVerdict::unknown(format!("{program} sends what is put together while it runs")));
-    }
-    None
-}
-
 fn high_if(found: bool, why: impl Into<String>) -> Option<LayerVerdict> {
-    found.then(|| LayerVerdict::asks(Risk::High, why))
+    found.then(|| LayerVerdict::high(why))
 }
 
 /// Verdict on programs that change files, their rights or processes.
 fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
-    let asks = |risk, why: String| Some(LayerVerdict::asks(risk, why));
     match program {
         // The first word of tar may be options without a hyphen.
-        "tar" | "gtar" | "bsdtar"
-            if arguments
-                .first()
-                .is_some_and(|word| !word.text.starts_with('-') && word.text.contains(['P', 'I', 'F'])) =>
-        {
-            asks(Risk::High, "tar may run programs or leave its folder".to_owned())
+        "tar" | "gtar" | "bsdtar" => {
+            let runs = |word: &Word| !word.text.starts_with('-') && word.text.contains(['P', 'I', 'F']);
+            high_if(arguments.first().is_some_and(runs), "tar may run programs or leave its folder")
         }
         "rm" => remove(part, roots),
-        "dd" | "shred" | "srm" => asks(Risk::High, format!("{program} overwrites what it is given")),
+        "dd" | "shred" | "srm" => high_if(true, format!("{program} overwrites what it is given")),
         "chmod" => high_if(opens_up(arguments), "it gives rights to everybody, or to a whole tree"),
-        "chown" | "chgrp" => asks(Risk::High, "it changes the owner of files".to_owned()),
+        "chown" | "chgrp" => high_if(true, "it changes the owner of files"),
         "kill" => {
             let others = |word: &Word| !word.text.starts_with(['-', '%']) || matches!(word.text.as_str(), "-1");
             high_if(arguments.iter().any(others), "it ends processes that it did not start")
@@ -199,7 +189,7 @@ fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         "sed" | "gsed" => interpreters::sed(arguments),
         "for" | "select" => {
             let mut found = Vec::new();
-            arguments.first().iter().for_each(|word| super::environment::check(&word.text, &mut found));
+            arguments.first().iter().for_each(|word| environment::check(&word.text, &mut found));
             found.pop()
         }
         "curl" => curl(arguments),
@@ -220,34 +210,36 @@ fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
 
 /// Verdict on what the shell runs itself: text in arithmetic, in a test or in a name can be a command.
 fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
-    match program {
-        "let" if arguments.iter().any(|word| !word.is_static()) => {
-            Some(LayerVerdict::unknown("arithmetic on what is put together while it runs can run commands"))
-        }
-        "declare" | "typeset" | "local"
-            if arguments.iter().any(|word| word.text.starts_with('-') && word.text.contains('n')) =>
-        {
-            Some(LayerVerdict::unknown("it gives one variable the name of another"))
+    let any = |is: &dyn Fn(&Word) -> bool| arguments.iter().any(is);
+    let counting = |word: &Word| matches!(&*word.text, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
+    let is_number = |word: &Word| word.text.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+    let is_counted = |word: &Word| counting(word) || word.text == "]]" || is_number(word);
+    let why = match program {
+        "let" if any(&|word| !word.is_static()) => "arithmetic on what is put together while it runs can run commands",
+        "declare" | "typeset" | "local" if any(&|word| word.text.starts_with('-') && word.text.contains('n')) => {
+            "it gives one variable the name of another"
         }
         "printf"
             if arguments.iter().find(|word| !word.text.starts_with('-')).is_some_and(|word| counts(&word.text)) =>
         {
-            Some(LayerVerdict::unknown("`%n` sets a variable"))
+            "`%n` sets a variable"
         }
-        "[[" if arguments.iter().any(|word| counting(&word.text)) && !arguments.iter().all(is_counted) => {
-            Some(LayerVerdict::unknown("a comparison of numbers runs what a variable holds"))
+        // It reads what a variable holds as arithmetic once more.
+        "[[" if any(&counting) && !arguments.iter().all(is_counted) => {
+            "a comparison of numbers runs what a variable holds"
         }
-        "[[" if arguments.iter().any(|word| word.text.contains('[')) => {
-            Some(LayerVerdict::unknown("the index of a variable can run commands"))
+        "[[" if any(&|word| word.text.contains('[')) => "the index of a variable can run commands",
+        // What a shell would run if it were read again.
+        _ if holds(REREADING, program) && any(&|word| word.text.contains("$(") || word.text.contains('`')) => {
+            return Some(LayerVerdict::unknown(format!("{program} is given text that it may run")));
         }
-        "test" | "[" | "[[" | "let" | "printf" | "declare" | "typeset" | "local" | "export" | "readonly" | "read"
-        | "unset" | "expr" | "wait" | "getopts" => {
-            let hidden = arguments.iter().any(|word| word.scripts_hidden());
-            hidden.then(|| LayerVerdict::unknown(format!("{program} is given text that it may run")))
-        }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(LayerVerdict::unknown(why))
 }
+
+/// Builtins that may run what their words hold.
+const REREADING: &str = "test [ [[ let printf declare typeset local export readonly read unset expr wait getopts";
 
 /// Returns whether any word behind the program may be another program.
 pub(crate) fn carries_others(part: &Part) -> bool {
@@ -259,30 +251,11 @@ pub(crate) fn speaks(program: &str) -> bool {
     holds(SPEAKING, program)
 }
 
-/// The words of which options and texts count.
-fn unquiet(part: &Part) -> impl Iterator<Item = &Word> {
-    let quiet = holds(QUIET, part.program());
-    let hands_on = holds(HANDING_ON, part.program());
-    part.arguments().iter().take_while(move |word| !(quiet || hands_on && word.text == "--"))
-}
-
 /// Returns whether a word is an option that names a program, or holds text that has no other use.
 fn runs(word: &Word) -> bool {
-    let option = |text: &str| RUNNING_OPTIONS.split_ascii_whitespace().any(|option| text.starts_with(option));
     RUNNING_TEXTS.split('|').any(|sign| word.text.contains(sign))
-        || word.text.starts_with('-') && option(&word.text)
+        || word.text.starts_with('-') && begins_as(RUNNING_OPTIONS, &word.text)
         || word.text.split([' ', '=']).any(|text| text.starts_with("-fplugin") || text.starts_with("-wrapper"))
-}
-
-/// Returns whether a word compares numbers, which reads what a variable holds as arithmetic once more.
-fn counting(word: &str) -> bool {
-    matches!(word, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge")
-}
-
-/// Returns whether a word is a number, compares numbers, or ends a condition.
-fn is_counted(word: &Word) -> bool {
-    let digits = word.text.trim_start_matches('-');
-    counting(&word.text) || word.text == "]]" || digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns whether a format of printf holds `%n`, which sets the variable that the next argument names.
@@ -302,8 +275,8 @@ fn curl(arguments: &[Word]) -> Option<LayerVerdict> {
             || text.contains("://") && !web
     };
     let word = arguments.iter().find(sends)?;
-    let shown = crate::opinion::shortened(&word.text);
-    Some(LayerVerdict::asks(Risk::High, format!("curl with {shown} sends data away, or reads options or files")))
+    let shown = shortened(&word.text);
+    Some(LayerVerdict::high(format!("curl with {shown} sends data away, or reads options or files")))
 }
 
 /// Returns whether a word is that option, perhaps with its value, or a longer one that begins so.
@@ -322,13 +295,6 @@ fn signals(word: &str, sign: &str) -> bool {
             letters.contains(letter)
         }
         None => word == sign,
-    }
-}
-
-impl Word {
-    /// Returns whether its known text holds what a shell would run if it were read again.
-    fn scripts_hidden(&self) -> bool {
-        self.text.contains("$(") || self.text.contains('`')
     }
 }
 
@@ -355,10 +321,10 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         ));
     }
     if deep {
-        return Some(LayerVerdict::asks(Risk::High, "it deletes folders with all that is in them"));
+        return Some(LayerVerdict::high("it deletes folders with all that is in them"));
     }
     let many = part.open_ended || targets.any(|word| word.globs || !word.is_static());
-    many.then(|| LayerVerdict::asks(Risk::High, "it deletes files that are not named one by one"))
+    many.then(|| LayerVerdict::high("it deletes files that are not named one by one"))
 }
 
 /// Rights for everybody, rights of the owner for who runs it, or a whole tree.

@@ -5,6 +5,11 @@ pub(crate) fn holds(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|entry| entry == word)
 }
 
+/// Returns whether a word begins as one of a list does.
+pub(super) fn begins_as(list: &str, word: &str) -> bool {
+    list.split_ascii_whitespace().any(|entry| word.starts_with(entry))
+}
+
 /// Programs that may end the machine, its disks or its accounts.
 pub(super) const RUINOUS: &str = "shutdown reboot halt poweroff init telinit rtcwake mke2fs wipefs fdisk sfdisk gdisk \
     sgdisk cfdisk parted swapon swapoff insmod rmmod modprobe kexec mount umount losetup cryptsetup lvremove vgremove \

@@ -1,10 +1,7 @@
 //! Text to words and operators, in one pass that keeps nothing but what it has read. It knows quotes and no grammar: of all
 //! that bash can do beyond words it only says that it is there.
 
-use super::{
-    dollar::{self, Dollar},
-    word::{self, Word},
-};
+use super::word::{self, Dollar, Word};
 
 /// A piece of a line.
 #[derive(Debug, Clone)]
@@ -132,6 +129,13 @@ impl<'t> Lexer<'t> {
         &mut self.word.get_or_insert_with(|| (begin, Word::default())).1
     }
 
+    /// Adds what nobody knows beforehand.
+    fn unknown(&mut self, written: &str) {
+        let word = self.word();
+        word.varies = true;
+        word.text.push_str(written);
+    }
+
     fn end_word(&mut self) {
         let Some((begin, mut word)) = self.word.take() else { return };
         self.text[begin..self.at].clone_into(&mut word.raw);
@@ -145,21 +149,20 @@ impl<'t> Lexer<'t> {
     }
 
     /// Ends the word before what has just been read.
-    fn operator(&mut self, read: usize, name: &'static str) {
-        let after = self.at;
+    fn end_word_before(&mut self, read: usize) {
         self.at -= read;
         self.end_word();
-        self.at = after;
+        self.at += read;
+    }
+
+    fn operator(&mut self, read: usize, name: &'static str) {
+        self.end_word_before(read);
         self.out.tokens.push(Token::Operator(name));
     }
 
     fn step(&mut self, c: char) {
         match c {
-            ' ' | '\t' => {
-                self.at -= 1;
-                self.end_word();
-                self.at += 1;
-            }
+            ' ' | '\t' => self.end_word_before(1),
             '\n' => {
                 self.operator(1, "\n");
                 self.document();
@@ -239,9 +242,7 @@ impl<'t> Lexer<'t> {
 
     /// Leaves out a bracket. What the commands in it are does not depend on it, only what they read.
     fn fold(&mut self, c: char) {
-        self.at -= 1;
-        self.end_word();
-        self.at += 1;
+        self.end_word_before(1);
         let tokens = &self.out.tokens;
         let begins = matches!(tokens.last(), None | Some(Token::Operator(_)));
         let before = tokens.iter().rfind(|token| !matches!(token, Token::Operator("\n")));
@@ -273,11 +274,8 @@ impl<'t> Lexer<'t> {
 
     /// A redirection; the digits right before it are its descriptor.
     fn redirect(&mut self, read: usize, name: &'static str) {
-        let after = self.at;
-        self.at -= read;
         let touches = self.word.is_some();
-        self.end_word();
-        self.at = after;
+        self.end_word_before(read);
         let mut descriptor = None;
         if touches && let Some(Token::Word(word)) = self.out.tokens.last() {
             let number = word.raw.bytes().all(|byte| byte.is_ascii_digit()) && !name.starts_with('&');
@@ -369,9 +367,7 @@ impl<'t> Lexer<'t> {
                 '`' => {
                     self.backquotes += 1;
                     self.doubt(SUBSTITUTES);
-                    let word = self.word();
-                    word.varies = true;
-                    word.text.push('`');
+                    self.unknown("`");
                 }
                 '$' => self.dollar(true),
                 _ => self.word().text.push(c),
@@ -391,27 +387,20 @@ impl<'t> Lexer<'t> {
             self.at += length;
             return;
         }
-        let found = dollar::read(&self.text[self.at..], in_quotes);
+        let found = word::dollar(&self.text[self.at..], in_quotes);
         match found {
             Dollar::Sign => self.word().text.push('$'),
             Dollar::Variable(length) => {
-                let written = &self.text[self.at - 1..self.at + length];
-                let word = self.word();
-                word.varies = true;
-                word.text.push_str(written);
+                self.unknown(&text[self.at - 1..self.at + length]);
                 self.at += length;
             }
             Dollar::Command => {
                 self.doubt(SUBSTITUTES);
-                let word = self.word();
-                word.varies = true;
-                word.text.push('$');
+                self.unknown("$");
             }
             Dollar::Unclear(why) => {
                 self.doubt(Doubt::Unclear(why));
-                let word = self.word();
-                word.varies = true;
-                word.text.push('$');
+                self.unknown("$");
             }
             Dollar::Translated => self.doubt(Doubt::Escaped("it holds text in `$\"…\"`")),
             Dollar::Escaped { text, length } => {

@@ -1,10 +1,11 @@
-//! From words and operators to pipelines of simple commands.
+//! From words and operators to pipelines of simple commands. Lines with commands in brackets and in words are unfolded where
+//! everybody reads them alike; of a line that holds anything else nothing comes.
 
 use agentd_core::untrusted::is_unseen;
 
 use super::{
     Assign, Part, Redirect, Stdin,
-    lexer::{Doubt, LexerOutput, Token, lex, lex_bare},
+    lexer::{Doubt, LexerOutput, Token, lex, lex_bare, lex_folded},
     word::Word,
 };
 use crate::opinion::LayerVerdict;
@@ -49,10 +50,16 @@ pub(crate) fn read(text: &str) -> Line {
     if matches!(doubt, Doubt::Escaped(_)) {
         return Line::Other(doubt);
     }
-    let unclear = defines(&tokens)
+    // A body of a function may stand in any form, and escapes and documents inside of what holds other commands.
+    let defines = tokens.iter().any(|token| is_word_of(token, "function"));
+    let hides_escapes = text.contains("$'") || text.replace("<<<", "").contains("<<");
+    // Within quotes too. Counted, not read.
+    let substituted = text.matches("$(").count() + text.matches('`').count() / 2;
+    let unclear = defines
+        .then_some("it defines a function, so that names may mean something else than they say")
         .or_else(|| unbalanced(&tokens))
-        .or_else(|| hides_escapes(text))
-        .or_else(|| substitutes_much(text));
+        .or(hides_escapes.then_some("its quotes can be read in more than one way"))
+        .or((substituted > MAX_SUBSTITUTED).then_some("it holds more commands in commands than anybody would read"));
     let unclear = unclear.map(Doubt::Unclear);
     Line::Other(unclear.unwrap_or(doubt))
 }
@@ -91,7 +98,7 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
 }
 
 /// Refuses what bash and others might read differently, and what nobody writes into a command.
-pub(super) fn check_text(text: &str) -> Result<(), &'static str> {
+fn check_text(text: &str) -> Result<(), &'static str> {
     if text.len() > MAX_BYTES {
         return Err("it is longer than 64 KiB");
     }
@@ -136,7 +143,7 @@ fn segments(tokens: &[Token]) -> impl Iterator<Item = (&[Token], &'static str)> 
     })
 }
 
-pub(super) fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
+fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
     const GRAMMAR: &str = "it does not follow the shell's grammar";
     let mut pipelines: Vec<Vec<Part>> = Vec::new();
     let mut count = 0;
@@ -249,17 +256,8 @@ pub(super) fn is_keyword(text: &str) -> bool {
     KEYWORDS.split(' ').any(|keyword| keyword == text)
 }
 
-pub(super) fn has_keywords(tokens: &[Token]) -> bool {
+fn has_keywords(tokens: &[Token]) -> bool {
     segments(tokens).any(|(segment, _)| segment.first().is_some_and(|first| is_word_of(first, KEYWORDS)))
-}
-
-/// Where a function is defined, whose body may stand in any form.
-fn defines(tokens: &[Token]) -> Option<&'static str> {
-    let is_function = |token: &Token| is_word_of(token, "function");
-    tokens
-        .iter()
-        .any(is_function)
-        .then_some("it defines a function, so that names may mean something else than they say")
 }
 
 /// Where something begins and does not end, or nests too deeply. Counted, not read.
@@ -293,16 +291,41 @@ fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
     pairs().any(|(_, pair)| pair[0] > MAX_OPEN).then_some("it nests too deeply")
 }
 
-/// Where there are more commands in commands than anybody would read, within quotes too. Counted, not read.
-fn substitutes_much(text: &str) -> Option<&'static str> {
-    let count = text.matches("$(").count() + text.matches('`').count() / 2;
-    (count > MAX_SUBSTITUTED).then_some("it holds more commands in commands than anybody would read")
+/// Maximum length of a line that is unfolded, in bytes: longer ones are judged as they stand.
+const MAX_UNFOLDED: usize = 16 << 10;
+
+/// The pipelines of a line, with those in brackets and, in front of them, those whose output is put into words.
+pub(crate) fn unfolded(text: &str) -> Option<Vec<Vec<Part>>> {
+    if text.len() > MAX_UNFOLDED {
+        return None;
+    }
+    check_text(text).ok()?;
+    let LexerOutput { tokens, doubt: None } = lex_folded(text) else { return None };
+    // What one command of a group leaves the next one reads.
+    let reads = |token: &Token| match token {
+        Token::Redirect(_, name) => name.contains('<'),
+        token => matches!(token, Token::Document(_)),
+    };
+    if has_keywords(&tokens) || tokens.iter().any(reads) {
+        return None;
+    }
+    let outer = pipelines(&tokens).ok()?;
+    let inner: Option<Vec<_>> = outer.iter().flatten().map(inner_pipelines).collect();
+    Some(inner?.into_iter().flatten().chain(outer).collect())
 }
 
-/// Where escapes and documents may stand inside of what holds other commands.
-fn hides_escapes(text: &str) -> Option<&'static str> {
-    let plain = text.replace("<<<", "");
-    (text.contains("$'") || plain.contains("<<")).then_some("its quotes can be read in more than one way")
+/// The pipelines whose output a part has in its words. They read what the part reads.
+fn inner_pipelines(part: &Part) -> Option<Vec<Vec<Part>>> {
+    let values = part.assigns.iter().map(|assign| &assign.value);
+    let words = part.words.iter().chain(values).chain(part.redirects.iter().map(|redirect| &redirect.target));
+    let mut found = Vec::new();
+    for text in words.flat_map(|word| &word.inner) {
+        let Line::Plain(pipelines) = read(text) else { return None };
+        found.extend(pipelines);
+    }
+    let inherits = |found: &&mut Part| found.stdin == Stdin::Inherited;
+    found.iter_mut().flatten().filter(inherits).for_each(|found| found.stdin = part.stdin);
+    Some(found)
 }
 
 #[cfg(test)]

@@ -1,30 +1,29 @@
 //! A command line as plain words: programs and arguments, without running anything.
 //!
-//! - `lexer`: text to words and operators; `dollar` is what stands behind a `$`; `word` is one word, with `$(…)` in it.
-//! - `line`: from these to pipelines of simple commands, or to the reason why the line is more than that.
-//! - `folded`: lines with commands in brackets and in words.
-//! - `shown`: the normal form, in which patterns, grants and people see a command.
+//! - `lexer`: text to words and operators; `word` is one word, with what stands behind a `$` in it.
+//! - `line`: from these to pipelines of simple commands, also of lines with commands in brackets and in words, or to the
+//!   reason why the line is more than that.
+//!
+//! Parts have a normal form, in which patterns, grants and people see a command: the same for every way to quote it.
 //!
 //! This is no reader of bash. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the same to
 //! everybody, and only such a line can run without asking or be granted to the letter. Of any other line nothing is believed,
 //! unless it can be unfolded into such lines: whatever could be a command somewhere in it is a guess, and guesses only make a
 //! verdict stricter.
 
-mod dollar;
-mod folded;
 mod lexer;
 mod line;
-mod shown;
 pub(super) mod word;
 
-use self::word::Word;
+use self::{
+    line::is_keyword,
+    word::{Word, quoted},
+};
 use super::opinion::LayerVerdict;
 
 pub(super) use self::{
-    folded::unfolded,
     lexer::{Doubt, bare},
-    line::{Line, assignment, guesses, read},
-    shown::exact,
+    line::{Line, assignment, guesses, read, unfolded},
 };
 
 /// One simple command: what one program is given.
@@ -113,6 +112,37 @@ impl Part {
             && self.words.iter().all(Word::is_plain)
             && self.redirects.iter().all(Redirect::is_silent)
     }
+
+    /// The exact text: what a grant names and what a person is shown.
+    pub(crate) fn exact(&self) -> String {
+        let assigns = self.assigns.iter().map(|assign| format!("{}={}", assign.name, word(&assign.value)));
+        let words =
+            self.words.iter().enumerate().map(|(index, found)| if index == 0 { first(found) } else { word(found) });
+        let redirects = self.redirects.iter().filter(|redirect| !redirect.is_harmless()).map(Redirect::exact);
+        assigns.chain(words).chain(redirects).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The text for patterns: without any quotes. The folder of the program is left out where `bare`.
+    pub(crate) fn plain(&self, bare: bool) -> String {
+        let mut text = String::new();
+        let mut add = |piece: &str| {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(piece);
+        };
+        for assign in &self.assigns {
+            add(&format!("{}={}", assign.name, assign.value.text));
+        }
+        for (index, word) in self.words.iter().enumerate() {
+            let cut = bare && index == 0 && word.is_static();
+            add(if cut { word.text.rsplit('/').next().unwrap_or_default() } else { &word.text });
+        }
+        for redirect in self.redirects.iter().filter(|redirect| !redirect.operator.ends_with('&')) {
+            add(&format!("{} {}", redirect.operator, redirect.target.text));
+        }
+        text
+    }
 }
 
 impl Redirect {
@@ -134,4 +164,32 @@ impl Redirect {
     fn names(&self, device: &str) -> bool {
         !self.operator.starts_with("<<") && self.target.is_plain() && self.target.text == device
     }
+
+    /// The descriptor always stands there, so that the errors of a command are told from its output.
+    fn exact(&self) -> String {
+        let target = word(&self.target);
+        match (self.descriptor, self.operator) {
+            (_, operator @ ("&>" | "&>>")) => format!("{operator} {target}"),
+            (Some(descriptor), operator) => format!("{descriptor}{operator} {target}"),
+            (None, operator) => format!("{}{operator} {target}", u8::from(self.writes() && operator != "<>")),
+        }
+    }
+}
+
+/// The exact text of a pipeline: what a grant names. Two with the same text do the same.
+pub(super) fn exact(pipeline: &[Part]) -> String {
+    pipeline.iter().map(Part::exact).collect::<Vec<_>>().join(" | ")
+}
+
+/// A word so that its meaning shows: known text in quotes where it needs any, everything else as it is written.
+fn word(word: &Word) -> String {
+    if word.is_plain() && word.inner.is_empty() { quoted(&word.text) } else { word.raw.clone() }
+}
+
+/// The first word, in quotes where it would be read as an assignment or a word of the grammar without them.
+fn first(found: &Word) -> String {
+    if found.is_plain() && (found.text.contains('=') || is_keyword(&found.text)) {
+        return format!("'{}'", found.text.replace('\'', r"'\''"));
+    }
+    word(found)
 }

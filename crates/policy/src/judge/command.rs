@@ -31,10 +31,11 @@ impl Call<'_> {
         };
         // What a part was judged by already needs no second question.
         let is_new = |whole: &LayerVerdict| {
-            whole.is_deny() || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule))
+            matches!(whole.verdict, Verdict::Deny { .. })
+                || !judged.iter().any(|part| part.matched.contains(&whole.rule))
         };
         let whole = strictest(self.patterns_against().into_iter().filter(is_new));
-        let leading = judged.iter().map(|(_, judged)| judged).reduce(|best, next| {
+        let leading = judged.iter().reduce(|best, next| {
             // Of parts that may run, one that does more than look says why.
             let louder = |judged: &PartVerdict| {
                 let opinion = &judged.opinion;
@@ -55,8 +56,8 @@ impl Call<'_> {
         {
             decided.wider = self.by_prefix(pipelines, &place);
         }
-        let asks = judged.iter().filter(|(part, _)| matches!(part.verdict, Verdict::Ask { .. }));
-        let grants: Option<Vec<String>> = asks.map(|(_, judged)| judged.grant.clone()).collect();
+        let asks = judged.iter().filter(|judged| matches!(judged.opinion.verdict, Verdict::Ask { .. }));
+        let grants: Option<Vec<String>> = asks.map(|judged| judged.grant.clone()).collect();
         let mut grants = grants.filter(|_| decided.grant.is_some()).unwrap_or_default();
         let mut seen = HashSet::new();
         grants.retain(|grant| seen.insert(grant.clone()));
@@ -64,11 +65,7 @@ impl Call<'_> {
     }
 
     /// Lines of plain words. Returns true beside the verdicts if a part is covered by a rule by prefix.
-    fn judge_pipelines(
-        &self,
-        pipelines: &[Vec<Part>],
-        place: &StartPlace<'_>,
-    ) -> (Vec<(PartExplanation, PartVerdict)>, bool) {
+    fn judge_pipelines(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> (Vec<PartVerdict>, bool) {
         let (folder, moved) = (place.folder, self.leaves(place, pipelines));
         let descends = self.descends(place, pipelines);
         let other_names = place.other_names.as_slice();
@@ -92,8 +89,7 @@ impl Call<'_> {
                     (_, 0) => &[own, whole],
                     _ => &[whole],
                 };
-                let judgement = PartVerdict { matched, ..self.with_grants(opinion, wanted) };
-                judged.push((shown(part.exact(), &judgement), judgement));
+                judged.push(PartVerdict { text: part.exact(), matched, ..self.with_grants(opinion, wanted) });
             }
         }
         let is_covered = self.judge_beside(pipelines, &mut judged);
@@ -114,23 +110,22 @@ impl Call<'_> {
     }
 
     /// A line that is more than plain words. If rules by prefix cover all that it holds, it runs.
-    fn judge_folded(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> Vec<(PartExplanation, PartVerdict)> {
+    fn judge_folded(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> Vec<PartVerdict> {
         let unfolded = unfolded(command).map(|pipelines| self.judge_pipelines(&pipelines, place));
         let unfolded = unfolded.and_then(|(judged, is_covered)| is_covered.then_some(judged));
         if let Some(judged) = unfolded.as_ref().filter(|judged| all_run(judged)) {
             return judged.clone();
         }
-        let (mut part, mut other) = self.judge_other(command, doubt, place);
-        let asks = |(part, _): &(PartExplanation, PartVerdict)| match &part.verdict {
-            Verdict::Ask { reason, .. } if part.layer == Layer::Default => Some(reason.clone()),
+        let mut other = self.judge_other(command, doubt, place);
+        let asks = |part: &PartVerdict| match &part.opinion.verdict {
+            Verdict::Ask { reason, .. } if part.opinion.layer == Layer::Default => Some(reason.clone()),
             _ => None,
         };
         let reason = unfolded.and_then(|judged| judged.iter().find_map(asks));
         if let Some(reason) = reason.filter(|_| other.opinion.layer == Layer::Default) {
             other.opinion = other.opinion.because(&reason);
-            part = shown(part.text, &other);
         }
-        vec![(part, other)]
+        vec![other]
     }
 
     /// Verdicts on each part, with the patterns that were found in it. Only a line of which all parts look is held to
@@ -151,7 +146,7 @@ impl Call<'_> {
     }
 
     /// A line that is more than plain words: nothing of it is believed, and whatever could be a command in it counts.
-    fn judge_other(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> (PartExplanation, PartVerdict) {
+    fn judge_other(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> PartVerdict {
         let (guesses, complete) = guesses(command);
         let why = match doubt {
             Doubt::Unclear(why) => Some(why),
@@ -162,18 +157,23 @@ impl Call<'_> {
         if let Some(why) = why {
             found.push(LayerVerdict::unknown(format!("the command cannot be taken apart: {why}")));
             let bare = bare(command);
-            found.extend([command, bare.as_str()].into_iter().find_map(|text| self.denied_in(text)));
+            // A denied name may stand anywhere in it.
+            let denied = |text| self.section?.deny.iter().find(|entry| entry.is_among(pieces(text)));
+            let denied = [command, bare.as_str()].into_iter().find_map(denied);
+            found.extend(denied.map(|entry| self.denial(entry)));
         }
         found.extend(guesses.iter().flat_map(|guess| self.against(guess)).map(|(opinion, _)| opinion));
         found.extend(self.sections().flat_map(|section| section.against(&bare(command))));
         found.extend(place.secret.clone());
         let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
-        let opinion = strictest(found).unwrap_or_else(|| self.by_default_of(doubt));
-        let judged = PartVerdict { matched, ..self.with_grants(opinion, &[]) };
-        (shown(command.to_owned(), &judged), judged)
+        let opinion = strictest(found).unwrap_or_else(|| {
+            let (Doubt::Escaped(why) | Doubt::Compound(why) | Doubt::Unclear(why)) = doubt;
+            self.by_default().because(why)
+        });
+        PartVerdict { text: command.to_owned(), matched, ..self.with_grants(opinion, &[]) }
     }
 
-    fn sections(&self) -> impl Iterator<Item = &Section> {
+    pub(super) fn sections(&self) -> impl Iterator<Item = &Section> {
         [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten()
     }
 
@@ -227,12 +227,6 @@ impl Call<'_> {
         looking::only_looks(part, &shown)
     }
 
-    /// The fourth layer, of a line that is more than plain words.
-    fn by_default_of(&self, doubt: Doubt) -> LayerVerdict {
-        let (Doubt::Escaped(why) | Doubt::Compound(why) | Doubt::Unclear(why)) = doubt;
-        self.by_default().because(why)
-    }
-
     /// Verdict of the denylist on a part.
     fn denied(&self, part: &Part, checked: Option<&LayerVerdict>) -> Option<LayerVerdict> {
         let section = self.section?;
@@ -250,12 +244,6 @@ impl Call<'_> {
         let Some(entry) = entry else {
             return self.mentioned(section, part).or_else(|| may_become_denied(section, part));
         };
-        Some(self.denial(entry))
-    }
-
-    /// Verdict of the denylist on a text in which a name may stand anywhere.
-    fn denied_in(&self, text: &str) -> Option<LayerVerdict> {
-        let entry = self.section?.deny.iter().find(|entry| entry.is_among(pieces(text)))?;
         Some(self.denial(entry))
     }
 
@@ -294,17 +282,17 @@ impl Call<'_> {
 }
 
 /// Returns true if no part asks or is denied.
-fn all_run(judged: &[(PartExplanation, PartVerdict)]) -> bool {
-    judged.iter().all(|(part, _)| part.verdict == Verdict::Allow)
+fn all_run(judged: &[PartVerdict]) -> bool {
+    judged.iter().all(|part| part.opinion.verdict == Verdict::Allow)
 }
 
 /// A part as people are told of it.
-pub(super) fn shown(text: String, judged: &PartVerdict) -> PartExplanation {
+pub(super) fn shown(PartVerdict { text, opinion, .. }: PartVerdict) -> PartExplanation {
     let text = match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     };
-    let LayerVerdict { verdict, layer, rule, .. } = judged.opinion.clone();
+    let LayerVerdict { verdict, layer, rule, .. } = opinion;
     PartExplanation { text, verdict, layer, rule }
 }
 

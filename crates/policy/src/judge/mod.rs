@@ -1,8 +1,7 @@
-//! The layers put together. `command` judges what a shell is given, part by part, `beside` what may stand beside a part that a
-//! rule by prefix covers, and `place` where that runs; `patterns` looks through the texts of any call, and has the wider rules
+//! The layers put together. `command` judges what a shell is given, part by part, `place` where that runs, and what may stand
+//! beside a part that a rule by prefix covers; `patterns` looks through the texts of any call, and has the wider rules
 //! that are offered for commands. `mode` is the session's mode.
 
-mod beside;
 mod command;
 mod mode;
 mod patterns;
@@ -20,7 +19,7 @@ use agentd_core::{
     client_tool::CLIENT_TOOL_PREFIX,
     folder::with_real_paths,
     grant::Grant,
-    policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
+    policy::{Explanation, Layer, Risk, Verdict},
     ports::Workspace,
     session::SessionSettings,
     tool::{Effect, FollowedLink, StartFolder, ToolSpec},
@@ -30,12 +29,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     PROJECT, READ_TOOL, SHELL_TOOL,
-    checker::{files, web},
+    checker::files,
     file::Action,
-    foreign,
     grants::{Grants, NeededText, Reach},
     is_shallow,
-    opinion::{LayerVerdict, of_both, strictest},
+    opinion::{LayerVerdict, described, of_both, strictest},
     rules::{Rules, ToolSection},
 };
 
@@ -161,13 +159,10 @@ impl Policy {
         let tool = read_tool();
         let read = self.judge_form(&CallContext { tool: &tool, foreign: None, followed: None, ..*facts });
         let denies = || matches!(self.judge_form(facts).verdict, Verdict::Deny { .. });
-        read.verdict == Verdict::Allow && !(self.sets_apart(facts.tool) && denies())
-    }
-
-    /// Returns whether a call of that tool may be judged otherwise than reading what it names.
-    fn sets_apart(&self, tool: &ToolSpec) -> bool {
-        let is_known = self.rules.tool(&tool.name).is_some() || !self.checks.is_empty();
-        tool.effect != Effect::Read || (is_known && tool.name != READ_TOOL)
+        // A call of another tool may be judged otherwise than reading what it names.
+        let is_known = self.rules.tool(&facts.tool.name).is_some() || !self.checks.is_empty();
+        let is_set_apart = facts.tool.effect != Effect::Read || is_known && facts.tool.name != READ_TOOL;
+        read.verdict == Verdict::Allow && !(is_set_apart && denies())
     }
 
     fn judge_form(&self, facts: &CallContext<'_>) -> Explanation {
@@ -212,6 +207,8 @@ struct Call<'a> {
 /// Verdict on the whole call or on one part, and whether a grant turned it into a yes.
 #[derive(Clone)]
 struct PartVerdict {
+    /// Command of the part; empty for a whole call.
+    text: String,
     opinion: LayerVerdict,
     grant: Option<String>,
     /// Rules that reach further and that it may keep instead.
@@ -310,32 +307,28 @@ impl<'a> Call<'a> {
 
     /// The fourth layer.
     fn by_default(&self) -> LayerVerdict {
-        let (settings, foreign) = (self.facts.settings, self.facts.foreign);
-        let other = foreign.map(|foreign| foreign::told(foreign, self.facts.tool)).unwrap_or_default();
-        let (confirm, risk, reason, setting) = match self.facts.tool.effect {
+        let (settings, tool) = (self.facts.settings, self.facts.tool);
+        let (confirm, setting) = match tool.effect {
             Effect::Read | Effect::State => {
                 return LayerVerdict::by_default(Verdict::Allow, "it changes nothing outside the session");
             }
             Effect::Network => return self.by_default_of_the_web(),
-            Effect::Write
-                if self.arguments.as_ref().is_some_and(|args| {
-                    let real = self.facts.roots.iter().copied().chain(self.facts.memories);
-                    files::only_state(&self.facts.tool.name, args, real)
-                }) =>
-            {
+            Effect::Write if self.changes_only_state() => {
                 return LayerVerdict::by_default(Verdict::Allow, "it changes only the session's own state");
             }
-            Effect::Write if foreign.is_some() => (settings.confirm_write, Risk::Medium, &*other, "confirm_write"),
-            Effect::Write => (settings.confirm_write, Risk::Medium, "it changes files", "confirm_write"),
+            Effect::Write => (settings.confirm_write, "confirm_write"),
+            Effect::Execute => (settings.confirm_exec, "confirm_exec"),
+        };
+        let other = self.facts.foreign.map(|foreign| described(foreign, tool));
+        let (risk, reason) = match &other {
             // Whether it runs anything nobody knows; that somebody else answers it is no danger of its own.
-            Effect::Execute if foreign.is_some() => (settings.confirm_exec, Risk::Medium, &*other, "confirm_exec"),
-            Effect::Execute if self.facts.tool.name == SHELL_TOOL => {
-                (settings.confirm_exec, Risk::Medium, "it runs a command", "confirm_exec")
+            Some(other) => (Risk::Medium, other.as_str()),
+            None if tool.effect == Effect::Write => (Risk::Medium, "it changes files"),
+            None if tool.name == SHELL_TOOL => (Risk::Medium, "it runs a command"),
+            None if tool.name.starts_with(CLIENT_TOOL_PREFIX) => {
+                (Risk::Medium, "it acts in the program that started the turn")
             }
-            Effect::Execute if self.facts.tool.name.starts_with(CLIENT_TOOL_PREFIX) => {
-                (settings.confirm_exec, Risk::Medium, "it acts in the program that started the turn", "confirm_exec")
-            }
-            Effect::Execute => (settings.confirm_exec, Risk::High, "it runs a command", "confirm_exec"),
+            None => (Risk::High, "it runs a command"),
         };
         match self.rules.default_action {
             Action::Deny => LayerVerdict::by_default(
@@ -356,10 +349,16 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Returns whether the call changes nothing but files of the session's own state.
+    fn changes_only_state(&self) -> bool {
+        let real = self.facts.roots.iter().copied().chain(self.facts.memories);
+        self.arguments.as_ref().is_some_and(|args| files::only_state(&self.facts.tool.name, args, real))
+    }
+
     /// Verdict on a fetch, which changes nothing anywhere, as far as servers keep to what they promise.
     fn by_default_of_the_web(&self) -> LayerVerdict {
         let Some(arguments) = &self.arguments else { return LayerVerdict::unknown("its arguments are no JSON object") };
-        let Some(what) = web::sends(arguments) else {
+        let Some(what) = files::sends(arguments) else {
             return LayerVerdict::by_default(Verdict::Allow, "it only fetches");
         };
         let verdict = match self.rules.default_action {
@@ -372,7 +371,8 @@ impl<'a> Call<'a> {
 
     /// Asks the kept rules, and the switch for asking at all. Any of what is wanted is enough; the first is proposed.
     fn with_grants(&self, opinion: LayerVerdict, wanted: &[NeededText<'_>]) -> PartVerdict {
-        let none = PartVerdict { grant: None, wider: Vec::new(), granted_by: None, matched: Vec::new(), opinion };
+        let (text, grant, wider, granted_by, matched) = Default::default();
+        let none = PartVerdict { text, opinion, grant, wider, granted_by, matched };
         let Verdict::Ask { risk, .. } = none.opinion.verdict else { return none };
         if !self.rules.enable_approval {
             let opinion = LayerVerdict {
@@ -385,17 +385,15 @@ impl<'a> Call<'a> {
         }
         let wanted = if none.opinion.dynamic { &[] } else { wanted };
         if let Some(rule) = wanted.iter().find_map(|wanted| self.grants.covering(wanted, risk)) {
-            let opinion =
-                LayerVerdict { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.to_owned(), dynamic: false };
+            let opinion = LayerVerdict::granted(rule.to_owned());
             return PartVerdict { opinion, granted_by: Some(rule.to_owned()), ..none };
         }
         if risk <= Risk::Medium
             && !none.opinion.dynamic
             && let Some(foreign) = self.facts.foreign.filter(|foreign| foreign.granted)
         {
-            let rule = foreign::granted_by(foreign);
-            let opinion =
-                LayerVerdict { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.clone(), dynamic: false };
+            let rule = format!("mcp_servers.yaml: servers.{}.grants", foreign.server);
+            let opinion = LayerVerdict::granted(rule.clone());
             return PartVerdict { opinion, granted_by: Some(rule), ..none };
         }
         let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest();
@@ -406,34 +404,23 @@ impl<'a> Call<'a> {
         PartVerdict { grant, wider, ..none }
     }
 
-    fn explain(
-        &self,
-        decided: PartVerdict,
-        parts: Vec<(PartExplanation, PartVerdict)>,
-        grants: Vec<String>,
-    ) -> Explanation {
+    fn explain(&self, decided: PartVerdict, parts: Vec<PartVerdict>, grants: Vec<String>) -> Explanation {
         let mut granted_by: Vec<String> = Vec::new();
-        for rule in
-            parts.iter().map(|(_, judged)| judged).chain([&decided]).filter_map(|judged| judged.granted_by.as_ref())
-        {
+        for rule in parts.iter().chain([&decided]).filter_map(|judged| judged.granted_by.as_ref()) {
             if !granted_by.contains(rule) {
                 granted_by.push(rule.clone());
             }
         }
-        let (grants, wider) = if parts.is_empty() {
-            (decided.grant.into_iter().collect(), decided.wider)
-        } else {
-            (grants, decided.wider)
-        };
+        let grants = if parts.is_empty() { decided.grant.into_iter().collect() } else { grants };
         let LayerVerdict { verdict, layer, rule, .. } = decided.opinion;
         Explanation {
             tool: self.facts.tool.name.clone(),
             verdict,
             layer,
             rule,
-            parts: parts.into_iter().map(|(part, _)| part).collect(),
+            parts: parts.into_iter().map(command::shown).collect(),
             grants,
-            wider,
+            wider: decided.wider,
             granted_by,
             leads_to: None,
         }

@@ -7,11 +7,7 @@ use agentd_core::{
 };
 
 use super::{Call, SHELL_TOOL};
-use crate::{
-    checker::{files, web},
-    command::Part,
-    opinion::LayerVerdict,
-};
+use crate::{checker::files, command::Part, opinion::LayerVerdict};
 
 /// Reason of a denial, also for the model.
 const PLANNING: &str = "the session is in plan mode, in which nothing is changed";
@@ -68,12 +64,9 @@ impl Call<'_> {
     fn looks(&self, said: &Explanation) -> bool {
         match self.facts.tool.effect {
             Effect::Read | Effect::State => true,
-            Effect::Network => self.arguments.as_ref().is_some_and(|arguments| web::sends(arguments).is_none()),
+            Effect::Network => self.arguments.as_ref().is_some_and(|arguments| files::sends(arguments).is_none()),
             Effect::Execute => said.only_looks(),
-            Effect::Write => self.arguments.as_ref().is_some_and(|arguments| {
-                let real = self.facts.roots.iter().copied().chain(self.facts.memories);
-                files::only_state(&self.facts.tool.name, arguments, real)
-            }),
+            Effect::Write => self.changes_only_state(),
         }
     }
 }

@@ -27,17 +27,17 @@ impl Call<'_> {
     /// that a pattern which finds anything finds it.
     pub(super) fn patterns_against(&self) -> Vec<LayerVerdict> {
         let mut found = Vec::new();
-        let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];
+        let against = |text: &str| self.sections().flat_map(|section| section.against(text)).collect::<Vec<_>>();
         let mut is_silent = true;
         let mut look_at = |text: &str| {
             is_silent = false;
-            found.extend(sections.iter().flatten().flat_map(|section| section.against(text)));
+            found.extend(against(text));
             // Commands are taken apart elsewhere; they are no path.
             let Some(plain) = plainly(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
             // In the session's tree `/outputs/a` is `outputs/a`.
             for form in [plain.as_str(), plain.trim_start_matches('/')] {
                 if form != text {
-                    found.extend(sections.iter().flatten().flat_map(|section| section.against(form)));
+                    found.extend(against(form));
                 }
             }
         };
@@ -61,7 +61,7 @@ impl Call<'_> {
             None => look(self.facts.arguments),
         }
         if is_silent {
-            found.extend(sections.iter().flatten().flat_map(|section| section.against("")));
+            found.extend(against(""));
         }
         found
     }
@@ -81,8 +81,7 @@ impl Call<'_> {
     pub(super) fn patterns_in_favour(&self) -> Option<LayerVerdict> {
         let arguments = self.arguments.as_ref()?;
         let subjects = || SUBJECTS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
-        let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];
-        sections.into_iter().flatten().find_map(|section| {
+        self.sections().find_map(|section| {
             let in_favour = |text: &str| {
                 let opinion = section.in_favour(text)?;
                 plainly(text).is_none_or(|plain| section.in_favour(&plain).is_some()).then_some(opinion)

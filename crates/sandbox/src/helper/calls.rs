@@ -24,6 +24,8 @@ use seccompiler::{
 use super::{Step, step};
 use crate::config::Policy;
 
+const TIOCLINUX: i32 = 0x541c;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Not in the library yet. The number is the same on every architecture.
@@ -167,7 +169,9 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
     let programs = (|| {
         let mut rules = forbidden(policy.network)?;
         if !namespaces {
-            rules.extend(shared()?);
+            // They reach processes outside by their numbers, or by numbers that they share.
+            rules.extend(always(SHARED));
+            rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
             if policy.read_only {
                 rules.extend(always(CHANGES.iter().chain(CHANGES_HERE)));
             }
@@ -212,7 +216,10 @@ fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgr
 fn forbidden(network: bool) -> Result<Rules, BackendError> {
     let mut rules = always(FORBIDDEN.iter().chain(FORBIDDEN_HERE));
     rules.insert(libc::SYS_clone, namespaces()?);
-    rules.insert(libc::SYS_ioctl, terminals()?);
+    // Typing into a terminal on behalf of the person.
+    let typing = [i32::try_from(libc::TIOCSTI).unwrap_or_default(), TIOCLINUX];
+    let typing = typing.into_iter().map(|call| SeccompRule::new(vec![is(1, Is::Eq, call)?]));
+    rules.insert(libc::SYS_ioctl, typing.collect::<Result<_, BackendError>>()?);
     rules.insert(libc::SYS_socket, if network { sockets()? } else { Vec::new() });
     rules.insert(libc::SYS_socketpair, pairs()?);
     rules.extend(lending()?);
@@ -226,7 +233,6 @@ fn forbidden(network: bool) -> Result<Rules, BackendError> {
 fn lending() -> Result<Rules, BackendError> {
     const SETTING: [i32; 2] = [0o4000, 0o2000];
     const NAMELESS: i32 = 0o20_000_000; // of O_TMPFILE, which is more bits than this one
-    let has = |argument: u8, bits: i32| is(argument, Is::MaskedEq(u64::from(bits.cast_unsigned())), bits);
     let mode = |argument: u8| {
         let setting = |bit: i32| SeccompRule::new(vec![has(argument, bit)?]);
         SETTING.into_iter().map(setting).collect::<Result<Vec<_>, BackendError>>()
@@ -254,13 +260,6 @@ fn lending() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// System calls that reach processes outside by their numbers, or by numbers that they share.
-fn shared() -> Result<Rules, BackendError> {
-    let mut rules = always(SHARED);
-    rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
-    Ok(rules)
-}
-
 /// Condition that this argument is not 0, which is the caller.
 fn others(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(vec![is(argument, Is::Ne, 0)?])?])
@@ -268,6 +267,11 @@ fn others(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
 
 fn is(argument: u8, operator: Is, value: i32) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, Length::Dword, operator, u64::from(value.cast_unsigned()))
+}
+
+/// Condition that an argument has all of these bits.
+fn has(argument: u8, bits: i32) -> Result<SeccompCondition, BackendError> {
+    is(argument, Is::MaskedEq(u64::from(bits.cast_unsigned())), bits)
 }
 
 /// Children in namespaces of their own.
@@ -281,15 +285,7 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
         libc::CLONE_NEWPID,
         libc::CLONE_NEWNET,
     ];
-    let has = |flag: i32| is(0, Is::MaskedEq(u64::from(flag.cast_unsigned())), flag);
-    NAMESPACES.into_iter().map(|flag| SeccompRule::new(vec![has(flag)?])).collect()
-}
-
-/// Typing into a terminal on behalf of the person.
-fn terminals() -> Result<Vec<SeccompRule>, BackendError> {
-    const TIOCLINUX: i32 = 0x541c;
-    let calls = [i32::try_from(libc::TIOCSTI).unwrap_or_default(), TIOCLINUX];
-    calls.into_iter().map(|call| SeccompRule::new(vec![is(1, Is::Eq, call)?])).collect()
+    NAMESPACES.into_iter().map(|flag| SeccompRule::new(vec![has(0, flag)?])).collect()
 }
 
 /// With the network: every family but the internet's, and netlink beyond what looking up an address takes. Sockets of

@@ -22,12 +22,12 @@ use nix::{
 };
 
 use super::{
-    Folder, Program, Step, calls, files,
+    Program, Step, calls, files,
     root::{Namespaces, kernel},
     step, tell,
 };
 use crate::{
-    config::{InForce, Policy, Report, SandboxLimits},
+    config::{InForce, Report, SandboxLimits},
     environment::PATH,
 };
 
@@ -36,22 +36,15 @@ use crate::{
 const FILE_CAPABILITIES: [u64; 4] = [0, 1, 3, 4];
 
 /// Locks this process in and becomes the command. Never returns.
-pub(super) fn become_it(
-    leash: &UnixStream,
-    keeper: Pid,
-    policy: &Policy,
-    namespaces: Option<Namespaces>,
-    folder: &Folder,
-    program: &Program,
-) -> ! {
-    let report = match lock_in(keeper, policy, namespaces, folder) {
+pub(super) fn become_it(leash: &UnixStream, keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> ! {
+    let report = match lock_in(keeper, program, namespaces) {
         Err(why) => Report::Failed(why),
         Ok(force) => match (force.gap(), program.line.first()) {
-            (Some(gap), _) if policy.enforce => Report::Failed(gap.to_owned()),
+            (Some(gap), _) if program.policy.enforce => Report::Failed(gap.to_owned()),
             (_, None) => Report::Ready(force),
             (_, Some(file)) => {
                 tell(leash, &Report::Begun);
-                let error = execute(program, &policy.planted);
+                let error = execute(program);
                 Report::Failed(format!("could not start {}: {error}", file.to_string_lossy()))
             }
         },
@@ -60,13 +53,14 @@ pub(super) fn become_it(
     std::process::exit(1)
 }
 
-fn lock_in(keeper: Pid, policy: &Policy, namespaces: Option<Namespaces>, folder: &Folder) -> Step<InForce> {
+fn lock_in(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> Step<InForce> {
+    let policy = &program.policy;
     calls::die_with(keeper)?;
     // A session of its own, so that no signal to its group meets the keeper.
     nix::unistd::setsid().map_err(step("leave the keeper's session"))?;
     calls::default_signals()?;
     calls::close_on_exec();
-    folder.enter(if namespaces.is_some() { &policy.names } else { &[] })?;
+    program.folder.enter(if namespaces.is_some() { &policy.names } else { &[] })?;
     let counted = limit(&policy.limits, namespaces)?;
     // Owners and modes are beyond Landlock, so the right to change them is left only where the rest is read-only.
     calls::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
@@ -103,11 +97,11 @@ fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
     Ok(limits.processes.is_none() || is_apart || namespaces.is_some_and(|namespaces| namespaces.own_limit))
 }
 
-/// Becomes the program, for which this process is locked in already. Returns why it did not. What lies below `own`,
+/// Becomes the program, for which this process is locked in already. Returns why it did not. What lies in planted folders,
 /// where commands and strangers put files, is not found by its name alone.
-pub(super) fn execute(program: &Program, own: &[PathBuf]) -> Errno {
+fn execute(program: &Program) -> Errno {
     let given = |name: &str| program.environment.iter().find(|(given, _)| given == name);
-    let path = open_ones(given("PATH").map_or(OsStr::new(PATH), |(_, path)| path), own);
+    let path = open_ones(given("PATH").map_or(OsStr::new(PATH), |(_, path)| path), &program.policy.planted);
     let environment = environment(&program.environment, &path);
     let Some(file) = program.line.first() else { return Errno::ENOENT };
     if file.as_bytes().contains(&b'/') {
@@ -143,15 +137,14 @@ fn environment(given: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
 fn open_ones(path: &OsStr, own: &[PathBuf]) -> OsString {
     let own: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
     let is_own = |folder: &Path| folder.canonicalize().is_ok_and(|real| own.iter().any(|own| real.starts_with(own)));
+    // If we could read a folder and are not let, it is the sandbox that closes it. Of one that nobody may read, programs may
+    // still be run.
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let is_closed = |folder: &Path| {
+        open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)
+            && access(folder, AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
+    };
     let kept = env::split_paths(path).filter(|folder| !is_closed(folder) && !is_own(folder));
     let kept = env::join_paths(kept).unwrap_or_else(|_| path.to_owned());
     if kept.is_empty() { PATH.into() } else { kept }
-}
-
-/// Returns whether we could read the folder and are not let: then it is the sandbox that closes it. Of one that nobody
-/// may read, programs may still be run.
-fn is_closed(folder: &Path) -> bool {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)
-        && access(folder, AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
 }

@@ -42,7 +42,8 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     let write = AccessFs::from_all(KNOWN)
         & !(AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     // With namespaces these are mounted over.
-    let hidden: Vec<PathBuf> = if namespaces { Vec::new() } else { real(&policy.hidden) };
+    let real = policy.hidden.iter().filter(|_| !namespaces).filter_map(|path| path.canonicalize().ok());
+    let hidden: Vec<PathBuf> = real.collect();
     for path in &policy.read {
         rules = allow(rules, path, read, policy, &hidden)?;
     }
@@ -78,26 +79,15 @@ fn allow(
     policy: &Policy,
     hidden: &[PathBuf],
 ) -> Step<RulesetCreated> {
-    let hidden = hidden_below(path, hidden);
+    // What is itself allowed, being the session's own, is not hidden.
+    let real = if hidden.is_empty() { None } else { path.canonicalize().ok() };
+    let is_below = |hidden: &&PathBuf| real.as_ref().is_some_and(|real| hidden.starts_with(real));
+    let hidden: Vec<PathBuf> = hidden.iter().filter(is_below).cloned().collect();
     if hidden.is_empty() {
         let opened = if policy.is_exact(path) { exact::open(path, OFlags::PATH).ok() } else { open(path) };
         return allow_opened(rules, path, access, opened);
     }
     allow_around(rules, path, access, &hidden, policy)
-}
-
-/// Hidden paths below a path. What is itself allowed, being the session's own, is not hidden.
-fn hidden_below(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
-    if hidden.is_empty() {
-        return Vec::new();
-    }
-    let Ok(path) = path.canonicalize() else { return Vec::new() };
-    hidden.iter().filter(|hidden| hidden.starts_with(&path)).cloned().collect()
-}
-
-/// The real paths of those that are there.
-fn real(paths: &[PathBuf]) -> Vec<PathBuf> {
-    paths.iter().filter_map(|path| path.canonicalize().ok()).collect()
 }
 
 fn allow_around(
@@ -163,8 +153,6 @@ const TIME: Duration = Duration::from_millis(500);
 const DEPTH: usize = 4;
 /// Settings that people write are not longer, in bytes; nor are keys.
 const LONGEST: u64 = 256 * 1024;
-/// Folders of packages: what is in them came from somewhere else.
-const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-packages"];
 
 /// Files with keys.
 #[derive(Debug, Default)]
@@ -175,25 +163,13 @@ pub(super) struct KeyFiles {
     pub(super) reduced: Vec<(PathBuf, String)>,
 }
 
-/// Real paths.
-struct RealPaths {
-    home: Option<PathBuf>,
-    /// The folder of settings in the home.
-    settings: Option<PathBuf>,
-    /// All that is hidden anyway.
-    hidden: HashSet<PathBuf>,
-}
-
 /// Looks through what was listed. What is the session's own is left as it is.
 pub(super) fn search(policy: &Policy) -> KeyFiles {
     let mut found = KeyFiles::default();
     let real = |path: &PathBuf| path.canonicalize().ok();
     let home = policy.home.as_ref().and_then(real);
-    let known = RealPaths {
-        settings: home.as_ref().map(|home| home.join(".config")).and_then(|path| real(&path)),
-        hidden: policy.hidden.iter().filter_map(real).collect(),
-        home,
-    };
+    let settings = home.as_ref().map(|home| home.join(".config")).and_then(|path| real(&path));
+    let hidden: HashSet<PathBuf> = policy.hidden.iter().filter_map(real).collect();
     let mut waiting = VecDeque::new();
     for listed in &policy.searched {
         let Ok(listed) = listed.canonicalize() else { continue };
@@ -205,7 +181,38 @@ pub(super) fn search(policy: &Policy) -> KeyFiles {
             waiting.push_back(Folder { path: listed, depth: 1, listed: waiting.len() });
         }
     }
-    folders(waiting, policy, &known, &mut found);
+    // The shallow folders of all that was listed come first, so that none takes the time of another.
+    let began = Instant::now();
+    let mut left = vec![ENTRIES; waiting.len()];
+    while let Some(Folder { path: folder, depth, listed }) = waiting.pop_front() {
+        if depth > DEPTH && began.elapsed() > TIME {
+            break;
+        }
+        let is_home = home.as_ref() == Some(&folder);
+        let is_of_settings = settings.as_ref().is_some_and(|settings| folder.starts_with(settings));
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if left[listed] == 0 {
+                break;
+            }
+            left[listed] -= 1;
+            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+            if hidden.contains(&path) {
+                continue;
+            }
+            if kind.is_dir() {
+                let is_packages = secrets::PACKAGES.iter().any(|name| entry.file_name() == *name);
+                if secrets::named(&path, true) == SecretName::Secret {
+                    found.hidden.push(path);
+                } else if !is_packages && !policy.is_exact(&path) {
+                    waiting.push_back(Folder { path, depth: depth + 1, listed });
+                }
+            } else {
+                let is_dotted = entry.file_name().as_encoded_bytes().starts_with(b".");
+                let is_setting = is_of_settings || is_home && is_dotted || secrets::is_reducible(&path);
+                file(&path, is_setting, &mut found);
+            }
+        }
+    }
     found
 }
 
@@ -217,46 +224,11 @@ struct Folder {
     listed: usize,
 }
 
-/// Looks at the shallow folders of all that was listed first, so that none takes the time of another.
-fn folders(mut waiting: VecDeque<Folder>, policy: &Policy, known: &RealPaths, found: &mut KeyFiles) {
-    let began = Instant::now();
-    let mut left = vec![ENTRIES; waiting.len()];
-    while let Some(Folder { path: folder, depth, listed }) = waiting.pop_front() {
-        if depth > DEPTH && began.elapsed() > TIME {
-            return;
-        }
-        let is_home = known.home.as_ref() == Some(&folder);
-        let is_of_settings = known.settings.as_ref().is_some_and(|settings| folder.starts_with(settings));
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if left[listed] == 0 {
-                break;
-            }
-            left[listed] -= 1;
-            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
-            if known.hidden.contains(&path) {
-                continue;
-            }
-            if kind.is_dir() {
-                let is_packages = PACKAGES.iter().any(|name| entry.file_name() == *name);
-                if secrets::named(&path, true) == SecretName::Secret {
-                    found.hidden.push(path);
-                } else if !is_packages && !policy.is_exact(&path) {
-                    waiting.push_back(Folder { path, depth: depth + 1, listed });
-                }
-            } else {
-                let is_dotted = entry.file_name().as_encoded_bytes().starts_with(b".");
-                let is_setting = is_of_settings || is_home && is_dotted || secrets::is_reducible(&path);
-                file(&path, is_setting, found);
-            }
-        }
-    }
-}
-
 /// Looks at a file, or at where a link leads by the link's name.
 fn file(path: &Path, is_setting: bool, found: &mut KeyFiles) {
     match secrets::named(path, false) {
         SecretName::Secret => found.hidden.push(path.to_owned()),
-        SecretName::Key if text(path).is_some_and(|text| secrets::is_key(text.as_bytes())) => {
+        SecretName::Key if text(path).is_some_and(|text| text.contains(secrets::PRIVATE)) => {
             found.hidden.push(path.to_owned());
         }
         SecretName::Key | SecretName::Other if is_setting => {

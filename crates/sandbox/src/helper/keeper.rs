@@ -23,11 +23,11 @@ use nix::{
 };
 
 use super::{
-    Folder, Program, Step, command, fork_alone, let_go_of_output,
+    Program, Step, command, fork_alone, let_go_of_output,
     root::{Namespaces, limit_processes, mount_proc},
     step, tell,
 };
-use crate::config::{GATEWAY_PORT, HANDED_UP, PLEASE_END, Policy, Report};
+use crate::config::{GATEWAY_PORT, HANDED_UP, PLEASE_END, Report};
 
 /// Time for children that the command left behind to end by themselves: the ends of pipelines do.
 const ORPHANS_GRACE: Duration = Duration::from_millis(200);
@@ -38,16 +38,10 @@ const DYING: Duration = Duration::from_secs(2);
 const DYING_ONE_BY_ONE: Duration = Duration::from_secs(60);
 
 /// Runs the command to its end and tells how it ended.
-pub(super) fn run(
-    leash: &UnixStream,
-    policy: &Policy,
-    namespaces: Option<Namespaces>,
-    folder: &Folder,
-    program: &Program,
-) -> Step<()> {
+pub(super) fn run(leash: &UnixStream, program: &Program, namespaces: Option<Namespaces>) -> Step<()> {
     let namespaces = namespaces.map(|namespaces| {
         let own_proc = mount_proc();
-        let own_limit = own_proc && policy.limits.processes.is_some_and(limit_processes);
+        let own_limit = own_proc && program.policy.limits.processes.is_some_and(limit_processes);
         Namespaces { own_proc, own_limit, ..namespaces }
     });
     // Before the fork, so that no end is missed.
@@ -58,7 +52,7 @@ pub(super) fn run(
         SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(step("receive signals"))?;
     let keeper = getpid();
     let child = match fork_alone()? {
-        ForkResult::Child => command::become_it(leash, keeper, policy, namespaces, folder, program),
+        ForkResult::Child => command::become_it(leash, keeper, program, namespaces),
         ForkResult::Parent { child } => child,
     };
     let_go_of_output()?;
@@ -84,13 +78,6 @@ struct Keeper<'a> {
     killed: usize,
 }
 
-/// Word from the daemon.
-enum Word {
-    Nothing,
-    End,
-    Kill,
-}
-
 impl Keeper<'_> {
     fn until_command_ends(&mut self) {
         loop {
@@ -100,9 +87,9 @@ impl Keeper<'_> {
             }
             self.wait(None);
             match self.listen() {
-                Word::Nothing => {}
-                Word::End => self.signal(Signal::SIGTERM),
-                Word::Kill => return self.signal(Signal::SIGKILL),
+                None => {}
+                Some(Signal::SIGKILL) => return self.signal(Signal::SIGKILL),
+                Some(signal) => self.signal(signal),
             }
         }
     }
@@ -116,7 +103,7 @@ impl Keeper<'_> {
                 break;
             }
             self.wait(Some(left));
-            if matches!(self.listen(), Word::Kill) {
+            if self.listen() == Some(Signal::SIGKILL) {
                 break;
             }
         }
@@ -155,16 +142,17 @@ impl Keeper<'_> {
         let _ = poll(sources, timeout);
     }
 
-    fn listen(&self) -> Word {
+    /// What the daemon wants the command to get.
+    fn listen(&self) -> Option<Signal> {
         let mut byte = [0];
         match (&mut &*self.leash).read(&mut byte) {
-            Ok(1) if byte[0] == PLEASE_END => Word::End,
-            Ok(1) => Word::Nothing,
+            Ok(1) if byte[0] == PLEASE_END => Some(Signal::SIGTERM),
+            Ok(1) => None,
             Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
-                Word::Nothing
+                None
             }
             // The daemon has let go, or is gone.
-            Ok(_) | Err(_) => Word::Kill,
+            Ok(_) | Err(_) => Some(Signal::SIGKILL),
         }
     }
 

@@ -38,7 +38,7 @@ use nix::{
 
 use crate::{
     config::{Name, Policy, Report},
-    names,
+    places,
 };
 
 /// The longest policy that is read, in bytes.
@@ -52,8 +52,10 @@ fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ 
     move |error| format!("could not {attempted}: {error}")
 }
 
-/// Program with its arguments and environment.
+/// Program with its arguments and environment, its walls, and where it starts.
 struct Program {
+    policy: Policy,
+    folder: Folder,
     /// Its file and its arguments; empty where there is no command.
     line: Vec<CString>,
     environment: Vec<(OsString, OsString)>,
@@ -96,12 +98,6 @@ fn nothing() -> Step<std::fs::File> {
     std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(step("open /dev/null"))
 }
 
-/// Moves the command's input to where it belongs: the leash was there when we were started.
-fn take_input() -> Step<()> {
-    dup2_stdin(io::stderr().as_fd()).map_err(step("take the input"))?;
-    dup2_stderr(&nothing()?).map_err(step("take the input"))
-}
-
 /// Writes one line. A closed pipe is ignored.
 fn tell(mut leash: &UnixStream, report: &Report) {
     if let Ok(mut line) = serde_json::to_vec(report) {
@@ -113,7 +109,9 @@ fn tell(mut leash: &UnixStream, report: &Report) {
 fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Step<()> {
     let mut policy = read_policy(leash)?;
     if policy.input {
-        take_input()?;
+        // Moved to where it belongs: the leash was there when we were started.
+        dup2_stdin(io::stderr().as_fd()).map_err(step("take the input"))?;
+        dup2_stderr(&nothing()?).map_err(step("take the input"))?;
     }
     let found = files::search(&policy);
     policy.hidden.extend(found.hidden);
@@ -126,12 +124,12 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
         .map(|part| CString::new(part.into_vec()).map_err(step("read the command")))
         .collect::<Step<Vec<_>>>()?;
     let environment = environment.into_iter().filter(|(name, value)| !leads_to_hidden(name, value, &policy)).collect();
-    let program = Program { line, environment };
     // The daemon's terminal, if it has one, is none of ours.
     nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
     let folder = Folder::current()?;
     let namespaces = if policy.namespaces { Some(root::enter(&policy, &found.reduced)?) } else { None };
-    if policy.gateway {
+    let program = Program { policy, folder, line, environment };
+    if program.policy.gateway {
         if namespaces.is_none() {
             return Err("there are no namespaces, so nothing would keep it to the proxy".to_owned());
         }
@@ -140,13 +138,12 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
     if namespaces.is_none() {
         nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;
         harden();
-        return keeper::run(leash, &policy, None, &folder, &program);
+        return keeper::run(leash, &program, None);
     }
     match fork_alone()? {
         ForkResult::Child => {
             harden();
-            let ran =
-                calls::die_with_parent().and_then(|()| keeper::run(leash, &policy, namespaces, &folder, &program));
+            let ran = calls::die_with_parent().and_then(|()| keeper::run(leash, &program, namespaces));
             if let Err(why) = &ran {
                 tell(leash, &Report::Failed(why.clone()));
             }
@@ -184,16 +181,13 @@ fn fork_alone() -> Step<ForkResult> {
 }
 
 fn read_policy(mut leash: &UnixStream) -> Step<Policy> {
-    let mut line = Vec::new();
-    let mut byte = [0];
-    // Byte by byte, because what follows the line belongs to the keeper.
-    while line.len() < 4 {
-        if leash.read(&mut byte).map_err(step("read the policy"))? == 0 {
-            return Err("the policy did not come".to_owned());
-        }
-        line.push(byte[0]);
-    }
-    let length = u64::from(u32::from_le_bytes([line[0], line[1], line[2], line[3]]));
+    // No more than that, because what follows the policy belongs to the keeper.
+    let mut length = [0; 4];
+    leash.read_exact(&mut length).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the policy did not come".to_owned(),
+        _ => step("read the policy")(error),
+    })?;
+    let length = u64::from(u32::from_le_bytes(length));
     if length > MAX_POLICY {
         return Err(format!("the policy has {length} bytes, which is too long"));
     }
@@ -216,7 +210,7 @@ impl Folder {
 
     /// Enters it again, by the name that it has now: after mounting, its path leads to another view of it.
     fn enter(&self, names: &[Name]) -> Step<()> {
-        let path = names::named(names, &self.path).unwrap_or_else(|| self.path.clone());
+        let path = places::named(names, &self.path).unwrap_or_else(|| self.path.clone());
         std::env::set_current_dir(path).map_err(step("enter the folder to start in"))?;
         if identity()? == self.identity {
             return Ok(());

@@ -94,7 +94,7 @@ fn entries(names: &[Name]) -> io::Result<Vec<(PathBuf, Entry)>> {
 }
 
 fn build(entries: &[(PathBuf, Entry)]) -> io::Result<()> {
-    mount(Some("tmpfs"), SITE, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(OPTIONS))?;
+    mount_memory(Path::new(SITE), OPTIONS)?;
     for (path, entry) in entries {
         let below = path.strip_prefix("/").map_err(|_| io::ErrorKind::InvalidFilename)?;
         let place = Path::new(SITE).join(below);
@@ -133,12 +133,7 @@ pub(super) struct Namespaces {
     pub(super) own_limit: bool,
 }
 
-/// Something to be mounted.
-struct Layer {
-    path: PathBuf,
-    what: What,
-}
-
+/// Something to be mounted at a path.
 enum What {
     /// A folder in memory.
     Fresh,
@@ -165,8 +160,8 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(step("detach from the mounts"))?;
     let layers = layers(policy)?;
     calls::make_read_only(Path::new("/"), Below::Too).map_err(step("make the file system read-only"))?;
-    for layer in &layers {
-        place(layer).map_err(|error| format!("could not mount {}: {error}", layer.path.display()))?;
+    for (path, what) in &layers {
+        place(path, what).map_err(|error| format!("could not mount {}: {error}", path.display()))?;
     }
     if Path::new(FRESH[0]).is_dir() {
         set(reduced).map_err(step("put files in the place of others"))?;
@@ -174,8 +169,8 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
         return Err(format!("there is no {}, which is needed to keep keys from commands", FRESH[0]));
     }
     // Only now: where the session's own tree lies below something hidden, it had to be placed there.
-    for layer in layers.iter().filter(|layer| matches!(layer.what, What::Hidden { folder: true })) {
-        calls::make_read_only(&layer.path, Below::AsItIs).map_err(step("make what is hidden read-only"))?;
+    for (path, _) in layers.iter().filter(|(_, what)| matches!(what, What::Hidden { folder: true })) {
+        calls::make_read_only(path, Below::AsItIs).map_err(step("make what is hidden read-only"))?;
     }
     // Last: a name stands for what is seen by now at the real path.
     exchange(&policy.names)?;
@@ -183,13 +178,9 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
 }
 
 /// Mounts, parents first.
-fn layers(policy: &Policy) -> Step<Vec<Layer>> {
-    let mut layers: Vec<Layer> = FRESH
-        .iter()
-        .map(PathBuf::from)
-        .filter(|path| path.is_dir())
-        .map(|path| Layer { path, what: What::Fresh })
-        .collect();
+fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
+    let fresh = FRESH.iter().map(PathBuf::from).filter(|path| path.is_dir());
+    let mut layers: Vec<(PathBuf, What)> = fresh.map(|path| (path, What::Fresh)).collect();
     for tree in &policy.trees {
         // A link is resolved now: what it points to is what Landlock allows later.
         let Ok(path) = fs::canonicalize(&tree.path) else { continue };
@@ -200,7 +191,7 @@ fn layers(policy: &Policy) -> Step<Vec<Layer>> {
         let cloned = opened
             .and_then(|opened| calls::clone_tree(&opened))
             .map_err(|error| format!("could not keep {}: {error}", path.display()))?;
-        layers.push(Layer { path, what: What::Tree { tree: cloned, writable: tree.writable } });
+        layers.push((path, What::Tree { tree: cloned, writable: tree.writable }));
     }
     let places: Vec<PathBuf> =
         policy.read.iter().chain(&policy.write).filter_map(|place| fs::canonicalize(place).ok()).collect();
@@ -211,21 +202,17 @@ fn layers(policy: &Policy) -> Step<Vec<Layer>> {
         let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
         if seen && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
             let folder = path.is_dir();
-            layers.push(Layer { path, what: What::Hidden { folder } });
+            layers.push((path, What::Hidden { folder }));
         }
     }
     // Of two at one place the later one wins: what is hidden stays so.
-    layers.sort_by_key(|layer| layer.path.components().count());
+    layers.sort_by_key(|(path, _)| path.components().count());
     Ok(layers)
 }
 
-fn place(layer: &Layer) -> io::Result<()> {
-    let none: Option<&str> = None;
-    let path = &layer.path;
-    match &layer.what {
-        What::Fresh => {
-            mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(FRESH_OPTIONS))?
-        }
+fn place(path: &Path, what: &What) -> io::Result<()> {
+    match what {
+        What::Fresh => mount_memory(path, FRESH_OPTIONS)?,
         What::Tree { tree, writable } => {
             make_place(tree, path)?;
             calls::attach(tree, path)?;
@@ -233,10 +220,8 @@ fn place(layer: &Layer) -> io::Result<()> {
                 calls::make_read_only(path, Below::Too)?;
             }
         }
-        What::Hidden { folder: true } => {
-            mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(HIDDEN_OPTIONS))?;
-        }
-        What::Hidden { folder: false } => mount(Some("/dev/null"), path, none, MsFlags::MS_BIND, none)?,
+        What::Hidden { folder: true } => mount_memory(path, HIDDEN_OPTIONS)?,
+        What::Hidden { folder: false } => mount_over(Path::new("/dev/null"), path)?,
     }
     Ok(())
 }
@@ -306,8 +291,7 @@ const GITS: [&str; 6] = [
 pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     let stage = Path::new(FRESH[0]).join(NAME);
     fs::create_dir(&stage)?;
-    let none: Option<&str> = None;
-    mount(Some("tmpfs"), &stage, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(STAGE_OPTIONS))?;
+    mount_memory(&stage, STAGE_OPTIONS)?;
     for (number, (path, text)) in reduced.iter().enumerate() {
         let made = stage.join(format!("settings{number}"));
         fs::write(&made, text)?;
@@ -317,6 +301,11 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
         }
     }
     let mut fronted = Vec::new();
+    let is_program = |path: &Path| {
+        let mut first = [0; 4];
+        let read = fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut first));
+        read.is_ok() && &first == b"\x7fELF"
+    };
     for (number, git) in GITS.iter().enumerate() {
         // One that is a script knows better where it is.
         let Some(git) = fs::canonicalize(git).ok().filter(|git| is_program(git) && !fronted.contains(git)) else {
@@ -324,7 +313,7 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
         };
         let program = stage.join(format!("git{number}"));
         fs::write(&program, "")?;
-        mount(Some(&git), &program, none, MsFlags::MS_BIND, none)?;
+        mount_over(&git, &program)?;
         let front = stage.join(format!("front{number}"));
         fs::write(&front, text_of_front(&program))?;
         fs::set_permissions(&front, fs::Permissions::from_mode(0o755))?;
@@ -334,17 +323,21 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     calls::make_read_only(&stage, Below::AsItIs)
 }
 
-/// Mounts a file over another one.
+/// Mounts a file over another one, to be read only.
 fn put(made: &Path, place: &Path) -> io::Result<()> {
-    let none: Option<&str> = None;
-    mount(Some(made), place, none, MsFlags::MS_BIND, none)?;
+    mount_over(made, place)?;
     calls::make_read_only(place, Below::AsItIs)
 }
 
-fn is_program(path: &Path) -> bool {
-    let mut first = [0; 4];
-    fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut first)).is_ok()
-        && &first == b"\x7fELF"
+/// Mounts a file over another one.
+fn mount_over(made: &Path, place: &Path) -> nix::Result<()> {
+    let none: Option<&str> = None;
+    mount(Some(made), place, none, MsFlags::MS_BIND, none)
+}
+
+/// Mounts a folder in memory.
+fn mount_memory(path: &Path, options: &str) -> nix::Result<()> {
+    mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(options))
 }
 
 /// Git is also started by the names of its parts, which are links to it.

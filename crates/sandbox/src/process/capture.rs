@@ -107,7 +107,13 @@ impl Capture {
         let text = if left_out == 0 {
             decoded(charset, &head)
         } else {
-            let (start, end) = (decoded(charset, whole_end(&head)), decoded(charset, whole_start(&tail)));
+            // Without characters that were cut.
+            let whole = match std::str::from_utf8(&head) {
+                Err(error) if error.error_len().is_none() => error.valid_up_to(),
+                _ => head.len(),
+            };
+            let rest = tail.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+            let (start, end) = (decoded(charset, &head[..whole]), decoded(charset, &tail[rest..]));
             format!("{start}\n[… {} left out …]\n{end}", text::size(left_out))
         };
         CapturedOutput { text, total, ..CapturedOutput::default() }
@@ -142,20 +148,6 @@ fn decoded(encoding: &'static Encoding, bytes: &[u8]) -> String {
         return String::from_utf8_lossy(bytes).into_owned();
     }
     encoding.decode_with_bom_removal(bytes).0.into_owned()
-}
-
-/// Without a character that was cut at the end.
-fn whole_end(bytes: &[u8]) -> &[u8] {
-    match std::str::from_utf8(bytes) {
-        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
-        _ => bytes,
-    }
-}
-
-/// Without the rest of a character that was cut at the start.
-fn whole_start(bytes: &[u8]) -> &[u8] {
-    let continuation = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
-    &bytes[continuation..]
 }
 
 /// Lines that are told at once: what came before them in the same moment nobody could have read.
@@ -228,6 +220,8 @@ impl LiveTail {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
     use proptest::prelude::*;
 
@@ -310,13 +304,6 @@ mod tests {
             prop_assert_eq!(captured(32, &[&bytes[..cut], &bytes[cut..]]), captured(32, &[&bytes]));
         }
     }
-}
-
-#[cfg(test)]
-mod live_tests {
-    use std::sync::{Arc, Mutex};
-
-    use super::*;
 
     fn heard() -> (LiveTail, Arc<Mutex<String>>) {
         let heard = Arc::new(Mutex::new(String::new()));

@@ -1,6 +1,6 @@
 //! Programs that run unasked: started in the sandbox, with pipes to and from them, for as long as somebody holds them.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, sync::Arc};
 
 use agentd_core::{
     environment::ClientEnvironment,
@@ -9,7 +9,13 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use crate::{config::Name, environment, host::Sandbox, names::PROJECT};
+use crate::{
+    config::Report,
+    environment,
+    host::{Sandbox, Walls},
+    places::PROJECT,
+    secrets::project_secrets,
+};
 
 /// The folder that is such a program's own: fresh, and gone with it.
 const HOME: &str = "/tmp";
@@ -39,27 +45,7 @@ impl ConfinedPrograms {
     ) -> Self {
         Self { sandbox, environment, standing, place, is_secret }
     }
-
-    fn environment(&self, workspace: &Workspace, names: &[Name], own: BTreeMap<OsString, OsString>) -> Environment {
-        let client = ClientEnvironment::default();
-        let mut variables = environment::clean(workspace, names, &self.standing, &self.environment, &client);
-        for name in ["WORKSPACE", "PROJECT"] {
-            variables.remove(&OsString::from(name));
-        }
-        for name in ["HOME", "TMPDIR"] {
-            variables.insert(name.into(), HOME.into());
-        }
-        variables.extend(own);
-        variables
-    }
-
-    fn workspace(&self, folder: PathBuf) -> Workspace {
-        let project = Some(Mount { path: folder, writable: false });
-        Workspace { root: self.place.clone(), project, folders: Vec::new(), memories: None, worktree: None }
-    }
 }
-
-type Environment = BTreeMap<OsString, OsString>;
 
 impl Confiner for ConfinedPrograms {
     fn start(&self, program: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>> {
@@ -70,26 +56,61 @@ impl Confiner for ConfinedPrograms {
                     true,
                 ));
             }
-            self.locked_in(program).await
+            let ConfinedProgram { program, args, folder, hidden, environment: own, memory_bytes } = program;
+            let broken = |what: &str| {
+                let attempted = format!("could not {what}");
+                move |error: io::Error| refused(format!("{attempted}: {error}"), false)
+            };
+            let status = self.sandbox.status().await;
+            if !status.runs {
+                let why = status.weaknesses.first().cloned().unwrap_or_default();
+                return Err(refused(format!("the sandbox cannot be closed: {why}; see `agentctl doctor`"), true));
+            }
+            let project = Some(Mount { path: folder.clone(), writable: false });
+            let workspace =
+                Workspace { root: self.place.clone(), project, folders: Vec::new(), memories: None, worktree: None };
+            let names = self.sandbox.names(&workspace).await;
+            let client = ClientEnvironment::default();
+            let mut variables = environment::clean(&workspace, &names, &self.standing, &self.environment, &client);
+            variables.retain(|name, _| name != "WORKSPACE" && name != "PROJECT");
+            variables.extend(["HOME", "TMPDIR"].map(|name| (name.into(), HOME.into())));
+            variables.extend(own);
+            let (place, project) = (self.place.clone(), folder.clone());
+            let opened = tokio::task::spawn_blocking(move || {
+                std::fs::create_dir_all(place)?;
+                agentd_workspace::exact::open_folder(&project)
+            });
+            let opened = opened.await.map_err(|_| refused("could not open its folder", false))?;
+            let opened = opened.map_err(broken("open its folder"))?;
+            let (theirs, input) = io::pipe().map_err(broken("make a pipe"))?;
+            let command = std::iter::once(program.into_os_string()).chain(args.into_iter().map(OsString::from)).collect();
+            let confinement = agentd_core::policy::Confinement::ReadOnly;
+            let walls = Walls { confinement, closed: Default::default(), input: Some(theirs.into()), memory_bytes, hidden };
+            let started = self.sandbox.run(&workspace, command, &variables, &opened, walls).await;
+            let (mut child, mut leash) = started.map_err(broken("start it"))?;
+            let output = child.stdout.take().ok_or_else(|| refused("it has no output", false))?;
+            let output = output.into_owned_fd().map_err(broken("read its output"))?;
+            let ended = async move {
+                let report = leash.report().await;
+                drop(leash);
+                let _ = child.wait().await;
+                described(report)
+            };
+            let named = names.iter().any(|name| name.mounted && name.path == folder);
+            let folder = if named { PROJECT.into() } else { folder };
+            Ok(ConfinedProcess { folder, input: input.into(), output, ended: ended.boxed() })
         }
         .boxed()
     }
 
-    #[cfg(target_os = "linux")]
     fn secrets(&self, folder: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>> {
         let is_secret = self.is_secret;
-        let search = tokio::task::spawn_blocking(move || crate::secrets::project_secrets(&folder, is_secret));
+        let search = tokio::task::spawn_blocking(move || project_secrets(&folder, is_secret));
         async move {
             let found = search.await.map_err(|_| refused("could not search its folder", false))?;
             found.map_err(|why| refused(why, true))
         }
         .boxed()
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn secrets(&self, _: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>> {
-        // Nothing starts there.
-        std::future::ready(Ok(Vec::new())).boxed()
     }
 }
 
@@ -97,62 +118,8 @@ fn refused(message: impl Into<String>, lasting: bool) -> ConfineError {
     ConfineError { message: message.into(), lasting }
 }
 
-#[cfg(not(target_os = "linux"))]
-impl ConfinedPrograms {
-    async fn locked_in(&self, _: ConfinedProgram) -> Result<ConfinedProcess, ConfineError> {
-        Err(refused("there is no sandbox on this system, and a program that runs unasked runs only inside one", true))
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl ConfinedPrograms {
-    async fn locked_in(&self, program: ConfinedProgram) -> Result<ConfinedProcess, ConfineError> {
-        use crate::host::Walls;
-
-        let ConfinedProgram { program, args, folder, hidden, environment, memory_bytes } = program;
-        let broken = |what: &str| {
-            let attempted = format!("could not {what}");
-            move |error: std::io::Error| refused(format!("{attempted}: {error}"), false)
-        };
-        let status = self.sandbox.status().await;
-        if !status.runs {
-            let why = status.weaknesses.first().cloned().unwrap_or_default();
-            return Err(refused(format!("the sandbox cannot be closed: {why}; see `agentctl doctor`"), true));
-        }
-        let workspace = self.workspace(folder.clone());
-        let names = self.sandbox.names(&workspace).await;
-        let variables = self.environment(&workspace, &names, environment);
-        let (place, project) = (self.place.clone(), folder.clone());
-        let opened = tokio::task::spawn_blocking(move || {
-            std::fs::create_dir_all(place)?;
-            agentd_workspace::exact::open_folder(&project)
-        });
-        let opened = opened.await.map_err(|_| refused("could not open its folder", false))?;
-        let opened = opened.map_err(broken("open its folder"))?;
-        let (theirs, input) = std::io::pipe().map_err(broken("make a pipe"))?;
-        let command = std::iter::once(program.into_os_string()).chain(args.into_iter().map(OsString::from)).collect();
-        let confinement = agentd_core::policy::Confinement::ReadOnly;
-        let walls = Walls { confinement, closed: Default::default(), input: Some(theirs.into()), memory_bytes, hidden };
-        let started = self.sandbox.run(&workspace, command, &variables, &opened, walls).await;
-        let (mut child, mut leash) = started.map_err(broken("start it"))?;
-        let output = child.stdout.take().ok_or_else(|| refused("it has no output", false))?;
-        let output = output.into_owned_fd().map_err(broken("read its output"))?;
-        let ended = async move {
-            let report = leash.report().await;
-            drop(leash);
-            let _ = child.wait().await;
-            described(report)
-        };
-        let named = names.iter().any(|name| name.mounted && name.path == folder);
-        let folder = if named { PROJECT.into() } else { folder };
-        Ok(ConfinedProcess { folder, input: input.into(), output, ended: ended.boxed() })
-    }
-}
-
 /// The end of a program, in words.
-#[cfg(target_os = "linux")]
-fn described(report: std::io::Result<crate::config::Report>) -> ProgramEnd {
-    use crate::config::Report;
+fn described(report: io::Result<Report>) -> ProgramEnd {
     let ended = |how: String| ProgramEnd { how, lasting: false };
     match report {
         Ok(Report::Failed(why)) => ProgramEnd { how: format!("it did not start: {why}"), lasting: true },

@@ -2,14 +2,13 @@
 //!
 //! - `capture`: the head and the tail of a stream; the rest is read and dropped, so that no command ever blocks on
 //!   a full pipe. Its last lines while it runs, for people who watch.
-//! - `group`: the process group of a command, killed when it goes out of scope; children that were left running, also out of
-//!   the group, found by a mark in their environment. In the [sandbox](crate) its keeper knows them all.
-//! - `run`: start, read, wait, end.
+//! - `run`: start, read, wait, end. The process group of a command is killed when it goes out of scope; children that were
+//!   left running, also out of the group, are found by a mark in their environment. In the [sandbox](crate) its keeper knows
+//!   them all.
 //! - `confined`: programs that run unasked, with pipes, for as long as somebody holds them.
 
 mod capture;
 mod confined;
-mod group;
 mod run;
 
 pub use capture::{Binary, CapturedOutput, OutputForm};

@@ -9,7 +9,7 @@ use std::{
     io,
     os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
     path::PathBuf,
-    process::{ExitStatus, Stdio},
+    process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,18 +19,22 @@ use agentd_core::{
     ports::{CallProgress, Workspace},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
 use tokio::{
     io::AsyncRead,
     process::{Child, Command},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    capture::{Capture, CapturedOutput, OutputForm},
-    group::{self, Group},
+use super::capture::{Capture, CapturedOutput, OutputForm};
+use crate::{
+    config::Report,
+    environment::MARK,
+    host::{Sandbox, Walls},
 };
-use crate::{environment::MARK, host::Sandbox};
 
 /// Time for a command to tidy up after it was asked to end.
 const TERM_GRACE: Duration = Duration::from_secs(1);
@@ -109,13 +113,6 @@ pub struct FinishedCommand {
     pub strays: usize,
 }
 
-/// Reason to stop waiting.
-enum Wait<T> {
-    Over(T),
-    TimedOut,
-    Cancelled,
-}
-
 /// Runs a command to its end, in the sandbox where there is one.
 ///
 /// # Errors
@@ -126,28 +123,13 @@ pub async fn run(
     sandbox: Option<&Sandbox>,
     cancel: &CancellationToken,
 ) -> Result<FinishedCommand, RunError> {
-    match sandbox.filter(|sandbox| sandbox.is_on()) {
-        Some(sandbox) => locked_in(script, workspace, sandbox, cancel).await,
-        None if script.confinement == Confinement::ReadOnly => {
-            Err(RunError::Refused("nothing here would keep it from changing what it may only look at".to_owned()))
+    let Some(sandbox) = sandbox.filter(|sandbox| sandbox.is_on()) else {
+        if script.confinement == Confinement::ReadOnly {
+            let why = "nothing here would keep it from changing what it may only look at";
+            return Err(RunError::Refused(why.to_owned()));
         }
-        None => Ok(at_large(script, cancel).await?),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-async fn locked_in(_: Script, _: &Workspace, _: &Sandbox, _: &CancellationToken) -> Result<FinishedCommand, RunError> {
-    Err(RunError::Refused("there is no sandbox on this system".to_owned()))
-}
-
-#[cfg(target_os = "linux")]
-async fn locked_in(
-    script: Script,
-    workspace: &Workspace,
-    sandbox: &Sandbox,
-    cancel: &CancellationToken,
-) -> Result<FinishedCommand, RunError> {
-    use crate::{config::Report, host::Walls};
+        return Ok(at_large(script, cancel).await?);
+    };
     let began = Instant::now();
     let Script { command, folder, environment, timeout, output_cap, output, confinement, closed, progress } = script;
     let walls = Walls { confinement, closed, ..Walls::default() };
@@ -157,9 +139,8 @@ async fn locked_in(
     let (report, cut) = {
         let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
         let (report, cut) = match reading.wait(leash.report(), timeout, cancel).await {
-            Wait::Over(report) => (report, None),
-            Wait::TimedOut => (reading.until(ask_to_end(&mut leash)).await, Some(CommandEnd::TimedOut)),
-            Wait::Cancelled => (reading.until(ask_to_end(&mut leash)).await, Some(CommandEnd::Cancelled)),
+            Ok(report) => (report, None),
+            Err(cut) => (reading.until(leash.end(TERM_GRACE)).await, Some(cut)),
         };
         // Nobody holds the pipes any more, so this ends with what is left in them.
         reading.for_at_most(PIPE_GRACE).await;
@@ -182,43 +163,32 @@ async fn locked_in(
     Ok(FinishedCommand { ended, stdout, stderr, duration: began.elapsed(), strays })
 }
 
-/// Lets the command tidy up, and has it killed if it does not come to an end.
-#[cfg(target_os = "linux")]
-async fn ask_to_end(leash: &mut crate::leash::KillGuard) -> io::Result<crate::config::Report> {
-    leash.please_end().await;
-    if let Ok(report) = tokio::time::timeout(TERM_GRACE, leash.report()).await {
-        return report;
-    }
-    leash.let_go().await;
-    // After SIGKILL only the kernel can delay the end, on a disk that does not answer; that is not waited for.
-    tokio::time::timeout(TERM_GRACE, leash.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
 /// Runs a command without a sandbox.
 async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<FinishedCommand> {
     let began = Instant::now();
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (timeout, cap, output, progress) = (script.timeout, script.output_cap, script.output, script.progress.clone());
     let mut child = spawn(script, &mark)?;
-    let group = Group::led_by(&child);
+    // It has called `setsid`.
+    let leader = child.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1).map(Pid::from_raw);
+    let group = Group { leader };
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(cap, progress.clone()), Capture::new(cap, progress));
     let (ended, strays) = {
         let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
         let ended = match reading.wait(child.wait(), timeout, cancel).await {
-            Wait::Over(status) => ended_by_itself(status?),
-            Wait::TimedOut => {
-                reading.until(end(&mut child, &group)).await;
-                CommandEnd::TimedOut
+            Ok(status) => {
+                let status = status?;
+                status.code().map_or_else(|| CommandEnd::Signal(status.signal().unwrap_or(0)), CommandEnd::Code)
             }
-            Wait::Cancelled => {
+            Err(cut) => {
                 reading.until(end(&mut child, &group)).await;
-                CommandEnd::Cancelled
+                cut
             }
         };
         // What was written before the end is still in the pipes; children in the background may hold them open.
         reading.for_at_most(PIPE_GRACE).await;
-        let strays = tokio::task::spawn_blocking(move || group::kill_strays(&mark)).await.unwrap_or_default();
+        let strays = tokio::task::spawn_blocking(move || kill_strays(&mark)).await.unwrap_or_default();
         // Whoever hid the mark but stayed in the group ends too.
         group.kill();
         reading.for_at_most(PIPE_GRACE).await;
@@ -248,11 +218,16 @@ impl<'a> Reading<'a> {
         Self { pipes: pipes.boxed(), over: false }
     }
 
-    async fn wait<T>(&mut self, end: impl Future<Output = T>, limit: Duration, cancel: &CancellationToken) -> Wait<T> {
+    async fn wait<T>(
+        &mut self,
+        end: impl Future<Output = T>,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<T, CommandEnd> {
         tokio::select! {
-            value = self.until(end) => Wait::Over(value),
-            () = tokio::time::sleep(limit) => Wait::TimedOut,
-            () = cancel.cancelled() => Wait::Cancelled,
+            value = self.until(end) => Ok(value),
+            () = tokio::time::sleep(limit) => Err(CommandEnd::TimedOut),
+            () = cancel.cancelled() => Err(CommandEnd::Cancelled),
         }
     }
 
@@ -270,14 +245,6 @@ impl<'a> Reading<'a> {
         if !self.over && tokio::time::timeout(limit, &mut self.pipes).await.is_ok() {
             self.over = true;
         }
-    }
-}
-
-fn ended_by_itself(status: ExitStatus) -> CommandEnd {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => CommandEnd::Code(code),
-        (None, Some(signal)) => CommandEnd::Signal(signal),
-        (None, None) => CommandEnd::Signal(0),
     }
 }
 
@@ -321,4 +288,87 @@ fn in_own_session(command: &mut Command, folder: OwnedFd) {
     unsafe {
         command.pre_exec(prepare);
     }
+}
+
+/// Kills the group when it is dropped, so that a call that is abandoned leaves nothing running.
+///
+/// The group's number stays taken while it has a member. Once it is empty the number could be given to a new
+/// session of someone else, but only after the kernel has gone through all numbers, so signalling a group shortly
+/// after its leader has ended reaches its own members or none.
+#[derive(Debug)]
+struct Group {
+    leader: Option<Pid>,
+}
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(leader) = self.leader {
+            // There is nobody left to signal if it fails.
+            let _ = killpg(leader, signal);
+        }
+    }
+
+    /// Kills what is left and forgets the group.
+    fn kill(mut self) {
+        self.signal(Signal::SIGKILL);
+        self.leader = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+/// Kills every process that carries the mark. Returns how many there were. It reads `/proc`, so it may block.
+fn kill_strays(mark: &str) -> usize {
+    /// A process can fork while we look, but each round kills all that the last one saw.
+    const ROUNDS: usize = 20;
+    /// Number of further looks at processes that show no environment. Most of them just never had one.
+    const PATIENCE: usize = 3;
+    let mark = format!("{}={mark}", MARK);
+    let mut seen = std::collections::BTreeSet::new();
+    for round in 0..ROUNDS {
+        let seen_now = look(mark.as_bytes());
+        if seen_now.carriers.is_empty() && (!seen_now.undecided || round >= PATIENCE) {
+            break;
+        }
+        for process in seen_now.carriers {
+            seen.insert(process);
+            // It may have ended by itself.
+            let _ = nix::sys::signal::kill(Pid::from_raw(process), Signal::SIGKILL);
+        }
+        // The dying carry their mark for a moment.
+        std::thread::sleep(std::time::Duration::from_millis(1 + round as u64));
+    }
+    seen.len()
+}
+
+/// Result of one look at all processes.
+#[derive(Default)]
+struct Look {
+    carriers: Vec<i32>,
+    /// Some process showed no environment: it has none, or it is just becoming another program and will show one.
+    undecided: bool,
+}
+
+fn look(mark: &[u8]) -> Look {
+    let mut look = Look::default();
+    let Ok(processes) = std::fs::read_dir("/proc") else { return look };
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    for process in processes.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
+        if process <= 1 || process == own {
+            continue;
+        }
+        // Processes of other users cannot be read.
+        let Ok(environment) = std::fs::read(format!("/proc/{process}/environ")) else { continue };
+        if environment.is_empty() {
+            // Those that have ended, and threads of the kernel, have no program either.
+            look.undecided |= std::fs::read_link(format!("/proc/{process}/exe")).is_ok();
+        } else if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
+            look.carriers.push(process);
+        }
+    }
+    look
 }

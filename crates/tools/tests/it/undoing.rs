@@ -1040,25 +1040,6 @@ async fn what_a_call_under_way_needs_is_not_collected() {
     assert_eq!(camera.bench.content("/project/d4/f4"), vec![4; 4100]);
 }
 
-#[tokio::test]
-async fn contents_of_an_earlier_version_are_taken_over() {
-    let mut camera = Camera::new(Project::None).await;
-    camera.bench.put("outputs/a", "old");
-    let changes = camera.around(|bench| drop(bench.put("outputs/a", "new"))).await;
-    // As it was laid out before: contents in the session's own folder, and nothing that lists them.
-    let base = camera.bench.outside.path().join("undo");
-    let own = base.join(camera.bench.context.session_id.to_string());
-    fs::rename(base.join("contents"), own.join("blobs")).unwrap();
-    for gone in ["kept", "look"] {
-        fs::remove_file(own.join(gone)).unwrap();
-    }
-    camera.restart();
-    assert_eq!(outcomes(&camera.undo(&changes.files).await), [("outputs/a", UndoOutcome::Done)]);
-    camera.snapshots.collect().await.unwrap();
-    assert!(!own.join("blobs").exists());
-    assert_eq!(camera.bench.content("outputs/a"), b"old");
-}
-
 /// Possible action of a command on a tree, with names that meet often.
 #[derive(Debug, Clone)]
 enum Deed {

@@ -8,7 +8,7 @@
 //! then refused, because nobody knows whether the disk has what the person sees.
 
 use std::{
-    io::{Cursor, Read as _, Seek as _},
+    io::{Read as _, Seek as _},
     os::unix::fs::MetadataExt as _,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    backend::{Backend as _, Content, OpenFile},
+    backend::{Backend as _, OpenFile},
     encoding::{self, Document},
     failure::Failure,
     jail::Jail,
@@ -91,7 +91,7 @@ impl FileClient {
     /// The present text of a file, if its name meant the same file all the while.
     fn present(&self, jail: &Jail, path: &ToolPath) -> Result<Present, Failure> {
         for _ in 0..TRIES {
-            let before = FolderTimes::settled(jail, path)?;
+            let before = settled_times(jail, path)?;
             let answer = self.ask(path, FileAction::Read)?;
             let present = match answer {
                 Ok(ClientFileAnswer::Text(text)) if text.len() > MAX_CLIENT_FILE => {
@@ -103,7 +103,7 @@ impl FileClient {
                 Ok(ClientFileAnswer::Written) => Present::Unknown("it gave no text".to_owned()),
                 Err(NoAnswer::Late) => Present::Unknown("it did not answer in time".to_owned()),
             };
-            if !matches!(present, Present::Text(_)) || before == FolderTimes::of(jail, path)? {
+            if !matches!(present, Present::Text(_)) || before == folder_times(jail, path)? {
                 return Ok(present);
             }
         }
@@ -112,11 +112,16 @@ impl FileClient {
 
     /// The file that was opened on the disk, with the text that the client has for it.
     pub(super) fn over(&self, jail: &Jail, path: &ToolPath, mut opened: OpenFile) -> Result<OpenFile, Failure> {
-        if opened.size > MAX_CLIENT_FILE as u64 || !is_text(&mut opened) {
+        let mut sample = Vec::new();
+        let read = (&mut opened.content).take(SAMPLE).read_to_end(&mut sample);
+        // It is read from its beginning afterwards.
+        let is_read = opened.content.rewind().is_ok() && read.is_ok();
+        let is_text = is_read && encoding::detect(&sample, (sample.len() as u64) < SAMPLE).is_ok();
+        if opened.size > MAX_CLIENT_FILE as u64 || !is_text {
             return Ok(opened);
         }
         match self.present(jail, path)? {
-            Present::Text(text) => Ok(OpenFile { modified: opened.modified, ..held(text) }),
+            Present::Text(text) => Ok(OpenFile { modified: opened.modified, ..OpenFile::held(text) }),
             Present::OnDisk | Present::Unknown(_) => Ok(opened),
         }
     }
@@ -127,7 +132,7 @@ impl FileClient {
             return Ok(None);
         }
         Ok(match self.present(jail, path)? {
-            Present::Text(text) if !text.is_empty() => Some(held(text)),
+            Present::Text(text) if !text.is_empty() => Some(OpenFile::held(text)),
             _ => None,
         })
     }
@@ -184,21 +189,16 @@ impl FileClient {
             }
         }
         let is_there = content.is_some() || !text.is_empty();
-        let existing = is_there.then(|| Existing {
-            size: text.len() as u64,
-            content: Some(text.into_bytes()),
-            changed: on_disk.existing.as_ref().and_then(|existing| existing.changed),
-            identity: on_disk.existing.as_ref().and_then(|existing| existing.identity),
-            mode: on_disk.existing.as_ref().and_then(|existing| existing.mode),
-        });
+        let (changed, identity, mode) = on_disk
+            .existing
+            .as_ref()
+            .map(|existing| (existing.changed, existing.identity, existing.mode))
+            .unwrap_or_default();
+        let (size, content) = (text.len() as u64, Some(text.into_bytes()));
+        let existing = is_there.then_some(Existing { content, size, changed, identity, mode });
         let slot = ClientSlot { client: self.clone(), jail: jail.clone(), path: path.clone(), is_saved, on_disk };
         Ok(Target::new(path.clone(), existing, Box::new(slot)))
     }
-}
-
-fn held(text: String) -> OpenFile {
-    let content = text.into_bytes();
-    OpenFile { size: content.len() as u64, content: Content::Held(Cursor::new(content)), modified: None }
 }
 
 /// The reason of a client, which is shown to a model.
@@ -208,14 +208,6 @@ fn reason(why: &str) -> String {
     if why.is_empty() { "it refused".to_owned() } else { format!("it refused ({why})") }
 }
 
-/// Returns whether an open file is a text. It is read from its beginning afterwards.
-fn is_text(opened: &mut OpenFile) -> bool {
-    let mut sample = Vec::new();
-    let read = (&mut opened.content).take(SAMPLE).read_to_end(&mut sample);
-    let rewound = opened.content.rewind();
-    read.is_ok() && rewound.is_ok() && encoding::detect(&sample, (sample.len() as u64) < SAMPLE).is_ok()
-}
-
 /// Returns whether the disk has this text, whatever its encoding, its byte order mark and its line ends.
 fn is_same(content: &[u8], text: &str) -> bool {
     let Ok(document) = Document::read(content.to_vec()) else { return false };
@@ -223,40 +215,37 @@ fn is_same(content: &[u8], text: &str) -> bool {
     plain(document.text()) == plain(text)
 }
 
-/// Times at which entries of the folders above a file last changed.
-#[derive(Debug, PartialEq, Eq)]
-struct FolderTimes(Vec<(u64, i64, i64)>);
+/// The folders above a file, and when their entries last changed.
+type FolderTimes = Vec<(u64, i64, i64)>;
 
-impl FolderTimes {
-    fn of(jail: &Jail, path: &ToolPath) -> Result<Self, Failure> {
-        let root = jail.root(PathPlace::Project)?;
-        let failed = |error: std::io::Error| Failure::io(&format!("look at the folder of {path}"), &error);
-        let mut times = Vec::new();
-        for folder in path.below_place().ancestors().skip(1) {
-            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            let opened = crate::jail::open_exact(&root, folder).map_err(failed)?;
-            let metadata = opened.metadata().map_err(failed)?;
-            times.push((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()));
-        }
-        Ok(Self(times))
+fn folder_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
+    let root = jail.root(PathPlace::Project)?;
+    let failed = |error: std::io::Error| Failure::io(&format!("look at the folder of {path}"), &error);
+    let mut times = Vec::new();
+    for folder in path.below_place().ancestors().skip(1) {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let opened = crate::jail::open_exact(&root, folder).map_err(failed)?;
+        let metadata = opened.metadata().map_err(failed)?;
+        times.push((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()));
     }
+    Ok(times)
+}
 
-    /// The same, once the last change is so old that another one would show.
-    fn settled(jail: &Jail, path: &ToolPath) -> Result<Self, Failure> {
-        for _ in 0..TRIES {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let times = Self::of(jail, path)?;
-            let is_settled = times.0.iter().all(|(_, seconds, nanos)| {
-                let changed = Duration::new((*seconds).try_into().unwrap_or(0), (*nanos).try_into().unwrap_or(0));
-                changed + TICK < now
-            });
-            if is_settled {
-                return Ok(times);
-            }
-            thread::sleep(TICK);
+/// The same, once the last change is so old that another one would show.
+fn settled_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
+    for _ in 0..TRIES {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let times = folder_times(jail, path)?;
+        let is_settled = times.iter().all(|(_, seconds, nanos)| {
+            let changed = Duration::new((*seconds).try_into().unwrap_or(0), (*nanos).try_into().unwrap_or(0));
+            changed + TICK < now
+        });
+        if is_settled {
+            return Ok(times);
         }
-        Self::of(jail, path)
+        thread::sleep(TICK);
     }
+    folder_times(jail, path)
 }
 
 /// The place of a file that the client holds.
@@ -275,7 +264,7 @@ impl WriteSlot for ClientSlot {
         let path = &self.path;
         let text = std::str::from_utf8(content)
             .map_err(|_| Failure::tool(format!("{path} is open in an editor, which takes UTF-8 text only")))?;
-        self.on_disk.check()?;
+        self.on_disk.slot.check()?;
         let answer = self.client.ask(path, FileAction::Write(text.to_owned()))?;
         let doubt = "whether it has the new text is not known; read the file again before you go on";
         match answer {
@@ -323,10 +312,10 @@ impl WriteSlot for ClientSlot {
     }
 
     fn missing(&self) -> Failure {
-        self.on_disk.missing()
+        self.on_disk.slot.missing()
     }
 
     fn check(&self) -> Result<(), Failure> {
-        self.on_disk.check()
+        self.on_disk.slot.check()
     }
 }

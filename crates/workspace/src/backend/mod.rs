@@ -28,16 +28,15 @@ use agentd_core::{
 };
 use cap_std::fs::DirEntry;
 
-use self::client::FileClient;
+use self::{client::FileClient, state::StateBackend};
+pub use agentd_core::files::EntryKind as Kind;
+
 use crate::{
     failure::Failure,
     jail::{Aim, Jail},
     path::{PathPlace, ToolPath},
     target::{self, Target},
 };
-
-pub(crate) use self::state::StateBackend;
-pub use self::state::StateContent;
 
 /// A place that keeps files.
 pub trait Backend: Send + Sync + Debug {
@@ -77,9 +76,7 @@ pub trait Backend: Send + Sync + Debug {
 pub enum Content {
     /// On the disk.
     Disk(File),
-    /// In the journal.
-    Kept(Cursor<StateContent>),
-    /// With a client, and read from it.
+    /// In the journal or with a client, and read from it.
     Held(Cursor<Vec<u8>>),
 }
 
@@ -88,7 +85,7 @@ impl Content {
     pub fn into_file(self) -> Option<File> {
         match self {
             Self::Disk(file) => Some(file),
-            Self::Kept(_) | Self::Held(_) => None,
+            Self::Held(_) => None,
         }
     }
 }
@@ -97,7 +94,6 @@ impl Read for Content {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Disk(file) => file.read(buffer),
-            Self::Kept(text) => text.read(buffer),
             Self::Held(text) => text.read(buffer),
         }
     }
@@ -107,7 +103,6 @@ impl Seek for Content {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
             Self::Disk(file) => file.seek(to),
-            Self::Kept(text) => text.seek(to),
             Self::Held(text) => text.seek(to),
         }
     }
@@ -122,6 +117,13 @@ pub struct OpenFile {
     pub size: u64,
     /// When it was last changed.
     pub(crate) modified: Option<SystemTime>,
+}
+
+impl OpenFile {
+    /// A text that is not on the disk.
+    fn held(text: String) -> Self {
+        Self { size: text.len() as u64, content: Content::Held(Cursor::new(text.into_bytes())), modified: None }
+    }
 }
 
 /// The entries of a folder.
@@ -146,19 +148,6 @@ pub struct Entry {
     /// In bytes; 0 for folders.
     pub(crate) size: u64,
     pub(crate) modified: Option<SystemTime>,
-}
-
-/// Kind of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A plain file.
-    File,
-    /// A folder.
-    Folder,
-    /// A symbolic link.
-    Link,
-    /// A pipe, a socket or a device.
-    Other,
 }
 
 /// The one tree that models see: `/state` is in the journal, all else on the disk.
@@ -237,10 +226,7 @@ impl Files {
 
     /// Resolves links on the way of a path.
     pub fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
-        match path.place() {
-            PathPlace::State => Ok(path.clone()),
-            PathPlace::Own | PathPlace::Project | PathPlace::Folder(_) | PathPlace::Memories => self.jail.follow(path),
-        }
+        if path.place() == PathPlace::State { Ok(path.clone()) } else { self.jail.follow(path) }
     }
 
     /// The places beside the session's own tree and the person's folders that have something to show.
@@ -252,10 +238,7 @@ impl Files {
     }
 
     fn backend(&self, path: &ToolPath) -> &dyn Backend {
-        match path.place() {
-            PathPlace::State => &*self.state,
-            PathPlace::Own | PathPlace::Project | PathPlace::Folder(_) | PathPlace::Memories => &self.jail,
-        }
+        if path.place() == PathPlace::State { &*self.state } else { &self.jail }
     }
 }
 

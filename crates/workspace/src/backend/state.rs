@@ -6,18 +6,16 @@
 
 use std::{
     collections::BTreeMap,
-    io::Cursor,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
 use agentd_core::{
     Timestamp,
-    error::WorkspaceError,
     state_files::{StateFile, StateFileChange, StateFiles},
 };
 
-use super::{Backend, Content, Entries, Entry, Kind, Listed, OpenFile};
+use super::{Backend, Entries, Entry, Kind, Listed, OpenFile};
 use crate::{
     failure::Failure,
     path::ToolPath,
@@ -73,16 +71,6 @@ fn missing(path: &ToolPath, files: &StateFiles) -> Failure {
     Failure::path(format!("{path} is not there; {hint}"))
 }
 
-/// A file of that content, for its readers.
-#[derive(Debug)]
-pub struct StateContent(Arc<StateFile>);
-
-impl AsRef<[u8]> for StateContent {
-    fn as_ref(&self) -> &[u8] {
-        self.0.content.as_bytes()
-    }
-}
-
 impl Backend for StateBackend {
     fn is_folder(&self, path: &ToolPath) -> Result<bool, Failure> {
         if lock(&self.draft).files.is_folder(path.rest()) {
@@ -93,9 +81,7 @@ impl Backend for StateBackend {
 
     fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
         let file = self.file(path)?;
-        let size = file.content.len() as u64;
-        let modified = Some(SystemTime::from(file.changed));
-        Ok(OpenFile { content: Content::Kept(Cursor::new(StateContent(file))), size, modified })
+        Ok(OpenFile { modified: Some(SystemTime::from(file.changed)), ..OpenFile::held(file.content.clone()) })
     }
 
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
@@ -134,8 +120,8 @@ impl Backend for StateBackend {
                 mode: None,
             }
         });
-        let seat = StateSlot { draft: Arc::clone(&self.draft), path: path.clone(), now: self.now };
-        Ok(Target::new(path.clone(), existing, Box::new(seat)))
+        let slot = StateSlot { draft: Arc::clone(&self.draft), path: path.clone(), now: self.now };
+        Ok(Target::new(path.clone(), existing, Box::new(slot)))
     }
 }
 
@@ -151,7 +137,10 @@ impl StateSlot {
     fn change(&self, content: Option<String>) -> Result<(), Failure> {
         let mut draft = lock(&self.draft);
         let change = StateFileChange { path: self.path.rest().to_owned(), content };
-        draft.files.check(&change).map_err(|refused| refusal(&refused))?;
+        draft.files.check(&change).map_err(|refused| {
+            let hint = refused.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+            Failure::path(format!("{refused}{hint}"))
+        })?;
         draft.files.apply(&change, self.now);
         draft.changes.push(change);
         Ok(())
@@ -173,9 +162,4 @@ impl WriteSlot for StateSlot {
     fn missing(&self) -> Failure {
         missing(&self.path, &lock(&self.draft).files)
     }
-}
-
-fn refusal(refused: &WorkspaceError) -> Failure {
-    let hint = refused.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-    Failure::path(format!("{refused}{hint}"))
 }

@@ -100,35 +100,18 @@ fn check(backend: &dyn Backend, top: &ToolPath) {
 }
 
 #[test]
-fn the_disk_keeps_the_contract() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = files(&folder);
-    check(&files.jail, &ToolPath::parse("outputs").unwrap());
-    check(&files.jail, &ToolPath::root(PathPlace::Memories));
-    assert!(files.state_changes().is_empty());
-}
-
-#[test]
-fn the_state_keeps_the_contract() {
-    let state = StateBackend::new(StateFiles::default(), Timestamp::UNIX_EPOCH);
-    check(&state, &ToolPath::root(PathPlace::State));
-    // What it tells is what has happened.
-    let mut again = StateFiles::default();
-    for change in state.changes() {
-        again.apply(&change, Timestamp::UNIX_EPOCH);
-    }
-    let replayed = StateBackend::new(again, Timestamp::UNIX_EPOCH);
-    assert_eq!(names(&replayed, &ToolPath::root(PathPlace::State)), names(&state, &ToolPath::root(PathPlace::State)));
-}
-
-#[test]
 fn the_tree_of_both_keeps_the_contract_and_parts_them_by_their_first_part() {
     let folder = tempfile::tempdir().unwrap();
     let files = files(&folder);
     check(&files, &ToolPath::parse("outputs").unwrap());
-    assert_eq!(files.beside(), []);
-    check(&files, &ToolPath::root(PathPlace::State));
-    assert_eq!(files.beside(), [ToolPath::root(PathPlace::State)]);
+    assert!(files.state_changes().is_empty() && files.beside().is_empty());
+    let top = ToolPath::root(PathPlace::State);
+    check(&files, &top);
+    assert_eq!(files.beside(), [top.clone()]);
+    // What the state tells is what has happened.
+    let mut again = StateFiles::default();
+    files.state_changes().iter().for_each(|change| again.apply(change, Timestamp::UNIX_EPOCH));
+    assert_eq!(names(&StateBackend::new(again, Timestamp::UNIX_EPOCH), &top), names(&files, &top));
     assert!(folder.path().join("workspace").read_dir().unwrap().next().is_some());
     assert!(files.jail.open_folder(&ToolPath::parse("/state").unwrap()).is_err(), "it is not on the disk");
     assert!(files.follow(&ToolPath::parse("/state/a.txt").unwrap()).is_ok());

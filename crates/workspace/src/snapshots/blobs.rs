@@ -23,6 +23,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::packs::{self, PackDraft, Packs};
+use crate::failure::if_there;
 
 /// The hash of a content.
 pub(super) type Hash = [u8; 32];
@@ -41,7 +42,7 @@ const SYNC_AT_ONCE: usize = 16;
 pub(super) struct Blobs {
     folder: PathBuf,
     /// The bytes that may be kept.
-    limit: u64,
+    pub(super) limit: u64,
     kept: AtomicU64,
     /// Set if the file system can share blocks between this folder and where files come from.
     can_share: AtomicBool,
@@ -53,10 +54,6 @@ pub(super) struct Blobs {
     /// Counts removals: what was known of contents before may not be so.
     removals: AtomicU64,
 }
-
-/// There is no room for another content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Full;
 
 impl Blobs {
     /// Opens the folder, making it where it is missing.
@@ -104,11 +101,6 @@ impl Blobs {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// The bytes that may be kept.
-    pub(super) fn limit(&self) -> u64 {
-        self.limit
-    }
-
     fn packs(&self) -> MutexGuard<'_, Packs> {
         self.packs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,10 +110,11 @@ impl Blobs {
         Intake { blobs: self, many, pack: None }
     }
 
-    /// Takes a content by sharing its blocks. What is hashed is what was taken: the original may change meanwhile.
-    fn share(&self, source: &File, size: u64) -> io::Result<Result<(Hash, u64), Full>> {
+    /// Takes a content by sharing its blocks, if there is room. What is hashed is what was taken: the original may change
+    /// meanwhile.
+    fn share(&self, source: &File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         if !self.has_room(size) {
-            return Ok(Err(Full));
+            return Ok(None);
         }
         let draft = self.draft();
         let shared = new_file(&draft).and_then(|file| {
@@ -140,7 +133,7 @@ impl Blobs {
         } else {
             self.finish(&draft, Ok(()), &text(&hash), size)?;
         }
-        Ok(Ok((hash, size)))
+        Ok(Some((hash, size)))
     }
 
     fn finish(&self, draft: &Path, written: io::Result<()>, name: &str, size: u64) -> io::Result<()> {
@@ -180,11 +173,9 @@ impl Blobs {
             rustix::fs::syncfs(&folder)?;
         } else {
             for name in unsettled.iter().filter(|name| !name.is_empty()) {
-                match File::open(self.folder.join(name)) {
-                    Ok(file) => file.sync_data()?,
-                    // It was removed to make room.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
+                // One that is not there was removed to make room.
+                if let Some(file) = if_there(File::open(self.folder.join(name)))? {
+                    file.sync_data()?;
                 }
             }
             folder.sync_all()?;
@@ -206,9 +197,8 @@ impl Blobs {
             None => fs::read(self.folder.join(hash)),
         };
         match read {
-            Ok(content) => Ok((self::hash(&content) == wanted).then_some(content)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            read => Ok(if_there(read)?.filter(|content| self::hash(content) == wanted)),
         }
     }
 
@@ -216,35 +206,6 @@ impl Blobs {
     pub(super) fn size(&self, hash: &Hash) -> Option<u64> {
         let packed = self.packs().piece(hash).map(|piece| piece.size);
         packed.or_else(|| fs::symlink_metadata(self.folder.join(text(hash))).ok().map(|metadata| metadata.len()))
-    }
-
-    /// Takes over the contents of a folder in which an earlier version kept those of one session, once it is noted who
-    /// needs them.
-    pub(super) fn take_over(
-        &self,
-        folder: &Path,
-        note: impl FnOnce(&[(Hash, u64)]) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
-        };
-        let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            if let Some(hash) = entry.file_name().to_str().and_then(read_hash) {
-                found.push((hash, entry.metadata()?.len()));
-            }
-        }
-        note(&found)?;
-        for (hash, size) in found {
-            let name = text(&hash);
-            if !self.has(&hash, size) {
-                fs::rename(folder.join(&name), self.folder.join(&name))?;
-                self.kept.fetch_add(size, Ordering::Relaxed);
-            }
-        }
-        fs::remove_dir_all(folder)
     }
 
     /// Removes all that is not wanted; of a pack, where that is `much` of it, in percent. The caller is
@@ -279,8 +240,8 @@ pub(super) struct Intake<'a> {
 
 impl Intake<'_> {
     /// Stores the content of an open file of that size, or of a little more if it grows: the returned size shows that
-    /// it did.
-    pub(super) fn keep_file(&mut self, source: &mut File, size: u64) -> io::Result<Result<(Hash, u64), Full>> {
+    /// it did. None where there is no room for it.
+    pub(super) fn keep_file(&mut self, source: &mut File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         let blobs = self.blobs;
         if size >= WORTH_SHARING && blobs.can_share.load(Ordering::Relaxed) {
             match blobs.share(source, size) {
@@ -294,25 +255,24 @@ impl Intake<'_> {
         Ok(self.keep(&content)?.map(|hash| (hash, content.len() as u64)))
     }
 
-    /// Keeps a content.
-    pub(super) fn keep(&mut self, content: &[u8]) -> io::Result<Result<Hash, Full>> {
+    /// Keeps a content. None where there is no room for it.
+    pub(super) fn keep(&mut self, content: &[u8]) -> io::Result<Option<Hash>> {
         let (hash, size) = (hash(content), content.len() as u64);
-        if self.pack.as_ref().is_some_and(|pack| pack.has(&hash)) || self.blobs.has(&hash, size) {
-            return Ok(Ok(hash));
+        if self.pack.as_ref().is_some_and(|pack| pack.known.contains(&hash)) || self.blobs.has(&hash, size) {
+            return Ok(Some(hash));
         }
         if !self.blobs.has_room(size) {
-            return Ok(Err(Full));
+            return Ok(None);
         }
         if self.many && size < WORTH_SHARING {
-            let mut pack = match self.pack.take() {
+            let pack = match &mut self.pack {
                 Some(pack) => pack,
-                None => PackDraft::new(&self.blobs.folder)?,
+                none => none.insert(PackDraft::new(&self.blobs.folder)?),
             };
             pack.append(hash, content)?;
             // It counts at once, also for those who take in something beside.
             self.blobs.kept.fetch_add(size, Ordering::Relaxed);
-            self.pack = Some(pack);
-            if self.pack.as_ref().is_some_and(PackDraft::is_full) {
+            if pack.length >= packs::MOST {
                 self.finish()?;
             }
         } else {
@@ -320,14 +280,14 @@ impl Intake<'_> {
             let written = new_file(&draft).and_then(|mut file| file.write_all(content));
             self.blobs.finish(&draft, written, &text(&hash), size)?;
         }
-        Ok(Ok(hash))
+        Ok(Some(hash))
     }
 
     /// Keeps all that was taken in together from now on.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let Some(pack) = self.pack.take() else { return Ok(()) };
         let written = pack.finish()?;
-        self.blobs.packs().take_in(written);
+        self.blobs.packs().add(written);
         // Its files are on the disk; their names may not be.
         self.blobs.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(String::new());
         Ok(())
@@ -338,7 +298,7 @@ impl Drop for Intake<'_> {
     fn drop(&mut self) {
         // What was not finished is kept by nobody.
         if let Some(pack) = self.pack.take() {
-            self.blobs.kept.fetch_sub(pack.length(), Ordering::Relaxed);
+            self.blobs.kept.fetch_sub(pack.length, Ordering::Relaxed);
         }
     }
 }
@@ -370,24 +330,15 @@ pub(super) fn hash(content: &[u8]) -> Hash {
 
 /// A hash as it is written.
 pub(super) fn text(hash: &Hash) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(64);
-    for byte in hash {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(super) fn read_hash(text: &str) -> Option<Hash> {
     let mut hash = Hash::default();
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
     for (index, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
     }
-    Some(hash)
+    (text.len() == 64).then_some(hash)
 }
 
 #[cfg(test)]
@@ -400,7 +351,7 @@ mod tests {
         (folder, blobs)
     }
 
-    fn kept(blobs: &Blobs, content: &[u8]) -> Result<Hash, Full> {
+    fn kept(blobs: &Blobs, content: &[u8]) -> Option<Hash> {
         blobs.intake(false).keep(content).unwrap()
     }
 
@@ -408,7 +359,7 @@ mod tests {
     fn a_content_is_kept_once_and_checked() {
         let (folder, blobs) = blobs(100);
         let hash = kept(&blobs, b"one").unwrap();
-        assert_eq!(kept(&blobs, b"one"), Ok(hash));
+        assert_eq!(kept(&blobs, b"one"), Some(hash));
         blobs.settle().unwrap();
         assert_eq!(blobs.read(&text(&hash)).unwrap().unwrap(), b"one");
         let files: Vec<_> = fs::read_dir(folder.path().join("contents")).unwrap().collect();
@@ -436,8 +387,11 @@ mod tests {
             assert_eq!(blobs.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
             assert_eq!(blobs.bytes(), 12);
         }
-        assert_eq!(again.sift(|hash| *hash == single, 25).unwrap(), 6);
-        assert_eq!((again.bytes(), again.removals()), (6, 1));
+        assert_eq!(again.sift(|hash| *hash != hashes[1], 90).unwrap(), 0, "it is not worth it");
+        assert_eq!(again.sift(|hash| *hash != hashes[1], 25).unwrap(), 3);
+        assert_eq!(again.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
+        assert_eq!(again.sift(|hash| *hash == single, 25).unwrap(), 3);
+        assert_eq!((again.bytes(), again.removals()), (6, 3));
         assert_eq!(again.read(&text(&hashes[2])).unwrap(), None);
     }
 
@@ -445,9 +399,9 @@ mod tests {
     fn where_there_is_no_room_nothing_is_added() {
         let (_folder, blobs) = blobs(10);
         kept(&blobs, b"123456789").unwrap();
-        assert_eq!(kept(&blobs, b"too much"), Err(Full));
-        assert_eq!(blobs.intake(true).keep(b"too much").unwrap(), Err(Full));
-        assert!(kept(&blobs, b"x").is_ok());
+        assert_eq!(kept(&blobs, b"too much"), None);
+        assert_eq!(blobs.intake(true).keep(b"too much").unwrap(), None);
+        assert!(kept(&blobs, b"x").is_some());
     }
 
     #[test]
@@ -456,26 +410,6 @@ mod tests {
         fs::write(folder.path().join("draft-x"), "half").unwrap();
         let blobs = Blobs::open(folder.path().to_path_buf(), 5).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert!(kept(&blobs, b"12345").is_ok(), "drafts take no room");
-    }
-
-    #[test]
-    fn what_an_earlier_version_kept_is_taken_over() {
-        let (folder, blobs) = blobs(1000);
-        let old = folder.path().join("blobs");
-        fs::create_dir(&old).unwrap();
-        for content in [&b"old"[..], b"known"] {
-            fs::write(old.join(text(&hash(content))), content).unwrap();
-        }
-        kept(&blobs, b"known").unwrap();
-        let mut noted = 0;
-        blobs
-            .take_over(&old, |found| {
-                noted = found.len();
-                Ok(())
-            })
-            .unwrap();
-        assert_eq!(blobs.read(&text(&hash(b"old"))).unwrap().unwrap(), b"old");
-        assert_eq!((noted, old.exists(), blobs.bytes()), (2, false, 8));
+        assert!(kept(&blobs, b"12345").is_some(), "drafts take no room");
     }
 }

@@ -21,13 +21,14 @@ use agentd_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::path::PathPlace,
     config::SnapshotConfig,
     leads::{GitConfigs, HEAD, Lead, decides, leads_of, leads_to_cache},
+    record::replace,
     root::{Kind, Root, SafePath},
     scan::{ScanResult, scan_more},
     tree::Tree,
 };
+use crate::{failure::if_there, path::PathPlace};
 
 const TOO_MANY: &str = "the project has too many folders that git ignores, or too deep ones";
 /// Guarded paths that are closed before a command. Of more, the rest is only checked when it ends.
@@ -84,11 +85,6 @@ impl CallGuard {
         }
     }
 
-    /// Returns true if a look after a crash needs it.
-    pub(super) fn is_needed(&self) -> bool {
-        !self.only_names || !self.names.is_empty() || !self.left_out.is_empty()
-    }
-
     /// Returns true if the call is to be checked. One that was, and of which a person may have kept something since, is not.
     pub(super) fn is_due(&self) -> bool {
         !self.only_names && self.set_aside.is_empty()
@@ -98,11 +94,6 @@ impl CallGuard {
     pub(super) fn with(self, guarded: &GuardedPaths, left_out: &[SafePath]) -> Self {
         let left_out = left_out.iter().map(|folder| folder.shown(true)).collect();
         Self { leads: guarded.leads.clone(), unopened: guarded.unopened.clone(), left_out, ..self }
-    }
-
-    /// The same when the call has ended.
-    pub(super) fn ended(self, set_aside: Vec<FileChange>) -> Self {
-        Self { set_aside, ..self }
     }
 
     pub(super) fn names(&self) -> GuardedNames {
@@ -127,12 +118,13 @@ impl CallGuard {
         };
         // All of an added folder in a hidden place is guarded.
         let is_hidden = || !self.of_git && matches!(tree.place, PathPlace::Folder(_)) && is_hidden(&tree.path);
+        let makes_repository = |lead: &Lead| lead.is_git && lead.path.join(HEAD) == path;
         by_name
             || is_hidden()
             || is_of_repository()
             || is_led_to()
             || now.hooks.iter().any(|hooks| path.ancestors().skip(1).any(|folder| folder.ends_with(hooks)))
-            || now.leads.iter().any(|lead| lead.is_made_by(&path) && !self.leads.contains(lead))
+            || now.leads.iter().any(|lead| makes_repository(lead) && !self.leads.contains(lead))
             || !self.of_git && now.cache_links.contains(&path)
     }
 
@@ -152,21 +144,19 @@ impl CallGuard {
         now.unopened.iter().find(|path| !self.unopened.contains(path)).map(PathBuf::as_path)
     }
 
-    /// Writes it down beside the look before the call.
+    /// Writes it down beside the look before the call, unless no look after a crash needs it.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
-        let draft = file.with_extension("guard-draft");
-        let mut written = fs::File::create(&draft)?;
-        io::Write::write_all(&mut written, &serde_json::to_vec(self)?)?;
-        written.sync_data()?;
-        fs::rename(draft, file)
+        if self.only_names && self.names.is_empty() && self.left_out.is_empty() {
+            return Ok(());
+        }
+        replace(file, &serde_json::to_vec(self)?)
     }
 
     /// Reads it. Of a call without one nothing is checked.
     pub(super) fn read(file: &Path) -> io::Result<Self> {
-        match fs::read(file) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { only_names: true, ..Self::default() }),
-            Err(error) => Err(error),
+        match if_there(fs::read(file))? {
+            Some(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            None => Ok(Self { only_names: true, ..Self::default() }),
         }
     }
 }
@@ -251,11 +241,7 @@ impl GuardedPaths {
 
     /// Paths that a command cannot change, and why there may be more that it could.
     pub(super) fn found(&self) -> (Vec<PathBuf>, Option<String>) {
-        (self.closed(), self.is_partial.then(|| format!("what it leaves behind cannot be checked: {TOO_MANY}")))
-    }
-
-    /// Paths that a command cannot change, topmost first; of links what they lead to.
-    fn closed(&self) -> Vec<PathBuf> {
+        // Topmost first; of links what they lead to.
         let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
         let leads = self.leads.iter().map(|lead| &lead.path);
         let mut closed: Vec<PathBuf> = self.closed.iter().chain(leads).filter(is_there).cloned().collect();
@@ -263,6 +249,6 @@ impl GuardedPaths {
         closed.dedup_by(|below, above| below.starts_with(above));
         closed.sort_by_key(|path| path.components().count());
         closed.truncate(MAX_CLOSED);
-        closed
+        (closed, self.is_partial.then(|| format!("what it leaves behind cannot be checked: {TOO_MANY}")))
     }
 }

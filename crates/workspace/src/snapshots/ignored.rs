@@ -17,10 +17,10 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::FileType;
 
 use super::{
-    root::{self, Kind, Root, SafePath, split},
+    root::{self, Kind, Root, SafePath},
     tree::Tree,
 };
-use crate::text;
+use crate::{exact::split, text};
 
 /// Name of an ignore file, and the bytes of it that are read.
 pub(super) const IGNORE_FILE: &[u8] = b".gitignore";

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     config::SnapshotConfig,
-    root::{Root, link_in, small_in, split},
+    root::{Root, link_in, small_in},
 };
+use crate::exact::split;
 
 /// Maximum number of links followed for one path, the same as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -53,11 +54,6 @@ impl Lead {
             Ok(_) if !self.is_git => self.by_git || !of_git,
             Ok(below) => decides(below),
         }
-    }
-
-    /// Returns true if what is at this path makes a repository of the folder.
-    pub(super) fn is_made_by(&self, path: &Path) -> bool {
-        self.is_git && path.strip_prefix(&self.path).is_ok_and(|below| below == Path::new(HEAD))
     }
 }
 

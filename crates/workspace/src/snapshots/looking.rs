@@ -1,4 +1,5 @@
-//! Looks at the trees of a session: what is there now, and what others run or obey of it.
+//! Looks at the trees of a session: what is there now, and what others run or obey of it. The contents of entries that are
+//! new since the last scan are stored.
 
 use std::{
     collections::{HashMap, hash_map},
@@ -7,19 +8,23 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     sync::{Arc, RwLockReadGuard},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
+use rustix::fs::fstat;
+
 use super::{
-    capture::{CapturedTree, capture, capture_one},
+    blobs::{Blobs, Intake},
+    config::SnapshotConfig,
     guard::{CallGuard, GuardedPaths},
     leads::makes_repository,
-    root::{Root, SafePath},
+    root::{Kind, Root, SafePath, Stamp},
     scan::{ScanResult, scan},
     session::SessionRecord,
     store::{Store, without_lost},
-    tree::{Content, Tree, Why},
+    tree::{Content, Entry, Tree, Why, tree_of},
 };
-use crate::path::PathPlace;
+use crate::{exact::is_missing, path::PathPlace, text};
 
 impl SessionRecord {
     /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again.
@@ -37,7 +42,9 @@ impl SessionRecord {
             return Ok((notes, gate));
         }
         drop(gate);
-        store.make_room(self.trees.iter().chain(held).flat_map(|tree| tree.hashes()).collect())?;
+        store.make_room(
+            self.trees.iter().chain(held).flat_map(|tree| tree.contents()).map(|(hash, _)| hash).collect(),
+        )?;
         let gate = store.blobs.gate();
         self.forget_lost();
         Ok((self.look(roots)?, gate))
@@ -99,16 +106,16 @@ impl SessionRecord {
             notes.push(format!("what lies very deep in {place} is not recorded"));
         }
         let known = self.known(root).unwrap_or_else(|| new_tree(root));
-        let captured = match known.unseen {
-            Some(_) => CapturedTree { tree: Arc::clone(&known), changed: false },
-            None => capture(root, seen, &known, &self.store.blobs, self.config.max_file_bytes)?,
+        let (tree, changed) = match known.unseen {
+            Some(_) => (Arc::clone(&known), false),
+            None => capture(&self.capture_of(root), seen, &known)?,
         };
         let is_full = |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unkept(Why::Full));
-        self.lacks_room |= is_full(&captured.tree) && !is_full(&known);
-        if let Some(why) = &captured.tree.unseen {
+        self.lacks_room |= is_full(&tree) && !is_full(&known);
+        if let Some(why) = &tree.unseen {
             notes.push(format!("changes of {place} are not recorded, because {why}"));
         }
-        Ok((captured.tree, captured.changed))
+        Ok((tree, changed))
     }
 
     /// Returns why a person must approve writing these paths: others run or obey them, although their names do not show it. In a
@@ -139,16 +146,12 @@ impl SessionRecord {
         Ok(None)
     }
 
-    pub(super) fn known(&self, root: &Root) -> Option<Arc<Tree>> {
-        self.trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
+    fn capture_of<'a>(&'a self, root: &'a Root) -> FileCapture<'a> {
+        FileCapture { root, blobs: &self.store.blobs, max_file: self.config.max_file_bytes }
     }
 
-    /// Known trees at these roots; the earlier ones where there is nothing newer.
-    pub(super) fn trees_for(&self, roots: &[Root], before: &[Arc<Tree>]) -> Vec<Arc<Tree>> {
-        let of = |trees: &[Arc<Tree>], root: &Root| {
-            trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
-        };
-        roots.iter().filter_map(|root| of(before, root).or_else(|| of(&self.trees, root))).collect()
+    pub(super) fn known(&self, root: &Root) -> Option<Arc<Tree>> {
+        tree_of(&self.trees, root)
     }
 
     /// Looks at single paths and the folders that they are in.
@@ -158,10 +161,15 @@ impl SessionRecord {
             let mut entries = HashMap::new();
             let meant = spots.iter().filter(|spot| spot.place == root.place);
             for spot in meant.flat_map(|spot| spot.folders().chain([spot.clone()])) {
-                if let hash_map::Entry::Vacant(vacant) = entries.entry(spot.below) {
-                    let entry = capture_one(root, vacant.key(), &self.store.blobs, self.config.max_file_bytes)?;
-                    vacant.insert(entry);
-                }
+                let hash_map::Entry::Vacant(vacant) = entries.entry(spot.below) else { continue };
+                let taken = match root.look(vacant.key())? {
+                    Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
+                    Some(stamp) if stamp.kind != Kind::Special => {
+                        self.capture_of(root).take(vacant.key(), stamp, &mut self.store.blobs.intake(false))?
+                    }
+                    _ => None,
+                };
+                vacant.insert(taken.unwrap_or_else(Entry::absent));
             }
             trees.push(Arc::new(Tree { entries, ..Tree::new(root.place, root.path.clone()) }));
         }
@@ -171,4 +179,173 @@ impl SessionRecord {
 
 fn new_tree(root: &Root) -> Arc<Tree> {
     Arc::new(Tree::new(root.place, root.path.clone()))
+}
+
+/// From so many contents on, two threads read them.
+const WORTH_TWO: usize = 64;
+
+/// Number of paths that a note names.
+const NAMED: usize = 3;
+
+/// Maximum number of reads of a file that changes while it is read.
+const TRIES: usize = 3;
+
+/// The times of files go by a clock that ticks this seldom at the worst: a change within a tick may leave no trace in
+/// them.
+const TICK_NANOS: i128 = 20_000_000;
+/// The same where a file system knows only seconds, and some only every second one.
+const COARSE_TICK_NANOS: i128 = 2_000_000_000;
+
+/// Keeps what is new of what was seen. Returns the tree, and true if anything is other than it was known.
+fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::Result<(Arc<Tree>, bool)> {
+    let digest = seen.digest();
+    if seen.tree.unseen.is_none() && known.unseen.is_none() && known.seen == Some(digest) {
+        return Ok((Arc::clone(known), false));
+    }
+    let ScanResult { entries: paths, mut tree, .. } = seen;
+    let mut changed = tree.unseen != known.unseen || paths.len() != known.entries.len();
+    let mut entries: HashMap<Vec<u8>, Entry> = HashMap::with_capacity(paths.len());
+    let (mut new, all) = (Vec::new(), paths.len());
+    for (path, stamp) in paths {
+        match known.entries.get(&path) {
+            Some(entry) if entry.stamp == stamp && !needs_a_look(entry) => {
+                entries.insert(path, entry.clone());
+            }
+            _ if stamp.kind == Kind::Folder => {
+                changed = true;
+                entries.insert(path, Entry::folder(stamp));
+            }
+            _ => new.push((path, stamp)),
+        }
+    }
+    // Where all is as it was seen, and none of it needs another look, a look that sees the same has the same outcome.
+    let stamps: HashMap<Vec<u8>, Stamp> = new.iter().cloned().collect();
+    let mut is_settled = true;
+    for (path, entry) in files.take_all(&new)? {
+        is_settled &= stamps.get(&path) == Some(&entry.stamp);
+        changed |= known
+            .entries
+            .get(&path)
+            .is_none_or(|known| (&known.stamp, &known.content) != (&entry.stamp, &entry.content));
+        entries.insert(path, entry);
+    }
+    is_settled &= entries.len() == all && !entries.values().any(needs_a_look);
+    tree.seen = is_settled.then_some(digest);
+    tree.entries = entries;
+    Ok((Arc::new(tree), changed))
+}
+
+/// Returns whether a look at the content may tell more than the stamp, which is as it was.
+fn needs_a_look(entry: &Entry) -> bool {
+    entry.fresh || matches!(entry.content, Content::Unkept(Why::Full | Why::Busy))
+}
+
+struct FileCapture<'a> {
+    root: &'a Root,
+    blobs: &'a Blobs,
+    max_file: u64,
+}
+
+impl FileCapture<'_> {
+    fn take_all(&self, new: &[(Vec<u8>, Stamp)]) -> io::Result<Vec<(Vec<u8>, Entry)>> {
+        if new.len() < WORTH_TWO {
+            return self.take_some(new, false);
+        }
+        let (left, right) = new.split_at(new.len() / 2);
+        std::thread::scope(|scope| {
+            let other = std::thread::Builder::new().name("snapshot".to_owned());
+            let other = other.spawn_scoped(scope, || self.take_some(right, true))?;
+            let mut taken = self.take_some(left, true)?;
+            taken.extend(other.join().map_err(|_| io::Error::other("the thread that reads files broke"))??);
+            Ok(taken)
+        })
+    }
+
+    fn take_some(&self, new: &[(Vec<u8>, Stamp)], many: bool) -> io::Result<Vec<(Vec<u8>, Entry)>> {
+        let mut taken = Vec::with_capacity(new.len());
+        let mut intake = self.blobs.intake(many);
+        for (path, stamp) in new {
+            if let Some(entry) = self.take(path, *stamp, &mut intake)? {
+                taken.push((path.clone(), entry));
+            }
+        }
+        intake.finish()?;
+        Ok(taken)
+    }
+
+    /// State of a path; nothing where it is gone by now.
+    fn take(&self, path: &[u8], stamp: Stamp, intake: &mut Intake<'_>) -> io::Result<Option<Entry>> {
+        let entry = |stamp, content, fresh| Ok(Some(Entry { stamp, content, fresh }));
+        let unkept = |stamp, why| entry(stamp, Content::Unkept(why), false);
+        let unread = |error| if is_missing(&error) { Ok(None) } else { unkept(stamp, Why::Unreadable) };
+        if stamp.kind == Kind::Link {
+            let began = SystemTime::now();
+            let leads = match self.root.link(path) {
+                Ok(leads) => leads,
+                Err(error) => return unread(error),
+            };
+            let Some(hash) = intake.keep(&leads)? else { return unkept(stamp, Why::Full) };
+            return entry(stamp, Content::Kept(hash, leads.len() as u64), is_fresh(&stamp, began));
+        }
+        if stamp.size > self.max_file {
+            return unkept(stamp, Why::Large);
+        }
+        for _ in 0..TRIES {
+            let began = SystemTime::now();
+            let (mut file, before) = match self.root.file(path) {
+                Ok(opened) => opened,
+                Err(error) => return unread(error),
+            };
+            if before.size > self.max_file {
+                return unkept(before, Why::Large);
+            }
+            let Some((hash, size)) = intake.keep_file(&mut file, before.size)? else { return unkept(stamp, Why::Full) };
+            if before == Stamp::of(&fstat(&file)?) && size == before.size {
+                return entry(before, Content::Kept(hash, size), is_fresh(&before, began));
+            }
+        }
+        unkept(stamp, Why::Busy)
+    }
+}
+
+impl SnapshotConfig {
+    /// Sentence on paths that are not recorded.
+    pub(super) fn note(&self, why: Why, paths: &[&str]) -> String {
+        let named = paths.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let more = if paths.len() > NAMED { format!(" and {} more", paths.len() - NAMED) } else { String::new() };
+        let because = match why {
+            Why::Large => format!("larger than {}", text::size(self.max_file_bytes)),
+            Why::Full => format!("there is no room beyond {}", text::size(self.max_total_bytes)),
+            Why::Unreadable => "it may not be read".to_owned(),
+            Why::Busy => "it was being written all the while".to_owned(),
+        };
+        format!("{named}{more} ({because})")
+    }
+}
+
+/// Returns whether something may have changed after a look that began at that time, without another time to show for
+/// it.
+fn is_fresh(stamp: &Stamp, began: SystemTime) -> bool {
+    let began = began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
+    let latest = stamp.modified.max(stamp.changed);
+    let tick = if stamp.changed.1 == 0 { COARSE_TICK_NANOS } else { TICK_NANOS };
+    i128::from(latest.0) * 1_000_000_000 + i128::from(latest.1) + tick >= began
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_changed_within_a_tick_is_looked_at_again() {
+        let stamp = |changed| Stamp { changed, ..Stamp::default() };
+        let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
+        assert!(!is_fresh(&stamp((100, 1)), at(100_021)));
+        assert!(is_fresh(&stamp((100, 1)), at(100_019)));
+        assert!(is_fresh(&stamp((100, 1)), at(90_000)), "a time in the future proves nothing");
+        assert!(is_fresh(&stamp((100, 0)), at(101_999)), "whole seconds may be rounded");
+        assert!(!is_fresh(&stamp((100, 0)), at(102_001)));
+    }
 }

@@ -7,16 +7,15 @@
 //! - [`FileSnapshots`] is the port that the engine calls; `session` is the state of one session, `store` what is stored
 //!   for all of them.
 //! - `before`: what a call starts from; it belongs to the call. Texts that a client holds and the disk does not have are what
-//!   undo gives back. `ignored`: folders that git ignores or
-//!   stores its data in: their contents are not kept, their names are.
+//!   undo gives back. It also has the owners of changes if several sessions change the same files at once. `ignored`: folders
+//!   that git ignores or stores its data in: their contents are not kept, their names are.
 //! - `root`: the way into a tree, following no link; and the encoding of paths.
-//! - `looking`, `scan`, `capture`: looks, with metadata and contents. `tree`: the outcome, and the differences of two of them.
-//! - `blobs`, `packs`, `record`: contents and trees on the disk. `record` also lists the contents that a
-//!   session's changes need, and `store` has the last scan of each project.
+//! - `looking`, `scan`: looks, with metadata and contents. `tree`: the outcome, and the differences of two of them.
+//! - `blobs`, `packs`, `record`: contents and trees on the disk. `record` also lists the contents that a session's changes
+//!   need, and recognises later changes after a crash; `store` has the last scan of each project.
 //! - `guard`: files that others run or obey, by any name; `set_aside`: how changes of them by commands that nobody looked at are
 //!   taken back; `leads`: where guarded names lead; `git_config`: what of git's own is no danger.
-//! - `config`: bounds. `overlap`: owners of changes if several sessions change the same files at once.
-//! - `restore`: reverts changes. `pulse`: recognises later changes after a crash.
+//! - `config`: bounds. `restore`: reverts changes.
 //!
 //! Guarantees and limits: contents of files, links, permissions and folders come back byte for byte. Owners, times,
 //! access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody else
@@ -26,15 +25,12 @@
 
 mod before;
 mod blobs;
-mod capture;
 mod config;
 mod guard;
 mod ignored;
 mod leads;
 mod looking;
-mod overlap;
 mod packs;
-mod pulse;
 mod record;
 mod restore;
 mod root;
@@ -64,7 +60,12 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 pub use self::config::SnapshotConfig;
-use self::{before::Before, guard::CallGuard, overlap::Overlaps, session::SessionRecord, store::Store};
+use self::{
+    before::{Before, Overlaps},
+    guard::CallGuard,
+    session::SessionRecord,
+    store::Store,
+};
 use crate::{backend::client::FileClient, remove::gone};
 
 /// Number of sessions whose last looks are kept in memory. Those of others are read from the disk again. What a call under
@@ -93,15 +94,8 @@ type Shared = Arc<Mutex<Option<SessionRecord>>>;
 impl FileSnapshots {
     /// Keeps below `base`, which is made when the first call is looked at.
     pub fn new(base: PathBuf, config: SnapshotConfig) -> Self {
-        Self {
-            base,
-            config,
-            store: Arc::default(),
-            collecting: Arc::default(),
-            sessions: Arc::default(),
-            overlaps: Arc::default(),
-            checks: Arc::default(),
-        }
+        let (store, collecting, sessions, overlaps, checks) = Default::default();
+        Self { base, config, store, collecting, sessions, overlaps, checks }
     }
 
     /// Removes the contents that no session needs any more. Returns how many bytes that gave back.
@@ -268,7 +262,7 @@ impl Snapshots for FileSnapshots {
         let (workspace, call) = (workspace.clone(), call.clone());
         let overlaps = Arc::clone(&self.overlaps);
         self.work(session, "find out what the call changed", move |kept| {
-            let states = locked(&overlaps).set_aside();
+            let states = locked(&overlaps).set_aside.clone();
             let changes = kept.unfinished(&workspace, &call, states)?;
             locked(&overlaps).recovered(&changes.set_aside.changes);
             Ok(changes)
@@ -295,20 +289,14 @@ impl Snapshots for FileSnapshots {
 
     fn adopt(
         &self,
-        from: SessionId,
+        _from: SessionId,
         to: SessionId,
         changes: Vec<FileChange>,
     ) -> BoxFuture<'_, Result<Vec<FileChange>, WorkspaceError>> {
         if changes.is_empty() {
             return std::future::ready(Ok(changes)).boxed();
         }
-        async move {
-            let doing = "keep what another session changed";
-            // An earlier version may have kept its contents apart.
-            self.work(from, doing, |_| Ok(())).await?;
-            self.work(to, doing, move |kept| kept.adopt(changes)).await
-        }
-        .boxed()
+        self.work(to, "keep what another session changed", move |kept| kept.adopt(changes))
     }
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {

@@ -4,22 +4,21 @@
 //! hash of all that stands before it. What a crash left without an index is removed.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::{self, File},
     io::{self, BufWriter, Write as _},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
-use sha2::{Digest as _, Sha256};
-
-use super::blobs::{Hash, new_file};
+use super::blobs::{Hash, hash, new_file};
+use crate::failure::if_there;
 
 const PACK: &str = "pack";
 const INDEX: &str = "index";
 
 /// A pack is ended when it has so many bytes.
-const MOST: u64 = 64 << 20;
+pub(super) const MOST: u64 = 64 << 20;
 /// Hash, offset and size of a content.
 const RECORD: usize = 48;
 
@@ -57,7 +56,7 @@ impl Packs {
         found.dedup();
         for name in found {
             match read_index(&packs.path(&name, INDEX))? {
-                Some(records) if packs.path(&name, PACK).is_file() => packs.add(name, records),
+                Some(records) if packs.path(&name, PACK).is_file() => packs.add(NewPack { name, records }),
                 _ => packs.remove_files(&name)?,
             }
         }
@@ -68,7 +67,8 @@ impl Packs {
         self.folder.join(name).with_extension(ending)
     }
 
-    fn add(&mut self, name: String, records: Vec<(Hash, u64, u64)>) {
+    /// Takes in what was written.
+    pub(super) fn add(&mut self, NewPack { name, records }: NewPack) {
         let pack = self.names.len();
         let bytes = records.iter().map(|(_, _, size)| size).sum();
         self.names.push(Some((name, bytes)));
@@ -92,11 +92,6 @@ impl Packs {
         File::open(self.path(&name.0, PACK))
     }
 
-    /// Takes in what was written.
-    pub(super) fn take_in(&mut self, written: NewPack) {
-        self.add(written.name, written.records);
-    }
-
     /// Drops the contents that are not wanted, where a pack has enough of them: `much` of its bytes, in percent. Returns how
     /// many bytes that gave back.
     pub(super) fn sift(&mut self, is_wanted: impl Fn(&Hash) -> bool, much: u64) -> io::Result<u64> {
@@ -116,7 +111,7 @@ impl Packs {
             self.names[pack] = None;
             self.pieces.retain(|_, piece| piece.pack != pack);
             if let Some(written) = written {
-                self.take_in(written);
+                self.add(written);
             }
         }
         Ok(before.saturating_sub(self.bytes()))
@@ -126,9 +121,7 @@ impl Packs {
         let from = File::open(self.path(name, PACK))?;
         let mut draft = PackDraft::new(&self.folder)?;
         for (hash, piece) in kept {
-            let mut content = vec![0; usize::try_from(piece.size).map_err(io::Error::other)?];
-            from.read_exact_at(&mut content, piece.offset)?;
-            draft.append(*hash, &content)?;
+            draft.append(*hash, &read(&from, *piece)?)?;
         }
         draft.finish()
     }
@@ -136,10 +129,7 @@ impl Packs {
     /// The index first: without it a pack is nothing.
     fn remove_files(&self, name: &str) -> io::Result<()> {
         for ending in [INDEX, PACK] {
-            match fs::remove_file(self.path(name, ending)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            if_there(fs::remove_file(self.path(name, ending)))?;
         }
         Ok(())
     }
@@ -154,21 +144,22 @@ pub(super) fn read(file: &File, piece: Piece) -> io::Result<Vec<u8>> {
 
 /// The records of an index; none where it is not whole.
 fn read_index(path: &Path) -> io::Result<Option<Vec<(Hash, u64, u64)>>> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let Some((body, sum)) = bytes.split_last_chunk::<32>() else { return Ok(None) };
-    if *sum != <Hash>::from(Sha256::digest(body)) || body.len() % RECORD != 0 {
-        return Ok(None);
-    }
+    let Some(body) = read_whole(path)?.filter(|body| body.len() % RECORD == 0) else { return Ok(None) };
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
     let record = |record: &[u8]| {
         let hash = record[..32].try_into().unwrap_or_default();
         (hash, number(&record[32..40]), number(&record[40..]))
     };
     Ok(Some(body.chunks_exact(RECORD).map(record).collect()))
+}
+
+/// The content of a file without the hash at its end; none where there is no such file, or none that is whole.
+pub(super) fn read_whole(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let Some(mut bytes) = if_there(fs::read(path))? else { return Ok(None) };
+    let Some((body, sum)) = bytes.split_last_chunk::<32>() else { return Ok(None) };
+    let (length, is_whole) = (body.len(), *sum == hash(body));
+    bytes.truncate(length);
+    Ok(is_whole.then_some(bytes))
 }
 
 /// A pack while it is written. It is gone again when it is dropped unfinished.
@@ -178,8 +169,8 @@ pub(super) struct PackDraft {
     name: String,
     file: BufWriter<File>,
     records: Vec<(Hash, u64, u64)>,
-    known: HashMap<Hash, u64>,
-    length: u64,
+    pub(super) known: HashSet<Hash>,
+    pub(super) length: u64,
     finished: bool,
 }
 
@@ -195,26 +186,14 @@ impl PackDraft {
         let name = uuid::Uuid::new_v4().simple().to_string();
         let path = folder.join(&name).with_extension(PACK);
         let file = BufWriter::with_capacity(256 * 1024, new_file(&path)?);
-        Ok(Self { path, name, file, records: Vec::new(), known: HashMap::new(), length: 0, finished: false })
-    }
-
-    pub(super) fn has(&self, hash: &Hash) -> bool {
-        self.known.contains_key(hash)
-    }
-
-    pub(super) fn length(&self) -> u64 {
-        self.length
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.length >= MOST
+        Ok(Self { path, name, file, records: Vec::new(), known: HashSet::new(), length: 0, finished: false })
     }
 
     pub(super) fn append(&mut self, hash: Hash, content: &[u8]) -> io::Result<()> {
         self.file.write_all(content)?;
         let size = content.len() as u64;
         self.records.push((hash, self.length, size));
-        self.known.insert(hash, size);
+        self.known.insert(hash);
         self.length += size;
         Ok(())
     }
@@ -229,8 +208,7 @@ impl PackDraft {
             bytes.extend_from_slice(&offset.to_le_bytes());
             bytes.extend_from_slice(&size.to_le_bytes());
         }
-        let sum: Hash = Sha256::digest(&bytes).into();
-        bytes.extend_from_slice(&sum);
+        bytes.extend_from_slice(&hash(&bytes));
         let mut index = new_file(&self.path.with_extension(INDEX))?;
         index.write_all(&bytes)?;
         index.sync_data()?;
@@ -253,57 +231,12 @@ impl Drop for PackDraft {
 mod tests {
     use super::*;
 
-    fn hash(content: &[u8]) -> Hash {
-        Sha256::digest(content).into()
-    }
-
-    fn packed(folder: &Path, contents: &[&[u8]]) -> Packs {
-        let mut packs = Packs::open(folder.to_path_buf()).unwrap();
-        let mut draft = PackDraft::new(folder).unwrap();
-        for content in contents {
-            draft.append(hash(content), content).unwrap();
-        }
-        packs.take_in(draft.finish().unwrap());
-        packs
-    }
-
-    fn content(packs: &Packs, wanted: &[u8]) -> Option<Vec<u8>> {
-        let piece = packs.piece(&hash(wanted))?;
-        Some(read(&packs.file(piece).unwrap(), piece).unwrap())
-    }
-
-    #[test]
-    fn what_is_packed_is_read_again_also_after_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        let packs = packed(folder.path(), &[b"one", b"", b"three"]);
-        for packs in [packs, Packs::open(folder.path().to_path_buf()).unwrap()] {
-            for wanted in [&b"one"[..], b"", b"three"] {
-                assert_eq!(content(&packs, wanted).as_deref(), Some(wanted));
-            }
-            assert_eq!(packs.piece(&hash(b"two")), None);
-            assert_eq!(packs.bytes(), 8);
-        }
-    }
-
-    #[test]
-    fn what_nobody_wants_is_dropped_and_the_rest_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut packs = packed(folder.path(), &[b"wanted", b"unwanted unwanted"]);
-        let wanted = hash(b"wanted");
-        assert_eq!(packs.sift(|hash| *hash == wanted, 90).unwrap(), 0, "it is not worth it");
-        assert_eq!(packs.sift(|hash| *hash == wanted, 25).unwrap(), 17);
-        for packs in [&packs, &Packs::open(folder.path().to_path_buf()).unwrap()] {
-            assert_eq!(content(packs, b"wanted").as_deref(), Some(&b"wanted"[..]));
-            assert_eq!(content(packs, b"unwanted unwanted"), None);
-        }
-        packs.sift(|_| false, 25).unwrap();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
-
     #[test]
     fn half_a_pack_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        drop(packed(folder.path(), &[b"one"]));
+        let mut whole = PackDraft::new(folder.path()).unwrap();
+        whole.append(hash(b"one"), b"one").unwrap();
+        whole.finish().unwrap();
         let index = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let index = index.into_iter().find(|path| path.extension().is_some_and(|ending| ending == INDEX)).unwrap();
         fs::write(index, b"torn").unwrap();

@@ -1,6 +1,11 @@
-//! A scan of the trees, as a file: so that a call's changes are known if the daemon did not live to see its end.
+//! A scan of the trees, as a file: so that a call's changes are known if the daemon did not live to see its end. Numbers are
+//! little-endian; the file ends with the hash of all preceding bytes.
 //!
-//! Numbers are little-endian; the file ends with the hash of all preceding bytes.
+//! Besides, a sign of life that is given while a call runs, so that after a crash later changes can be recognised. Processes
+//! of calls end with the daemon. So what was changed after its last sign is nobody's but somebody else's: a person's, most
+//! likely, who had work to do before the daemon came back. The sign is the time of a file, and is compared with times of
+//! files: both are given by the kernel, by one clock, which no program can set for a single file. It is not written to the
+//! disk at once: where the machine itself broke, an older sign only makes more doubtful.
 
 use std::{
     collections::HashMap,
@@ -9,20 +14,27 @@ use std::{
     io::{self, Write as _},
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
-        fs::OpenOptionsExt as _,
+        fs::{MetadataExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
 };
 
 use agentd_core::tool::FileChange;
-use sha2::{Digest as _, Sha256};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 
 use super::{
     blobs::{self, Hash},
-    root::{Kind, Stamp},
-    tree::{Content, Entry, Tree, Why},
+    packs::read_whole,
+    root::{Kind, Root, Stamp},
+    tree::{Content, Difference, Entry, Tree, Why},
 };
-use crate::path::{FolderName, PathPlace};
+use crate::{
+    failure::if_there,
+    path::{FolderName, PathPlace},
+};
 
 const MAGIC: &[u8] = b"agentd snapshot 2\n";
 
@@ -41,29 +53,33 @@ pub(super) fn write<'t>(path: &Path, scoped: bool, trees: impl IntoIterator<Item
     for tree in trees {
         put_tree(&mut bytes, tree);
     }
-    let sum: Hash = Sha256::digest(&bytes).into();
-    bytes.extend_from_slice(&sum);
+    bytes.extend_from_slice(&blobs::hash(&bytes));
+    replace(path, &bytes)
+}
+
+/// Writes a file, so that it is there whole or not at all, and on the disk when this returns.
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("draft");
     // One that a crash left behind is of no use.
     let _ = fs::remove_file(&draft);
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(&bytes)?;
+    let mut file = blobs::new_file(&draft)?;
+    file.write_all(content)?;
     file.sync_data()?;
     fs::rename(&draft, path)
 }
 
+/// Gives a file another name, or writes a record there if it cannot have one.
+pub(super) fn link<'t>(file: &Path, name: &Path, trees: impl IntoIterator<Item = &'t Tree>) -> io::Result<()> {
+    match fs::hard_link(file, name) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write(name, false, trees),
+        _ => Ok(()),
+    }
+}
+
 /// Reads a record. None where there is none that is whole.
 pub(super) fn read(path: &Path) -> io::Result<Option<Record>> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let Some((body, sum)) = bytes.split_last_chunk::<32>() else { return Ok(None) };
-    if *sum != <Hash>::from(Sha256::digest(body)) {
-        return Ok(None);
-    }
-    Ok(body.strip_prefix(MAGIC).and_then(|body| Reader { rest: body }.record()))
+    let body = read_whole(path)?;
+    Ok(body.and_then(|body| Reader { rest: body.strip_prefix(MAGIC)? }.record()))
 }
 
 fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
@@ -81,29 +97,23 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
     put_bytes(bytes, tree.path.as_os_str().as_bytes());
     put_bytes(bytes, tree.unseen.as_deref().unwrap_or_default().as_bytes());
     put_length(bytes, tree.entries.len());
-    for (path, entry) in &tree.entries {
+    for (path, Entry { stamp, content, fresh }) in &tree.entries {
         put_bytes(bytes, path);
-        put_entry(bytes, entry);
-    }
-}
-
-fn put_entry(bytes: &mut Vec<u8>, Entry { stamp, content, fresh }: &Entry) {
-    stamp.write(bytes);
-    bytes.push(u8::from(*fresh));
-    match content {
-        Content::Folder => bytes.push(0),
-        Content::Kept(hash, size) => {
-            bytes.push(1);
+        stamp.write(bytes);
+        bytes.push(u8::from(*fresh));
+        bytes.push(match content {
+            Content::Folder => 0,
+            Content::Kept(..) => 1,
+            Content::Unkept(Why::Large) => 2,
+            Content::Unkept(Why::Full) => 3,
+            Content::Unkept(Why::Unreadable) => 4,
+            Content::Unkept(Why::Busy) => 5,
+            Content::Absent => 6,
+        });
+        if let Content::Kept(hash, size) = content {
             bytes.extend_from_slice(hash);
             bytes.extend_from_slice(&size.to_le_bytes());
         }
-        Content::Absent => bytes.push(6),
-        Content::Unkept(why) => bytes.push(match why {
-            Why::Large => 2,
-            Why::Full => 3,
-            Why::Unreadable => 4,
-            Why::Busy => 5,
-        }),
     }
 }
 
@@ -222,11 +232,7 @@ pub(super) fn add_to_manifest(session: &Path, contents: &[(Hash, u64)]) -> io::R
 
 /// All of them, the oldest first.
 pub(super) fn read_manifest(session: &Path) -> io::Result<Vec<(Hash, u64)>> {
-    let bytes = match fs::read(session.join(NAME)) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
+    let bytes = if_there(fs::read(session.join(NAME)))?.unwrap_or_default();
     let record = |record: &[u8]| {
         let size = record[32..].try_into().map(u64::from_le_bytes).unwrap_or_default();
         (record[..32].try_into().unwrap_or_default(), size)
@@ -236,7 +242,6 @@ pub(super) fn read_manifest(session: &Path) -> io::Result<Vec<(Hash, u64)>> {
 
 /// When something was added last, in seconds; long ago where nothing was.
 pub(super) fn age(session: &Path) -> i64 {
-    use std::os::unix::fs::MetadataExt as _;
     fs::metadata(session.join(NAME)).map_or(i64::MIN, |metadata| metadata.mtime())
 }
 
@@ -246,21 +251,89 @@ pub(super) fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
     states.filter_map(|state| Some((blobs::read_hash(&state.hash)?, state.size))).collect()
 }
 
+/// Interval of the signs. What a call changes between the last one and a crash cannot be told from what is changed
+/// afterwards.
+const APART: Duration = Duration::from_millis(50);
+
+/// Maximum error in seconds of times on file systems that know only seconds, or every second one.
+const COARSE: i64 = 2;
+
+/// Gives signs of life until it is dropped.
+pub(super) struct Heartbeat {
+    file: Arc<File>,
+    /// The thread ends when this is gone.
+    _ends: mpsc::SyncSender<()>,
+}
+
+impl Heartbeat {
+    /// Gives the first sign, and others from now on.
+    pub(super) fn start(path: &Path) -> io::Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = Arc::new(file);
+        beat(&file)?;
+        let (ends, ended) = mpsc::sync_channel(0);
+        let beating = Arc::clone(&file);
+        thread::Builder::new().name("undo-pulse".to_owned()).spawn(move || {
+            // A sign that cannot be given is missing: then more is doubtful, and nothing is wrong.
+            while ended.recv_timeout(APART) == Err(mpsc::RecvTimeoutError::Timeout) && beat(&beating).is_ok() {}
+        })?;
+        Ok(Self { file, _ends: ends })
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        let _ = beat(&self.file);
+    }
+}
+
+fn beat(file: &File) -> io::Result<()> {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    Ok(futimens(file, &Timestamps { last_access: now, last_modification: now })?)
+}
+
+/// The last sign of life; none where none is known.
+pub(super) struct LastSign(Option<(i64, i64)>);
+
+impl LastSign {
+    pub(super) fn read(path: &Path) -> Self {
+        Self(fs::metadata(path).ok().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())))
+    }
+
+    /// Returns whether a path may have come to be what it is after the last sign. Not asked of what is gone: bringing
+    /// it back destroys nobody's work.
+    pub(super) fn is_before(&self, root: &Root, difference: &Difference) -> bool {
+        let Some(now) = &difference.now else { return false };
+        let own = if now.kind == Kind::Folder { None } else { Some(now.changed) };
+        let own = own.map_or_else(|| root.changed(&difference.below), Ok);
+        if !own.is_ok_and(|changed| self.is_after(changed)) {
+            return true;
+        }
+        // What is another file than before may have come with a folder that was moved, as it is.
+        let is_same = |was: &Stamp| (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
+        if now.kind != Kind::Folder && difference.was.as_ref().is_some_and(is_same) {
+            return false;
+        }
+        let slashes = difference.below.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let mut folders = slashes.map(|(at, _)| &difference.below[..at]);
+        folders.any(|folder| !root.changed(folder).is_ok_and(|changed| self.is_after(changed)))
+    }
+
+    /// Returns whether the last sign was certainly given after this time.
+    fn is_after(&self, (seconds, nanos): (i64, i64)) -> bool {
+        let latest = if nanos == 0 { (seconds.saturating_add(COARSE), 0) } else { (seconds, nanos) };
+        self.0.is_some_and(|sign| latest < sign)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn tree() -> Tree {
-        let stamp = Stamp {
-            kind: Kind::File,
-            mode: 0o4755,
-            device: 7,
-            inode: 1 << 40,
-            size: 3,
-            links: 1,
-            modified: (-1, 5),
-            changed: (1 << 33, 999_999_999),
-        };
+        let (modified, changed) = ((-1, 5), (1 << 33, 999_999_999));
+        let (kind, mode, device, inode) = (Kind::File, 0o4755, 7, 1 << 40);
+        let stamp = Stamp { kind, mode, device, inode, size: 3, links: 1, modified, changed };
         let contents = [
             Content::Kept([9; 32], 3),
             Content::Unkept(Why::Busy),
@@ -309,11 +382,6 @@ mod tests {
             assert!(read(&path).unwrap().is_none(), "damaged at {at}");
         }
     }
-}
-
-#[cfg(test)]
-mod manifest_tests {
-    use super::*;
 
     #[test]
     fn what_was_added_is_read_also_behind_half_a_record() {
@@ -325,5 +393,29 @@ mod manifest_tests {
         assert_eq!(read_manifest(folder.path()).unwrap(), [([1; 32], 7)]);
         add_to_manifest(folder.path(), &[([2; 32], 8)]).unwrap();
         assert_eq!(read_manifest(folder.path()).unwrap(), [([1; 32], 7), ([2; 32], 8)]);
+    }
+
+    #[test]
+    fn in_doubt_something_was_changed_later() {
+        let sign = LastSign(Some((100, 50)));
+        assert!(sign.is_after((100, 49)));
+        assert!(!sign.is_after((100, 50)), "within one tick of the clock nothing is certain");
+        assert!(!sign.is_after((101, 1)));
+        assert!(!sign.is_after((99, 0)), "whole seconds may be rounded");
+        assert!(sign.is_after((98, 0)));
+        assert!(!LastSign(None).is_after((1, 1)), "without a sign nothing is certain");
+    }
+
+    #[test]
+    fn signs_are_given_until_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("alive");
+        assert!(LastSign::read(&path).0.is_none());
+        let pulse = Heartbeat::start(&path).unwrap();
+        let first = LastSign::read(&path).0.unwrap();
+        while LastSign::read(&path).0.unwrap() == first {
+            thread::yield_now();
+        }
+        drop(pulse);
     }
 }

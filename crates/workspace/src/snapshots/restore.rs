@@ -6,34 +6,23 @@
 //! path is looked at once more in the moment before it is touched.
 
 mod act;
-mod plan;
 
 use std::{
     collections::BTreeSet,
-    ffi::OsStr,
-    fs::{File, Permissions},
-    io::{self, Read as _, Seek as _, Write as _},
-    os::{
-        fd::OwnedFd,
-        unix::{
-            ffi::OsStrExt as _,
-            fs::{MetadataExt as _, PermissionsExt as _},
-        },
-    },
+    io::{self, Read as _},
 };
 
 use agentd_core::{
     ports::Workspace,
-    tool::{FileChange, FileKind, FileState, SharedFile},
+    tool::{FileChange, FileKind, FileState},
     undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
 };
-use rustix::fs::{Mode, OFlags, openat};
 
-use self::plan::{Plan, Step};
 use super::{
     blobs::{self, Blobs},
-    root::{self, Root, SafePath, Stamp},
+    root::{Kind, Root, SafePath, Stamp},
 };
+use crate::{diff, path::PathPlace, text};
 
 /// The note on a file that came back under one of its names.
 const OTHER_NAMES: &str = "it had other names (hard links), and is another file by now: those names keep the change";
@@ -46,7 +35,9 @@ pub(super) fn undo(
     changes: Vec<FileChange>,
     preview: bool,
 ) -> FilesReverted {
-    let mut plan = Plan::new(workspace, roots, blobs, changes);
+    let mut plan = Plan { steps: Vec::new(), workspace, roots, blobs, room: MAX_DIFFS };
+    plan.steps = changes.into_iter().map(|change| plan.step(change)).collect();
+    plan.steps.sort_by(|left, right| left.spot.cmp(&right.spot));
     plan.keep_folders_that_are_in_use();
     if !preview {
         act::carry_out(&mut plan.steps, blobs, &workspace.root);
@@ -55,7 +46,7 @@ pub(super) fn undo(
 }
 
 /// Verdict on one change.
-pub(super) enum Verdict {
+enum Verdict {
     /// It can be done, or was.
     Do,
     /// It was done under this name, and the file had other names, which are not known to be back.
@@ -65,12 +56,6 @@ pub(super) enum Verdict {
     Failed(String),
     /// A folder that the change had made and that others use now: nothing to do and nothing to tell.
     Leave,
-}
-
-impl Verdict {
-    fn is_done(&self) -> bool {
-        matches!(self, Self::Do | Self::DoHere)
-    }
 }
 
 impl Plan<'_> {
@@ -135,58 +120,184 @@ impl Step<'_> {
     }
 }
 
-/// The mode that its owner needs to write to a file.
-const OWNER: u32 = 0o600;
+/// Contents above this size are not shown as a diff.
+const MAX_SHOWN: u64 = 2 * 1024 * 1024;
 
-/// Returns whether this was seen of that file.
-pub(super) fn is_of(stamp: Stamp, shared: SharedFile) -> bool {
-    (stamp.device, stamp.inode) == (shared.device, shared.inode)
+/// Maximum size of the diffs of one undo, in bytes.
+const MAX_DIFFS: usize = 1024 * 1024;
+
+/// The steps of an undo, sorted by path.
+struct Plan<'a> {
+    steps: Vec<Step<'a>>,
+    workspace: &'a Workspace,
+    roots: &'a [Root],
+    blobs: &'a Blobs,
+    /// Size that diffs may still have.
+    room: usize,
 }
 
-/// Writes a content into the file itself. None if there is another file by now, or it has no other name any more: then
-/// nothing is done.
-fn write(
-    parent: &OwnedFd,
-    name: &[u8],
-    shared: SharedFile,
-    step: &Step<'_>,
-    goal: &FileState,
-    content: &[u8],
-) -> io::Result<Option<Verdict>> {
-    let is_it = |file: &File| {
-        let found = file.metadata()?;
-        io::Result::Ok(found.dev() == shared.device && found.ino() == shared.inode && found.nlink() > 1)
-    };
-    // Of a file that may not be read, its owner can still change the mode.
-    let Ok((readable, stamp)) = root::file_in(parent, name) else { return Ok(None) };
-    if !is_it(&readable)? {
-        return Ok(None);
+/// Step for one path.
+struct Step<'a> {
+    change: FileChange,
+    spot: SafePath,
+    /// The tree that it is in; none where it cannot be reached.
+    root: Option<&'a Root>,
+    /// State when it was looked at.
+    stamp: Option<Stamp>,
+    verdict: Verdict,
+    diff: Option<String>,
+}
+
+impl<'a> Plan<'a> {
+    fn step(&mut self, change: FileChange) -> Step<'a> {
+        let Some(spot) = SafePath::read(&change.path) else {
+            let spot = SafePath { place: PathPlace::Own, below: change.path.clone().into_bytes() };
+            let verdict = Verdict::Failed("its path cannot be read".to_owned());
+            return Step { change, spot, root: None, stamp: None, verdict, diff: None };
+        };
+        let mut step = Step { change, spot, root: None, stamp: None, verdict: Verdict::Already, diff: None };
+        step.verdict = match self.root_of(&step) {
+            Ok(root) => {
+                step.root = Some(root);
+                self.judge(&mut step, root).unwrap_or_else(|error| Verdict::Failed(format!("could not look: {error}")))
+            }
+            Err(reason) => Verdict::Failed(reason),
+        };
+        step
     }
-    readable.set_permissions(Permissions::from_mode(stamp.mode | OWNER))?;
-    let written = (|| {
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let mut file = File::from(openat(parent, OsStr::from_bytes(name), flags, Mode::empty())?);
-        if !is_it(&file)? {
-            return Ok(None);
+
+    /// The tree that a change is in, if it may be changed.
+    fn root_of(&self, step: &Step<'_>) -> Result<&'a Root, String> {
+        if !step.change.is_recorded() {
+            return Err("what it held before was not recorded, or something else changed it in between".to_owned());
         }
-        let mut now = Vec::new();
-        (&mut file).take(step.expected().map_or(0, |state| state.size).max(goal.size) + 1).read_to_end(&mut now)?;
-        let hash = blobs::text(&blobs::hash(&now));
-        // Another of its names may have been brought back before.
-        if hash == goal.hash {
-            return Ok(Some(Verdict::Do));
+        let was = step.change.project.as_deref();
+        let shown = || was.map(|was| format!(" ({})", was.display())).unwrap_or_default();
+        match step.spot.place {
+            PathPlace::Project => match &self.workspace.project {
+                Some(mount) if Some(mount.path.as_path()) != was => {
+                    return Err(format!("it is in another project folder{} than the one that is mounted now", shown()));
+                }
+                Some(mount) if !mount.writable => return Err("the project is mounted read-only".to_owned()),
+                Some(_) => {}
+                None => return Err("its project folder is not mounted any more".to_owned()),
+            },
+            PathPlace::Folder(name) => match self.workspace.folder(name.as_str()) {
+                Some(folder) if Some(folder.path.as_path()) != was => {
+                    return Err(format!("it is in another folder{} than {} is now", shown(), folder.at));
+                }
+                Some(folder) if !folder.writable => return Err(format!("{} is mounted read-only", folder.at)),
+                Some(_) => {}
+                None => return Err(format!("its folder{} is not one of the session any more", shown())),
+            },
+            PathPlace::Own | PathPlace::Memories | PathPlace::State => {}
         }
-        if step.expected().is_none_or(|state| state.hash != hash) {
-            return Ok(Some(Verdict::Conflict("it was changed by something else just now".to_owned())));
+        let root = self.roots.iter().find(|root| root.place == step.spot.place);
+        root.ok_or_else(|| "its folder cannot be opened".to_owned())
+    }
+
+    fn judge(&mut self, step: &mut Step<'_>, root: &Root) -> io::Result<Verdict> {
+        let (state, stamp) = current(root, &step.spot)?;
+        step.stamp = stamp;
+        let (goal, expected) = (step.goal().cloned(), step.expected().cloned());
+        if state == goal {
+            return Ok(Verdict::Already);
         }
-        // What was there is kept, too: whoever finds half of it after a crash can say so, and go on either way.
-        file.rewind()?;
-        file.write_all(content)?;
-        file.set_len(content.len() as u64)?;
-        file.sync_all()?;
-        Ok(Some(Verdict::Do))
-    })();
-    let mode = if matches!(written, Ok(Some(Verdict::Do))) { goal.mode } else { stamp.mode };
-    readable.set_permissions(Permissions::from_mode(mode))?;
-    written
+        let now = Self::content_now(root, &step.spot, stamp);
+        if state != expected {
+            let left = self.content_kept(expected.as_ref());
+            step.diff = self.diff(&step.change.path, left.as_deref(), now.as_deref());
+            return Ok(Verdict::Conflict(conflict(expected.as_ref(), state.as_ref())));
+        }
+        if step.change.late {
+            let was = self.content_kept(goal.as_ref());
+            step.diff = self.diff(&step.change.path, was.as_deref(), now.as_deref());
+            let reason = "it may have been changed by something else: after agentd was ended and before it was back, or by a \
+                          command of another subagent";
+            return Ok(Verdict::Conflict(reason.to_owned()));
+        }
+        let file = goal.as_ref().filter(|goal| goal.kind != FileKind::Folder);
+        let wanted = file.map(|goal| self.blobs.read(&goal.hash)).transpose()?.flatten();
+        if file.is_some() && wanted.is_none() {
+            return Ok(Verdict::Failed("what it held before is no longer kept".to_owned()));
+        }
+        step.diff = self.diff(&step.change.path, now.as_deref(), wanted.as_deref());
+        if step.diff.is_none()
+            && let (Some(goal), Some(expected)) = (&goal, &expected)
+            && goal.mode != expected.mode
+        {
+            step.diff = Some(format!("mode {:04o} → {:04o}\n", expected.mode, goal.mode));
+        }
+        Ok(Verdict::Do)
+    }
+
+    fn content_kept(&self, state: Option<&FileState>) -> Option<Vec<u8>> {
+        let state = state.filter(|state| state.kind != FileKind::Folder && state.size <= MAX_SHOWN)?;
+        self.blobs.read(&state.hash).ok().flatten()
+    }
+
+    fn content_now(root: &Root, spot: &SafePath, stamp: Option<Stamp>) -> Option<Vec<u8>> {
+        match stamp?.kind {
+            Kind::File => {
+                let (file, _) = root.file(&spot.below).ok().filter(|(_, stamp)| stamp.size <= MAX_SHOWN)?;
+                let mut content = Vec::new();
+                file.take(MAX_SHOWN).read_to_end(&mut content).ok()?;
+                Some(content)
+            }
+            Kind::Link => root.link(&spot.below).ok(),
+            Kind::Folder | Kind::Special => None,
+        }
+    }
+
+    /// The way from one content to the other, while there is room for it.
+    fn diff(&mut self, path: &str, from: Option<&[u8]>, to: Option<&[u8]>) -> Option<String> {
+        let shown = match (from, to) {
+            (None, None) => return None,
+            (Some(from), Some(to)) if from == to => return None,
+            _ if self.room == 0 => return None,
+            (from, Some(to)) => diff::unified(path, from, to),
+            (Some([]), None) => {
+                format!("--- a/{}\n+++ /dev/null\n(an empty file goes)\n", path.trim_start_matches('/'))
+            }
+            // A diff to nothing names nothing as what comes of it.
+            (Some(from), None) => match diff::unified(path, Some(from), b"").splitn(3, '\n').collect::<Vec<_>>()[..] {
+                [old, new, rest] if new.starts_with("+++ ") => format!("{old}\n+++ /dev/null\n{rest}"),
+                ref lines => lines.join("\n"),
+            },
+        };
+        let shown = text::without_nul(shown);
+        self.room = self.room.saturating_sub(shown.len());
+        Some(shown)
+    }
+}
+
+/// Current state of a path. A file is read only as far as its hash needs.
+fn current(root: &Root, spot: &SafePath) -> io::Result<(Option<FileState>, Option<Stamp>)> {
+    let Some(stamp) = root.look(&spot.below)? else { return Ok((None, None)) };
+    let (kind, hash, size) = match stamp.kind {
+        Kind::Folder => (FileKind::Folder, String::new(), 0),
+        Kind::Link => {
+            let leads = root.link(&spot.below)?;
+            (FileKind::Link, blobs::text(&blobs::hash(&leads)), leads.len() as u64)
+        }
+        Kind::File => {
+            let (hash, size) = blobs::hash_of(root.file(&spot.below)?.0)?;
+            (FileKind::File, blobs::text(&hash), size)
+        }
+        Kind::Special => (FileKind::File, "special".to_owned(), 0),
+    };
+    // A link has none.
+    Ok((Some(FileState { kind, hash, size, mode: stamp.mode }), Some(stamp)))
+}
+
+fn conflict(expected: Option<&FileState>, now: Option<&FileState>) -> String {
+    match (expected, now) {
+        (Some(_), None) => "it has been removed since",
+        (None, Some(_)) => "something else is there now",
+        (Some(expected), Some(now)) if expected.hash == now.hash && expected.kind == now.kind => {
+            "its permissions have been changed since"
+        }
+        _ => "it has been changed since",
+    }
+    .to_owned()
 }

@@ -2,6 +2,7 @@
 //! swapped meanwhile leads elsewhere.
 
 use std::{
+    ffi::OsStr,
     fmt::Write as _,
     fs::File,
     io::{self, Read as _},
@@ -16,7 +17,8 @@ use agentd_core::{folder::FOLDERS, path, ports::Workspace};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
 use crate::{
-    exact,
+    exact::{self, is_missing, split},
+    failure::if_there,
     path::{FolderName, PathPlace},
 };
 
@@ -33,7 +35,7 @@ pub(super) struct Root {
 }
 
 /// Properties that tell whether a path is still as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) kind: Kind,
     pub(super) mode: u32,
@@ -49,12 +51,13 @@ pub(super) struct Stamp {
 }
 
 /// Kind of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
     Link,
     Folder,
     /// A pipe, socket or device.
+    #[default]
     Special,
 }
 
@@ -91,10 +94,8 @@ impl Stamp {
             Kind::Special => 3,
         });
         bytes.extend_from_slice(&self.mode.to_le_bytes());
-        for number in [self.device, self.inode, self.size, self.links] {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
-        for number in [self.modified.0, self.modified.1, self.changed.0, self.changed.1] {
+        let times = [self.modified.0, self.modified.1, self.changed.0, self.changed.1].map(i64::cast_unsigned);
+        for number in [self.device, self.inode, self.size, self.links].into_iter().chain(times) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
     }
@@ -113,11 +114,8 @@ impl Root {
             roots.push(Self::open(place, &folder.path)?);
         }
         if let Some(memories) = &workspace.memories {
-            match Self::open(PathPlace::Memories, memories) {
-                // Whoever has just removed it all does not want the rest to be no longer recorded.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                opened => roots.push(opened?),
-            }
+            // Whoever has just removed it all does not want the rest to be no longer recorded.
+            roots.extend(if_there(Self::open(PathPlace::Memories, memories))?);
         }
         Ok(roots)
     }
@@ -144,7 +142,7 @@ impl Root {
     pub(super) fn folder(&self, below: &[u8]) -> io::Result<OwnedFd> {
         let mut folder = openat(&self.fd, ".", FOLDER, Mode::empty())?;
         for part in below.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-            folder = openat(&folder, std::ffi::OsStr::from_bytes(part), FOLDER, Mode::empty())?;
+            folder = folder_in(&folder, part)?;
         }
         Ok(folder)
     }
@@ -163,9 +161,11 @@ impl Root {
     }
 
     /// When what is there was last changed, in seconds and nanoseconds; of a folder, when its entries were, too.
+    #[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
     pub(super) fn changed(&self, below: &[u8]) -> io::Result<(i64, i64)> {
         let (folder, name) = split(below);
-        changed_in(&self.folder(folder)?, name)
+        let stat = statat(self.folder(folder)?, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((stat.st_ctime as i64, stat.st_ctime_nsec as i64))
     }
 
     /// Opens a regular file for reading.
@@ -185,26 +185,20 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 
 /// Looks at an entry of a folder.
 pub(super) fn look_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Stamp> {
-    Ok(Stamp::of(&statat(folder, std::ffi::OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
-}
-
-#[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
-fn changed_in(folder: &OwnedFd, name: &[u8]) -> io::Result<(i64, i64)> {
-    let stat = statat(folder, std::ffi::OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
-    Ok((stat.st_ctime as i64, stat.st_ctime_nsec as i64))
+    Ok(Stamp::of(&statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
 /// Opens a regular file of a folder for reading, without waiting for the other end of a pipe.
 pub(super) fn file_in(folder: &OwnedFd, name: &[u8]) -> io::Result<(File, Stamp)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = openat(folder, std::ffi::OsStr::from_bytes(name), flags, Mode::empty())?;
+    let file = openat(folder, OsStr::from_bytes(name), flags, Mode::empty())?;
     let stamp = Stamp::of(&fstat(&file)?);
     if stamp.kind == Kind::File { Ok((file.into(), stamp)) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 /// Target of a link in a folder.
 pub(super) fn link_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
-    Ok(readlinkat(folder, std::ffi::OsStr::from_bytes(name), Vec::new())?.into_bytes())
+    Ok(readlinkat(folder, OsStr::from_bytes(name), Vec::new())?.into_bytes())
 }
 
 /// The start of a regular file of a folder, if it is there and is one.
@@ -217,18 +211,12 @@ pub(super) fn small_in(folder: &OwnedFd, name: &[u8], limit: u64) -> Option<Vec<
 
 /// Opens a folder of a folder.
 pub(super) fn folder_in(folder: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
-    Ok(openat(folder, std::ffi::OsStr::from_bytes(name), FOLDER, Mode::empty())?)
+    Ok(openat(folder, OsStr::from_bytes(name), FOLDER, Mode::empty())?)
 }
 
 /// The entries of a folder.
 pub(super) fn entries(folder: &OwnedFd) -> io::Result<Dir> {
     Ok(Dir::read_from(folder.as_fd())?)
-}
-
-/// Returns whether there is nothing at that path, because it, or the way to it, is not there.
-pub(super) fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// One path: the tree that it is in, and its bytes below that tree's root.
@@ -256,8 +244,7 @@ impl SafePath {
         shown
     }
 
-    /// Reads what [`Self::shown`] wrote, also in records of before, which have a backslash as two and other characters by
-    /// their bytes. None for what it never writes, such as a path that climbs.
+    /// Reads what [`Self::shown`] wrote. None for what it never writes, such as a path that climbs.
     pub(super) fn read(shown: &str) -> Option<Self> {
         let within = |place: PathPlace| Some((place, shown.strip_prefix(&format!("{place}/"))?));
         let in_folder = || {
@@ -284,10 +271,7 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
     while let Some(at) = rest.find('\\') {
         bytes.extend_from_slice(&rest.as_bytes()[..at]);
         let escaped = &rest[at + 1..];
-        rest = if let Some(after) = escaped.strip_prefix('\\') {
-            bytes.push(b'\\');
-            after
-        } else if let Some((digits, after)) = escaped.strip_prefix("u{").and_then(|rest| rest.split_once('}')) {
+        rest = if let Some((digits, after)) = escaped.strip_prefix("u{").and_then(|rest| rest.split_once('}')) {
             bytes.extend_from_slice(path::read(&format!("\\u{{{digits}}}"))?.as_bytes());
             after
         } else {
@@ -298,14 +282,6 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
     }
     bytes.extend_from_slice(rest.as_bytes());
     Some(bytes)
-}
-
-/// The folder and the name in it.
-pub(super) fn split(below: &[u8]) -> (&[u8], &[u8]) {
-    match below.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) => (&below[..slash], &below[slash + 1..]),
-        None => (b"", below),
-    }
 }
 
 #[cfg(test)]
@@ -329,8 +305,6 @@ mod tests {
             assert_eq!(SafePath::read(shown), Some(spot.clone()));
             assert_eq!(SafePath::read(&spot.shown(true)), Some(spot));
         }
-        let of_before = SafePath { place: PathPlace::Own, below: b"temp/a\\b\n\xff".to_vec() };
-        assert_eq!(SafePath::read("temp/a\\\\b\\x0a\\xff"), Some(of_before));
     }
 
     #[test]

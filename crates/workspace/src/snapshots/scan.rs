@@ -27,10 +27,13 @@ use super::{
     blobs::Hash,
     ignored::{IGNORE_FILE, is_store, is_stored, read_ignores},
     leads::{self, HEAD, SAMPLE},
-    root::{self, Kind, Root, Stamp, split},
+    root::{self, Kind, Root, Stamp},
     tree::Tree,
 };
-use crate::path::PathPlace;
+use crate::{
+    exact::{is_missing, split},
+    path::PathPlace,
+};
 
 /// Folders deeper than this are not recorded.
 const MAX_DEPTH: usize = 100;
@@ -46,7 +49,7 @@ const MAX_SEARCHED: usize = 50_000;
 const LIST_OF_REFS: &[u8] = b"info/refs";
 
 /// Result of a look.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ScanResult {
     /// Every path but the root, in no order.
     pub(super) entries: Vec<(Vec<u8>, Stamp)>,
@@ -101,17 +104,7 @@ impl ScanResult {
     }
 
     pub(super) fn of(tree: Tree, capacity: usize) -> Self {
-        Self {
-            entries: Vec::with_capacity(capacity),
-            tree,
-            too_deep: 0,
-            guarded: Vec::new(),
-            leads: Vec::new(),
-            bare: Vec::new(),
-            left_out: Vec::new(),
-            is_partial: false,
-            unopened: Vec::new(),
-        }
+        Self { entries: Vec::with_capacity(capacity), tree, ..Self::default() }
     }
 
     /// A digest of all that was seen, in its order.
@@ -148,7 +141,7 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedN
     let shared = known.entries.len() >= SHARED_FROM;
     let mut scan =
         Scan { seen, known, max_files, count: &count, searched: &searched, names, later: shared.then(Vec::new) };
-    scan.folder(&top, &mut Vec::new(), 0, &[], Scope::All)?;
+    scan.folder(&top, &mut Vec::new(), Way { depth: 0, ignores: &[], scope: Scope::All })?;
     let later = scan.later.take().unwrap_or_default();
     for part in together(&scan, &top, &later) {
         scan.seen.add(part?);
@@ -183,7 +176,7 @@ pub(super) fn scan_more(
         Scan { seen: of_path, known: &known, max_files, count: &count, searched: &searched, names, later: None };
     if stamp.kind == Kind::Folder {
         let scope = if is_git { Scope::Repository } else { Scope::Guarded };
-        scan.folder(&root.folder(path)?, &mut path.to_vec(), 0, &[], scope)?;
+        scan.folder(&root.folder(path)?, &mut path.to_vec(), Way { depth: 0, ignores: &[], scope })?;
     } else {
         scan.push(path, stamp);
     }
@@ -201,8 +194,10 @@ fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result
     let work = || {
         let mut parts = Vec::new();
         while let Some((index, folder)) = take() {
-            let mut part = scan.part();
-            let looked = part.inside(top, &folder.name, &mut folder.name.clone(), 0, &folder.ignores, folder.scope);
+            let tree = Tree::new(scan.seen.tree.place, scan.seen.tree.path.clone());
+            let mut part = Scan { seen: ScanResult::of(tree, 0), later: None, ..*scan };
+            let way = Way { depth: 0, ignores: &folder.ignores, scope: folder.scope };
+            let looked = part.inside(top, &folder.name, &mut folder.name.clone(), way);
             parts.push((index, looked.map(|()| part.seen)));
         }
         parts
@@ -245,29 +240,25 @@ struct Later {
     scope: Scope,
 }
 
-impl Scan<'_> {
-    fn part(&self) -> Scan<'_> {
-        let tree = Tree::new(self.seen.tree.place, self.seen.tree.path.clone());
-        let seen = ScanResult::of(tree, 0);
-        Scan { seen, later: None, ..*self }
-    }
+/// The way to a folder: how deep it lies, the ignore files that speak of it, and what is seen in it.
+#[derive(Clone, Copy)]
+struct Way<'i> {
+    depth: usize,
+    ignores: &'i [Arc<Gitignore>],
+    scope: Scope,
+}
 
+impl Scan<'_> {
     fn push(&mut self, path: &[u8], stamp: Stamp) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.seen.entries.push((path.to_vec(), stamp));
     }
 
     /// Looks at the entries of a folder. `path` is its path, and is again when this returns.
-    fn folder(
-        &mut self,
-        folder: &OwnedFd,
-        path: &mut Vec<u8>,
-        depth: usize,
-        above: &[Arc<Gitignore>],
-        scope: Scope,
-    ) -> io::Result<()> {
-        let with_own = if scope == Scope::All { self.ignores(folder, path, above) } else { None };
-        let ignores = with_own.as_deref().unwrap_or(above);
+    fn folder(&mut self, folder: &OwnedFd, path: &mut Vec<u8>, above: Way<'_>) -> io::Result<()> {
+        let scope = above.scope;
+        let with_own = if scope == Scope::All { self.ignores(folder, path, above.ignores) } else { None };
+        let ignores = with_own.as_deref().unwrap_or(above.ignores);
         let length = path.len();
         let is_store = is_store(self.known, folder, path, scope == Scope::All);
         self.seen.tree.stores.extend(is_store.then(|| path.clone()));
@@ -277,9 +268,8 @@ impl Scan<'_> {
                 return Ok(());
             }
             let entry = match entry.map_err(io::Error::from) {
-                Ok(entry) => entry,
-                Err(error) if root::is_missing(&error) => return Ok(()),
-                Err(error) => return Err(error),
+                Err(error) if is_missing(&error) => return Ok(()),
+                entry => entry?,
             };
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
@@ -290,15 +280,20 @@ impl Scan<'_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
+            // An entry of an ignored folder is worth a look if it may hold guarded files, or is one.
+            let is_worth_it = || {
+                matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
+                    || self.names.kind(path) == NameKind::Guarded
+            };
             if path.len() > MAX_PATH {
                 self.seen.too_deep += 1;
-            } else if scope != Scope::Search || self.is_searched(entry.file_type(), path) {
+            } else if scope != Scope::Search || is_worth_it() {
                 match root::look_in(folder, name) {
                     Ok(stamp) if stamp.kind != Kind::Special => {
                         let is_stored = is_store && is_stored(name, stamp.kind, is_new);
                         let is_left = is_stored && !self.known.entries.contains_key(path);
                         let scope = if is_left { Scope::Store } else { scope };
-                        self.entry(folder, name, stamp, path, depth, ignores, scope)?;
+                        self.entry(folder, name, stamp, path, Way { ignores, scope, ..above })?;
                     }
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                         self.seen.unopened.push(path[..length].to_vec());
@@ -313,23 +308,16 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Returns whether an entry of an ignored folder is worth a look.
-    fn is_searched(&self, file_type: FileType, path: &[u8]) -> bool {
-        matches!(file_type, FileType::Directory | FileType::Unknown) || self.names.kind(path) == NameKind::Guarded
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "one entry, and the way to it")]
     fn entry(
         &mut self,
         folder: &OwnedFd,
         name: &[u8],
         stamp: Stamp,
         path: &mut Vec<u8>,
-        depth: usize,
-        ignores: &[Arc<Gitignore>],
-        scope: Scope,
+        way: Way<'_>,
     ) -> io::Result<()> {
-        let Some(inner) = self.scope_of(name, stamp.kind, path, ignores, scope) else { return Ok(()) };
+        let scope = way.scope;
+        let Some(inner) = self.scope_of(name, stamp.kind, path, way) else { return Ok(()) };
         if inner != Scope::Search && !matches!((scope, inner), (Scope::Repository | Scope::Store, Scope::Repository)) {
             self.push(path, stamp);
         }
@@ -351,15 +339,15 @@ impl Scan<'_> {
         if stamp.kind != Kind::Folder {
             return Ok(());
         }
-        if depth == MAX_DEPTH {
+        if way.depth == MAX_DEPTH {
             self.seen.too_deep += 1;
             return Ok(());
         }
         let also = (scope == Scope::Store && inner == Scope::Repository).then_some(Scope::Search);
         for scope in [Some(inner), also].into_iter().flatten() {
             match &mut self.later {
-                Some(later) => later.push(Later { name: name.to_vec(), ignores: ignores.to_vec(), scope }),
-                None => self.inside(folder, name, path, depth, ignores, scope)?,
+                Some(later) => later.push(Later { name: name.to_vec(), ignores: way.ignores.to_vec(), scope }),
+                None => self.inside(folder, name, path, Way { scope, ..way })?,
             }
         }
         Ok(())
@@ -367,14 +355,7 @@ impl Scan<'_> {
 
     /// Scope of an entry, for a folder that of what it holds; none where it is left out. In a folder that is searched, and one of a
     /// repository, a folder is not seen itself.
-    fn scope_of(
-        &mut self,
-        name: &[u8],
-        kind: Kind,
-        path: &[u8],
-        ignores: &[Arc<Gitignore>],
-        scope: Scope,
-    ) -> Option<Scope> {
+    fn scope_of(&mut self, name: &[u8], kind: Kind, path: &[u8], Way { ignores, scope, .. }: Way<'_>) -> Option<Scope> {
         let is_folder = kind == Kind::Folder;
         if self.seen.tree.place == PathPlace::Own {
             let is_kept = is_folder && crate::path::KEPT.iter().any(|kept| path == kept.as_bytes());
@@ -429,18 +410,10 @@ impl Scan<'_> {
     }
 
     /// Looks into a folder of a folder.
-    fn inside(
-        &mut self,
-        folder: &OwnedFd,
-        name: &[u8],
-        path: &mut Vec<u8>,
-        depth: usize,
-        ignores: &[Arc<Gitignore>],
-        scope: Scope,
-    ) -> io::Result<()> {
+    fn inside(&mut self, folder: &OwnedFd, name: &[u8], path: &mut Vec<u8>, way: Way<'_>) -> io::Result<()> {
         match root::folder_in(folder, name) {
-            Ok(inner) => self.folder(&inner, path, depth + 1, ignores, scope),
-            Err(error) if root::is_missing(&error) => Ok(()),
+            Ok(inner) => self.folder(&inner, path, Way { depth: way.depth + 1, ..way }),
+            Err(error) if is_missing(&error) => Ok(()),
             Err(_) => {
                 self.seen.unopened.push(path.clone());
                 self.hidden(path);

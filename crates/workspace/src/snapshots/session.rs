@@ -31,16 +31,16 @@ use agentd_core::{
 };
 
 use super::{
-    before::{self, Before, scope, spots_of},
+    before::{self, Before, KeptStates, from_kept, scope, spots_of},
+    blobs,
     config::SnapshotConfig,
     guard::{CallGuard, GuardedPaths},
     ignored::IgnoredFolders,
-    overlap::{KeptStates, from_kept},
-    pulse::{Heartbeat, LastSign},
-    record, restore,
+    record::{self, Heartbeat, LastSign},
+    restore,
     root::{Root, SafePath},
     store::{ENDED, ENDED_OF_PROJECT, Store},
-    tree::{Content, Difference, Entry, Tree, Why},
+    tree::{Content, Difference, Entry, Tree, Why, tree_of},
 };
 use crate::text;
 
@@ -81,11 +81,6 @@ impl SessionRecord {
     /// Opens what is kept, making the folder where it is missing.
     pub(super) fn open(folder: PathBuf, config: SnapshotConfig, store: Arc<Store>) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("calls"))?;
-        {
-            // Nothing refers to them while they are moved: whoever removes contents waits.
-            let _gate = store.blobs.gate();
-            store.blobs.take_over(&folder.join("blobs"), |found| record::add_to_manifest(&folder, found))?;
-        }
         let look = record::read(&folder.join("look"))?;
         let saved = look.is_some();
         let (mounted, trees): (Vec<Tree>, Vec<Tree>) =
@@ -134,9 +129,7 @@ impl SessionRecord {
             notes.extend(self.without_room());
             store.blobs.settle()?;
             let guard = guard.with(&self.guarded, &self.left_out);
-            if guard.is_needed() {
-                guard.write(&marker.with_extension(GUARD))?;
-            }
+            guard.write(&marker.with_extension(GUARD))?;
             let guard = Some(guard).filter(CallGuard::is_due);
             self.mark(&marker)?;
             let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out));
@@ -171,7 +164,11 @@ impl SessionRecord {
             if let Some(last) = self.store.projects.last(&root.path, &self.store.blobs)? {
                 self.trees.retain(|tree| tree.place != root.place);
                 // The project of one session is an added folder of another.
-                self.trees.push(if last.place == root.place { last } else { Arc::new(last.at(root.place)) });
+                self.trees.push(if last.place == root.place {
+                    last
+                } else {
+                    Arc::new(Tree { place: root.place, ..Tree::clone(&last) })
+                });
             }
         }
         Ok(())
@@ -196,10 +193,7 @@ impl SessionRecord {
             record::write(&look, false, all.iter().copied())?;
             (self.saved, self.named) = (true, named);
         }
-        match fs::hard_link(&look, marker) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => record::write(marker, false, all),
-            _ => Ok(()),
-        }
+        record::link(&look, marker, all)
     }
 
     /// Looks again, and says what has changed.
@@ -212,10 +206,10 @@ impl SessionRecord {
         // Of a call that changed nothing there is nothing to find out again.
         let has_changed = !changes.files.is_empty() || !changes.set_aside.files.is_empty();
         self.forget_markers(|path| !has_changed || path.file_stem() != marker.file_stem());
-        if let Some(guard) = before.guard.filter(|_| !changes.set_aside.files.is_empty()) {
-            let set_aside = changes.set_aside.changes.clone();
+        if let Some(mut guard) = before.guard.filter(|_| !changes.set_aside.files.is_empty()) {
+            guard.set_aside.clone_from(&changes.set_aside.changes);
             // Without it the next start sees by the other names that the call has ended.
-            let _ = guard.ended(set_aside).write(&marker.with_extension(GUARD));
+            let _ = guard.write(&marker.with_extension(GUARD));
         }
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
         let mounted = mounted.map(|(at, _)| (ending_of(OF_PROJECT, at), ending_of(ENDED_OF_PROJECT, at)));
@@ -275,7 +269,8 @@ impl SessionRecord {
         } else {
             // What was seen before must be looked at again, also where a crash has lost what was known.
             roots = Root::of_commands(roots);
-            self.trees = self.trees_for(&roots, &before.trees);
+            let tree_at = |root: &Root| tree_of(&before.trees, root).or_else(|| self.known(root));
+            self.trees = roots.iter().filter_map(tree_at).collect();
             let (seen, gate) = self.look_with_room(&store, &roots, &before.trees)?;
             _gate = gate;
             notes.extend(seen);
@@ -325,7 +320,13 @@ impl SessionRecord {
         }
         notes.extend(unkept.into_iter().map(|(why, paths)| self.config.note(why, &paths)));
         let mut files = from_kept(differences.into_iter().map(|difference| difference.change).collect(), &before.kept);
-        files.retain_mut(|change| before::go_from(change, &before.unsaved));
+        // They go from the unsaved text.
+        files.retain_mut(|change| {
+            let unsaved = before.unsaved.get(&change.path).zip(change.before.as_mut());
+            let Some(((hash, size), state)) = unsaved else { return true };
+            (state.hash, state.size) = (blobs::text(hash), *size);
+            change.before != change.after
+        });
         notes.extend(before::cut(&mut files, self.config.max_changes));
         let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
         files.extend(deleted);

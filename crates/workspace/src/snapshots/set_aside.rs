@@ -14,37 +14,28 @@ use super::{
     config::SnapshotConfig,
     guard::GuardedPaths,
     ignored::runs_no_more,
-    pulse::LastSign,
+    record::LastSign,
     restore,
-    root::{Kind, Root, SafePath, is_missing, split},
+    root::{Kind, Root, SafePath},
     scan::{ScanResult, scan},
     session::SessionRecord,
     tree::Tree,
 };
+use crate::exact::{is_missing, split};
 
 /// Looks after a call, as long as each finds more to take back: behind a folder that could not be opened there may be another.
 const ROUNDS: usize = 4;
 
 impl SessionRecord {
-    /// Changes since the look before a call, after those of guarded files are taken back.
+    /// Changes since the look before a call, after those of guarded files are taken back. It is looked again whether there are
+    /// more of these.
     pub(super) fn changes_checked(
         &mut self,
         before: &Before,
         workspace: &Workspace,
         sign: Option<&LastSign>,
     ) -> io::Result<Changes> {
-        let (changes, guarded) = self.changes_since(before, workspace, sign)?;
-        self.set_aside(changes, guarded, before, workspace)
-    }
-
-    /// Takes changes of guarded files back, and looks again whether there are more.
-    fn set_aside(
-        &mut self,
-        mut changes: Changes,
-        mut due: Vec<FileChange>,
-        before: &Before,
-        workspace: &Workspace,
-    ) -> io::Result<Changes> {
+        let (mut changes, mut due) = self.changes_since(before, workspace, sign)?;
         let roots = Root::of_commands(Root::all(workspace)?);
         changes.files.extend(due.extract_if(.., |change| self.may_stay(&roots, change)));
         for _ in 0..ROUNDS {

@@ -7,7 +7,7 @@
 //! goes with the next time.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::HashSet,
     ffi::OsStr,
     fs::{self, File},
     io,
@@ -27,15 +27,11 @@ use super::{
     record,
     tree::{Content, Tree},
 };
+use crate::failure::if_there;
 
 /// The endings of looks before calls that have ended, for as long as their results may not be in the journal.
 pub(super) const ENDED: &str = "ended";
 pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
-
-/// Returns whether the look with that ending is of a call that has ended.
-pub(super) fn has_ended(ending: &str) -> bool {
-    ending == ENDED || ending.starts_with(ENDED_OF_PROJECT)
-}
 
 /// The folder of contents.
 const CONTENTS: &str = "contents";
@@ -92,7 +88,7 @@ impl Store {
         let needs = Needs::read(&self.base, &self.projects)?;
         let mut wanted = needed;
         wanted.extend(needs.calls);
-        let mut room = self.blobs.limit() - self.blobs.limit() / 10;
+        let mut room = self.blobs.limit - self.blobs.limit / 10;
         for hash in &wanted {
             room = room.saturating_sub(self.blobs.size(hash).unwrap_or_default());
         }
@@ -111,7 +107,7 @@ impl Store {
 impl Needs {
     fn read(base: &Path, projects: &Projects) -> io::Result<Self> {
         let mut needs = Self::default();
-        let mut known: BTreeSet<PathBuf> = BTreeSet::new();
+        let mut known = HashSet::new();
         let mut sessions = Vec::new();
         for entry in fs::read_dir(base)? {
             let entry = entry?;
@@ -124,19 +120,18 @@ impl Needs {
         for (_, session) in sessions.into_iter().rev() {
             needs.changes.extend(record::read_manifest(&session)?.into_iter().rev());
             known.extend(needs.look(&session.join("look"))?.iter().map(|project| projects.file(project)));
-            let calls = match fs::read_dir(session.join("calls")) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                calls => calls?,
-            };
-            for call in calls {
+            for call in if_there(fs::read_dir(session.join("calls")))?.into_iter().flatten() {
                 needs.call(&call?.path())?;
             }
         }
-        for (file, of_use) in projects.files(|file| known.contains(file))? {
-            if of_use {
-                needs.look(&file)?;
+        for entry in fs::read_dir(&projects.folder)? {
+            let entry = entry?;
+            let age = entry.metadata()?.modified().ok().and_then(|used| SystemTime::now().duration_since(used).ok());
+            // One that no session is left of which has to do with the project is of no use either.
+            if age.is_none_or(|age| age < UNUSED) && known.contains(&entry.path()) {
+                needs.look(&entry.path())?;
             } else {
-                fs::remove_file(file)?;
+                fs::remove_file(entry.path())?;
             }
         }
         Ok(needs)
@@ -144,10 +139,11 @@ impl Needs {
 
     /// Takes in the look before a call. Where the call has ended, it is of use only if a crash lost its result.
     fn call(&mut self, file: &Path) -> io::Result<()> {
-        let has_ended = file.extension().and_then(OsStr::to_str).is_some_and(has_ended);
-        if !has_ended {
-            let trees = record::read(file)?.into_iter().flat_map(|record| record.trees);
-            self.calls.extend(trees.flat_map(|tree| tree.hashes().collect::<Vec<_>>()));
+        let ending = file.extension().and_then(OsStr::to_str).unwrap_or_default();
+        if ending != ENDED && !ending.starts_with(ENDED_OF_PROJECT) {
+            for tree in record::read(file)?.into_iter().flat_map(|record| record.trees) {
+                self.calls.extend(tree.contents().map(|(hash, _)| hash));
+            }
             return Ok(());
         }
         let age = fs::metadata(file).ok().map(|metadata| jiff::Timestamp::now().as_second() - metadata.ctime());
@@ -161,10 +157,7 @@ impl Needs {
     fn look(&mut self, file: &Path) -> io::Result<Vec<PathBuf>> {
         let mut named = Vec::new();
         for tree in record::read(file)?.into_iter().flat_map(|record| record.trees) {
-            self.looks.extend(tree.entries.values().filter_map(|entry| match entry.content {
-                Content::Kept(hash, size) => Some((hash, size)),
-                _ => None,
-            }));
+            self.looks.extend(tree.contents());
             if tree.place.is_mounted() {
                 named.push(tree.path);
             }
@@ -212,16 +205,18 @@ impl Projects {
     pub(super) fn last(&self, project: &Path, blobs: &Blobs) -> io::Result<Option<Arc<Tree>>> {
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         let known = looks.iter().position(|look| look.tree.path == project).map(|index| looks.remove(index));
-        let mut look = match known {
-            Some(look) if look.removals == blobs.removals() => look,
-            Some(look) => look.checked(blobs),
+        let (mut look, is_sure) = match known {
+            Some(look) => (Look { removals: blobs.removals(), ..look }, look.removals == blobs.removals()),
             None => {
                 let read = record::read(&self.file(project))?.and_then(|record| record.trees.into_iter().next());
                 let Some(tree) = read.filter(|tree| tree.path == project) else { return Ok(None) };
-                Look { tree: Arc::new(tree), saved: true, removals: 0 }.checked(blobs)
+                (Look { tree: Arc::new(tree), saved: true, removals: blobs.removals() }, false)
             }
         };
-        look.removals = blobs.removals();
+        // What is no longer kept is read again when it is seen.
+        if !is_sure && let Some(left) = without_lost(&look.tree, blobs) {
+            (look.tree, look.saved) = (Arc::new(left), false);
+        }
         let tree = Arc::clone(&look.tree);
         put(&mut looks, look);
         Ok(Some(tree))
@@ -241,10 +236,7 @@ impl Projects {
             record::write(&file, false, [tree.as_ref()])?;
         }
         put(&mut looks, Look { tree: Arc::clone(tree), saved: true, removals: blobs.removals() });
-        match fs::hard_link(&file, name) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => record::write(name, false, [tree.as_ref()]),
-            _ => Ok(()),
-        }
+        record::link(&file, name, [tree.as_ref()])
     }
 
     /// Goes on from this look, which is not on the disk yet. The caller holds the gate.
@@ -253,30 +245,6 @@ impl Projects {
         if !looks.iter().any(|look| Arc::ptr_eq(&look.tree, tree)) {
             looks.retain(|look| look.tree.path != tree.path);
             put(&mut looks, Look { tree: Arc::clone(tree), saved: false, removals: blobs.removals() });
-        }
-    }
-
-    /// The looks that are on the disk: each file, and whether it is still of use. `is_known` tells whether a session is
-    /// left that has to do with the project.
-    pub(super) fn files(&self, is_known: impl Fn(&Path) -> bool) -> io::Result<Vec<(PathBuf, bool)>> {
-        let mut files = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            let age = entry.metadata()?.modified().ok().and_then(|used| SystemTime::now().duration_since(used).ok());
-            let path = entry.path();
-            let of_use = age.is_none_or(|age| age < UNUSED) && is_known(&path);
-            files.push((path, of_use));
-        }
-        Ok(files)
-    }
-}
-
-impl Look {
-    /// The same without what is no longer kept: it is read again when it is seen.
-    fn checked(self, blobs: &Blobs) -> Self {
-        match without_lost(&self.tree, blobs) {
-            Some(tree) => Self { tree: Arc::new(tree), saved: false, ..self },
-            None => self,
         }
     }
 }

@@ -11,12 +11,12 @@ use ignore::gitignore::Gitignore;
 
 use super::{
     blobs::{self, Hash},
-    root::{Kind, SafePath, Stamp},
+    root::{Kind, Root, SafePath, Stamp},
 };
 use crate::path::PathPlace;
 
 /// Content of one tree when it was last looked at.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tree {
     pub(super) place: PathPlace,
     /// Path of its root.
@@ -76,18 +76,7 @@ impl Entry {
 
     /// Entry of a missing path.
     pub(super) fn absent() -> Self {
-        let none = (0, 0);
-        let stamp = Stamp {
-            kind: Kind::Special,
-            mode: 0,
-            device: 0,
-            inode: 0,
-            size: 0,
-            links: 0,
-            modified: none,
-            changed: none,
-        };
-        Self { stamp, content: Content::Absent, fresh: false }
+        Self { stamp: Stamp::default(), content: Content::Absent, fresh: false }
     }
 
     /// The state for a record of a change.
@@ -100,13 +89,6 @@ impl Entry {
         };
         let kind = if self.stamp.kind == Kind::Link { FileKind::Link } else { FileKind::File };
         Some(FileState { kind, hash, size, mode })
-    }
-
-    fn is_as(&self, other: &Self) -> bool {
-        match (&self.content, &other.content) {
-            (Content::Unkept(_), _) | (_, Content::Unkept(_)) => self.stamp == other.stamp,
-            (mine, others) => (mine, self.stamp.kind, self.stamp.mode) == (others, other.stamp.kind, other.stamp.mode),
-        }
     }
 }
 
@@ -124,20 +106,7 @@ pub(super) struct Difference {
 impl Tree {
     /// A tree of which nothing is known.
     pub(super) fn new(place: PathPlace, path: PathBuf) -> Self {
-        Self {
-            place,
-            path,
-            unseen: None,
-            entries: HashMap::new(),
-            seen: None,
-            stores: HashSet::new(),
-            ignores: HashMap::new(),
-        }
-    }
-
-    /// The same tree, seen at another place.
-    pub(super) fn at(&self, place: PathPlace) -> Self {
-        Self { place, ..self.clone() }
+        Self { place, path, ..Self::default() }
     }
 
     /// Differences in a later look, sorted by path.
@@ -145,12 +114,15 @@ impl Tree {
         if self.unseen.is_some() || later.unseen.is_some() {
             return Vec::new();
         }
+        let is_same = |was: &Entry, now: &Entry| match (&was.content, &now.content) {
+            (Content::Unkept(_), _) | (_, Content::Unkept(_)) => was.stamp == now.stamp,
+            (old, new) => (old, was.stamp.kind, was.stamp.mode) == (new, now.stamp.kind, now.stamp.mode),
+        };
         let mut differences = Vec::new();
         for (below, now) in later.present() {
-            match self.entries.get(below).filter(|entry| entry.content != Content::Absent) {
-                None => differences.push(self.difference(below, None, Some(now))),
-                Some(was) if !was.is_as(now) => differences.push(self.difference(below, Some(was), Some(now))),
-                Some(_) => {}
+            let was = self.entries.get(below).filter(|entry| entry.content != Content::Absent);
+            if !was.is_some_and(|was| is_same(was, now)) {
+                differences.push(self.difference(below, was, Some(now)));
             }
         }
         for (below, was) in self.present() {
@@ -191,13 +163,18 @@ impl Tree {
         Difference { change, below: spot.below, was: stamp(was), now: stamp(now), unkept }
     }
 
-    /// The contents that are needed to undo what happens from here on.
-    pub(super) fn hashes(&self) -> impl Iterator<Item = Hash> {
+    /// The contents that are needed to undo what happens from here on, with their sizes.
+    pub(super) fn contents(&self) -> impl Iterator<Item = (Hash, u64)> {
         self.entries.values().filter_map(|entry| match entry.content {
-            Content::Kept(hash, _) => Some(hash),
+            Content::Kept(hash, size) => Some((hash, size)),
             _ => None,
         })
     }
+}
+
+/// The tree that was seen at this root.
+pub(super) fn tree_of(trees: &[Arc<Tree>], root: &Root) -> Option<Arc<Tree>> {
+    trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
 }
 
 /// Identifies the file, if it is the same one as before and has other names.

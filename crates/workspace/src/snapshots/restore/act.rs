@@ -4,37 +4,41 @@ use std::{
     collections::HashSet,
     ffi::OsStr,
     fs::{File, Permissions},
-    io::{self, Write as _},
+    io::{self, Read as _, Seek as _, Write as _},
     os::{
         fd::OwnedFd,
-        unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{MetadataExt as _, PermissionsExt as _},
+        },
     },
     path::Path,
 };
 
-use agentd_core::tool::{FileKind, FileState};
+use agentd_core::tool::{FileKind, FileState, SharedFile};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, symlinkat, unlinkat};
 
-use super::{
-    Verdict,
-    plan::{self, Step},
-};
-use crate::snapshots::restore;
+use super::{Step, Verdict, current};
 use crate::{
     drafts::Draft,
+    exact::{is_missing, split},
+    failure::if_there,
     snapshots::{
-        blobs::Blobs,
-        root::{self, Kind, Root, SafePath, Stamp, split},
+        blobs::{self, Blobs},
+        root::{self, Kind, Root, SafePath, Stamp},
     },
 };
 
-/// Permissions that a folder's owner needs to change its content.
+/// Permissions that a folder's owner needs to change its content, and those that it needs to write to a file.
 const OWNER: u32 = 0o700;
+const OWNER_OF_FILE: u32 = 0o600;
 
 /// Does the steps that can be done, and writes down those that could not. `session` is the path of the session's own tree.
 pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
     let steps_of = |steps: &mut [Step<'_>], fits: fn(&Step<'_>) -> bool| -> Vec<usize> {
-        let due = |(index, step): (usize, &Step<'_>)| (step.verdict.is_done() && fits(step)).then_some(index);
+        let due = |(index, step): (usize, &Step<'_>)| {
+            (matches!(step.verdict, Verdict::Do | Verdict::DoHere) && fits(step)).then_some(index)
+        };
         steps.iter().enumerate().filter_map(due).collect()
     };
     // Folders that forbid it are opened up; they get their own permissions at the end.
@@ -54,7 +58,12 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
         attempt(&mut steps[index], |root, step| settle(root, step, &mut durable));
     }
     for index in steps_of(steps, |step| is_folder(step.goal())).into_iter().rev() {
-        attempt(&mut steps[index], set_folder_mode);
+        attempt(&mut steps[index], |root, step| {
+            if let Some(goal) = step.goal() {
+                File::from(root.folder(&step.spot.below)?).set_permissions(Permissions::from_mode(goal.mode))?;
+            }
+            Ok(Verdict::Do)
+        });
     }
 }
 
@@ -64,7 +73,7 @@ fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::
     if durable.insert(SafePath { place: step.spot.place, below: below.clone() }) {
         match root.folder(&below) {
             // It went away with what was in it, and the folder around it tells that.
-            Err(error) if root::is_missing(&error) => {}
+            Err(error) if is_missing(&error) => {}
             folder => File::from(folder?).sync_all()?,
         }
     }
@@ -73,15 +82,10 @@ fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::
 
 /// The names in a folder.
 pub(super) fn names(root: &Root, spot: &SafePath) -> io::Result<Vec<Vec<u8>>> {
-    let folder = root.folder(&spot.below)?;
-    let mut names = Vec::new();
-    for entry in root::entries(&folder)? {
-        let entry = entry?;
-        match entry.file_name().to_bytes() {
-            b"." | b".." => {}
-            name => names.push(name.to_vec()),
-        }
-    }
+    let names =
+        root::entries(&root.folder(&spot.below)?)?.map(|entry| io::Result::Ok(entry?.file_name().to_bytes().to_vec()));
+    let mut names = names.collect::<io::Result<Vec<_>>>()?;
+    names.retain(|name| !matches!(&name[..], b"." | b".."));
     Ok(names)
 }
 
@@ -107,22 +111,18 @@ fn open_up(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
         && state.mode & OWNER != OWNER
     {
         let (parent, name) = split(&step.spot.below);
-        let parent = root.folder(parent)?;
-        // A folder that may not be read cannot be opened to change its permissions; that it is no link was seen, and
-        // is seen again by the call where the system can.
-        chmod_folder(&parent, name, state.mode | OWNER)?;
+        let (parent, mode) = (root.folder(parent)?, state.mode | OWNER);
+        match root::folder_in(&parent, name) {
+            Ok(folder) => File::from(folder).set_permissions(Permissions::from_mode(mode))?,
+            // A folder that may not be read cannot be opened to change its permissions; that it is no link was seen, and
+            // is seen again by the call where the system can.
+            Err(_) if root::look_in(&parent, name)?.kind == Kind::Folder => {
+                rustix::fs::chmodat(&parent, OsStr::from_bytes(name), Mode::from_raw_mode(mode), AtFlags::empty())?;
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(Verdict::Do)
-}
-
-fn chmod_folder(parent: &OwnedFd, name: &[u8], mode: u32) -> io::Result<()> {
-    match root::folder_in(parent, name) {
-        Ok(folder) => File::from(folder).set_permissions(Permissions::from_mode(mode)),
-        Err(_) if root::look_in(parent, name)?.kind == Kind::Folder => {
-            Ok(rustix::fs::chmodat(parent, OsStr::from_bytes(name), Mode::from_raw_mode(mode), AtFlags::empty())?)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 fn remove(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
@@ -169,18 +169,24 @@ fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io
         return Ok(Verdict::Failed("what it held before is no longer kept".to_owned()));
     };
     if let Some(shared) = step.change.shared.filter(|_| in_place && goal.kind == FileKind::File)
-        && let Some(verdict) = restore::write(&parent, name, shared, step, goal, &content)?
+        && let Some(verdict) = write(&parent, name, shared, step, goal, &content)?
     {
         return Ok(verdict);
     }
     let draft = Draft::new(session, &parent);
     let brought = write_draft(&parent, draft.name(), goal, &content).and_then(|()| {
-        let unchanged = if in_place { is_unchanged(root, &parent, name, step)? } else { is_free(&parent, name)? };
+        let unchanged = match in_place {
+            true => is_unchanged(root, &parent, name, step)?,
+            false => look(&parent, name)?.is_none(),
+        };
         if !unchanged {
             return Ok(changed_meanwhile());
         }
         renameat(&parent, draft.name(), &parent, OsStr::from_bytes(name))?;
-        let is_alone = |shared| step.stamp.is_some_and(|stamp| restore::is_of(stamp, shared) && stamp.links == 1);
+        let is_alone = |shared: SharedFile| {
+            let is_of = |stamp: Stamp| (stamp.device, stamp.inode) == (shared.device, shared.inode);
+            step.stamp.is_some_and(|stamp| is_of(stamp) && stamp.links == 1)
+        };
         let elsewhere = step.change.shared.filter(|shared| in_place && !is_alone(*shared));
         Ok(if elsewhere.is_some() { Verdict::DoHere } else { Verdict::Do })
     });
@@ -205,23 +211,16 @@ fn bring_folder_back(parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Resu
     }
 }
 
-fn set_folder_mode(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
-    let Some(goal) = step.goal() else { return Ok(Verdict::Do) };
-    let folder = File::from(root.folder(&step.spot.below)?);
-    folder.set_permissions(Permissions::from_mode(goal.mode))?;
-    Ok(Verdict::Do)
-}
-
 /// Opens a folder, making it and those around it where they are missing.
 fn make_folders(root: &Root, below: &[u8]) -> io::Result<OwnedFd> {
     let mut folder = root.folder(b"")?;
     for name in below.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-        folder = match root::folder_in(&folder, name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        folder = match if_there(root::folder_in(&folder, name))? {
+            Some(inner) => inner,
+            None => {
                 mkdirat(&folder, OsStr::from_bytes(name), Mode::from_raw_mode(0o755))?;
                 root::folder_in(&folder, name)?
             }
-            opened => opened?,
         };
     }
     Ok(folder)
@@ -240,28 +239,71 @@ fn write_draft(parent: &OwnedFd, draft: &str, goal: &FileState, content: &[u8]) 
 
 /// Returns whether a path is still as it was when it was looked at.
 fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<bool> {
-    let now = match root::look_in(parent, name) {
-        Ok(stamp) => stamp,
-        Err(error) if root::is_missing(&error) => return Ok(false),
-        Err(error) => return Err(error),
-    };
+    let Some(now) = look(parent, name)? else { return Ok(false) };
     if Some(now) == step.stamp {
         return Ok(true);
     }
     // Where a file has several names, taking one away shows in the times of the others.
     let but_for_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
     Ok(Some(but_for_times(now)) == step.stamp.map(but_for_times)
-        && plan::current(root, &step.spot)?.0.as_ref() == step.expected())
+        && current(root, &step.spot)?.0.as_ref() == step.expected())
 }
 
-fn is_free(parent: &OwnedFd, name: &[u8]) -> io::Result<bool> {
+fn look(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<Stamp>> {
     match root::look_in(parent, name) {
-        Ok(_) => Ok(false),
-        Err(error) if root::is_missing(&error) => Ok(true),
-        Err(error) => Err(error),
+        Err(error) if is_missing(&error) => Ok(None),
+        found => found.map(Some),
     }
 }
 
 fn changed_meanwhile() -> Verdict {
     Verdict::Conflict("it was changed by something else just now".to_owned())
+}
+
+/// Writes a content into the file itself. None if there is another file by now, or it has no other name any more: then
+/// nothing is done.
+fn write(
+    parent: &OwnedFd,
+    name: &[u8],
+    shared: SharedFile,
+    step: &Step<'_>,
+    goal: &FileState,
+    content: &[u8],
+) -> io::Result<Option<Verdict>> {
+    let is_it = |file: &File| {
+        let found = file.metadata()?;
+        io::Result::Ok(found.dev() == shared.device && found.ino() == shared.inode && found.nlink() > 1)
+    };
+    // Of a file that may not be read, its owner can still change the mode.
+    let Ok((readable, stamp)) = root::file_in(parent, name) else { return Ok(None) };
+    if !is_it(&readable)? {
+        return Ok(None);
+    }
+    readable.set_permissions(Permissions::from_mode(stamp.mode | OWNER_OF_FILE))?;
+    let written = (|| {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut file = File::from(openat(parent, OsStr::from_bytes(name), flags, Mode::empty())?);
+        if !is_it(&file)? {
+            return Ok(None);
+        }
+        let mut now = Vec::new();
+        (&mut file).take(step.expected().map_or(0, |state| state.size).max(goal.size) + 1).read_to_end(&mut now)?;
+        let hash = blobs::text(&blobs::hash(&now));
+        // Another of its names may have been brought back before.
+        if hash == goal.hash {
+            return Ok(Some(Verdict::Do));
+        }
+        if step.expected().is_none_or(|state| state.hash != hash) {
+            return Ok(Some(changed_meanwhile()));
+        }
+        // What was there is kept, too: whoever finds half of it after a crash can say so, and go on either way.
+        file.rewind()?;
+        file.write_all(content)?;
+        file.set_len(content.len() as u64)?;
+        file.sync_all()?;
+        Ok(Some(Verdict::Do))
+    })();
+    let mode = if matches!(written, Ok(Some(Verdict::Do))) { goal.mode } else { stamp.mode };
+    readable.set_permissions(Permissions::from_mode(mode))?;
+    written
 }
