@@ -15,7 +15,6 @@
 //! ```
 
 mod chunk;
-mod file_kind;
 mod folder;
 mod index;
 mod language;
@@ -37,7 +36,7 @@ pub use language::Language;
 pub use search::{Hit, MAX_HITS, Ranking, SearchQuery};
 pub use source::{MAX_PARSE_TIME, Parser, SourceFile};
 pub use symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES};
-pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Reference, ReferenceKind, Tags};
+pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Tags};
 pub use terms::terms;
 pub use text::{MAX_BYTES, MAX_LINE, MAX_PARSED, decode};
 pub use walk::{MAX_FILES, MAX_TOTAL_BYTES, MayRead, OuterRules, RefreshReport, RefreshStep};

@@ -133,12 +133,6 @@ fn item_macros(tree: &Tree) -> Vec<(Range<usize>, Range<usize>)> {
     }
 }
 
-impl std::fmt::Debug for Parser {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parser").field("languages", &self.parsers.keys()).finish()
-    }
-}
-
 /// Parsed source file.
 #[derive(Debug)]
 pub struct SourceFile<'text> {

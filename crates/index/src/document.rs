@@ -304,7 +304,6 @@ pub struct CellRange {
 
 impl CellRange {
     /// The least range that holds both.
-    #[must_use]
     pub fn around(self, other: Self) -> Self {
         Self {
             first: (self.first.0.min(other.first.0), self.first.1.min(other.first.1)),

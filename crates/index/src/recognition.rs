@@ -3,7 +3,7 @@
 use std::{
     io,
     num::NonZeroUsize,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::LazyLock,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -41,7 +41,8 @@ impl RecognitionConfig {
         if self.pages == 0 {
             return Recognition::Missing(UnreadReason::Off);
         }
-        let Some(folder) = self.folders.iter().find(|folder| has_models(folder)) else {
+        let has_models = |folder: &&PathBuf| RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file());
+        let Some(folder) = self.folders.iter().find(has_models) else {
             return Recognition::Missing(UnreadReason::NoModels);
         };
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
@@ -77,11 +78,6 @@ static RUN: LazyLock<u64> = LazyLock::new(|| {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 });
-
-/// Returns whether all files of the models are there.
-fn has_models(folder: &Path) -> bool {
-    RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file())
-}
 
 /// Recognition for one document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

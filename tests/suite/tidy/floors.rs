@@ -57,7 +57,7 @@ const AGENTD: Floors = &[
 
 const CODE: Floors = &[
     &["language", "terms", "text"],
-    &["file_kind", "tags"],
+    &["tags"],
     &["chunk"],
     &["source"],
     &["index"],
@@ -104,7 +104,7 @@ const CORE: Floors = &[
 
 const INDEX: Floors = &[
     &["analyze", "kind", "lib"],
-    &["failure", "limits"],
+    &["failure"],
     &["document", "recognition"],
     &["chunk", "frame"],
     &["extract", "index"],

@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
-    normal::Normal,
-    runs::{LetterRun, MOST_GROUPS, grouped_number, runs},
-};
+use super::normal::{LetterRun, MOST_GROUPS, Normal, grouped_number, runs};
 
 /// A term with its place in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,7 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 use super::{
     Language,
     exact::{parts, small},
-    normal::Normal,
-    runs::{LetterRun, MOST_GROUPS, Script, grouped_number, runs},
+    normal::{LetterRun, MOST_GROUPS, Normal, Script, grouped_number, runs},
 };
 
 /// Longer words are codes, not words: they are found by their [exact](super::exact::exact) form only.
@@ -141,12 +140,6 @@ impl Dictionary {
 
     fn loaded(&self) -> &Jieba {
         self.0.get_or_init(Jieba::new)
-    }
-}
-
-impl std::fmt::Debug for Dictionary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dictionary").finish_non_exhaustive()
     }
 }
 

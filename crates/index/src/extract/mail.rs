@@ -179,15 +179,14 @@ impl Message {
             .map(|(name, v)| format!("{name}: {}", v.trim()))
             .collect();
         lines.extend(self.files.iter().map(|file| format!("Attached file: {}", file.name)));
-        teller.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None)?;
-        if teller.lists_only || teller.is_inner {
+        teller.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None, None)?;
+        if teller.wanted.listing || teller.wanted.inner.is_some() {
             return Ok(());
         }
         let (count, mut unread) = (u32::try_from(self.files.len()).unwrap_or(u32::MAX), Unread::default());
-        let password = teller.password.clone();
         for Attachment { name, content } in self.files {
             let Some(content) = content else { continue };
-            if let Some(failure) = archive::tell(&name, content, password.as_deref(), teller)? {
+            if let Some(failure) = archive::tell(&name, content, teller)? {
                 unread.add(&name, &failure);
             }
         }

@@ -126,14 +126,14 @@ impl Hash {
 
     /// The hash of a password, hashed again and again.
     fn of_password(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
-        let letters = utf16(password);
+        let letters: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
         (0..rounds).fold(self.of(&[salt, &letters]), |hash, round| self.of(&[&round.to_le_bytes(), &hash]))
     }
 }
 
 impl Lock {
     fn read(about: &[u8]) -> Option<Self> {
-        let number = |at: usize| u32_at(about, at);
+        let number = |at: usize| Some(u32::from_le_bytes(about.get(at..at.checked_add(4)?)?.try_into().ok()?));
         let version = (number(0)? & 0xffff, number(0)? >> 16);
         match version {
             (4, 4) => Self::agile(std::str::from_utf8(about.get(8..)?).ok()?),
@@ -156,7 +156,7 @@ impl Lock {
     }
 
     fn agile(text: &str) -> Option<Self> {
-        let tree = xml::parse(text.trim_end_matches('\0')).ok()?;
+        let tree = package::parse(text.trim_end_matches('\0')).ok()?;
         let content = tree.find("keyData")?;
         let of_key = tree.find("encryptedKey")?;
         let bytes = |name: &str| STANDARD.decode(of_key.attribute(name)?).ok();
@@ -231,7 +231,7 @@ impl Lock {
 }
 
 impl Cipher {
-    fn read(node: &xml::Node) -> Option<Self> {
+    fn read(node: &package::Node) -> Option<Self> {
         let is = |name: &str, value: &str| node.attribute(name) == Some(value);
         if !is("cipherAlgorithm", "AES") || !is("cipherChaining", "ChainingModeCBC") {
             return None;
@@ -285,17 +285,7 @@ fn blocks<C: BlockCipherDecrypt>(cipher: &C, bytes: &mut [u8]) {
     }
 }
 
-/// Letters of a password as Office counts them.
-fn utf16(password: &str) -> Vec<u8> {
-    password.encode_utf16().flat_map(u16::to_le_bytes).collect()
-}
-
 /// A number of two bytes.
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
-}
-
-/// A number of four bytes.
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }

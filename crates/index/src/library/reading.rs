@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 use agentd_core::knowledge::{Extent, ExtentUnit, PartCursor, PartKind, PartRange, ReadPart, Reading};
 
 use crate::{
-    Body, DocumentPlace, Kind, Part, Row, Table, extract::sections, failure::UnreadPages, frame::Head,
-    limits::ReadingLimits,
+    Body, DocumentPlace, Kind, Part, Row, Table,
+    extract::sections,
+    failure::{ReadingLimits, UnreadPages},
+    frame::Head,
 };
 
 /// Takes the parts of a document in, and keeps those that are wanted.
@@ -14,14 +16,14 @@ use crate::{
 pub(super) struct Reader {
     range: PartRange,
     limits: ReadingLimits,
-    head: Option<Head>,
+    pub(super) head: Option<Head>,
     /// Parts that have begun.
     seen: u32,
     last: Option<DocumentPlace>,
     /// Characters of what is kept.
     letters: usize,
     /// Those that are wanted, or the whole text of a document without pages.
-    kept: Vec<(u32, Part)>,
+    pub(super) kept: Vec<(u32, Part)>,
 }
 
 impl Reader {
@@ -35,19 +37,6 @@ impl Reader {
             letters: 0,
             kept: Vec::new(),
         }
-    }
-
-    pub(super) fn begin(&mut self, head: Head) {
-        self.head = Some(head);
-    }
-
-    pub(super) fn has_read(&self) -> bool {
-        self.kept.iter().any(|(_, part)| !part.is_empty())
-    }
-
-    /// Returns whether there is a part that is wanted, though it may say nothing.
-    pub(super) const fn has_begun(&self) -> bool {
-        !self.kept.is_empty()
     }
 
     /// Takes the next part, and breaks where no later one is wanted.
@@ -97,18 +86,14 @@ impl Reader {
         let picture = |(number, part): &(u32, Part)| Some((*number, UnreadPages::one(part.unread?, !part.is_empty())));
         let pictures: Vec<(u32, UnreadPages)> = self.kept.iter().filter_map(picture).collect();
         let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
-        let (parts_are, total, parts) = if is_whole {
+        let (parts_are, total, parts): (_, _, Vec<(u32, Part)>) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
             let text = text.join("\n\n");
             let sections = sections(&text);
             let total = u32::try_from(sections.len()).unwrap_or(u32::MAX);
             let from = usize::try_from(first - 1).unwrap_or(usize::MAX);
             let numbered = (first..).zip(sections.into_iter().skip(from)).take(wanted as usize);
-            let part = |(number, text): (u32, &str)| ShowablePart {
-                number,
-                label: format!("section {number}"),
-                part: Part::text(DocumentPlace::Whole, text),
-            };
+            let part = |(number, text): (u32, &str)| (number, Part::text(DocumentPlace::Whole, text));
             (PartKind::Section, total, numbered.map(part).collect())
         } else {
             let parts_are = match self.last {
@@ -118,10 +103,8 @@ impl Reader {
                 _ => PartKind::Page,
             };
             let total = head.parts.unwrap_or(self.seen).max(self.seen);
-            let part = |(number, part): (u32, Part)| ShowablePart { number, label: label(&part, number), part };
-            (parts_are, total, self.kept.into_iter().map(part).collect())
+            (parts_are, total, self.kept)
         };
-        let parts: Vec<ShowablePart> = parts;
         let parts = fit(parts, self.range, letters);
         let is_shown = |(number, _): &&(u32, UnreadPages)| parts.iter().any(|part| part.number == *number);
         let shown = pictures.iter().filter(is_shown).map(|(_, page)| *page).reduce(UnreadPages::and);
@@ -161,25 +144,23 @@ fn label(part: &Part, number: u32) -> String {
     }
 }
 
-/// A part that could be shown.
-#[derive(Debug)]
-pub(super) struct ShowablePart {
-    pub(super) number: u32,
-    pub(super) label: String,
-    pub(super) part: Part,
-}
-
 /// As many parts as there is room for; of the first as much as fits, so that there always is something.
-pub(super) fn fit(parts: Vec<ShowablePart>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
+fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
     let ends = last_rows(&parts);
     let end_of = |number: u32| ends.iter().find(|(known, _)| *known == number).map_or(0, |(_, row)| *row);
     let mut fitting: Vec<ReadPart> = Vec::new();
     let mut last_row = 0;
-    for ShowablePart { number, label, part } in parts {
+    for (number, part) in parts {
         let from = if number == range.first { range.from } else { PartCursor::default() };
         let is_first = fitting.first().is_none_or(|first| first.number == number);
         let piece = match &part.body {
-            Body::Table(table) => rows(table, own_end(&part.place), from, letters, end_of(number)),
+            Body::Table(table) => {
+                let own_end = match part.place {
+                    DocumentPlace::Sheet { range: Some(range), .. } => range.last.1,
+                    _ => 0,
+                };
+                rows(table, own_end, from, letters, end_of(number))
+            }
             _ => characters(&part.markdown(), from.column, letters),
         };
         let Some(piece) = piece else { continue };
@@ -189,7 +170,7 @@ pub(super) fn fit(parts: Vec<ShowablePart>, range: PartRange, mut letters: usize
         letters -= piece.text.chars().count().min(letters);
         let Piece { text, extent, next, is_cut, last_row: last } = piece;
         last_row = last;
-        fitting.push(ReadPart { number, label, text, cut: next.is_some(), shown: extent, next });
+        fitting.push(ReadPart { number, label: label(&part, number), text, cut: next.is_some(), shown: extent, next });
         if is_cut {
             break;
         }
@@ -206,18 +187,10 @@ pub(super) fn fit(parts: Vec<ShowablePart>, range: PartRange, mut letters: usize
     fitting
 }
 
-/// The last row of a piece of a sheet.
-const fn own_end(place: &DocumentPlace) -> u32 {
-    match place {
-        DocumentPlace::Sheet { range: Some(range), .. } => range.last.1,
-        _ => 0,
-    }
-}
-
 /// The last row of each sheet.
-fn last_rows(parts: &[ShowablePart]) -> Vec<(u32, u32)> {
+fn last_rows(parts: &[(u32, Part)]) -> Vec<(u32, u32)> {
     let mut ends: Vec<(u32, u32)> = Vec::new();
-    for ShowablePart { number, part, .. } in parts {
+    for (number, part) in parts {
         let DocumentPlace::Sheet { range: Some(range), .. } = part.place else { continue };
         match ends.last_mut().filter(|(known, _)| known == number) {
             Some((_, row)) => *row = range.last.1.max(*row),
@@ -305,12 +278,12 @@ mod tests {
     use crate::CellRange;
 
     /// A sheet with a title, a header and rows, of which only some may have been told.
-    fn sheet(told: &[(u32, String)], last: u32) -> Vec<ShowablePart> {
+    fn sheet(told: &[(u32, String)], last: u32) -> Vec<(u32, Part)> {
         let part = |rows: Vec<Row>, header: Option<Row>, first: u32, last: u32| {
             let range = Some(CellRange { first: (0, first), last: (0, last) });
             let place = DocumentPlace::Sheet { number: 1, name: "S".to_owned(), range };
             let body = Body::Table(Table { first_column: 0, header, rows });
-            ShowablePart { number: 1, label: String::new(), part: Part { place, body, notes: None, unread: None } }
+            (1, Part { place, body, notes: None, unread: None })
         };
         let row = |number: u32, text: &str| Row { number, cells: vec![text.to_owned()] };
         let rows = told.iter().map(|(number, text)| row(*number, text)).collect();
@@ -347,13 +320,7 @@ mod tests {
 
     #[test]
     fn a_long_page_is_read_on_by_its_characters() {
-        let page = || {
-            vec![ShowablePart {
-                number: 4,
-                label: String::new(),
-                part: Part::text(DocumentPlace::Page(4), "héllo wörld"),
-            }]
-        };
+        let page = || vec![(4, Part::text(DocumentPlace::Page(4), "héllo wörld"))];
         let read = |column: u32| {
             let from = PartCursor { row: 0, column };
             fit(page(), PartRange { first: 4, from, ..PartRange::default() }, 5).pop()

@@ -2,6 +2,7 @@
 
 use std::{ops::Range, time::Instant};
 
+use agentd_core::knowledge::SearchedBy;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::{
     ParserBuilder,
@@ -12,14 +13,12 @@ use tokio_util::sync::CancellationToken;
 use unicode_normalization::char::canonical_combining_class;
 
 use super::{
-    Answer, How, MOST_HITS, Request,
-    concept::found,
-    hit,
-    plan::{AllowedDocuments, Candidate, Planner},
+    Answer, MOST_HITS, hit,
+    plan::{Candidate, Planner},
 };
 use crate::{
     analyze::{Form, exact::tokens},
-    index::{error::IndexError, view::View},
+    index::IndexError,
 };
 
 /// Bytes that an expression may take once it is compiled.
@@ -44,9 +43,9 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     /// Reads an expression. The error says in a line what is wrong with it.
-    pub(crate) fn new(pattern: &str, case_sensitive: bool) -> Result<Self, String> {
+    pub(crate) fn new(pattern: &str) -> Result<Self, String> {
         let regex = RegexBuilder::new(pattern)
-            .case_insensitive(!case_sensitive)
+            .case_insensitive(true)
             .multi_line(true)
             .size_limit(COMPILED)
             .dfa_size_limit(COMPILED)
@@ -67,23 +66,17 @@ impl Pattern {
 }
 
 /// Chunks that match, in the order of the documents.
-pub(crate) fn search(
-    view: &View,
-    request: &Request,
-    allowed: &AllowedDocuments,
-    pattern: &Pattern,
-    stop: &Stop,
-) -> Result<Answer, IndexError> {
-    let planner = Planner { fields: &view.fields, allowed };
-    let narrowed = pattern.need.query(&planner);
-    let how = if narrowed.is_some() { How::Narrowed } else { How::Scan };
+pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> Result<Answer, IndexError> {
+    let Planner { view, request, allowed } = planner;
+    let narrowed = pattern.need.query(planner);
+    let how = if narrowed.is_some() { SearchedBy::NarrowedRegex } else { SearchedBy::Scan };
     let mut answer = Answer::of(how);
     if allowed.chunks == 0 {
         return Ok(answer);
     }
     let query = narrowed.unwrap_or_else(|| planner.seen());
     let mut candidates = Vec::new();
-    for address in found(view, Some(query))? {
+    for address in planner.found(Some(query))? {
         let key = view.keys(address.segment_ord)?.get_val(address.doc_id);
         candidates.extend(allowed.candidate(key, address, 0.0));
     }
@@ -109,9 +102,8 @@ pub(crate) fn search(
             answer.more = true;
             break;
         }
-        #[expect(clippy::cast_precision_loss, reason = "there are few marks")]
         let candidate = Candidate { score: marks.len() as f32, ..*candidate };
-        answer.hits.extend(hit(view, request, &candidate, chunk, &marks));
+        answer.hits.extend(hit(planner, &candidate, chunk, &marks));
     }
     Ok(answer)
 }
@@ -243,7 +235,7 @@ struct RequiredTerm {
 impl RequiredTerm {
     fn query(&self, planner: &Planner<'_>) -> Option<Box<dyn Query>> {
         if !self.open_start && !self.open_end {
-            return Some(planner.term(planner.fields.exact, &self.text));
+            return Some(planner.term(planner.view.fields.exact, &self.text));
         }
         let length = self.text.chars().count();
         if !(SHORTEST..=LONGEST).contains(&length) {

@@ -218,7 +218,7 @@ async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
     // One page of it is read alone, and of one that is damaged the others are read.
     let wanted = WantedParts { named: Some(Kind::Picture), first: 2, last: Some(2), ..WantedParts::default() };
     let file = File::open(fixture("pages.tif")).unwrap();
-    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
+    let mut extraction = extractor.extract(file, wanted, CancellationToken::new()).await.unwrap();
     let mut places = Vec::new();
     while let Some(piece) = extraction.next().await {
         if let Piece::Part(part) = piece.unwrap() {
@@ -341,7 +341,7 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
 
     let wanted = WantedParts { named: Some(Kind::Pdf), first: 3, ..WantedParts::default() };
     let file = File::open(fixture("scan.pdf")).unwrap();
-    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
+    let mut extraction = extractor.extract(file, wanted, CancellationToken::new()).await.unwrap();
     assert!(matches!(extraction.next().await, Some(Ok(Piece::Head(_)))));
     let Some(Ok(Piece::Part(part))) = extraction.next().await else { panic!("no page") };
     assert_eq!(part.place, DocumentPlace::ScannedPage(3));
@@ -353,7 +353,7 @@ async fn no_page_is_recognised_behind_the_last_one_that_is_wanted() {
     let extractor = recognising(10);
     let wanted = WantedParts { named: Some(Kind::Pdf), first: 2, last: Some(3), ..WantedParts::default() };
     let file = File::open(fixture("scan.pdf")).unwrap();
-    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
+    let mut extraction = extractor.extract(file, wanted, CancellationToken::new()).await.unwrap();
     let mut places = Vec::new();
     while let Some(piece) = extraction.next().await {
         if let Piece::Part(part) = piece.unwrap() {

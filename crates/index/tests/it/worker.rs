@@ -32,7 +32,7 @@ async fn told_from(first: u32) -> Vec<String> {
     let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
     let cancel = CancellationToken::new();
     let mut extraction = extractor
-        .extract_wanted(file, WantedParts { named: Some(Kind::Pdf), first, ..WantedParts::default() }, cancel)
+        .extract(file, WantedParts { named: Some(Kind::Pdf), first, ..WantedParts::default() }, cancel)
         .await
         .unwrap();
     let mut told = Vec::new();
@@ -40,7 +40,7 @@ async fn told_from(first: u32) -> Vec<String> {
         told.push(match piece.unwrap() {
             Piece::Head(head) => format!("{:?}", head.parts),
             Piece::Part(part) => part.place.to_string(),
-            Piece::End(summary) => format!("{} parts", summary.parts),
+            Piece::End { parts } => format!("{parts} parts"),
         });
     }
     told

@@ -6,7 +6,7 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::letter::{GAP, Letter, is_mark, is_wide};
+use super::line::{GAP, Letter, is_mark, is_wide};
 
 /// Marks of a page that are looked for letters to stand on.
 const MOST_MARKS: usize = 20_000;
@@ -46,8 +46,10 @@ impl Writing {
 /// The letters with places in the direction in which they are read.
 pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, Writing) {
     if is_vertical(&letters) {
+        // Columns from the right become lines from the top.
         for letter in &mut letters {
-            lay(letter);
+            let (top, middle) = (letter.base + letter.size * 0.85, (letter.left + letter.right) / 2.0);
+            (letter.left, letter.right, letter.base) = (-top, letter.size - top, middle);
         }
         return (letters, Writing::Downwards);
     }
@@ -111,13 +113,6 @@ fn word_gap(letters: &[Letter]) -> Option<f32> {
     let mut gaps: Vec<f32> = ink.windows(2).filter_map(gap).collect();
     gaps.sort_by(f32::total_cmp);
     gaps.get(gaps.len() / 2).map(|usual| usual * MOST)
-}
-
-/// Places a letter of a column in a line: columns from the right become lines from the top.
-fn lay(letter: &mut Letter) {
-    let top = letter.base + letter.size * 0.85;
-    let middle = (letter.left + letter.right) / 2.0;
-    (letter.left, letter.right, letter.base) = (-top, letter.size - top, middle);
 }
 
 /// Returns whether Chinese and Japanese letters stand below each other instead of beside each other.
@@ -279,20 +274,13 @@ fn mirror_outside_of_left(letters: &mut [char]) {
     }
 }
 
-const fn mirrored(letter: char) -> char {
-    match letter {
-        '(' => ')',
-        ')' => '(',
-        '[' => ']',
-        ']' => '[',
-        '{' => '}',
-        '}' => '{',
-        '<' => '>',
-        '>' => '<',
-        '«' => '»',
-        '»' => '«',
-        letter => letter,
-    }
+fn mirrored(letter: char) -> char {
+    const PAIRS: [(char, char); 5] = [('(', ')'), ('[', ']'), ('{', '}'), ('<', '>'), ('«', '»')];
+    let other = PAIRS.iter().find_map(|(open, close)| match letter {
+        _ if letter == *open => Some(*close),
+        _ => (letter == *close).then_some(*open),
+    });
+    other.unwrap_or(letter)
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use agentd_ocr::Line;
 
-use super::{column, letter::Letter, line, text};
+use super::{
+    line::{self, Letter},
+    text,
+};
 
 /// Sizes of letters that differ less from those of most are the same: a box around a line tells them only about.
 const SAME: std::ops::Range<f32> = 0.7..1.3;
@@ -14,7 +17,7 @@ pub(in crate::extract) fn recognised(lines: &[Line]) -> String {
     let usual = usual_size(lines);
     // A line is one piece at least: between columns there may be no more than between two words.
     let pieces = lines.iter().flat_map(|line| line::pieces(letters(line, size(line.size, usual)).collect()));
-    text::markdown(&column::regions(pieces.collect()))
+    text::markdown(&text::regions(pieces.collect()))
 }
 
 /// The size of most letters: that in the middle of all.

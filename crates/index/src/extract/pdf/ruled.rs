@@ -1,11 +1,8 @@
 //! Tables that are drawn with lines, as Markdown; pure.
 
-use std::fmt::Write as _;
-
 use super::{
     drawing::Content,
-    letter::Letter,
-    line::{Piece, pieces, rows},
+    line::{Letter, Piece, pieces, rows},
     text,
     turn::View,
 };
@@ -35,11 +32,8 @@ impl RulingLine {
             bottom: one.1.min(other.1),
             top: one.1.max(other.1),
         };
-        (stroke.is_level() || stroke.is_upright()).then_some(stroke)
-    }
-
-    fn is_level(&self) -> bool {
-        self.top - self.bottom < NEAR && self.right - self.left >= NEAR
+        let is_level = stroke.top - stroke.bottom < NEAR && stroke.right - stroke.left >= NEAR;
+        (is_level || stroke.is_upright()).then_some(stroke)
     }
 
     fn is_upright(&self) -> bool {
@@ -187,29 +181,18 @@ impl Grid {
         }
         let cells: Vec<String> = cells.into_iter().map(|letters| text::joined(&rows(pieces(letters)))).collect();
         // A row whose cells were joined to one says as little of the others.
-        let filled: Vec<&[String]> =
-            cells.chunks(width).filter(|row| row.iter().any(|cell| !cell.is_empty())).collect();
-        let told = filled.iter().copied().flatten().filter(|cell| !cell.is_empty()).count();
-        if filled.len() < 2 || told * 3 < filled.len() * width || told < 4 {
+        let is_filled = |row: &[String]| row.iter().any(|cell| !cell.is_empty());
+        let rows = cells.chunks(width).filter(|row| is_filled(row)).map(<[String]>::to_vec);
+        let rows: Vec<Vec<String>> = rows.collect();
+        let told = rows.iter().flatten().filter(|cell| !cell.is_empty()).count();
+        if rows.len() < 2 || told * 3 < rows.len() * width || told < 4 {
             return None;
         }
-        let mut table = String::new();
-        for (number, row) in filled.into_iter().enumerate() {
-            for cell in row {
-                // Writing to a string cannot fail.
-                let _ = write!(table, "| {} ", cell.replace('|', "\\|"));
-            }
-            table.push_str("|\n");
-            if number == 0 {
-                table.push_str(&"| --- ".repeat(width));
-                table.push_str("|\n");
-            }
-        }
+        let text = super::super::table(&rows)?;
         let RulingLine { left, right, top, .. } = self.edge;
-        table.truncate(table.trim_end().len());
         // It is read where its first line stands.
         let base = top - size;
-        Some(Piece { text: table, left, right, base, size, is_bold: false, is_mono: false, is_table: true })
+        Some(Piece { text, left, right, base, size, is_bold: false, is_mono: false, is_table: true })
     }
 }
 

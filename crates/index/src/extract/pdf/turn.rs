@@ -4,7 +4,7 @@
 use super::{
     direction::{self, Writing},
     drawing::Content,
-    letter::{Glyph, Letter, Place},
+    line::{Glyph, Letter, Place},
 };
 
 /// Degrees by which letters of one view may differ: scans are a little askew, and so is what was recognised on them.

@@ -44,7 +44,6 @@ pub(super) fn page(page: &Page<'_>) -> Option<Picture> {
     Picture::new(canvas.width, canvas.height, canvas.pixels)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and bounded")]
 const fn size(pixels: f64) -> usize {
     pixels.max(1.0) as usize
 }
@@ -126,7 +125,6 @@ impl Canvas {
 }
 
 /// Places within a pixel of the page where a picture is looked at. One that is hardly finer than the page is looked at once.
-#[expect(clippy::cast_possible_truncation, reason = "clamped")]
 fn parts(back: Affine) -> Vec<(f64, f64)> {
     let [a, b, c, d, ..] = back.as_coeffs();
     let step = a.hypot(b).max(c.hypot(d));
@@ -136,12 +134,6 @@ fn parts(back: Affine) -> Vec<(f64, f64)> {
 }
 
 /// Mixes what so many places of a pixel show with what was there: the sum of their brightness times their shares, and of the shares.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a mean of bytes"
-)]
 fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
     let whole = 255 * u32::try_from(parts).unwrap_or(1);
     // A division of numbers takes longer than all else of a pixel.
@@ -153,13 +145,11 @@ fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
 }
 
 /// Pixels of the page from one edge to the other.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the page")]
 fn span(from: f64, to: f64, most: usize) -> std::ops::Range<usize> {
     (from.floor().max(0.0) as usize).min(most)..(to.ceil().max(0.0) as usize).min(most)
 }
 
 /// Brightness of the pixel at a point; none outside.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the picture")]
 fn grey(greys: &[u8], (width, height): (u32, u32), point: Point) -> Option<u32> {
     // Written without ranges, since it is asked for each pixel of a page.
     if point.x < 0.0 || point.y < 0.0 {
@@ -179,7 +169,6 @@ fn greys(colours: &[u8]) -> Vec<u8> {
 }
 
 /// Brightness of a colour, as eyes weigh it.
-#[expect(clippy::cast_possible_truncation, reason = "a mean of bytes")]
 const fn brightness(red: u8, green: u8, blue: u8) -> u8 {
     // 299, 587 and 114 thousandths (ITU-R BT.601), in parts of 65,536.
     ((19_595 * red as u32 + 38_470 * green as u32 + 7_471 * blue as u32 + 32_768) >> 16) as u8
@@ -216,7 +205,6 @@ mod tests {
     fn drawn(side: u32, at: impl Fn(u32, u32) -> (u32, u32)) -> Vec<u8> {
         let mut canvas = Canvas::new(4, 4);
         let place = Affine::scale(4.0 / f64::from(side));
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the picture")]
         canvas.draw(place, (side, side), |point| Some(at(point.x as u32, point.y as u32)));
         canvas.pixels
     }

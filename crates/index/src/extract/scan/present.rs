@@ -13,9 +13,9 @@ use agentd_ocr::{ModelFiles, OcrError, PageText, Picture, Recogniser};
 use hayro_syntax::page::Page;
 use image::ImageError;
 
-use super::{RecognisedText, drawing, tiff::FromPage};
+use super::{FromPage, RecognisedText, drawing};
 use crate::{
-    extract::{broken, pdf, picture, too_large},
+    extract::{broken, pdf, picture},
     failure::{Failure, UnreadReason},
     kind::Kind,
     recognition::Recognition,
@@ -25,7 +25,6 @@ use crate::{
 const MODEL_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Recognises pages of one document.
-#[derive(Debug)]
 pub(crate) struct Scanner {
     models: Models,
     pages: u32,
@@ -34,7 +33,6 @@ pub(crate) struct Scanner {
 }
 
 /// The models, as far as they are needed.
-#[derive(Debug)]
 enum Models {
     Missing(UnreadReason),
     Deferred,
@@ -182,7 +180,7 @@ fn photo(bytes: &[u8], page: Option<u32>) -> Result<Picture, Failure> {
     let opened = picture::opened(BufReader::new(FromPage::new(bytes, page)));
     let decoded = opened.and_then(|(_, decoder)| picture::decoded(decoder, SIDE));
     let decoded = decoded.map_err(|error| match error {
-        ImageError::Limits(_) => too_large("its picture", picture::MAX_DECODED),
+        ImageError::Limits(_) => Failure::too_large("its picture", picture::MAX_DECODED),
         // It is whole, and of a kind that few programs write.
         ImageError::Unsupported(_) => Failure::Foreign {
             found: "it has a picture in an unsupported form, such as a group 3 fax; save it as PNG".to_owned(),

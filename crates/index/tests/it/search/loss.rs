@@ -77,8 +77,7 @@ async fn whatever_is_damaged_the_index_opens_and_works() {
                 assert_eq!(error.code(), "index_lost", "{file:?} {damage}: {error}");
             }
             let again = shelf.add("a.pdf", &["some text"]).await;
-            let answer = shelf.search(&[again], "text").await;
-            assert!(answer.missing.is_empty(), "{file:?} {damage}");
+            assert_eq!(cited(&shelf.search(&[again], "text").await), ["a.pdf p. 1"], "{file:?} {damage}");
             let new = shelf.add("b.pdf", &["new text"]).await;
             assert_eq!(cited(&shelf.search(&[new], "new").await), ["b.pdf p. 1"], "{file:?} {damage}");
         }

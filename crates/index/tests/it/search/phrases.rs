@@ -87,7 +87,7 @@ async fn no_query_fails() {
     for strategy in strategies {
         for _ in 0..60 {
             let query = strategy.new_tree(&mut runner).unwrap().current();
-            for query in [Query::Words(query.clone()), Query::Regex { pattern: query, case_sensitive: false }] {
+            for query in [Query::Words(query.clone()), Query::Regex(query)] {
                 let documents = vec![document.clone(), Visible { name: "again.pdf".to_owned(), ..document.clone() }];
                 let mut request = Request::new(documents, query.clone());
                 request.context = true;
