@@ -299,15 +299,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_lose_the_words_that_say_nothing() {
-        let query = SearchQuery::new("how does the Router match routes?");
-        let terms: Vec<&str> = query.terms.iter().map(|(term, _)| term.as_str()).collect();
-        assert_eq!(terms, ["router", "match", "rout"]);
-        assert_eq!(query.symbols, ["Router"]);
-        assert!(!query.is_symbol());
-    }
-
-    #[test]
     fn a_single_name_is_a_symbol() {
         for text in ["Router", "join_set", "Router::new", "app.use"] {
             assert!(SearchQuery::new(text).is_symbol(), "{text}");

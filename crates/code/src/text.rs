@@ -142,12 +142,6 @@ mod tests {
         let (gbk, ..) = encoding_rs::GBK.encode("// 读取配置文件并返回结果\nfn f() {}");
         assert!(decode(&gbk).is_ok_and(|text| text.contains("读取配置文件") && text.contains("fn f()")));
     }
-
-    #[test]
-    fn a_cut_never_splits_a_character() {
-        assert_eq!(start_of("aé", 2), "a");
-        assert_eq!(start_of("aé", 3), "aé");
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Kind, kind::Kind};
+use crate::kind::Kind;
 
 /// Why a document was not read, or not to its end. What was told before holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

@@ -346,12 +346,6 @@ mod tests {
         assert_eq!(groups(&[true; 40], 10, 10, 1)[0].len(), 40);
         assert_eq!(groups(&is_set, 10, 1, 1).len(), 1);
     }
-
-    #[test]
-    fn one_pixel_has_a_box() {
-        let found = smallest(&[0], 10).unwrap();
-        assert_eq!((found.length, found.height, found.centre), (1.0, 1.0, (0.5, 0.5)));
-    }
 }
 
 #[cfg(test)]

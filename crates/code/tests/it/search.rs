@@ -33,7 +33,7 @@ const PROJECT: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn questions_find_what_answers_them() {
+fn questions_find_what_answers_them_and_a_symbol_its_definition_before_its_uses() {
     let folder = project(&PROJECT);
     let code = indexed(folder.path());
     for (query, path) in [
@@ -41,16 +41,6 @@ fn questions_find_what_answers_them() {
         ("where are events appended to the log", "src/journal.rs"),
         ("waiting between failed attempts, retries", "src/retry.rs"),
         ("fetching json over http", "src/http/client.py"),
-    ] {
-        assert_eq!(first(&code, query).0, path, "{query}");
-    }
-}
-
-#[test]
-fn a_symbol_finds_its_definition_before_its_uses() {
-    let folder = project(&PROJECT);
-    let code = indexed(folder.path());
-    for (query, path) in [
         ("Journal", "src/journal.rs"),
         ("Session", "src/session/mod.rs"),
         ("retry_with_backoff", "src/retry.rs"),

@@ -142,21 +142,4 @@ mod tests {
         check("config path 12 x86", "en");
         check("", "en");
     }
-
-    #[test]
-    fn the_small_words_of_a_question_say_nothing() {
-        let check = |query: &str, expected: &str| {
-            let words: Vec<&str> = query.split_whitespace().collect();
-            let left: Vec<&str> =
-                words.iter().zip(small_words(&words)).filter(|(_, small)| !small).map(|(word, _)| *word).collect();
-            assert_eq!(left.join(" "), expected, "{query}");
-        };
-        check("what does the document say about waves", "waves");
-        check("was steht im dokument über wellen", "wellen");
-        check("que dit le document sur les ondes", "ondes");
-        check("что говорится в документе о волнах", "волнах");
-        check("tell me about the war", "war");
-        check("document says", "document says");
-        check("war machines", "war machines");
-    }
 }

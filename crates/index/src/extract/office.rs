@@ -450,7 +450,7 @@ mod equation_tests {
         check(&format!("<m:acc><m:e>{}</m:e></m:acc>", t("x")), "x\u{302}");
         let row = format!("<m:mr><m:e>{}</m:e><m:e>{}</m:e></m:mr>", t("1"), t("0"));
         check(&format!("<m:d><m:e><m:m>{row}{row}</m:m></m:e></m:d>"), "(1, 0; 1, 0)");
-        assert_eq!(spelled_out("<w:p/>"), None);
+        assert_eq!(with_equations("<w:p/>"), None);
     }
 }
 

@@ -176,25 +176,3 @@ fn add(node: &Node, text: &mut String) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_keeps_its_headings_lists_tables_and_notes() {
-        let body = package::parse(
-            "<office:text><text:h text:outline-level='2'>Rules</text:h><text:p>One<text:s text:c='2'/>two<text:note>\
-             <text:note-citation>1</text:note-citation><text:note-body><text:p>see below</text:p></text:note-body></text:note>\
-             </text:p><text:list><text:list-item><text:p>keys</text:p><text:list><text:list-item><text:p>of doors</text:p>\
-             </text:list-item></text:list></text:list-item></text:list><table:table><table:table-row><table:table-cell>\
-             <text:p>A</text:p></table:table-cell><table:table-cell><text:p>B|</text:p></table:table-cell></table:table-row>\
-             </table:table></office:text>",
-        )
-        .unwrap();
-        assert_eq!(
-            written(&body, 0),
-            ["## Rules", "One  two [Note: see below]", "- keys", "  - of doors", "| A | B\\| |\n| --- | --- |"]
-        );
-    }
-}

@@ -357,12 +357,4 @@ mod tests {
         check(r"{\rtf1{\header Top}Text{\*\annotation Why?}.}", "Header: Top\nText [Comment: Why?].");
         check(r"{\rtf1{\*\unknown hidden}{\pict 0102}{\v hidden}seen}", "seen");
     }
-
-    #[test]
-    fn titles_are_told_and_damage_is_said() {
-        let mut reader = Reader::new(br"{\rtf1{\info{\title Plan}{\author X}}text");
-        assert!(reader.read().is_err());
-        reader.flush();
-        assert_eq!((reader.title.as_str(), reader.text.as_str()), ("Plan", "text"));
-    }
 }

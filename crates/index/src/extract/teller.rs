@@ -2,7 +2,7 @@
 
 use super::{Scanner, clean};
 use crate::{
-    document::{Body, CellRange, DocumentPlace, Part, Row, Table},
+    document::{Body, DocumentPlace, Part, Row, Table},
     failure::{Failure, Limits, UnreadPages, UnreadReason},
     frame::{Head, PIECE_BYTES, Piece, Tally, WantedParts, Window},
     kind::Kind,

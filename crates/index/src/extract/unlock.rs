@@ -13,7 +13,7 @@ use office_oxide::cfb::CfbReader;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
-use super::{broken, xml};
+use super::{broken, package};
 use crate::{failure::Failure, kind::Kind};
 
 /// The password of documents that are encrypted only so that programs ask before they change them.

@@ -460,12 +460,4 @@ mod tests {
         let sheet = format!(r#"<dimension ref="A1:D{}"/>{rows}{}</sheetData>"#, 50 + count, styled_rows(51, count));
         assert_eq!(told(workbook(&sheet), 1, 20).1, "S!A1:B50");
     }
-
-    #[test]
-    fn merged_cells_stand_in_each_row() {
-        let cells = r#"<sheetData><row r="1"><c r="A1"><v>5</v></c><c r="B1"><v>1</v></c></row><row r="2"><c r="B2"><v>2</v></c></row></sheetData>"#;
-        assert_eq!(told(workbook(cells), 1, 100).0, ["5", "1", "", "2"]);
-        let merged = format!(r#"{cells}<mergeCells count="1"><mergeCell ref="A1:A2"/></mergeCells>"#);
-        assert_eq!(told(workbook(&merged), 1, 100).0, ["5", "1", "5", "2"]);
-    }
 }

@@ -282,37 +282,3 @@ pub(crate) fn leaving<'a>(
     }
     leaving
 }
-
-#[cfg(test)]
-mod use_tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::{index::ContentHash, kind::Kind};
-
-    const HOUR: u64 = 3600;
-
-    fn entry(owner: u32) -> Entry {
-        let id = DocumentId::new(ContentHash::of(&owner.to_le_bytes()), Kind::Pdf, 1);
-        Entry { id, title: None, about: Default::default(), chunks: 10, indexed_at: 0, owner }
-    }
-
-    fn check(hours_unused: &[u64], bytes: u64, expected: &[u32]) {
-        let mut config = IndexConfig::new("x".into(), Arc::new(|| 0));
-        config.most_bytes = 1000;
-        let now = 10_000 * HOUR;
-        let entries: Vec<(Entry, u64)> =
-            (0..).zip(hours_unused).map(|(owner, hours)| (entry(owner), now - hours * HOUR)).collect();
-        let told = leaving(entries.iter().map(|(entry, used)| (entry, *used)), bytes, now, &config);
-        assert_eq!(told.iter().map(|entry| entry.owner).collect::<Vec<_>>(), expected, "{hours_unused:?} {bytes}");
-    }
-
-    #[test]
-    fn what_is_not_used_goes_and_what_is_stale_goes_early_for_room() {
-        check(&[0, 23, 25, 719], 1000, &[]);
-        check(&[0, 720, 25, 721], 1000, &[3, 1]);
-        check(&[0, 23, 25, 40], 1001, &[3]);
-        check(&[0, 23, 25, 40], 2000, &[3, 2]);
-        check(&[0, 1], 5000, &[]);
-    }
-}

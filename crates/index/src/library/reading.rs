@@ -277,47 +277,6 @@ mod tests {
     use super::*;
     use crate::CellRange;
 
-    /// A sheet with a title, a header and rows, of which only some may have been told.
-    fn sheet(told: &[(u32, String)], last: u32) -> Vec<(u32, Part)> {
-        let part = |rows: Vec<Row>, header: Option<Row>, first: u32, last: u32| {
-            let range = Some(CellRange { first: (0, first), last: (0, last) });
-            let place = DocumentPlace::Sheet { number: 1, name: "S".to_owned(), range };
-            let body = Body::Table(Table { first_column: 0, header, rows });
-            (1, Part { place, body, notes: None, unread: None })
-        };
-        let row = |number: u32, text: &str| Row { number, cells: vec![text.to_owned()] };
-        let rows = told.iter().map(|(number, text)| row(*number, text)).collect();
-        let title = if told.first().is_some_and(|(number, _)| *number > 3) { Vec::new() } else { vec![row(1, "T")] };
-        vec![part(title, None, 1, 1), part(rows, Some(row(2, "h")), 3, last)]
-    }
-
-    #[test]
-    fn a_sheet_is_read_on_to_its_end_and_no_row_is_lost() {
-        let all: Vec<(u32, String)> = (3..400)
-            .filter(|row| row % 7 != 0)
-            .map(|row| (row, format!("r{row} ").repeat(row as usize % 40)))
-            .collect();
-        let end = all.last().unwrap().0;
-        let (mut from, mut seen, mut steps) = (PartCursor::default(), String::new(), 0);
-        loop {
-            // What a worker tells of it.
-            let told: Vec<_> = all.iter().filter(|(row, _)| *row >= from.row).take(30).cloned().collect();
-            let shown = fit(sheet(&told, end), PartRange { from, ..PartRange::default() }, 300);
-            let last = shown.last().unwrap();
-            seen.extend(shown.iter().map(|part| part.text.as_str()));
-            steps += 1;
-            let Some(next) = last.next else { break };
-            assert!(last.cut && last.shown.is_some(), "{shown:?}");
-            assert!((next.row, next.column) > (from.row, from.column), "{next:?}");
-            from = next;
-        }
-        for (row, text) in &all {
-            let word = format!("r{row} ");
-            assert_eq!(seen.matches(&format!(" {word}")).count() >= 1, !text.trim().is_empty(), "{row}");
-        }
-        assert!(steps > 20 && seen.contains("| T |"), "{steps}");
-    }
-
     #[test]
     fn a_long_page_is_read_on_by_its_characters() {
         let page = || vec![(4, Part::text(DocumentPlace::Page(4), "héllo wörld"))];

@@ -293,12 +293,4 @@ mod tests {
         check(".*", "-");
         check("(unclosed", "-");
     }
-
-    #[test]
-    fn words_at_the_edges_may_go_on() {
-        let told: Vec<(String, bool, bool)> =
-            terms("foo bar baz").into_iter().map(|term| (term.text, term.open_start, term.open_end)).collect();
-        let expected = [("foo", true, false), ("bar", false, false), ("baz", false, true)];
-        assert_eq!(told, expected.map(|(text, start, end)| (text.to_owned(), start, end)));
-    }
 }

@@ -383,33 +383,3 @@ fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_a_worker_is_told_in_words() {
-        let limits = Limits::default();
-        let signal = |number: i32| ExitStatus::from_raw(number);
-        let cases = [
-            (signal(6), "memory allocation of 99 bytes failed", "out_of_memory"),
-            (signal(6), "thread 'extract' has overflowed its stack", "broken"),
-            (signal(6), "", "broken"),
-            (signal(11), "", "broken"),
-            (signal(24), "", "took_too_long"),
-            (signal(9), "", "worker"),
-            (ExitStatus::from_raw(1 << 8), "no rights to give up", "worker"),
-        ];
-        for (status, stderr, code) in cases {
-            let told = match examine(status, stderr, Some(Kind::Pdf), &limits) {
-                Failure::OutOfMemory { .. } => "out_of_memory",
-                Failure::Broken { .. } => "broken",
-                Failure::TookTooLong { .. } => "took_too_long",
-                Failure::Worker(_) => "worker",
-                other => panic!("{other}"),
-            };
-            assert_eq!(told, code, "{status:?} {stderr}");
-        }
-    }
-}

@@ -48,6 +48,20 @@ async fn read_scan(extractor: &Extractor, name: &str) -> (Option<Document>, Opti
     read_file(extractor, File::open(fixture(name)).unwrap(), Kind::of_name(name)).await
 }
 
+/// Places of those parts.
+async fn places(extractor: &Extractor, name: &str, first: u32, last: u32) -> Vec<DocumentPlace> {
+    let wanted = WantedParts { named: Kind::of_name(name), first, last: Some(last), ..WantedParts::default() };
+    let file = File::open(fixture(name)).unwrap();
+    let mut extraction = extractor.extract(file, wanted, CancellationToken::new()).await.unwrap();
+    let mut places = Vec::new();
+    while let Some(piece) = extraction.next().await {
+        if let Piece::Part(part) = piece.unwrap() {
+            places.push(part.place);
+        }
+    }
+    places
+}
+
 const HARBOUR: [&str; 3] =
     ["Harbour notice", "lighthouse at the northern pier is repaired", "Mooring fees rise to 45 euros a night"];
 
@@ -134,8 +148,7 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
 async fn a_page_with_text_is_never_called_scanned() {
     let nowhere = RecognitionConfig { folders: Vec::new(), pages: 9 };
     let shop = Shop::with(extractor(Limits::default()).recognising(nowhere));
-    let path = shop.folder.path().join("page.pdf");
-    std::fs::write(&path, scanned_page("BT 3 Tr /F1 5 Tf 20 400 Td (Harbour notice) Tj ET", "")).unwrap();
+    let path = shop.put("page.pdf", scanned_page("BT 3 Tr /F1 5 Tf 20 400 Td (Harbour notice) Tj ET", ""));
     let page = || named(&path, "uploads/page.pdf");
     let says = |told: &str| {
         let problem = "could not read all of the PDF: the picture on its one page was not searched for letters; ";
@@ -144,8 +157,7 @@ async fn a_page_with_text_is_never_called_scanned() {
     let finds = shop.search(vec![page()], "harbour").await;
     assert_eq!((finds.hits.len(), finds.broken.len()), (1, 1), "{finds:?}");
     says(&finds.broken[0].1);
-    let reading =
-        shop.library.read(page(), PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+    let reading = shop.read(page()).await.unwrap();
     assert_eq!(reading.parts[0].text, "Harbour notice");
     says(&reading.broken.unwrap());
 }
@@ -216,17 +228,7 @@ async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
         says(part, &format!("[p. {number} (recognised)]"), &HARBOUR);
     }
     // One page of it is read alone, and of one that is damaged the others are read.
-    let wanted = WantedParts { named: Some(Kind::Picture), first: 2, last: Some(2), ..WantedParts::default() };
-    let file = File::open(fixture("pages.tif")).unwrap();
-    let mut extraction = extractor.extract(file, wanted, CancellationToken::new()).await.unwrap();
-    let mut places = Vec::new();
-    while let Some(piece) = extraction.next().await {
-        if let Piece::Part(part) = piece.unwrap() {
-            places.push(part.place);
-        }
-    }
-    assert_eq!(places, [DocumentPlace::ScannedPage(2)]);
-    drop(extraction);
+    assert_eq!(places(&extractor, "pages.tif", 2, 2).await, [DocumentPlace::ScannedPage(2)]);
     let mut damaged = std::fs::read(fixture("pages.tif")).unwrap();
     // The width of the first page, which is described near byte 2188.
     damaged[2188 + 2 + 8..2188 + 2 + 12].copy_from_slice(&[0; 4]);
@@ -351,18 +353,7 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
 #[tokio::test]
 async fn no_page_is_recognised_behind_the_last_one_that_is_wanted() {
     let extractor = recognising(10);
-    let wanted = WantedParts { named: Some(Kind::Pdf), first: 2, last: Some(3), ..WantedParts::default() };
-    let file = File::open(fixture("scan.pdf")).unwrap();
-    let mut extraction = extractor.extract(file, wanted, CancellationToken::new()).await.unwrap();
-    let mut places = Vec::new();
-    while let Some(piece) = extraction.next().await {
-        if let Piece::Part(part) = piece.unwrap() {
-            places.push(part.place);
-        }
-    }
-    assert_eq!(places, [DocumentPlace::ScannedPage(2), DocumentPlace::ScannedPage(3)]);
-    // Its turn ends with it.
-    drop(extraction);
+    assert_eq!(places(&extractor, "scan.pdf", 2, 3).await, [2, 3].map(DocumentPlace::ScannedPage));
     // Whoever reads one page is told how far it is, and of no other page.
     let (shop, steps) = (Shop::with(extractor), Arc::new(Mutex::new(Vec::new())));
     let told = Arc::clone(&steps);
@@ -445,9 +436,8 @@ async fn documents_are_read_again_once_damaged_models_are_repaired() {
     let shop = Shop::with(extractor(Limits::default()).recognising(config));
     // The second has a page with letters, so that it comes into the index.
     let notice = scanned_page("", "");
-    let path = shop.folder.path().join("mixed.zip");
-    std::fs::write(&path, crate::archives::zipped(&vec![("notes.md", b"text".to_vec()), ("notice.pdf", notice)]))
-        .unwrap();
+    let files = vec![("notes.md", b"text".to_vec()), ("notice.pdf", notice)];
+    let path = shop.put("mixed.zip", crate::archives::zipped(&files));
     let both = || vec![open("scan.png"), named(&path, "uploads/mixed.zip")];
     let finds = shop.search(both(), "lighthouse").await;
     assert_eq!((finds.hits.len(), finds.broken.len()), (0, 2), "{finds:?}");
@@ -480,10 +470,10 @@ async fn scans_are_found_and_read_once_there_are_models() {
     }
 
     let range = PartRange { first: 2, count: Some(1), ..PartRange::default() };
-    let reading = shop.library.read(open("scan.pdf"), range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+    let reading = shop.read_range(open("scan.pdf"), range).await.unwrap();
     assert_eq!((reading.total, reading.parts[0].label.as_str()), (4, "page 2 (recognised)"));
     assert!(reading.parts[0].text.contains("总则") && reading.broken.is_none(), "{reading:?}");
-    let found = shop.library.search(both(), query("报表"), Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+    let found = shop.search(both(), "报表").await;
     assert_eq!(found.hits[0].place, "p. 2 (recognised)", "{found:?}");
 }
 
@@ -493,8 +483,7 @@ async fn no_document_waits_behind_a_scan() {
     let shop = Shop::with(extractor.clone());
     // As long as letters of another document are recognised.
     let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
-    let read =
-        |name: &str| shop.library.read(open(name), PartRange::default(), Arc::new(|_| {}), CancellationToken::new());
+    let read = |name: &str| shop.read(open(name));
     let mut scans = pin!(join(read("scan.pdf"), read("scan.png")));
     let others = async {
         let reading = read("latin.pdf").await.unwrap();

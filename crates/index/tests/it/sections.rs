@@ -1,13 +1,7 @@
 //! Documents without pages: sections by which they are cited and read on, and the numbers of lists that a person sees.
 
-use std::sync::Arc;
-
-use agentd_core::{
-    knowledge::{PartKind, PartRange, Reading},
-    ports::Knowledge as _,
-};
+use agentd_core::knowledge::{PartKind, PartRange, Reading};
 use agentd_index::Limits;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     bench::{extractor, fixture, read},
@@ -77,8 +71,7 @@ async fn a_hit_in_a_document_without_pages_names_the_section_where_it_is_read_on
     let epub = replaced(&book, &names[names.len() - 1], &page);
     for (name, bytes) in [("long.docx", docx), ("long.odt", odt), ("long.epub", epub), ("long.html", html.into_bytes())]
     {
-        let path = shop.folder.path().join(name);
-        std::fs::write(&path, bytes).unwrap();
+        let path = shop.put(name, bytes);
         let finds = shop.search(vec![named(&path, name)], "zircon").await;
         let place = finds.hits[0].place.clone();
         let (section, heading) = place.split_once(", ").unwrap_or_else(|| panic!("{name}: {place:?} {finds:?}"));
@@ -86,8 +79,7 @@ async fn a_hit_in_a_document_without_pages_names_the_section_where_it_is_read_on
         let number: u32 = section.strip_prefix("section ").unwrap().parse().unwrap();
         let read = async |first: u32| -> Reading {
             let range = PartRange { first, count: Some(1), ..PartRange::default() };
-            let read = shop.library.read(named(&path, name), range, Arc::new(|_| {}), CancellationToken::new());
-            read.await.unwrap()
+            shop.read_range(named(&path, name), range).await.unwrap()
         };
         let reading = read(number).await;
         assert!(number > 3 && reading.parts_are == PartKind::Section, "{name}: {reading:?}");
@@ -231,8 +223,7 @@ async fn lists_of_word_have_the_numbers_that_a_reader_sees() {
     assert_eq!((lines, failure), (expected, None));
 
     let shop = Shop::new();
-    let path = shop.folder.path().join("contract.docx");
-    std::fs::write(&path, bytes).unwrap();
+    let path = shop.put("contract.docx", bytes);
     for (query, marked) in [("\"Article 7\"", "[Article 7]"), ("\"2.2\"", "[2.2]"), ("\"Annex II\"", "[Annex II]")] {
         let told = first(&shop.search(vec![named(&path, "contract.docx")], query).await);
         assert!(told.contains(marked), "{query}: {told}");

@@ -102,8 +102,7 @@ async fn numbers_are_told_as_their_cells_show_them() {
 #[tokio::test]
 async fn a_number_is_found_as_it_is_shown() {
     let shop = Shop::new();
-    let path = shop.folder.path().join("a.xlsx");
-    std::fs::write(&path, formatted(&[("#,##0.00", "1234567.5"), ("0.0%", "0.125")])).unwrap();
+    let path = shop.put("a.xlsx", formatted(&[("#,##0.00", "1234567.5"), ("0.0%", "0.125")]));
     for query in ["1234567", "12.5%"] {
         let finds = shop.search(vec![named(&path, "a.xlsx")], query).await;
         assert_eq!(finds.hits.len(), 1, "{query}: {finds:?}");

@@ -63,21 +63,6 @@ mod tests {
     }
 
     #[test]
-    fn recognised_lines_are_paragraphs_and_headings() {
-        let lines = [
-            line("A heading", 0.0, 40.0, 40.0),
-            line("The first line of what comes", 0.0, 100.0, 20.5),
-            line("below the infrastruc-", 0.0, 126.0, 19.0),
-            line("ture of the harbour.", 0.0, 152.0, 22.0),
-        ];
-        assert_eq!(
-            recognised(&lines),
-            "# A heading\n\nThe first line of what comes below the infrastructure of the harbour."
-        );
-        assert_eq!(recognised(&[]), "");
-    }
-
-    #[test]
     fn columns_close_to_each_other_are_read_one_after_the_other() {
         let of = |side: &'static str, left: f32| {
             (0..6).map(move |number| {

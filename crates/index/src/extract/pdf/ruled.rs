@@ -209,25 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn lines_make_cells() {
-        let strokes: Vec<RulingLine> =
-            [0.0, 20.0, 40.0, 60.0].map(level).into_iter().chain([0.0, 100.0, 200.0].map(upright)).collect();
-        let mut letters = [
-            set("above", 0.0, 80.0, 10.0),
-            set("Name", 5.0, 45.0, 10.0),
-            set("Tonnes | net", 105.0, 45.0, 10.0),
-            set("Anna", 5.0, 25.0, 10.0),
-            set("12", 105.0, 25.0, 10.0),
-            set("北京", 5.0, 5.0, 10.0),
-        ]
-        .concat();
-        let tables = tables(&mut letters, &strokes);
-        let expected = "| Name | Tonnes \\| net |\n| --- | --- |\n| Anna | 12 |\n| 北京 |  |";
-        assert_eq!(tables.iter().map(|table| table.text.as_str()).collect::<Vec<_>>(), [expected]);
-        assert_eq!(pieces(letters).first().map(|piece| piece.text.clone()).as_deref(), Some("above"));
-    }
-
-    #[test]
     fn a_box_around_a_text_is_no_table() {
         let strokes = [level(0.0), level(60.0), upright(0.0), upright(200.0)];
         let mut letters = set("just a box", 5.0, 30.0, 10.0);

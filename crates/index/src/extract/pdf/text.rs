@@ -352,26 +352,6 @@ mod tests {
     }
 
     #[test]
-    fn lines_make_paragraphs() {
-        check(
-            &[
-                ("A heading", 0.0, 100.0, 18.0),
-                ("The first line of what comes", 0.0, 70.0, 10.0),
-                ("below the infrastruc-", 0.0, 58.0, 10.0),
-                ("ture of the north-", 0.0, 46.0, 10.0),
-                ("East harbour.", 0.0, 34.0, 10.0),
-                ("Another one after a gap.", 0.0, 12.0, 10.0),
-            ],
-            "# A heading\n\nThe first line of what comes below the infrastructure of the north-East harbour.\n\n\
-             Another one after a gap.",
-        );
-        check(
-            &[("港口管理委员会决定提高停泊费，并由相邻的市", 0.0, 24.0, 10.0), ("政府负责维护。", 0.0, 10.0, 10.0)],
-            "港口管理委员会决定提高停泊费，并由相邻的市政府负责维护。",
-        );
-    }
-
-    #[test]
     fn items_and_rows_keep_their_lines() {
         check(
             &[
@@ -411,24 +391,6 @@ mod column_tests {
     }
 
     #[test]
-    fn columns_are_read_one_after_the_other_and_what_stands_above_them_first() {
-        let mut page = vec![set("A title above both of the columns of this page", 20.0, 800.0, 10.0)];
-        for number in 0..5 {
-            page.push(set(&format!("left text of line {number}"), 0.0, 780.0 - 12.0 * number as f32, 10.0));
-            page.push(set(&format!("right text of line {number}"), 150.0, 778.0 - 12.0 * number as f32, 10.0));
-        }
-        page.push(set("And a line below both of them, which is as long", 0.0, 700.0, 10.0));
-        let told = told(page);
-        assert_eq!(told.len(), 4, "{told:?}");
-        assert!(told[0].starts_with("A title") && told[3].starts_with("And a line"), "{told:?}");
-        assert!(
-            told[1].starts_with("left text of line 0/left text of line 1") && !told[1].contains("right"),
-            "{told:?}"
-        );
-        assert!(told[2].starts_with("right text of line 0/"), "{told:?}");
-    }
-
-    #[test]
     fn a_short_column_beside_longer_ones_is_read_first() {
         let mut page = Vec::new();
         for number in 0..20 {
@@ -444,16 +406,5 @@ mod column_tests {
         for (region, word) in told.iter().zip(["first", "second", "third"]) {
             assert!(region.split('/').all(|line| line.starts_with(word)), "{told:?}");
         }
-    }
-
-    #[test]
-    fn cells_are_read_row_by_row() {
-        let rows = (0..6).flat_map(|number| {
-            let base = 700.0 - 14.0 * number as f32;
-            [set(&format!("Item {number}"), 0.0, base, 10.0), set(&format!("{number}.50"), 120.0, base, 10.0)]
-        });
-        let told = told(rows.collect());
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("Item 0|0.50/Item 1|1.50/"), "{told:?}");
     }
 }

@@ -232,14 +232,4 @@ mod tests {
     fn colours_weigh_as_eyes_weigh_them() {
         assert_eq!(greys(&[0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 255, 0, 0, 0, 255]), [0, 255, 76, 150, 29]);
     }
-
-    #[test]
-    fn outside_of_a_picture_there_is_nothing() {
-        let greys = [7; 6];
-        for (x, y, expected) in
-            [(0.0, 0.0, Some(7)), (2.9, 1.9, Some(7)), (-0.1, 0.0, None), (3.0, 0.0, None), (0.0, 2.0, None)]
-        {
-            assert_eq!(grey(&greys, (3, 2), Point::new(x, y)), expected, "{x} {y}");
-        }
-    }
 }
