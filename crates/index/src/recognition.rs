@@ -141,24 +141,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recognition_says_why_there_is_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = |pages| RecognitionConfig { folders: vec!["/nowhere".into(), folder.path().to_owned()], pages };
-        let missing = |why| Recognition::Missing(if cfg!(feature = "ocr") { why } else { UnreadReason::NotBuilt });
-        assert_eq!(config(0).now(), missing(UnreadReason::Off));
-        assert_eq!(config(10).now(), missing(UnreadReason::NoModels));
-        for name in RECOGNITION_MODELS {
-            std::fs::write(folder.path().join(name), "").unwrap();
-        }
-        let budget = config(10).now().budget();
-        assert_eq!(
-            budget.map(|budget| (budget.pages, budget.time)),
-            cfg!(feature = "ocr").then_some((10, Duration::from_secs(60)))
-        );
-        assert!(config(u32::MAX).now().budget().is_none_or(|budget| budget.time == MOST_TIME));
-    }
-
-    #[test]
     fn more_pages_and_other_models_promise_more() {
         let stamp = |pages, size| RecognitionStamp { pages, models: vec![(size, 0)], late_in: Some(7) };
         assert!(stamp(9, 1).promises_more_than(&RecognitionStamp::default()));

@@ -58,7 +58,6 @@ const AGENTD: Floors = &[
 const CODE: Floors = &[
     &["language", "terms", "text"],
     &["tags"],
-    &["chunk"],
     &["source"],
     &["index"],
     &["symbols", "walk"],

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use hashbrown::DefaultHashBuilder;
 
 use crate::{
-    chunk::ChunkSpan,
     language::Language,
+    source::ChunkSpan,
     source::SourceFile,
     tags::{Definition, SymbolKind},
     terms::{Interner, Stems, TermCounts, TermTable},

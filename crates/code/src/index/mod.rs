@@ -9,8 +9,8 @@ pub(crate) mod analysis;
 use std::collections::HashMap;
 
 use crate::{
-    chunk::ChunkSpan,
     language::Language,
+    source::ChunkSpan,
     tags::{Definition, SymbolKind},
     text,
 };
@@ -191,19 +191,9 @@ impl CodeIndex {
         self.live_files().map(|(_, file)| &*file.path)
     }
 
-    /// Number of files.
-    pub fn file_count(&self) -> usize {
-        self.by_path.len()
-    }
-
     /// Number of chunks.
     pub fn chunk_count(&self) -> usize {
         self.live_chunks
-    }
-
-    /// Number of different terms, including those of files that were removed lately.
-    pub fn term_count(&self) -> usize {
-        self.terms.len()
     }
 
     pub(crate) fn file(&self, slot: u32) -> Option<&IndexedFile> {

@@ -96,7 +96,11 @@ pub fn words(text: &str, dictionary: &Dictionary, tell: &mut dyn FnMut(String)) 
         let run_text = normal.text().get(run.range.clone()).unwrap_or_default();
         match run.script {
             Script::Spaced => spaced(run_text, language, tell),
-            Script::Han => dictionary.all_words(run_text, tell),
+            // The words within words, too.
+            Script::Han => {
+                let words = dictionary.loaded().cut_for_search(run_text, true);
+                words.into_iter().for_each(|token| tell(token.word.to_owned()));
+            }
             Script::Kana | Script::Hangul | Script::SoutheastAsian => pairs(run_text, tell),
         }
     }
@@ -126,13 +130,6 @@ pub(crate) fn pairs(stretch: &str, tell: &mut dyn FnMut(String)) {
 pub struct Dictionary(OnceLock<Jieba>);
 
 impl Dictionary {
-    /// The words of Chinese letters and the words within words: what is indexed.
-    pub fn all_words(&self, letters: &str, tell: &mut dyn FnMut(String)) {
-        for token in self.loaded().cut_for_search(letters, true) {
-            tell(token.word.to_owned());
-        }
-    }
-
     /// The words of Chinese letters, one after the other: what is asked for.
     pub fn cut(&self, letters: &str) -> Vec<String> {
         self.loaded().cut(letters, true).into_iter().map(|token| token.word.to_owned()).collect()

@@ -271,7 +271,7 @@ fn sentences(text: &str) -> Vec<Range<usize>> {
         }
         // More of them, and whatever closes what the sentence opened, belong to it.
         let mut end = after;
-        while let Some((at, letter)) = letters.next_if(|(_, letter)| is_closing(*letter)) {
+        while let Some((at, letter)) = letters.next_if(|(_, letter)| CLOSING.contains(*letter)) {
             end = at + letter.len_utf8();
         }
         let is_full_width = !matches!(letter, '.' | '!' | '?');
@@ -291,9 +291,7 @@ fn sentences(text: &str) -> Vec<Range<usize>> {
     sentences
 }
 
-fn is_closing(letter: char) -> bool {
-    ".!?。！？…\"')]*_”’」』）》】〕〉»".contains(letter)
-}
+const CLOSING: &str = ".!?。！？…\"')]*_”’」』）》】〕〉»";
 
 /// Returns whether a dot or mark ends a sentence, as far as what stands before it says. After it there must be white
 /// space.

@@ -162,20 +162,12 @@ fn protected(package: &mut Package) -> HashSet<String> {
 /// Path in the archive of what a page of the book names, without `..` and with its letters as they are.
 fn resolved(folder: &str, href: &str) -> String {
     let href = href.split('#').next().unwrap_or_default();
-    let mut bytes = Vec::new();
-    let mut rest = href.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        match code.filter(|_| *first == b'%').and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
+    let mut parts = href.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let code = part.get(..2).and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(code.unwrap_or(b'%'));
+        bytes.extend(part.bytes().skip(if code.is_some() { 2 } else { 0 }));
     }
     package::resolved(folder, &String::from_utf8_lossy(&bytes))
 }

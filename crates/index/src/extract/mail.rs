@@ -173,11 +173,8 @@ impl Message {
         }
         let said =
             [("From", self.from), ("To", self.to), ("Cc", self.copy), ("Date", self.date), ("Subject", self.subject)];
-        let mut lines: Vec<String> = said
-            .into_iter()
-            .filter(|(_, value)| !value.trim().is_empty())
-            .map(|(name, v)| format!("{name}: {}", v.trim()))
-            .collect();
+        let said = said.iter().filter(|(_, value)| !value.trim().is_empty());
+        let mut lines: Vec<String> = said.map(|(name, value)| format!("{name}: {}", value.trim())).collect();
         lines.extend(self.files.iter().map(|file| format!("Attached file: {}", file.name)));
         teller.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None, None)?;
         if teller.wanted.listing || teller.wanted.inner.is_some() {

@@ -60,7 +60,7 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
         Kind::Ods => xlsx::ods(bytes, teller),
         Kind::Csv => sheet::csv(&bytes, teller),
         Kind::Html => html::extract(&bytes, teller),
-        Kind::Picture => scan::picture(&bytes, teller),
+        Kind::Picture => scan::picture(bytes, teller),
         Kind::Markdown | Kind::Plain => lines(&bytes, kind, teller),
     };
     match (told, teller.truncated()) {

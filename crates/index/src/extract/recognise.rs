@@ -173,7 +173,7 @@ fn is_notebook(bytes: &[u8]) -> bool {
 fn is_html(bytes: &[u8]) -> bool {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).to_ascii_lowercase();
     let start = start.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
-    ["<!doctype html", "<html"].iter().any(|tag| start.starts_with(tag))
+    start.starts_with("<!doctype html") || start.starts_with("<html")
 }
 
 fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {

@@ -120,10 +120,6 @@ impl<'a> Reader<'a> {
         byte
     }
 
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-
     fn control(&mut self) {
         let Some(first) = self.next() else { return };
         if !first.is_ascii_alphabetic() {
@@ -145,27 +141,14 @@ impl<'a> Reader<'a> {
             }
             return;
         }
-        let start = self.at - 1;
-        while self.peek().is_some_and(|byte| byte.is_ascii_alphabetic()) {
-            self.at += 1;
-        }
-        let word = self.word(start);
-        let begin = self.at;
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) && self.at - begin < 11 {
-            self.at += 1;
-        }
-        let number: Option<i32> = self.word(begin).parse().ok();
-        if self.peek() == Some(b' ') {
-            self.at += 1;
-        }
-        self.command(word, number);
-    }
-
-    fn word(&self, start: usize) -> &'a str {
-        self.bytes.get(start..self.at).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default()
+        let rest = self.bytes.get(self.at - 1..).unwrap_or_default();
+        let (word, rest) = rest.split_at(rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count());
+        let sign = usize::from(rest.starts_with(b"-"));
+        let digits = rest.iter().skip(sign).take(11 - sign).take_while(|byte| byte.is_ascii_digit()).count();
+        let (number, rest) = rest.split_at(sign + digits);
+        self.at += word.len() - 1 + number.len() + usize::from(rest.starts_with(b" "));
+        let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).unwrap_or_default();
+        self.command(text(word), text(number).parse().ok());
     }
 
     fn command(&mut self, word: &str, number: Option<i32>) {

@@ -150,9 +150,8 @@ impl Sheet {
         for row in rows {
             let row = row.from(first_column);
             if size + row.size() > PIECE_BYTES && !piece.rows.is_empty() {
-                let rest = Table { rows: Vec::new(), ..piece.clone() };
-                let full = std::mem::replace(&mut piece, Table { rows: Vec::new(), ..rest });
-                teller.table(self.number, &self.name, full)?;
+                let next = Table { first_column, header: piece.header.clone(), rows: Vec::new() };
+                teller.table(self.number, &self.name, std::mem::replace(&mut piece, next))?;
                 size = head;
             }
             if head + row.size() > PIECE_BYTES {
@@ -240,26 +239,6 @@ impl Merging {
         Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), read_on: 0 }
     }
 
-    /// Takes the comments on cells before this one, which hold nothing else, and adds its own to its text.
-    fn with_comments(
-        &mut self,
-        row: u32,
-        column: u32,
-        mut text: String,
-        teller: &mut Teller<'_>,
-    ) -> Result<String, Failure> {
-        while let Some(first) = self.comments.first_entry().filter(|first| *first.key() <= (row, column)) {
-            let (place, comment) = first.remove_entry();
-            if place == (row, column) {
-                let gap = if text.is_empty() { "" } else { " " };
-                text = format!("{text}{gap}{comment}");
-            } else {
-                self.plain_cell(place.0, place.1, comment, teller)?;
-            }
-        }
-        Ok(text)
-    }
-
     /// Returns whether no more of its cells need be read: those that are wanted were, and there are very many. Then it is told how far the
     /// sheet goes, as the file has it.
     pub(super) fn is_done(&mut self, declared: Dimensions, teller: &mut Teller<'_>) -> Result<bool, Failure> {
@@ -274,7 +253,17 @@ impl Merging {
 
     /// Takes a cell; rows count from 0 here.
     pub(super) fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        let text = self.with_comments(row, column, text, teller)?;
+        // Cells before this one that have a comment hold nothing else; its own comes behind its text.
+        let mut text = text;
+        while let Some(first) = self.comments.first_entry().filter(|first| *first.key() <= (row, column)) {
+            let (place, comment) = first.remove_entry();
+            if place == (row, column) {
+                let gap = if text.is_empty() { "" } else { " " };
+                text = format!("{text}{gap}{comment}");
+            } else {
+                self.plain_cell(place.0, place.1, comment, teller)?;
+            }
+        }
         self.plain_cell(row, column, text, teller)
     }
 

@@ -11,7 +11,7 @@ use aes::cipher::{BlockCipherDecrypt, KeyInit as _};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use office_oxide::cfb::CfbReader;
 use sha1::Sha1;
-use sha2::{Digest as _, Sha256, Sha384, Sha512};
+use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use super::{broken, package};
 use crate::{failure::Failure, kind::Kind};
@@ -106,22 +106,17 @@ struct Cipher {
 }
 
 #[derive(Clone, Copy)]
-enum Hash {
-    Sha1,
-    Sha256,
-    Sha384,
-    Sha512,
+struct Hash(fn(&[u8]) -> Vec<u8>);
+
+const SHA1: Hash = Hash(digest::<Sha1>);
+
+fn digest<D: Digest>(bytes: &[u8]) -> Vec<u8> {
+    D::digest(bytes).to_vec()
 }
 
 impl Hash {
     fn of(self, parts: &[&[u8]]) -> Vec<u8> {
-        let bytes = parts.concat();
-        match self {
-            Self::Sha1 => Sha1::digest(&bytes).to_vec(),
-            Self::Sha256 => Sha256::digest(&bytes).to_vec(),
-            Self::Sha384 => Sha384::digest(&bytes).to_vec(),
-            Self::Sha512 => Sha512::digest(&bytes).to_vec(),
-        }
+        (self.0)(&parts.concat())
     }
 
     /// The hash of a password, hashed again and again.
@@ -195,15 +190,15 @@ impl Lock {
                 hashed.starts_with(&expected).then(|| key.get(..of_key.key_bytes).map(<[u8]>::to_vec))?
             }
             Self::Standard { salt, key_bytes, verifier, verifier_hash } => {
-                let hash = Hash::Sha1.of_password(salt, password, STANDARD_ROUNDS);
-                let hash = Hash::Sha1.of(&[&hash, &0_u32.to_le_bytes()]);
+                let hash = SHA1.of_password(salt, password, STANDARD_ROUNDS);
+                let hash = SHA1.of(&[&hash, &0_u32.to_le_bytes()]);
                 let derived = [0x36_u8, 0x5c].map(|filling| {
                     let mut block = [filling; 64];
                     block.iter_mut().zip(&hash).for_each(|(byte, other)| *byte ^= other);
-                    Hash::Sha1.of(&[&block])
+                    SHA1.of(&[&block])
                 });
                 let key = derived.concat().get(..*key_bytes)?.to_vec();
-                let said = Hash::Sha1.of(&[&ecb(&key, verifier)?]);
+                let said = SHA1.of(&[&ecb(&key, verifier)?]);
                 ecb(&key, verifier_hash)?.starts_with(&said).then_some(key)
             }
         }
@@ -237,10 +232,10 @@ impl Cipher {
             return None;
         }
         let hash = match node.attribute("hashAlgorithm")? {
-            "SHA1" | "SHA-1" => Hash::Sha1,
-            "SHA256" | "SHA-256" => Hash::Sha256,
-            "SHA384" | "SHA-384" => Hash::Sha384,
-            "SHA512" | "SHA-512" => Hash::Sha512,
+            "SHA1" | "SHA-1" => SHA1,
+            "SHA256" | "SHA-256" => Hash(digest::<Sha256>),
+            "SHA384" | "SHA-384" => Hash(digest::<Sha384>),
+            "SHA512" | "SHA-512" => Hash(digest::<Sha512>),
             _ => return None,
         };
         let bits: usize = node.attribute("keyBits")?.parse().ok()?;

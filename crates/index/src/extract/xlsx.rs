@@ -74,16 +74,14 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
 /// The workbook, and its bytes as they could be opened. One with sheets of macros of Excel 4 is opened as if they were dialogs,
 /// which is what else has no cells of its own: the others are read all the same.
 fn opened(bytes: Bytes, limits: &Limits) -> Result<(Bytes, Xlsx<Bytes>), Failure> {
-    let error = match Xlsx::new(bytes.clone()) {
-        Ok(workbook) => return Ok((bytes, workbook)),
-        Err(error) => error,
-    };
-    match (&error, without_macros(&bytes, limits).map(cursor)) {
-        (XlsxError::Unrecognized { .. }, Some(other)) => match Xlsx::new(other.clone()) {
-            Ok(workbook) => Ok((other, workbook)),
-            Err(_) => Err(xlsx_failure(&error)),
-        },
-        _ => Err(xlsx_failure(&error)),
+    match Xlsx::new(bytes.clone()) {
+        Ok(workbook) => Ok((bytes, workbook)),
+        Err(error @ XlsxError::Unrecognized { .. }) => {
+            let other = without_macros(&bytes, limits).map(cursor);
+            let opened = other.and_then(|other| Some((other.clone(), Xlsx::new(other).ok()?)));
+            opened.ok_or_else(|| xlsx_failure(&error))
+        }
+        Err(error) => Err(xlsx_failure(&error)),
     }
 }
 
@@ -252,22 +250,13 @@ fn ranges<R: Reader<Bytes>>(
                 }
                 sheet.end(teller)?;
             }
-            Err(error) => lost(number, name, failure(error), &mut damage, teller)?,
+            Err(error) => {
+                damage.get_or_insert(failure(error));
+                Sheet::new(number, name).end(teller)?;
+            }
         }
     }
     damage.map_or(Ok(()), Err)
-}
-
-/// Tells of a sheet that cannot be read that it is there, and keeps the first failure.
-pub(super) fn lost(
-    number: u32,
-    name: String,
-    failure: Failure,
-    damage: &mut Option<Failure>,
-    teller: &mut Teller<'_>,
-) -> Result<(), Failure> {
-    damage.get_or_insert(failure);
-    Sheet::new(number, name).end(teller)
 }
 
 /// A workbook of Excel in its binary form. Cells come one by one.
@@ -293,7 +282,8 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         let mut cells = match workbook.worksheet_cells_reader(&name) {
             Ok(cells) => cells,
             Err(error) => {
-                lost(number, name, failure(&error), &mut damage, teller)?;
+                damage.get_or_insert(failure(&error));
+                Sheet::new(number, name).end(teller)?;
                 continue;
             }
         };
@@ -339,49 +329,21 @@ fn as_released(bytes: Vec<u8>, limits: &Limits) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
-    use zip::{ZipWriter, write::SimpleFileOptions};
-
     use super::{super::sheet::READ_ON, *};
     use crate::{Body, DocumentPlace, Limits, Piece, frame::Window};
 
     /// A workbook of one sheet with this XML in it.
     fn workbook(sheet: &str) -> Vec<u8> {
-        const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
-        const LINKS: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
-        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-        let links = |targets: &[(&str, &str)]| {
-            let link = |(number, (kind, target)): (usize, &(&str, &str))| {
-                format!(r#"<Relationship Id="r{number}" Type="{LINKS}/{kind}" Target="{target}"/>"#)
-            };
-            let all: String = (1..).zip(targets).map(link).collect();
-            format!(
-                r#"<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{all}</Relationships>"#
-            )
-        };
-        for (name, text) in [
-            ("_rels/.rels", links(&[("officeDocument", "xl/workbook.xml")])),
-            (
-                "xl/workbook.xml",
-                format!(
-                    r#"<workbook xmlns="{MAIN}" xmlns:r="{LINKS}"><sheets><sheet name="S" sheetId="1" r:id="r1"/></sheets></workbook>"#
-                ),
-            ),
-            ("xl/_rels/workbook.xml.rels", links(&[("worksheet", "worksheets/sheet1.xml"), ("styles", "styles.xml")])),
-            // The second style shows shares.
-            (
-                "xl/styles.xml",
-                format!(
-                    r#"<styleSheet xmlns="{MAIN}"><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="10"/></cellXfs></styleSheet>"#
-                ),
-            ),
-            ("xl/worksheets/sheet1.xml", format!(r#"<worksheet xmlns="{MAIN}">{sheet}</worksheet>"#)),
-        ] {
-            zip.start_file(name, SimpleFileOptions::default()).unwrap();
-            zip.write_all(text.as_bytes()).unwrap();
-        }
-        zip.finish().unwrap().into_inner()
+        const MAIN: &str = r#"xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main""#;
+        let book = include_bytes!("../../tests/fixtures/cached.xlsx");
+        let package = Package::open(book.to_vec(), Kind::Xlsx, &Limits::default()).unwrap();
+        // The second style shows shares.
+        let styles = format!(
+            r#"<styleSheet {MAIN}><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="10"/></cellXfs></styleSheet>"#
+        );
+        let sheet = format!(r#"<worksheet {MAIN}>{sheet}</worksheet>"#);
+        let parts = [("xl/styles.xml", styles), ("xl/worksheets/sheet1.xml", sheet)];
+        package.rewritten(&parts.map(|(name, text)| (name.to_owned(), text.into_bytes()))).unwrap()
     }
 
     /// The texts of the cells that are told from a row on, and the place of the whole sheet.
@@ -417,20 +379,20 @@ mod tests {
         let claimed = format!(r#"<dimension ref="A1:C900000"/>{}"#, rows(many));
         let (cells, place) = told(workbook(&claimed), 1, 20);
         assert_eq!((&cells[..4], cells.len() < 100), (&["1", "7", "2", "7"].map(str::to_owned)[..], true));
-        assert_eq!(place, "S!A1:C900000", "what the file says of itself");
+        assert_eq!(place, "Totals!A1:C900000", "what the file says of itself");
         // What is asked for further down is read to the end, and so is one that says nothing of itself.
         for (sheet, row) in [(claimed, many - 3), (rows(many), 1)] {
             let (cells, place) = told(workbook(&sheet), row, 20);
-            assert_eq!((cells[0].as_str(), place), (row.to_string().as_str(), format!("S!A1:B{many}")));
+            assert_eq!((cells[0].as_str(), place), (row.to_string().as_str(), format!("Totals!A1:B{many}")));
         }
     }
 
     #[test]
     fn a_sheet_that_says_too_little_of_itself_is_told_as_it_is() {
         let sheet = format!(r#"<dimension ref="A1"/>{}"#, rows(3000));
-        assert_eq!(told(workbook(&sheet), 1, 20).1, "S!A1:B3000");
+        assert_eq!(told(workbook(&sheet), 1, 20).1, "Totals!A1:B3000");
         let sheet = format!(r#"<dimension ref="A1:XFD1048576"/>{}"#, rows(3000));
-        assert_eq!(told(workbook(&sheet), 1, 20).1, "S!A1:B3000", "of what is not very large it is known");
+        assert_eq!(told(workbook(&sheet), 1, 20).1, "Totals!A1:B3000", "of what is not very large it is known");
     }
 
     /// Rows of empty cells that have a style.
@@ -458,6 +420,6 @@ mod tests {
         let rows = rows(50).replace("</sheetData>", "");
         let count = READ_ON / 4 + 100;
         let sheet = format!(r#"<dimension ref="A1:D{}"/>{rows}{}</sheetData>"#, 50 + count, styled_rows(51, count));
-        assert_eq!(told(workbook(&sheet), 1, 20).1, "S!A1:B50");
+        assert_eq!(told(workbook(&sheet), 1, 20).1, "Totals!A1:B50");
     }
 }

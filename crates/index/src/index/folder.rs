@@ -9,7 +9,7 @@ use std::{
     fs::{self, File},
     io,
     ops::Range,
-    os::unix::fs::FileExt as _,
+    os::unix::fs::{DirBuilderExt as _, FileExt as _},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,7 +20,7 @@ use tantivy::{
     directory::{
         Directory, DirectoryLock, FileHandle, Lock, MmapDirectory, OwnedBytes, RamDirectory, WatchCallback,
         WatchHandle, WritePtr,
-        error::{DeleteError, LockError, OpenDirectoryError, OpenReadError, OpenWriteError},
+        error::{DeleteError, LockError, OpenReadError, OpenWriteError},
     },
     merge_policy::{LogMergePolicy, MergePolicy, NoMergePolicy},
 };
@@ -65,8 +65,8 @@ impl Folder {
     }
 
     fn try_open(path: &Path, dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
-        let directory = ReadFolder::open(path).map_err(tantivy::TantivyError::from)?;
-        Self::of(Some(path.to_owned()), directory, dictionary)
+        let inner = MmapDirectory::open(path).map_err(tantivy::TantivyError::from)?;
+        Self::of(Some(path.to_owned()), ReadFolder { path: path.to_owned(), inner }, dictionary)
     }
 
     fn of(path: Option<PathBuf>, directory: impl Directory, dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
@@ -107,17 +107,12 @@ pub(crate) fn guarded<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<
 
 /// Makes a folder that nobody else may look into: it holds the text of documents.
 pub(crate) fn private(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Removes the indexes of other versions. What cannot be removed is tried again at the next start.
 fn remove_others(root: &Path, own: &Path) {
-    let Ok(folders) = fs::read_dir(root) else { return };
-    for folder in folders.flatten() {
+    for folder in fs::read_dir(root).into_iter().flatten().flatten() {
         let is_version = folder.file_name().to_str().is_some_and(is_version);
         if is_version && folder.path() != own {
             let removed = fs::remove_dir_all(folder.path());
@@ -167,15 +162,9 @@ pub(super) fn at_rest() -> Box<dyn MergePolicy> {
 
 /// The library's own folder in everything but how files are read.
 #[derive(Debug, Clone)]
-pub(crate) struct ReadFolder {
+struct ReadFolder {
     path: PathBuf,
     inner: MmapDirectory,
-}
-
-impl ReadFolder {
-    pub(crate) fn open(path: &Path) -> Result<Self, OpenDirectoryError> {
-        Ok(Self { path: path.to_owned(), inner: MmapDirectory::open(path)? })
-    }
 }
 
 impl Directory for ReadFolder {

@@ -2,7 +2,7 @@
 //! and what may therefore go.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -147,7 +147,7 @@ pub(crate) struct IndexContent {
 pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> {
     let searcher = folder.reader.searcher();
     let mut entries: Entries = HashMap::new();
-    let mut owners: Vec<u32> = Vec::new();
+    let mut owners: BTreeSet<u32> = BTreeSet::new();
     let mut next_owner = 0;
     for reader in searcher.segment_readers() {
         let keys = keys_of(reader)?;
@@ -158,9 +158,7 @@ pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> 
             if reader.is_deleted(doc) {
                 continue;
             }
-            if owners.last() != Some(&owner) {
-                owners.push(owner);
-            }
+            owners.insert(owner);
             if ordinal == ENTRY_ORDINAL {
                 let document: TantivyDocument = store.get(doc)?;
                 let entry: Entry = from_record(&document, &folder.fields)?;
@@ -168,11 +166,10 @@ pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> 
             }
         }
     }
-    owners.sort_unstable();
-    owners.dedup();
-    let whole: std::collections::HashSet<u32> = entries.values().map(|entry| entry.owner).collect();
-    owners.retain(|owner| !whole.contains(owner));
-    Ok(IndexContent { entries, orphans: owners, next_owner })
+    for entry in entries.values() {
+        owners.remove(&entry.owner);
+    }
+    Ok(IndexContent { entries, orphans: owners.into_iter().collect(), next_owner })
 }
 
 /// State that the writer shares with everybody else.
@@ -242,12 +239,7 @@ impl Uses {
     /// These were used.
     pub(crate) fn touch<'a>(&self, ids: impl Iterator<Item = &'a DocumentId>, now: u64) {
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in ids {
-            match times.get_mut(id) {
-                Some(time) => *time = now,
-                None => drop(times.insert(*id, now)),
-            }
-        }
+        times.extend(ids.map(|id| (*id, now)));
     }
 
     /// When a document was last of use to somebody.
@@ -259,13 +251,9 @@ impl Uses {
 
 /// Which documents go, of those that are there with the time of their last use: all that nobody needed for long, and of those
 /// that nobody needed lately as many as take up more than is allowed, the oldest first.
-pub(crate) fn leaving<'a>(
-    entries: impl Iterator<Item = (&'a Entry, u64)>,
-    bytes: u64,
-    now: u64,
-    config: &IndexConfig,
-) -> Vec<&'a Entry> {
-    let mut entries: Vec<(&Entry, u64)> = entries.collect();
+pub(crate) fn leaving(entries: &Entries, shared: &Shared, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
+    let Shared { config, uses, .. } = shared;
+    let mut entries: Vec<(&Arc<Entry>, u64)> = entries.values().map(|entry| (entry, uses.last(entry))).collect();
     entries.sort_by_key(|(entry, used)| (*used, entry.owner));
     let all: u64 = entries.iter().map(|(entry, _)| u64::from(entry.chunks)).sum::<u64>().max(1);
     let mut excess = bytes.saturating_sub(config.most_bytes);
@@ -277,7 +265,7 @@ pub(crate) fn leaving<'a>(
         if is_gone || is_early {
             let share = u128::from(bytes) * u128::from(entry.chunks.max(1)) / u128::from(all);
             excess = excess.saturating_sub(u64::try_from(share).unwrap_or(u64::MAX));
-            leaving.push(entry);
+            leaving.push(Arc::clone(entry));
         }
     }
     leaving

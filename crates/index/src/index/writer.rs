@@ -250,14 +250,9 @@ impl Writer {
 
     /// Takes out what nobody uses; the answer is how many.
     pub(crate) fn sweep(&mut self) -> Result<usize, IndexError> {
-        let Shared { config, uses, .. } = &*self.shared;
-        let now = (config.now)();
+        let now = (self.shared.config.now)();
         self.swept_at = now;
-        let entries = self.entries.values().map(|entry| (&**entry, uses.last(entry)));
-        let leaving: Vec<Arc<Entry>> = leaving(entries, size(self.folder.path.as_deref()), now, config)
-            .into_iter()
-            .map(|entry| Arc::new(entry.clone()))
-            .collect();
+        let leaving = leaving(&self.entries, &self.shared, size(self.folder.path.as_deref()), now);
         if !leaving.is_empty() {
             tracing::info!(documents = leaving.len(), "removed unused documents from the search index");
             self.take_out(&leaving)?;

@@ -25,14 +25,11 @@ use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
     handle::IndexHandle,
-    index::{About, Claim, ContentHash, DocumentId, IndexError, Indexing, folder::private},
+    index::{About, Claim, ContentHash, DocumentId, IndexError, folder::private},
 };
 
 /// Documents whose failures are remembered, so that a broken one is not read anew by each search. Each takes some hundred bytes.
-const MAX_BROKEN: NonZeroUsize = match NonZeroUsize::new(50_000) {
-    Some(most) => most,
-    None => NonZeroUsize::MIN,
-};
+const MAX_BROKEN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(49_999);
 
 /// Passes over new documents, with the number that is brought in at the same time. Quick ones are more than are read at once, so
 /// that some are read while others are written for good together. Of scans one is recognised while the next is copied.
@@ -99,12 +96,10 @@ const fn is_passing(failure: &Failure) -> bool {
 
 /// Returns whether recognition itself failed: the models that are there cannot be used, or there was no time for a single page.
 const fn has_failed_recognition(failure: &Failure, recognition: &RecognitionStamp) -> bool {
-    match failure {
-        Failure::Scanned { unread, .. } => match unread.why {
-            UnreadReason::NoModels => recognition.pages > 0,
-            UnreadReason::OutOfTime { first } => first == 1,
-            _ => false,
-        },
+    let Failure::Scanned { unread, .. } = failure else { return false };
+    match unread.why {
+        UnreadReason::NoModels => recognition.pages > 0,
+        UnreadReason::OutOfTime { first } => first == 1,
         _ => false,
     }
 }
@@ -302,7 +297,15 @@ impl Ingester<'_> {
         drop(extraction);
         let was_cut = self.index.entry(&id).is_some_and(|former| former.about.retry);
         about.retry = !was_cut && failure.as_ref().is_some_and(Failure::may_pass);
-        finish(indexing, about, failure).await
+        if let Some(failure) = failure {
+            // Of an abandoned one nothing is kept, and the next caller reads it from its start.
+            if indexing.chunks() == 0 || is_passing(&failure) {
+                return Ok(Err(failure));
+            }
+            about.flaw = Some(super::told(&failure));
+        }
+        indexing.finish(about).await?;
+        Ok(Ok(()))
     }
 }
 
@@ -326,28 +329,8 @@ fn note_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &Re
     }
 }
 
-/// Finishes a document: what could be read of a broken one can be found; of an abandoned one nothing is kept, and the
-/// next caller reads it from its start.
-async fn finish(
-    indexing: Indexing,
-    mut about: About,
-    failure: Option<Failure>,
-) -> Result<Result<(), Failure>, IndexError> {
-    if let Some(failure) = failure {
-        if indexing.chunks() == 0 || is_passing(&failure) {
-            return Ok(Err(failure));
-        }
-        about.flaw = Some(super::told(&failure));
-    }
-    indexing.finish(about).await?;
-    Ok(Ok(()))
-}
-
 /// Files that are remembered at the most, of about 200 bytes each.
-const MAX_KNOWN: NonZeroUsize = match NonZeroUsize::new(100_000) {
-    Some(most) => most,
-    None => NonZeroUsize::MIN,
-};
+const MAX_KNOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
 /// A file that was changed less than this before it was looked at may be changed again without its time's telling.
 const SETTLED: Duration = Duration::from_secs(2);
 

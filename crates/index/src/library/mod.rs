@@ -62,11 +62,6 @@ impl Library {
         self.shelf.is_open().await
     }
 
-    /// Recognition as it can be had now.
-    fn recognition(&self) -> RecognitionStamp {
-        self.extractor.recognition().stamp()
-    }
-
     /// Parts of a document. One whose letters have to be recognised is read once more in a turn for that.
     async fn parts(
         &self,
@@ -100,11 +95,8 @@ impl Library {
         let (limits, row) = (self.shelf.config().reading, range.from.row);
         let most = [limits.pages, limits.sheets, limits.slides, limits.sections].map(|limit| limit.letters);
         // Characters that come before those that are shown are told, too.
-        let letters = most
-            .into_iter()
-            .max()
-            .unwrap_or(0)
-            .saturating_add(usize::try_from(range.from.column).unwrap_or(usize::MAX));
+        let before = usize::try_from(range.from.column).unwrap_or(usize::MAX);
+        let letters = most.into_iter().max().unwrap_or(0).saturating_add(before);
         let OpenDocument { file, inner, password, .. } = document;
         let window = Some(Window { row, letters });
         // An archive is read by the names of its files; each of them is a document.
@@ -149,7 +141,7 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<ResolvedDocuments, IndexError> {
         let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
-        let recognition = self.recognition();
+        let recognition = self.extractor.recognition().stamp();
         // Whoever drops this waits no more either.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
@@ -222,15 +214,6 @@ impl Library {
         let report = self.ingester(&index, &self.broken, &progress, cancel).bring_in(&resolved, None).await?;
         let ResolvedDocuments { unreadable, recognition, .. } = resolved;
         Ok(self.states_of(&index, names, unreadable.into_iter().chain(report.unreadable).collect(), &recognition))
-    }
-
-    /// States of documents, without reading them.
-    async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
-        let resolved = self.look_at(documents, true, &CancellationToken::new()).await?;
-        let ResolvedDocuments { known, unreadable, recognition } = resolved;
-        let index = self.shelf.take().await?;
-        let names = known.into_iter().map(|known| (known.id, known.name));
-        Ok(self.states_of(&index, names, unreadable, &recognition))
     }
 
     fn states_of(
@@ -321,7 +304,14 @@ impl Knowledge for Library {
     }
 
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
-        self.known_of(documents).map(|states| states.map_err(|error| of_index(&error))).boxed()
+        let look = async move {
+            let resolved = self.look_at(documents, true, &CancellationToken::new()).await?;
+            let ResolvedDocuments { known, unreadable, recognition } = resolved;
+            let index = self.shelf.take().await?;
+            let names = known.into_iter().map(|known| (known.id, known.name));
+            Ok::<_, IndexError>(self.states_of(&index, names, unreadable, &recognition))
+        };
+        look.map(|states| states.map_err(|error| of_index(&error))).boxed()
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {

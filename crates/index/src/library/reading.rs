@@ -1,6 +1,6 @@
 //! Which parts of a document are shown, how much of each, and where it is read on. Pure.
 
-use std::ops::ControlFlow;
+use std::{collections::HashMap, ops::ControlFlow};
 
 use agentd_core::knowledge::{Extent, ExtentUnit, PartCursor, PartKind, PartRange, ReadPart, Reading};
 
@@ -146,8 +146,14 @@ fn label(part: &Part, number: u32) -> String {
 
 /// As many parts as there is room for; of the first as much as fits, so that there always is something.
 fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
-    let ends = last_rows(&parts);
-    let end_of = |number: u32| ends.iter().find(|(known, _)| *known == number).map_or(0, |(_, row)| *row);
+    let mut ends: HashMap<u32, u32> = HashMap::new();
+    for (number, part) in &parts {
+        if let DocumentPlace::Sheet { range: Some(range), .. } = part.place {
+            let end = ends.entry(*number).or_default();
+            *end = range.last.1.max(*end);
+        }
+    }
+    let end_of = |number: u32| ends.get(&number).copied().unwrap_or_default();
     let mut fitting: Vec<ReadPart> = Vec::new();
     let mut last_row = 0;
     for (number, part) in parts {
@@ -187,20 +193,8 @@ fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<Rea
     fitting
 }
 
-/// The last row of each sheet.
-fn last_rows(parts: &[(u32, Part)]) -> Vec<(u32, u32)> {
-    let mut ends: Vec<(u32, u32)> = Vec::new();
-    for (number, part) in parts {
-        let DocumentPlace::Sheet { range: Some(range), .. } = part.place else { continue };
-        match ends.last_mut().filter(|(known, _)| known == number) {
-            Some((_, row)) => *row = range.last.1.max(*row),
-            None => ends.push((*number, range.last.1)),
-        }
-    }
-    ends
-}
-
 /// Text of a part that is shown.
+#[derive(Default)]
 struct Piece {
     text: String,
     extent: Option<Extent>,
@@ -218,13 +212,7 @@ fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> 
     let Some(first) = told.first().map(|row| row.number) else {
         // A sheet of nothing is shown as one.
         let is_empty = end == 0 && from == PartCursor::default();
-        return is_empty.then(|| Piece {
-            text: table.markdown(),
-            extent: None,
-            next: None,
-            is_cut: false,
-            last_row: 0,
-        });
+        return is_empty.then(|| Piece { text: table.markdown(), ..Piece::default() });
     };
     let fits = |count: usize| table.markdown_of(&told[..count]).chars().count() <= letters;
     let behind = |row: u32| (row < end).then(|| PartCursor { row: row.saturating_add(1), column: 0 });
@@ -238,15 +226,8 @@ fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> 
         return Some(Piece { next, is_cut: true, last_row: first, ..piece });
     }
     // The most that fit: more rows are never shorter.
-    let (mut least, mut most) = (1, told.len());
-    while least < most {
-        let middle = (least + most).div_ceil(2);
-        if fits(middle) {
-            least = middle;
-        } else {
-            most = middle - 1;
-        }
-    }
+    let more: Vec<usize> = (2..=told.len()).collect();
+    let least = 1 + more.partition_point(|count| fits(*count));
     let last = told.get(least - 1).map_or(first, |row| row.number);
     let is_cut = last < own;
     let next = behind(last).filter(|_| is_cut);
@@ -275,7 +256,6 @@ fn characters(text: &str, from: u32, letters: usize) -> Option<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CellRange;
 
     #[test]
     fn a_long_page_is_read_on_by_its_characters() {

@@ -159,13 +159,9 @@ const FEW_THREADS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_AREN
 
 /// Limits on reading with this recognition, which takes longer and needs more memory.
 fn with_recognition(limits: Limits, recognition: &Recognition) -> Limits {
-    match recognition.budget() {
-        Some(budget) => {
-            let time = limits.time.saturating_add(budget.time);
-            Limits { time, memory: limits.memory.saturating_add(MEMORY), ..limits }
-        }
-        None => limits,
-    }
+    let Some(budget) = recognition.budget() else { return limits };
+    let time = limits.time.saturating_add(budget.time);
+    Limits { time, memory: limits.memory.saturating_add(MEMORY), ..limits }
 }
 
 /// A pipe with what is private, and then the file: unlike arguments nobody else sees it. A thread fills it; it ends with

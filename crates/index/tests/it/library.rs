@@ -43,6 +43,12 @@ impl Shop {
         Self { folder, library }
     }
 
+    /// The same folder after a restart.
+    pub(crate) async fn reopened(self, extractor: Extractor) -> Self {
+        self.library.close().await;
+        Self::in_folder(self.folder, extractor)
+    }
+
     fn resting_after(rest_after: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = IndexConfig { rest_after, ..config(folder.path()) };

@@ -203,18 +203,6 @@ async fn damage_does_not_hide_that_pages_were_not_recognised() {
 }
 
 #[tokio::test]
-async fn pictures_are_documents_of_one_page() {
-    let extractor = recognising(10);
-    // The second is upside down.
-    for name in ["scan.png", "scan.jpg"] {
-        let (document, failure) = read_scan(&extractor, name).await;
-        let document = document.unwrap();
-        assert_eq!((failure, document.kind), (None, Kind::Picture), "{name}");
-        says(&told(&document)[0], "[p. 1 (recognised)]", &HARBOUR);
-    }
-}
-
-#[tokio::test]
 async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
     let extractor = recognising(10);
     let (document, failure) = read_scan(&extractor, "pages.tif").await;
@@ -250,9 +238,11 @@ async fn a_picture_that_is_only_unusual_is_not_called_damaged() {
 }
 
 #[tokio::test]
-async fn pictures_of_other_formats_are_read_as_well() {
+async fn pictures_of_all_formats_are_documents_of_one_page() {
     let extractor = recognising(20);
     let page = image::open(fixture("scan.png")).unwrap().into_luma8();
+    // The second is upside down.
+    let mut files = ["scan.png", "scan.jpg"].map(|name| (name, std::fs::read(fixture(name)).unwrap())).to_vec();
     for (name, format) in [
         ("a.tiff", ImageFormat::Tiff),
         ("a.webp", ImageFormat::WebP),
@@ -262,7 +252,9 @@ async fn pictures_of_other_formats_are_read_as_well() {
         let mut bytes = Cursor::new(Vec::new());
         // Some encoders take colours only.
         image::DynamicImage::ImageLuma8(page.clone()).into_rgba8().write_to(&mut bytes, format).unwrap();
-        let bytes = bytes.into_inner();
+        files.push((name, bytes.into_inner()));
+    }
+    for (name, bytes) in files {
         let (document, failure) = read(&extractor, name, &bytes).await;
         let document = document.unwrap();
         assert_eq!((failure, document.kind), (None, Kind::Picture), "{name}");
@@ -412,20 +404,15 @@ async fn a_scan_is_read_again_when_more_of_it_may_be_recognised() {
     };
     let shop = Shop::with(recognising(1));
     assert_eq!(pages(&shop).await, ("p. 1 (recognised)".to_owned(), 1));
-    let Shop { folder, library } = shop;
-    library.close().await;
-    let shop = Shop::in_folder(folder, recognising(3));
+    let shop = shop.reopened(recognising(3)).await;
     let all = ("p. 1 (recognised), p. 3 (recognised)".to_owned(), 1);
     assert_eq!(pages(&shop).await, all);
     // What was recognised stays, though less would be now.
-    let Shop { folder, library } = shop;
-    library.close().await;
-    let shop = Shop::in_folder(folder, recognising(1));
+    let shop = shop.reopened(recognising(1)).await;
     assert_eq!(pages(&shop).await, all);
-    let Shop { folder, library } = shop;
-    library.close().await;
     let nowhere = RecognitionConfig { folders: Vec::new(), pages: 9 };
-    assert_eq!(pages(&Shop::in_folder(folder, extractor(Limits::default()).recognising(nowhere))).await, all);
+    let shop = shop.reopened(extractor(Limits::default()).recognising(nowhere)).await;
+    assert_eq!(pages(&shop).await, all);
 }
 
 #[tokio::test]

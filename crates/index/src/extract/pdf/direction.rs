@@ -258,6 +258,8 @@ fn end_of_right(letters: &[char], start: usize) -> usize {
     end
 }
 
+const BRACKETS: [char; 10] = ['(', ')', '[', ']', '{', '}', '<', '>', '«', '»'];
+
 /// Turns brackets round that stand between words from the right: they are drawn as they are seen, and typed as they are meant.
 fn mirror_outside_of_left(letters: &mut [char]) {
     let mut at = 0;
@@ -268,19 +270,12 @@ fn mirror_outside_of_left(letters: &mut [char]) {
             continue;
         }
         if let Some(letter) = letters.get_mut(at) {
-            *letter = mirrored(*letter);
+            // Those that belong together stand in pairs.
+            let other = BRACKETS.iter().position(|bracket| bracket == letter).and_then(|at| BRACKETS.get(at ^ 1));
+            *letter = other.copied().unwrap_or(*letter);
         }
         at += 1;
     }
-}
-
-fn mirrored(letter: char) -> char {
-    const PAIRS: [(char, char); 5] = [('(', ')'), ('[', ']'), ('{', '}'), ('<', '>'), ('«', '»')];
-    let other = PAIRS.iter().find_map(|(open, close)| match letter {
-        _ if letter == *open => Some(*close),
-        _ => (letter == *close).then_some(*open),
-    });
-    other.unwrap_or(letter)
 }
 
 #[cfg(test)]

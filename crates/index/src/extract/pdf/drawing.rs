@@ -268,12 +268,11 @@ impl<'f, 'a> Drawing<'f, 'a> {
         let mut mark = Mark { is_hidden: false, instead: None };
         if let Some((tag, properties)) = told {
             let is_layer = tag.as_ref() == b"OC";
-            mark.is_hidden = match properties {
-                Object::Name(name) => is_layer && self.layers.hides(&resources.properties, name.as_ref()),
-                _ => false,
-            };
             let text = match properties {
-                Object::Name(name) => resources.properties.get::<Dict<'_>>(name).and_then(|said| actual_text(&said)),
+                Object::Name(name) => {
+                    mark.is_hidden = is_layer && self.layers.hides(&resources.properties, name.as_ref());
+                    resources.properties.get::<Dict<'_>>(name).and_then(|said| actual_text(&said))
+                }
                 Object::Dict(said) => actual_text(said),
                 _ => None,
             };

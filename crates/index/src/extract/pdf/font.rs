@@ -129,14 +129,8 @@ fn has_one_width(font: &Dict<'_>) -> bool {
     const SOME: usize = 8;
     const WIDE: f32 = 900.0;
     let Some(widths) = font.get::<Array<'_>>("Widths") else { return false };
-    let mut widths = widths.iter::<f32>().filter(|width| *width > 0.0);
-    let Some(first) = widths.next() else { return false };
-    let mut count = 1;
-    let is_same = widths.all(|width| {
-        count += 1;
-        width == first
-    });
-    is_same && count >= SOME && first < WIDE
+    let widths: Vec<f32> = widths.iter::<f32>().filter(|width| *width > 0.0).collect();
+    widths.len() >= SOME && widths.iter().all(|width| *width < WIDE && Some(width) == widths.first())
 }
 
 /// Height of the letters of a font that is drawn glyph by glyph, to the size that is set. Those of old typesetting are told in the
@@ -185,12 +179,6 @@ impl Face<'_> {
         let advance = self.font.as_ref().map(|font| font.code_advance(code));
         let advance = advance.map(|advance| if self.is_vertical { advance.y } else { advance.x } as f32);
         advance.unwrap_or(USUAL_WIDTH) / UNITS
-    }
-
-    /// Distance from the place of a code to that at which its glyph begins, to the size that is set.
-    pub(super) fn displacement(&self, code: u32) -> (f32, f32) {
-        let shift = self.font.as_ref().map(|font| font.origin_displacement(code)).unwrap_or_default();
-        (shift.x as f32 / UNITS, shift.y as f32 / UNITS)
     }
 
     /// The letters that a code stands for.
@@ -377,8 +365,10 @@ impl Setting<'_> {
         let stretch = self.stretch * self.size.signum();
         let (along, width) = ((a * stretch, b * stretch), if face.is_vertical { self.size } else { advance }.abs());
         let back = if !face.is_vertical && advance < 0.0 && self.size > 0.0 { -width * stretch } else { 0.0 };
-        let (right, up) = face.displacement(code);
-        let (right, up) = (right * self.size * self.stretch + back, up * self.size + self.rise);
+        // Distance from the place of the code to that at which its glyph begins.
+        let shift = face.font.as_ref().map(|font| font.origin_displacement(code)).unwrap_or_default();
+        let (right, up) = (shift.x as f32 / UNITS * self.size, shift.y as f32 / UNITS * self.size);
+        let (right, up) = (right * self.stretch + back, up + self.rise);
         Glyph {
             letter: ' ',
             start: place(whole * Point::new(f64::from(right), f64::from(up))),

@@ -502,10 +502,7 @@ pub(super) mod tests {
         check(set("oﬃce ﬂoor", 0.0, 0.0, 10.0), &["office floor"]);
         // Spaces of the cell before.
         check([set("      ", 1.0, 0.0, 10.0), set("3/2016", 0.0, 0.0, 10.0)].concat(), &["3/2016"]);
-    }
-
-    #[test]
-    fn there_are_no_spaces_within_chinese_but_those_that_were_written() {
+        // There are none within Chinese but those that were written.
         check([set("港口", 0.0, 0.0, 10.0), set("管理", 23.0, 0.0, 10.0)].concat(), &["港口管理"]);
         check(set("港口 PDF 文件", 0.0, 0.0, 10.0), &["港口 PDF 文件"]);
         check(set("第一章 总则", 0.0, 0.0, 10.0), &["第一章 总则"]);

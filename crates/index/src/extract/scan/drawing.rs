@@ -210,20 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_as_fine_as_the_page_is_taken_as_it_is() {
+    fn a_picture_is_taken_as_it_is_or_as_the_mean_of_what_a_pixel_covers() {
         let board = |x: u32, y: u32| (if (x + y).is_multiple_of(2) { 10 } else { 200 }, 255);
         let expected: Vec<u8> = (0..16).map(|at| if (at / 4 + at % 4) % 2 == 0 { 10 } else { 200 }).collect();
         assert_eq!(drawn(4, board), expected);
-    }
-
-    #[test]
-    fn a_finer_picture_is_the_mean_of_its_pixels() {
         let stripes = |x: u32, _| (if x.is_multiple_of(2) { 0 } else { 200 }, 255);
         assert_eq!(drawn(8, stripes), [100; 16]);
-    }
-
-    #[test]
-    fn what_covers_half_lets_the_page_shine_through() {
         assert_eq!(drawn(4, |_, _| (0, 51)), [204; 16], "black at a fifth on white");
         assert_eq!(drawn(4, |_, _| (0, 0)), [255; 16]);
     }

@@ -10,17 +10,15 @@ mod drawing;
 #[cfg(feature = "ocr")]
 mod present;
 
-#[cfg(feature = "ocr")]
-use std::io::{self, Read, Seek, SeekFrom};
-
 use super::{Teller, broken, clean};
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+use crate::{
+    document::DocumentPlace,
+    failure::{Failure, UnreadReason},
+    kind::Kind,
+};
 
 #[cfg(feature = "ocr")]
 pub(crate) use self::present::Scanner;
-
-#[cfg(not(feature = "ocr"))]
-use crate::failure::UnreadReason;
 
 /// Text that was recognised on a page.
 #[derive(Debug)]
@@ -32,13 +30,16 @@ pub(super) struct RecognisedText {
     pub(super) is_cut: bool,
 }
 
+/// The text of a page, or why it is not known; an error where it would have to be recognised and that is deferred, or there is no page.
+type Reading = Result<Result<RecognisedText, UnreadReason>, Failure>;
+
 /// Words for a page on which there may be more.
 pub(super) const MORE_TEXT: &str = "more text than is recognised on one page (5000 lines)";
 
 /// Tells of a picture what it says, page by page where it has some.
-pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let pages: Vec<Option<u32>> = match is_tiff(bytes) {
-        true => pages(bytes).into_iter().map(Some).collect(),
+pub(super) fn picture(mut bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let pages: Vec<Option<u32>> = match is_tiff(&bytes) {
+        true => pages(&bytes).into_iter().map(Some).collect(),
         false => vec![None],
     };
     let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
@@ -51,7 +52,7 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
         if count > 1 && teller.is_behind(number) {
             break;
         }
-        match teller.scanner.photo(number, bytes, page) {
+        match teller.scanner.photo(number, &mut bytes, page) {
             Ok(Ok(RecognisedText { text, is_cut })) => {
                 if is_cut {
                     let which = if count > 1 { format!("page {number}") } else { "it".to_owned() };
@@ -79,7 +80,7 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
 
 /// Recognition in a build that has none.
 #[cfg(not(feature = "ocr"))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Scanner(UnreadReason);
 
 #[cfg(not(feature = "ocr"))]
@@ -87,7 +88,7 @@ impl Scanner {
     pub(crate) fn new(recognition: crate::recognition::Recognition) -> Self {
         match recognition {
             crate::recognition::Recognition::Missing(why) => Self(why),
-            _ => Self(UnreadReason::NotBuilt),
+            _ => Self::default(),
         }
     }
 
@@ -95,28 +96,12 @@ impl Scanner {
         false
     }
 
-    pub(super) fn page(
-        &mut self,
-        _number: u32,
-        _page: &hayro_syntax::page::Page<'_>,
-    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+    pub(super) fn page(&mut self, _number: u32, _page: &hayro_syntax::page::Page<'_>) -> Reading {
         Ok(Err(self.0))
     }
 
-    fn photo(
-        &mut self,
-        _number: u32,
-        _bytes: &[u8],
-        _page: Option<u32>,
-    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+    fn photo(&mut self, _number: u32, _bytes: &mut [u8], _page: Option<u32>) -> Reading {
         Ok(Err(self.0))
-    }
-}
-
-#[cfg(not(feature = "ocr"))]
-impl Default for Scanner {
-    fn default() -> Self {
-        Self(UnreadReason::NotBuilt)
     }
 }
 
@@ -124,9 +109,6 @@ impl Default for Scanner {
 const MOST_PAGES: usize = 10_000;
 /// Fields of a page that are looked at.
 const MOST_FIELDS: usize = 4096;
-/// Bytes of the header, which names the first page in its second half.
-#[cfg(feature = "ocr")]
-const HEADER: usize = 8;
 
 /// Returns whether bytes begin as a TIFF file does that is no photograph as a camera keeps it.
 pub(in crate::extract) fn is_tiff(bytes: &[u8]) -> bool {
@@ -185,53 +167,6 @@ impl File<'_> {
     fn next(&self, page: u32) -> Option<u32> {
         let page = usize::try_from(page).ok()?;
         self.long(page + 2 + usize::from(self.short(page)?) * 12)
-    }
-}
-
-/// The file, with another page as its first where one is named.
-#[cfg(feature = "ocr")]
-pub(super) struct FromPage<'a> {
-    bytes: &'a [u8],
-    header: [u8; HEADER],
-    position: u64,
-}
-
-#[cfg(feature = "ocr")]
-impl<'a> FromPage<'a> {
-    pub(super) fn new(bytes: &'a [u8], page: Option<u32>) -> Self {
-        let mut header = [0; HEADER];
-        let known = bytes.len().min(HEADER);
-        header[..known].copy_from_slice(&bytes[..known]);
-        if let Some(page) = page {
-            let place = if bytes.starts_with(b"II") { page.to_le_bytes() } else { page.to_be_bytes() };
-            header[4..].copy_from_slice(&place);
-        }
-        Self { bytes, header, position: 0 }
-    }
-}
-
-#[cfg(feature = "ocr")]
-impl Read for FromPage<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let at = usize::try_from(self.position).unwrap_or(usize::MAX);
-        let rest = if at < HEADER { self.header.get(at..) } else { self.bytes.get(at..) };
-        let read = rest.unwrap_or_default().read(buffer)?;
-        self.position += read as u64;
-        Ok(read)
-    }
-}
-
-#[cfg(feature = "ocr")]
-impl Seek for FromPage<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let (from, by) = match to {
-            SeekFrom::Start(at) => (at, 0),
-            SeekFrom::End(by) => (self.bytes.len() as u64, by),
-            SeekFrom::Current(by) => (self.position, by),
-        };
-        let at = from.checked_add_signed(by).ok_or_else(|| io::Error::other("before the beginning"))?;
-        self.position = at;
-        Ok(at)
     }
 }
 

@@ -86,16 +86,6 @@ async fn a_second_writer_is_told_so() {
     assert_eq!(error.code(), "index_busy");
 }
 
-#[tokio::test]
-async fn memory_for_writing_is_given_back_and_work_goes_on_after() {
-    let shelf = Shelf::with(|config| config.rest_after = std::time::Duration::ZERO).await;
-    let mut all = Vec::new();
-    for number in 0..5 {
-        all.push(shelf.add(&format!("{number}.pdf"), &["some text 和中文"]).await);
-    }
-    assert_eq!(shelf.search(&all, "text 中文").await.hits.len(), 5);
-}
-
 /// Chunks and entries of each segment, those of removed documents among them.
 fn segments(folder: &std::path::Path) -> Vec<u64> {
     let version = std::fs::read_dir(folder.join("index")).unwrap().next().unwrap().unwrap().path();
