@@ -433,15 +433,6 @@ mod detection_tests {
     }
 
     #[test]
-    fn boxes_stand_where_the_page_has_them() {
-        let mut map = vec![0.0; 64 * 64];
-        blobs(&mut map, 64, 1, 0.9);
-        let at = |corner| marked(&map, 64, corner, (2.0, 2.0)).boxes[0].place.centre;
-        let ((x, y), (moved_x, moved_y)) = (at((0.0, 0.0)), at((100.0, 30.0)));
-        assert_eq!((moved_x - x, moved_y - y), (200.0, 60.0));
-    }
-
-    #[test]
     fn more_lines_than_are_read_are_said() {
         const WIDTH: usize = 800;
         for (count, is_cut) in [(MOST_LINES, false), (MOST_LINES + 1, true)] {

@@ -1,7 +1,5 @@
 //! Order of results.
 
-use agentd_code::{Ranking, SearchQuery};
-
 use super::{first, indexed, project};
 
 /// A small project in which words of the questions are in several files.
@@ -64,16 +62,6 @@ fn one_file_does_not_fill_the_results() {
     let answers = code.search("parse token", "", 4);
     let files: std::collections::BTreeSet<&str> = answers.iter().map(|answer| answer.path.as_str()).collect();
     assert_eq!(files.len(), 3, "{files:?}");
-}
-
-#[test]
-fn terms_alone_rank_otherwise() {
-    let folder = project(&PROJECT);
-    let code = indexed(folder.path());
-    let query = SearchQuery::new("Journal").with_ranking(Ranking::TermsOnly);
-    let hits = code.index().search(&query, 10);
-    assert!(!hits.is_empty());
-    assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
 }
 
 #[test]

@@ -12,19 +12,6 @@ use proptest::prelude::*;
 use super::{indexed, paths, project, write};
 
 #[test]
-fn a_replaced_file_leaves_nothing_behind() {
-    let folder = project(&[("a.rs", "fn old_behaviour() {}\n"), ("b.rs", "fn stays() {}\n")]);
-    let mut code = indexed(folder.path());
-    write(folder.path(), "a.rs", b"fn new_behaviour_of_it() {}\n");
-    let report = code.refresh();
-    assert_eq!((report.indexed, report.removed, report.unchanged), (1, 0, 1));
-    assert!(code.find_symbol("old_behaviour", "").definitions.is_empty());
-    assert_eq!(code.find_symbol("new_behaviour_of_it", "").definitions.len(), 1);
-    assert!(code.search("old", "", 5).is_empty());
-    assert_eq!(code.index().chunk_count(), 2);
-}
-
-#[test]
 fn only_what_changed_is_read_again() {
     let folder = project(&[("a.rs", "fn same() {}\n"), ("b.rs", "fn other() {}\n")]);
     let mut code = indexed(folder.path());

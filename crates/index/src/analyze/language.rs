@@ -121,25 +121,3 @@ const JAPANESE: &str = "の は を に が で も へ と や か な です �
 pub fn is_stop_word(word: &str) -> bool {
     CHINESE.split(' ').chain(JAPANESE.split(' ')).any(|known| known == word)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_tells_its_language() {
-        let check = |text: &str, expected: &str| {
-            let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-            let Language(index) = Language::of(words.iter().map(String::as_str));
-            assert_eq!(LANGUAGES[usize::from(index)].0, expected, "{text}");
-        };
-        check("The file is read by the program and not by you", "en");
-        check("Die Datei wird von dem Programm gelesen und nicht von Ihnen", "de");
-        check("Le fichier est lu par le programme et pas par vous", "fr");
-        check("El programa lee el archivo y no usted", "es");
-        check("Файл читается программой, а не вами, если это так", "ru");
-        check("Filen læses af programmet og ikke af dig", "da");
-        check("config path 12 x86", "en");
-        check("", "en");
-    }
-}

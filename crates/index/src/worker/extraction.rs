@@ -122,11 +122,30 @@ impl Extractor {
         if metadata.len() > self.limits.bytes_in {
             return Err(Failure::too_large("its size", self.limits.bytes_in));
         }
-        let limits = with_recognition(self.limits, &turn.recognition);
-        let child = self
+        let mut limits = self.limits;
+        // Recognition takes longer and needs more memory.
+        if let Some(budget) = turn.recognition.budget() {
+            limits.time = limits.time.saturating_add(budget.time);
+            limits.memory = limits.memory.saturating_add(MEMORY);
+        }
+        let mut child = self
             .start(file, wanted, limits, turn.recognition.clone())
             .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
-        Extraction::of(child, limits, cancel, turn)
+        let (Some(out), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(Failure::Worker("its streams could not be opened".to_owned()));
+        };
+        Ok(Extraction {
+            child,
+            stderr,
+            out: BufReader::with_capacity(64 * 1024, out),
+            recognised: None,
+            checks: Checks::default(),
+            limits,
+            deadline: Instant::now() + limits.time,
+            cancel,
+            is_over: false,
+            _turn: turn,
+        })
     }
 
     fn start(&self, file: File, wanted: WantedParts, limits: Limits, recognition: Recognition) -> io::Result<Child> {
@@ -156,13 +175,6 @@ pub(crate) fn command(program: &Path, argument: &str, job: &impl Serialize) -> i
 
 /// Settings of the libraries of a worker: it starts the threads that it needs, and each that lies idle takes address space.
 const FEW_THREADS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
-
-/// Limits on reading with this recognition, which takes longer and needs more memory.
-fn with_recognition(limits: Limits, recognition: &Recognition) -> Limits {
-    let Some(budget) = recognition.budget() else { return limits };
-    let time = limits.time.saturating_add(budget.time);
-    Limits { time, memory: limits.memory.saturating_add(MEMORY), ..limits }
-}
 
 /// A pipe with what is private, and then the file: unlike arguments nobody else sees it. A thread fills it; it ends with
 /// whoever reads.
@@ -209,24 +221,6 @@ pub struct Extraction {
 }
 
 impl Extraction {
-    fn of(mut child: Child, limits: Limits, cancel: CancellationToken, turn: WorkerTurn) -> Result<Self, Failure> {
-        let (Some(out), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(Failure::Worker("its streams could not be opened".to_owned()));
-        };
-        Ok(Self {
-            child,
-            stderr,
-            out: BufReader::with_capacity(64 * 1024, out),
-            recognised: None,
-            checks: Checks::default(),
-            limits,
-            deadline: Instant::now() + limits.time,
-            cancel,
-            is_over: false,
-            _turn: turn,
-        })
-    }
-
     /// Next piece: the head, the parts, the end; or, at any point, the reason why there is no more. Nothing comes after
     /// the end or a failure. A piece that is abandoned half-way is lost: the extraction is of no more use then.
     pub async fn next(&mut self) -> Option<Result<Piece, Failure>> {

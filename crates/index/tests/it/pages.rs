@@ -175,10 +175,12 @@ async fn text_beyond_a_limit_is_left_out_and_said() {
 
 #[tokio::test]
 async fn rows_that_are_too_wide_keep_what_a_sheet_can_have() {
-    let wide = format!("name,price\nbefore,1\n{}\nbehind,2\n", "x,".repeat(20_000));
+    let (wide, long) = ("x,".repeat(20_000), "x".repeat(64 * 1024 + 1));
+    let wide = format!("name,price\nbefore,1\n{wide}\nbehind,2\n{long},3\n");
     let (document, failure) = read(&extractor(Limits::default()), "wide.csv", wide.as_bytes()).await;
     let failure = failure.unwrap().to_string();
     assert!(failure.starts_with("could not read all of the CSV file: row 3 has more than 16384 columns"), "{failure}");
+    assert!(failure.contains("; cell A5 has more than 64 KiB"), "{failure}");
     let text = document.unwrap().markdown();
     assert!(text.contains("before") && text.contains("behind"), "{}", text.len());
 }
