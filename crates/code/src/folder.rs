@@ -67,7 +67,7 @@ impl CodeFolder {
             root,
             outer: OuterIgnore::new(&config.outer),
             config,
-            index: CodeIndex::new(),
+            index: CodeIndex::default(),
             skipped: SkippedFiles::new(),
             folders: Vec::new(),
             is_truncated: false,

@@ -27,11 +27,6 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Creates parsers when they are needed.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Parses a file and cuts it into chunks. Never fails: what no grammar parses in time is cut by lines.
     #[must_use]
     pub fn parse<'text>(&mut self, path: &'text str, text: &'text str) -> SourceFile<'text> {

@@ -93,11 +93,6 @@ pub struct CodeIndex {
 const WORTH_IT: usize = 4096;
 
 impl CodeIndex {
-    /// Creates an empty index.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a file, in place of the one with the same path.
     pub fn insert(&mut self, analysis: FileAnalysis, stamp: FileStamp) {
         self.remove(&analysis.path);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 /// Definitions of a text as `kind name first-last`.
 fn check(path: &str, text: &str, expected: &[&str]) {
-    let mut parser = Parser::new();
+    let mut parser = Parser::default();
     let source = parser.parse(path, text);
     let found: Vec<String> = source
         .tags
@@ -116,7 +116,7 @@ fn definitions_of_the_languages_behind_features() {
 #[test]
 fn uses_are_told() {
     let text = "fn a(x: Thing) { helper(x); let limit = LIMIT; }\n";
-    let mut parser = Parser::new();
+    let mut parser = Parser::default();
     let source = parser.parse("a.rs", text);
     let found: Vec<&str> = source.tags.references.iter().map(|it| &text[it.clone()]).collect();
     assert_eq!(found, ["Thing", "helper", "limit", "LIMIT"], "the name of a definition is no use of it");
@@ -126,7 +126,7 @@ fn uses_are_told() {
 fn chunks_are_cut_at_definitions_with_their_comments() {
     let body = "    step();\n".repeat(100);
     let text = format!("use x;\n\n/// Adds.\n#[inline]\nfn add() {{\n{body}}}\n\n/// Takes.\nfn take() {{\n{body}}}\n");
-    let mut parser = Parser::new();
+    let mut parser = Parser::default();
     let source = parser.parse("a.rs", &text);
     let chunks: Vec<Chunk<'_>> = source.chunks().collect();
     let starts: Vec<(u32, &str)> =
@@ -139,7 +139,7 @@ fn chunks_are_cut_at_definitions_with_their_comments() {
 
 /// Chunks are the text in its order, and nothing is left out but lines without a letter or digit.
 fn assert_whole(path: &str, text: &str) {
-    let mut parser = Parser::new();
+    let mut parser = Parser::default();
     let source = parser.parse(path, text);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let between = |first: u32, end: u32| lines[first as usize - 1..end as usize - 1].concat();

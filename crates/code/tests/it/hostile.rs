@@ -21,7 +21,7 @@ fn deep_nesting_ends_in_time() {
         ("a.go", "func(".repeat(150_000)),
         ("a.java", "class A {\n".repeat(90_000)),
     ];
-    let mut parser = Parser::new();
+    let mut parser = Parser::default();
     for (path, text) in cases {
         let start = Instant::now();
         let source = parser.parse(path, &text);

@@ -261,36 +261,3 @@ fn terms(letters: &str) -> Vec<RequiredTerm> {
     };
     tokens(letters).into_iter().filter_map(required).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(need: &Need) -> String {
-        let list = |needs: &[Need], between| needs.iter().map(told).collect::<Vec<_>>().join(between);
-        match need {
-            Need::Nothing => "-".to_owned(),
-            Need::Letters(letters) => letters.clone(),
-            Need::All(needs) => format!("({})", list(needs, " & ")),
-            Need::One(needs) => format!("({})", list(needs, " | ")),
-        }
-    }
-
-    fn check(pattern: &str, expected: &str) {
-        assert_eq!(told(&Need::of(pattern)), expected, "{pattern}");
-    }
-
-    #[test]
-    fn every_match_has_the_letters_of_its_expression() {
-        check("ERROR: code \\d+ in (\\w+) module", "(error: code  &  in  &  module)");
-        check("(?i)Error", "error");
-        check("(foo|bar)baz", "((foo | bar) & baz)");
-        check("(foo|\\d+)", "-");
-        check("(abc)+x?", "abc");
-        check("\\d{3}-\\d{4}", "-");
-        check("^total.*sum$", "(total & sum)");
-        check("人工.*智能", "(人工 & 智能)");
-        check(".*", "-");
-        check("(unclosed", "-");
-    }
-}

@@ -145,24 +145,6 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
 }
 
 #[tokio::test]
-async fn a_page_with_text_is_never_called_scanned() {
-    let nowhere = RecognitionConfig { folders: Vec::new(), pages: 9 };
-    let shop = Shop::with(extractor(Limits::default()).recognising(nowhere));
-    let path = shop.put("page.pdf", scanned_page("BT 3 Tr /F1 5 Tf 20 400 Td (Harbour notice) Tj ET", ""));
-    let page = || named(&path, "uploads/page.pdf");
-    let says = |told: &str| {
-        let problem = "could not read all of the PDF: the picture on its one page was not searched for letters; ";
-        assert!(told.starts_with(problem) && told.contains("make recognition"), "{told}");
-    };
-    let finds = shop.search(vec![page()], "harbour").await;
-    assert_eq!((finds.hits.len(), finds.broken.len()), (1, 1), "{finds:?}");
-    says(&finds.broken[0].1);
-    let reading = shop.read(page()).await.unwrap();
-    assert_eq!(reading.parts[0].text, "Harbour notice");
-    says(&reading.broken.unwrap());
-}
-
-#[tokio::test]
 async fn what_another_program_recognised_is_not_told_twice() {
     let extractor = recognising(10);
     let layer = |text: &str| format!("BT 3 Tr /F1 5 Tf 20 400 Td ({text}) Tj ET");
