@@ -305,7 +305,7 @@ impl Merging {
     }
 
     pub(super) fn end(mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        self.with_comments(u32::MAX, u32::MAX, String::new(), teller)?;
+        self.cell(u32::MAX, u32::MAX, String::new(), teller)?;
         self.flush(teller)?;
         self.sheet.end(teller)
     }
