@@ -15,7 +15,6 @@ use crate::{
     index::CodeIndex,
     map::map,
     search::{Hit, SearchQuery},
-    source::Parser,
     symbols::{is_within, outline_of},
     text::{MAX_BYTES, decode, start_of},
     walk::{
@@ -46,17 +45,7 @@ impl FolderConfig {
     }
 }
 
-impl std::fmt::Debug for FolderConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FolderConfig")
-            .field("threads", &self.threads)
-            .field("max_files", &self.max_files)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Code of one folder. Files are read below its root only, and never through links.
-#[derive(Debug)]
 pub struct CodeFolder {
     root: PathBuf,
     config: FolderConfig,
@@ -78,7 +67,7 @@ impl CodeFolder {
             root,
             outer: OuterIgnore::new(&config.outer),
             config,
-            index: CodeIndex::new(),
+            index: CodeIndex::default(),
             skipped: SkippedFiles::new(),
             folders: Vec::new(),
             is_truncated: false,
@@ -198,11 +187,5 @@ impl CodeFolder {
         }
         let bytes = fs::read(place).ok()?;
         decode(&bytes).ok().map(Cow::into_owned)
-    }
-
-    /// Parses a file of the folder anew, for a caller that needs its tags.
-    pub fn tags(&self, path: &str) -> Option<crate::tags::Tags> {
-        let text = self.text(path)?;
-        Some(Parser::new().parse(path, &text).tags)
     }
 }

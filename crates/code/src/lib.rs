@@ -14,8 +14,6 @@
 //! }
 //! ```
 
-mod chunk;
-mod file_kind;
 mod folder;
 mod index;
 mod language;
@@ -30,14 +28,13 @@ mod walk;
 mod worker;
 
 pub use agentd_core::code::SkipReason;
-pub use chunk::{Chunk, MAX_CHUNK};
 pub use folder::{CodeFolder, FolderConfig, MAX_ANSWER};
 pub use index::{CodeIndex, FileAnalysis, FileStamp};
 pub use language::Language;
 pub use search::{Hit, MAX_HITS, Ranking, SearchQuery};
-pub use source::{MAX_PARSE_TIME, Parser, SourceFile};
+pub use source::{Chunk, MAX_CHUNK, MAX_PARSE_TIME, Parser, SourceFile};
 pub use symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES};
-pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Reference, ReferenceKind, Tags};
+pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Tags};
 pub use terms::terms;
 pub use text::{MAX_BYTES, MAX_LINE, MAX_PARSED, decode};
 pub use walk::{MAX_FILES, MAX_TOTAL_BYTES, MayRead, OuterRules, RefreshReport, RefreshStep};

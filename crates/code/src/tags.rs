@@ -29,35 +29,13 @@ pub struct Definition {
     pub depth: u32,
 }
 
-/// Kind of a use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ReferenceKind {
-    /// A call.
-    Call,
-    /// A type.
-    Type,
-    /// Any other mention.
-    Mention,
-}
-
-/// Use of a name, which another file may define.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reference {
-    /// Bytes of the name in the text of the file.
-    pub range: Range<usize>,
-    /// Kind of the use.
-    pub kind: ReferenceKind,
-    /// Line, from 1.
-    pub line: u32,
-}
-
 /// Definitions and references of a file, in the order of the text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tags {
     /// Definitions.
     pub definitions: Vec<Definition>,
-    /// References.
-    pub references: Vec<Reference>,
+    /// Uses of names that another file may define: the bytes of each name in the text of the file.
+    pub references: Vec<Range<usize>>,
 }
 
 /// Reads the tags off a tree, in one walk that keeps no stack of its own but that of the definitions.
@@ -86,8 +64,8 @@ pub(crate) fn tags(tree: &Tree, grammar: &Grammar, text: &str) -> Tags {
             Role::Identifier if tags.references.len() < MAX_REFERENCES => {
                 if let Some(at) = names.iter().position(|name| *name == node.start_byte()) {
                     names.swap_remove(at);
-                } else if let Some(reference) = refer(node, text) {
-                    tags.references.push(reference);
+                } else if (2..=MAX_NAME).contains(&node.byte_range().len()) {
+                    tags.references.push(node.byte_range());
                 }
             }
             _ => {}
@@ -113,29 +91,26 @@ fn define(
     let (name, kind) = name_of(node, kind, rule, around)?;
     let range = name.byte_range();
     let written = text.get(range.clone()).filter(|written| !written.is_empty() && written.len() <= MAX_NAME)?;
-    let name = if rule == NameRule::Type { base_name(written) } else { written.trim_matches(['"', '\'']) };
+    let name = if rule == NameRule::Type {
+        // The type's own name in `path::Name<T>`.
+        let start = written.split(['<', '(', '[']).next().unwrap_or_default();
+        start.rsplit("::").next().unwrap_or_default().trim_start_matches(['&', '*', ' '])
+    } else {
+        written.trim_matches(['"', '\''])
+    };
     let is_method = kind == SymbolKind::Function
         && matches!(around.last(), Some((_, SymbolKind::Impl | SymbolKind::Class | SymbolKind::Interface)));
+    let (start, end) = (node.start_position(), node.end_position());
+    // A preprocessor line's node ends at the start of the row after it.
+    let last_row = if end.column == 0 && end.row > start.row { end.row - 1 } else { end.row };
     let definition = Definition {
         name: name.to_owned(),
         kind: if is_method { SymbolKind::Method } else { kind },
-        first_line: line(node.start_position().row),
-        last_line: line(last_row(node)),
+        first_line: line(start.row),
+        last_line: line(last_row),
         depth: u32::try_from(around.len()).unwrap_or(u32::MAX),
     };
     (!name.is_empty()).then_some((definition, range.start))
-}
-
-/// Last row with something of the node: a preprocessor line's node ends at the start of the row after it.
-fn last_row(node: Node<'_>) -> usize {
-    let end = node.end_position();
-    if end.column == 0 && end.row > node.start_position().row { end.row - 1 } else { end.row }
-}
-
-/// The type's own name in `path::Name<T>`.
-fn base_name(written: &str) -> &str {
-    let start = written.split(['<', '(', '[']).next().unwrap_or_default();
-    start.rsplit("::").next().unwrap_or_default().trim_start_matches(['&', '*', ' '])
 }
 
 fn line(row: usize) -> u32 {
@@ -199,18 +174,4 @@ fn declared(node: Node<'_>) -> Option<Node<'_>> {
         }
     }
     Some(at)
-}
-
-fn refer(node: Node<'_>, text: &str) -> Option<Reference> {
-    let range = node.byte_range();
-    if range.len() < 2 || range.len() > MAX_NAME {
-        return None;
-    }
-    let follows = text.as_bytes().get(range.end).copied();
-    let kind = match follows {
-        Some(b'(' | b'!') => ReferenceKind::Call,
-        _ if node.kind() == "type_identifier" => ReferenceKind::Type,
-        _ => ReferenceKind::Mention,
-    };
-    Some(Reference { range, kind, line: line(node.start_position().row) })
 }

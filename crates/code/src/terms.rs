@@ -188,12 +188,6 @@ impl Stems {
     }
 }
 
-impl std::fmt::Debug for Stems {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stems").field("known", &self.known.len()).finish_non_exhaustive()
-    }
-}
-
 /// Words of questions that say nothing about what is looked for.
 const STOP_WORDS: [&str; 78] = [
     "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can",

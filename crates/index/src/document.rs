@@ -304,7 +304,6 @@ pub struct CellRange {
 
 impl CellRange {
     /// The least range that holds both.
-    #[must_use]
     pub fn around(self, other: Self) -> Self {
         Self {
             first: (self.first.0.min(other.first.0), self.first.1.min(other.first.1)),
@@ -391,22 +390,5 @@ mod tests {
             rows: vec![row(2, &["a|b", "1"]), row(3, &["two\nlines"])],
         };
         assert_eq!(table.markdown(), "| name | count |\n| --- | --- |\n| a\\|b | 1 |\n| two<br>lines |\n");
-    }
-
-    #[test]
-    fn pieces_of_one_part_become_one() {
-        let mut parts = Vec::new();
-        for rows in [vec![row(2, &["a"])], vec![row(3, &["b", "c"])]] {
-            let table = Table { first_column: 0, header: Some(row(1, &["h"])), rows };
-            let range = table.range_of(&table.rows);
-            let place = DocumentPlace::Sheet { number: 1, name: "S".to_owned(), range };
-            push(&mut parts, Part { place, body: Body::Table(table), notes: None, unread: None });
-        }
-        push(&mut parts, Part::text(DocumentPlace::Page(1), "one "));
-        push(&mut parts, Part::text(DocumentPlace::Page(1), "two"));
-        push(&mut parts, Part::text(DocumentPlace::Page(2), "three"));
-        let told: Vec<String> = parts.iter().map(|part| format!("{} {}", part.place, part.markdown())).collect();
-        let table = "S!A2:B3 | h |  |\n| --- | --- |\n| a |\n| b | c |\n";
-        assert_eq!(told, [table, "p. 1 one two", "p. 2 three"]);
     }
 }

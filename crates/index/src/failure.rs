@@ -1,4 +1,4 @@
-//! How reading a document can fail, in words for people.
+//! What reading one document may cost, and how it can fail, in words for people.
 
 use std::time::Duration;
 
@@ -128,9 +128,16 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// More pages, sheets or slides than are read.
-    pub(crate) fn too_many_parts(most: u32) -> Self {
-        Self::TooLarge { what: "the number of its parts".to_owned(), most: most.to_string(), parts: 0 }
+    /// More of something than is read.
+    pub(crate) fn too_many(what: &str, most: impl ToString) -> Self {
+        Self::TooLarge { what: what.to_owned(), most: most.to_string(), parts: 0 }
+    }
+
+    /// More than the limits allow; a size in bytes.
+    pub(crate) fn too_large(what: &str, most: u64) -> Self {
+        const MIB: u64 = 1024 * 1024;
+        let most = if most >= MIB { format!("{} MiB", most / MIB) } else { format!("{most} bytes") };
+        Self::too_many(what, most)
     }
 
     /// Hint on what to do.
@@ -184,7 +191,6 @@ impl Failure {
     }
 
     /// The same failure, with what was left out besides.
-    #[must_use]
     pub fn with_truncated(mut self, what: &str) -> Self {
         if let Self::Scanned { besides, .. } = &mut self {
             let before = besides.take().map(|before| format!("{before}; ")).unwrap_or_default();
@@ -194,7 +200,6 @@ impl Failure {
     }
 
     /// The same failure, after so many parts.
-    #[must_use]
     pub fn after(mut self, read: u32) -> Self {
         match &mut self {
             Self::Broken { parts, .. }
@@ -234,7 +239,6 @@ pub enum UnreadReason {
 
 impl UnreadReason {
     /// The one of two reasons that says more about what to do: a page that cannot be drawn says nothing about the others.
-    #[must_use]
     pub const fn or(self, other: Self) -> Self {
         match self {
             Self::Undrawn => other,
@@ -243,7 +247,6 @@ impl UnreadReason {
     }
 
     /// Hint on what to do.
-    #[must_use]
     pub const fn hint(self) -> &'static str {
         match self {
             Self::NotBuilt => {
@@ -293,7 +296,6 @@ impl UnreadPages {
     }
 
     /// These and other pages, which come behind them.
-    #[must_use]
     pub const fn and(self, next: Self) -> Self {
         Self {
             pictures: self.pictures.saturating_add(next.pictures),
@@ -357,6 +359,86 @@ fn read_so_far(parts: u32) -> String {
         0 => String::new(),
         1 => " beyond its first part".to_owned(),
         parts => format!(" beyond its first {parts} parts"),
+    }
+}
+
+/// Limits on the cost of reading one document. Whatever is beyond ends it with a [`Failure`](crate::Failure) that says
+/// so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of the file.
+    pub bytes_in: u64,
+    /// Bytes of all text that is told.
+    pub bytes_out: u64,
+    /// Pages, sheets or slides.
+    pub parts: u32,
+    /// Cells of all sheets, the empty ones before the last one of each row included.
+    pub cells: u64,
+    /// Time limit, from start to end.
+    pub time: Duration,
+    /// Bytes of address space of the worker, its program and the file included.
+    pub memory: u64,
+}
+
+const MIB: u64 = 1024 * 1024;
+
+impl Default for Limits {
+    /// Enough for any book, too little to hurt a small machine.
+    fn default() -> Self {
+        Self {
+            bytes_in: 100 * MIB,
+            bytes_out: 64 * MIB,
+            parts: 200_000,
+            cells: 5_000_000,
+            time: Duration::from_secs(120),
+            memory: 1024 * MIB,
+        }
+    }
+}
+
+/// Amounts of a document that are read at once where nobody says how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadingLimits {
+    /// Of documents with pages.
+    pub pages: ReadingLimit,
+    /// Of workbooks, in sheets.
+    pub sheets: ReadingLimit,
+    /// Of presentations, in slides.
+    pub slides: ReadingLimit,
+    /// Of texts without pages, in sections.
+    pub sections: ReadingLimit,
+}
+
+/// Amount of one kind of document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadingLimit {
+    /// Pages, sheets, slides or sections.
+    pub parts: u32,
+    /// Characters of all that is shown.
+    pub letters: usize,
+}
+
+impl Default for ReadingLimits {
+    fn default() -> Self {
+        let limit = |parts, letters| ReadingLimit { parts, letters };
+        Self {
+            pages: limit(10, 30_000),
+            sheets: limit(3, 20_000),
+            slides: limit(15, 25_000),
+            sections: limit(16, 50_000),
+        }
+    }
+}
+
+impl ReadingLimits {
+    pub(crate) const fn of(&self, kind: Kind) -> ReadingLimit {
+        use Kind::{Csv, Html, Markdown, Odp, Ods, Plain, Ppt, Pptx, Tar, Xls, Xlsb, Xlsx, Zip};
+        match kind {
+            Xlsx | Xls | Xlsb | Ods => self.sheets,
+            Pptx | Ppt | Odp => self.slides,
+            Csv | Html | Markdown | Plain | Zip | Tar => self.sections,
+            _ => self.pages,
+        }
     }
 }
 

@@ -2,9 +2,15 @@
 
 use std::io::{self, Write};
 
+use agentd_core::knowledge::Password;
 use serde::{Deserialize, Serialize};
 
-use crate::{document::Part, failure::Failure, kind::Kind, limits::Limits, recognition::Recognition};
+use crate::{
+    document::{DocumentPlace, Part},
+    failure::{Failure, Limits},
+    kind::Kind,
+    recognition::Recognition,
+};
 
 /// Bytes of text that one frame carries at most. A larger part is told in several frames.
 pub(crate) const PIECE_BYTES: usize = 512 * 1024;
@@ -15,23 +21,10 @@ pub(crate) const FRAME_BYTES: usize = 4 * PIECE_BYTES;
 /// Job of a worker, as its second argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// Kind by the file's name.
-    pub named: Option<Kind>,
+    /// What is wanted of it.
+    pub wanted: WantedParts,
     /// Limits on the cost of reading it.
     pub limits: Limits,
-    /// The first page or sheet of which something is told, counted from 1; documents of other parts are told from their
-    /// beginning all the same.
-    #[serde(default)]
-    pub first: u32,
-    /// The last page of a PDF of which something is told; all pages where it is not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<u32>,
-    /// Rows that are told; all of them where it is not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<Window>,
-    /// Set if of an archive only the names of its files are wanted.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub listing: bool,
     /// Set if on standard input, before the document, there is what the list of processes must not show.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
@@ -52,7 +45,36 @@ pub(super) struct Private {
 }
 
 /// Bytes of it at the most.
-pub(super) const PRIVATE_BYTES: u32 = 64 * 1024;
+pub(super) const PRIVATE_BYTES: usize = 64 * 1024;
+
+/// Parts of a document that are wanted, and in which form. What is private is not written with the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedParts {
+    /// Kind by its name: [`Kind::of_name`].
+    pub named: Option<Kind>,
+    /// The first page or sheet, counted from 1; 0 the same. Pages of a PDF before it are not read. Other documents are told
+    /// from their beginning, as nothing but reading them tells where a part of them begins.
+    pub first: u32,
+    /// The last page of a PDF, counted from 1; all pages where it is not said.
+    pub last: Option<u32>,
+    /// Rows that are told; all of them where it is not said.
+    pub window: Option<Window>,
+    /// Set if of an archive only the names of its files are wanted.
+    pub listing: bool,
+    /// Path of the document in the archive that the file is.
+    #[serde(skip)]
+    pub inner: Option<String>,
+    /// The password that may open it.
+    #[serde(skip)]
+    pub password: Option<Password>,
+}
+
+/// All of a file of this kind by its name.
+impl From<Option<Kind>> for WantedParts {
+    fn from(named: Option<Kind>) -> Self {
+        Self { named, ..Self::default() }
+    }
+}
 
 /// Rows of sheets that are told. Of the others it is told that they are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +94,10 @@ pub enum Piece {
     /// A part, or a piece of one: see [`Part::join`].
     Part(Part),
     /// That there is no more, once.
-    End(Summary),
+    End {
+        /// Number of pages, sheets or slides.
+        parts: u32,
+    },
 }
 
 /// Properties of a document before its parts.
@@ -88,11 +113,30 @@ pub struct Head {
     pub parts: Option<u32>,
 }
 
-/// Properties of a document after its parts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+/// Parts of a document so far, within limits.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
     /// Number of pages, sheets or slides.
-    pub parts: u32,
+    pub(crate) parts: u32,
+    bytes: u64,
+    last: Option<DocumentPlace>,
+}
+
+impl Tally {
+    /// Counts the next part, or piece of one.
+    pub(crate) fn take(&mut self, part: &Part, limits: &Limits) -> Result<(), Failure> {
+        let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
+        if is_new && self.parts == limits.parts {
+            return Err(Failure::too_many("the number of its parts", limits.parts));
+        }
+        self.bytes = self.bytes.saturating_add(part.size());
+        if self.bytes > limits.bytes_out {
+            return Err(Failure::too_large("its text", limits.bytes_out));
+        }
+        self.parts += u32::from(is_new);
+        self.last = Some(part.place.clone());
+        Ok(())
+    }
 }
 
 /// Frame that a worker writes.
@@ -109,10 +153,5 @@ pub(super) enum Frame {
 
 /// Writes a frame whole.
 pub(super) fn write(out: &mut impl Write, frame: &Frame) -> io::Result<()> {
-    let mut bytes = vec![0; 4];
-    serde_json::to_writer(&mut bytes, frame)?;
-    let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
-    out.write_all(&bytes)?;
-    out.flush()
+    out.write_all(&agentd_confine::frame(&serde_json::to_vec(frame)?, usize::MAX)?)
 }

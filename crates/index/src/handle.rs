@@ -1,12 +1,12 @@
-//! The asynchronous face of the index.
+//! The asynchronous face of the index: opened by whoever needs it first, and put away when nobody has for a while.
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
+use agentd_core::knowledge::KnowledgeStats;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::spawn_blocking,
@@ -16,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     index::{
         Claim, DocumentId, Entry, IndexConfig, IndexError, Indexing,
-        folder::guarded,
+        folder::{guarded, is_there, size},
         indexing::ask,
         view::{Shared, View},
         writer::{self, CLOSE_WITHIN, Command, Writer},
     },
     recognition::RecognitionStamp,
-    search::{self, Answer, Request, Stop},
+    search::{self, Answer, Query, Request, Stop},
 };
 
 /// Number of concurrent lookups. A query takes a millisecond, so more would only be in each other's way.
@@ -39,19 +39,6 @@ pub struct IndexHandle {
     at_work: Arc<Mutex<HashMap<DocumentId, Weak<tokio::sync::Mutex<()>>>>>,
     queries: Arc<Semaphore>,
     scans: Arc<Semaphore>,
-}
-
-/// Size of the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IndexStats {
-    /// Documents that can be found.
-    pub documents: usize,
-    /// Their chunks.
-    pub chunks: u64,
-    /// Bytes of files.
-    pub bytes: u64,
-    /// Number of them that were unused for so long that they may go when room is needed.
-    pub stale: usize,
 }
 
 impl IndexHandle {
@@ -86,7 +73,7 @@ impl IndexHandle {
         self.shared.uses.touch(ids.iter(), (self.shared.config.now)());
         let mut view = self.shared.view();
         let seen = Arc::clone(&view);
-        if !spawn_blocking(move || seen.is_there()).await.map_err(|_| IndexError::Closed)? {
+        if !spawn_blocking(move || is_there(seen.path.as_deref())).await.map_err(|_| IndexError::Closed)? {
             self.renew(&view, "its folder is gone").await?;
             view = self.shared.view();
         }
@@ -104,11 +91,6 @@ impl IndexHandle {
         ids.all(|id| view.entries.get(id).is_some_and(|entry| !entry.about.is_outdated(recognition)))
     }
 
-    /// Returns whether a document is there and would say more if it was read with this recognition.
-    pub(crate) fn is_outdated(&self, id: &DocumentId, recognition: &RecognitionStamp) -> bool {
-        self.shared.view().entries.get(id).is_some_and(|entry| entry.about.is_outdated(recognition))
-    }
-
     /// Documents that are none of these and were read from the path of one: it replaced them.
     pub(crate) fn replaced(&self, documents: impl Iterator<Item = (DocumentId, Option<u64>)>) -> Vec<DocumentId> {
         let (ids, places): (HashSet<DocumentId>, HashSet<Option<u64>>) = documents.unzip();
@@ -116,12 +98,6 @@ impl IndexHandle {
             entry.about.place.is_some() && places.contains(&entry.about.place) && !ids.contains(&entry.id)
         };
         self.shared.view().entries.values().filter(is_replaced).map(|entry| entry.id).collect()
-    }
-
-    /// Flaws of these documents, where there are any and the document is there.
-    pub(crate) fn flaws<'a>(&self, ids: impl Iterator<Item = &'a DocumentId>) -> Vec<Option<String>> {
-        let view = self.shared.view();
-        ids.map(|id| view.entries.get(id)?.about.flaw.clone()).collect()
     }
 
     /// The entry of a document that is there.
@@ -176,7 +152,8 @@ impl IndexHandle {
     /// # Errors
     /// When it is cancelled, and when the index is damaged or was deleted: then a new one is begun, and asking again is right.
     pub async fn search(&self, request: Request, cancel: CancellationToken) -> Result<Answer, IndexError> {
-        let turns = if request.may_scan() { &self.scans } else { &self.queries };
+        // A regular expression may have to read whole texts.
+        let turns = if matches!(request.query, Query::Regex(_)) { &self.scans } else { &self.queries };
         let turn = tokio::select! {
             turn = Arc::clone(turns).acquire_owned() => turn.map_err(|_| IndexError::Closed)?,
             () = cancel.cancelled() => return Err(IndexError::Cancelled),
@@ -187,7 +164,7 @@ impl IndexHandle {
         let seen = Arc::clone(&view);
         let found = spawn_blocking(move || {
             let _turn = turn;
-            if !seen.is_there() {
+            if !is_there(seen.path.as_deref()) {
                 return Err(IndexError::Lost("its folder is gone".to_owned()));
             }
             let stop = Stop { deadline: Instant::now() + request.within, cancel };
@@ -204,18 +181,19 @@ impl IndexHandle {
     ///
     /// # Errors
     /// When the daemon is about to end.
-    pub async fn stats(&self) -> Result<IndexStats, IndexError> {
+    pub async fn stats(&self) -> Result<KnowledgeStats, IndexError> {
         let shared = Arc::clone(&self.shared);
         spawn_blocking(move || {
             let view = shared.view();
             let stale_after = shared.config.stale_after.as_secs();
             let now = (shared.config.now)();
             let is_stale = |entry: &Arc<Entry>| now.saturating_sub(shared.uses.last(entry)) >= stale_after;
-            IndexStats {
-                documents: view.entries.len(),
+            KnowledgeStats {
+                documents: view.entries.len() as u64,
                 chunks: view.entries.values().map(|entry| u64::from(entry.chunks)).sum(),
-                bytes: view.size(),
-                stale: view.entries.values().filter(|entry| is_stale(entry)).count(),
+                bytes: size(view.path.as_deref()),
+                stale: view.entries.values().filter(|entry| is_stale(entry)).count() as u64,
+                folder: shared.config.folder.clone(),
             }
         })
         .await
@@ -257,8 +235,133 @@ impl IndexHandle {
     }
 }
 
-impl fmt::Debug for IndexHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IndexHandle").field("config", &self.shared.config).finish_non_exhaustive()
+/// The index, open or put away. Clones are of the same one.
+#[derive(Clone)]
+pub(super) struct LazyIndex {
+    config: Arc<IndexConfig>,
+    state: Arc<tokio::sync::Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    index: Option<Arc<IndexHandle>>,
+    used: Option<tokio::time::Instant>,
+    is_closed: bool,
+}
+
+impl LazyIndex {
+    /// Nothing is opened and nothing runs before the index is taken.
+    pub(super) fn new(config: IndexConfig) -> Self {
+        Self { config: Arc::new(config), state: Arc::default() }
+    }
+
+    pub(super) fn config(&self) -> &IndexConfig {
+        &self.config
+    }
+
+    /// The index. It stays open at least as long as somebody holds it.
+    pub(super) async fn take(&self) -> Result<Arc<IndexHandle>, IndexError> {
+        let mut state = Arc::clone(&self.state).lock_owned().await;
+        if state.is_closed {
+            return Err(IndexError::Closed);
+        }
+        state.used = Some(tokio::time::Instant::now());
+        if let Some(index) = &state.index {
+            return Ok(Arc::clone(index));
+        }
+        let (config, shared) = (IndexConfig::clone(&self.config), Arc::downgrade(&self.state));
+        // On a task of its own, which nobody gives up half-way: the next one would find the files still taken.
+        let opened = tokio::spawn(async move {
+            let after = config.rest_after;
+            let index = Arc::new(IndexHandle::open(config).await?);
+            state.index = Some(Arc::clone(&index));
+            // It ends with the index, and holds nothing meanwhile.
+            tokio::spawn(put_away(shared, after));
+            Ok(index)
+        });
+        opened.await.map_err(|_| IndexError::Closed)?
+    }
+
+    /// Returns whether it is open.
+    pub(super) async fn is_open(&self) -> bool {
+        self.state.lock().await.index.is_some()
+    }
+
+    /// Writes down what is under way, and opens it no more.
+    pub(super) async fn close(&self) {
+        let mut state = self.state.lock().await;
+        state.is_closed = true;
+        if let Some(index) = state.index.take() {
+            close(index).await;
+        }
+    }
+}
+
+/// Puts the index away once nobody has used it for that long, so that its memory and its thread are not kept for nothing.
+async fn put_away(state: Weak<tokio::sync::Mutex<State>>, after: Duration) {
+    loop {
+        tokio::time::sleep(after).await;
+        let Some(state) = state.upgrade() else { return };
+        let mut state = state.lock().await;
+        let is_idle = state.used.is_none_or(|used| used.elapsed() >= after);
+        match state.index.take() {
+            None => return,
+            // It is not closed while segments are merged: who needs it meanwhile would wait, or find the files still taken.
+            Some(index) if is_idle && Arc::strong_count(&index) == 1 && index.is_asleep() => {
+                // Nobody can take it meanwhile: two would be in each other's way.
+                close(index).await;
+                return;
+            }
+            in_use => state.index = in_use,
+        }
+    }
+}
+
+async fn close(index: Arc<IndexHandle>) {
+    if let Err(error) = index.close().await {
+        tracing::warn!("the index of documents was left as it was: {error}");
+    }
+    drop(index);
+    give_back();
+}
+
+/// Gives freed memory back to the system, here after the index has closed.
+///
+/// The allocator keeps freed blocks for whoever asks next, of the dictionary and the writer some tens of megabytes. In a
+/// daemon that idles for days nobody asks.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code, reason = "the allocator offers this as a foreign function only")]
+pub fn give_back() {
+    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and touches
+    // nothing but pages that hold no allocation.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
+/// Other allocators give back by themselves.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn give_back() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Kind,
+        index::{About, ContentHash, DocumentId},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn an_index_that_is_written_is_not_put_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = IndexConfig::new(folder.path().join("index"), Arc::new(|| 1_700_000_000));
+        let after = config.rest_after;
+        let index = LazyIndex::new(config);
+        let id = DocumentId::new(ContentHash::of(b"slow"), Kind::Pdf, 1);
+        let indexing = index.take().await.unwrap().begin(&id, None).await.unwrap().unwrap();
+        tokio::time::sleep(after * 3).await;
+        assert!(index.is_open().await);
+        tokio::time::resume();
+        indexing.finish(About::default()).await.unwrap();
+        index.close().await;
+        assert!(!index.is_open().await);
     }
 }

@@ -103,19 +103,16 @@ impl Kind {
     }
 
     /// Returns whether it is text all through, so that its bytes look like those of any other text.
-    #[must_use]
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Csv | Self::Html | Self::Markdown | Self::Plain)
     }
 
     /// Returns whether it is an archive of documents.
-    #[must_use]
     pub const fn is_archive(self) -> bool {
         matches!(self, Self::Zip | Self::Tar)
     }
 
     /// Returns whether a password opens it here.
-    #[must_use]
     pub const fn opens_with_password(self) -> bool {
         matches!(self, Self::Pdf | Self::Docx | Self::Xlsx | Self::Xlsb | Self::Pptx | Self::Zip)
     }

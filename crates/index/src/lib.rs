@@ -6,7 +6,7 @@
 //!
 //! - [`document`]: what a document is: [`Part`], [`DocumentPlace`], [`Table`]; pure.
 //! - [`kind`]: which kind it is, told from its bytes first and its name second; pure.
-//! - [`limits`] and [`failure`]: what reading may cost, and the words for how it can fail.
+//! - [`failure`]: what reading may cost, and the words for how it can fail.
 //! - [`extract`](mod@extract): one file a format, from bytes to parts.
 //! - `frame`: what is sent to a worker, and what it sends.
 //! - [`worker`]: [`Extractor`] is the daemon's side, [`run_worker`] the other one.
@@ -30,7 +30,6 @@ mod handle;
 pub mod index;
 pub mod kind;
 pub mod library;
-pub mod limits;
 mod picture;
 pub mod recognition;
 pub mod search;
@@ -38,17 +37,13 @@ pub mod worker;
 
 pub use chunk::{Chunk, ChunkConfig, Chunker};
 pub use document::{Body, CellRange, DocumentPlace, Part, Row, Table};
-pub use failure::{Failure, UnreadPages, UnreadReason};
-pub use frame::{Piece, Summary, Window};
-pub use handle::{IndexHandle, IndexStats};
+pub use failure::{Failure, Limits, ReadingLimit, ReadingLimits, UnreadPages, UnreadReason};
+pub use frame::{Piece, WantedParts, Window};
+pub use handle::{IndexHandle, give_back};
 pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, Indexing};
 pub use kind::Kind;
-pub use library::{Library, give_back};
-pub use limits::{Limits, ReadingLimit, ReadingLimits};
-pub use picture::PictureReader;
+pub use library::Library;
+pub use picture::{PICTURE_WORKER_ARGUMENT, PictureReader, run_picture_worker};
 pub use recognition::{Recognition, RecognitionConfig, RecognitionStamp};
-pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};
-pub use worker::{
-    Extraction, Extractor, PICTURE_WORKER_ARGUMENT, ReadingPass, WORKER_ARGUMENT, WantedParts, WorkerTurn,
-    run_picture_worker, run_worker,
-};
+pub use search::{Answer, Hit, Query, Request, Snippet, Visible};
+pub use worker::{Extraction, Extractor, ReadingPass, WORKER_ARGUMENT, WorkerTurn, run_worker};

@@ -1,6 +1,15 @@
-//! Pictures made fit for models, in a worker that can do nothing else.
+//! Pictures made fit for models, in a worker that can do nothing else: one is decoded, turned upright, made small and written anew, without
+//! whatever else its file held, such as the place where it was taken.
 
-use std::{io, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString,
+    io::{self, Cursor, Write as _},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    process::{ExitCode, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
@@ -8,7 +17,12 @@ use agentd_core::{
     ports::Pictures,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
-use image::ImageFormat;
+use image::{
+    DynamicImage, ExtendedColorType, ImageDecoder as _, ImageEncoder as _, ImageError, ImageFormat,
+    codecs::{jpeg::JpegEncoder, png::PngEncoder},
+    error::LimitErrorKind,
+};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -18,9 +32,12 @@ use tokio::{
 };
 
 use crate::{
-    extract::clean,
-    limits::Limits,
-    worker::{PICTURE_WORKER_ARGUMENT, PictureHeader, SIDE, command},
+    extract::{
+        clean,
+        picture::{self, MAX_SIDE},
+    },
+    failure::Limits,
+    worker,
 };
 
 /// The kinds that models see.
@@ -41,7 +58,7 @@ pub struct PictureReader {
 }
 
 impl PictureReader {
-    /// A reader. Nothing is started. `program` calls [`run_picture_worker`](crate::worker::run_picture_worker) when its first
+    /// A reader. Nothing is started. `program` calls [`run_picture_worker`] when its first
     /// argument is [`PICTURE_WORKER_ARGUMENT`].
     pub fn new(program: PathBuf) -> Self {
         Self { program, turns: Arc::new(Semaphore::new(1)) }
@@ -66,7 +83,7 @@ impl PictureReader {
 
     fn start(&self) -> io::Result<Child> {
         let limits = Limits { time: TIME, ..Limits::default() };
-        let mut command = command(&self.program, PICTURE_WORKER_ARGUMENT, &limits)?;
+        let mut command = worker::command(&self.program, PICTURE_WORKER_ARGUMENT, &limits)?;
         command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn()
     }
 }
@@ -75,11 +92,9 @@ impl PictureReader {
 async fn hear(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
     let ended = |_| "its reader ended without a word: it may be made to do harm".to_owned();
     let nonsense = || "its reader returned invalid data".to_owned();
-    let length = usize::try_from(out.read_u32_le().await.map_err(ended)?).map_err(|_| nonsense())?;
-    if length > MAX_HEAD {
-        return Err(nonsense());
-    }
-    let mut head = vec![0; length];
+    let mut length = [0; 4];
+    out.read_exact(&mut length).await.map_err(ended)?;
+    let mut head = vec![0; agentd_confine::frame_length(length, MAX_HEAD).map_err(|_| nonsense())?];
     out.read_exact(&mut head).await.map_err(ended)?;
     let (media_type, width, height, bytes) = match serde_json::from_slice(&head).map_err(|_| nonsense())? {
         PictureHeader::Failed(why) => return Err(clean::line(&why, 200)),
@@ -115,5 +130,102 @@ impl Pictures for PictureReader {
                 .with_hint("save it again as PNG or JPEG, smaller if it is very large")
         };
         async move { self.read(content).await.map(Some).map_err(failed) }.boxed()
+    }
+}
+
+/// The first argument by which a program knows that it is to be the worker for pictures.
+pub const PICTURE_WORKER_ARGUMENT: &str = "picture-worker";
+
+/// The longer side of what models are shown, in pixels: beyond it providers make a picture smaller themselves.
+const SIDE: u32 = 1568;
+/// The shorter side of what is shown, in pixels: some providers refuse the whole conversation for less.
+const MIN_SIDE: u32 = 10;
+/// Maximum ratio of the longer side to the shorter one, for the same reason.
+const MAX_RATIO: u32 = 100;
+/// Maximum size of a PNG that stays one, in bytes. Larger ones are photographs, which a JPEG holds better.
+const MAX_PNG: usize = 1 << 20;
+/// Quality of the JPEG, of 100.
+const QUALITY: u8 = 85;
+
+/// The worker's words about a picture, in front of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PictureHeader {
+    /// It is ready: as many bytes follow.
+    Ready {
+        /// Its type.
+        media_type: String,
+        /// Its width in pixels.
+        width: u32,
+        /// Its height in pixels.
+        height: u32,
+        /// Number of bytes that follow.
+        bytes: u64,
+    },
+    /// Why it is not, as the end of a sentence.
+    Failed(String),
+}
+
+/// Reads the picture on standard input and writes what models are shown of it to standard output. This is all that a
+/// process does whose first argument is [`PICTURE_WORKER_ARGUMENT`]; `arguments` are those after it.
+pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
+    agentd_confine::run(PICTURE_WORKER_ARGUMENT, "read a picture", arguments, |limits| {
+        let limits: Limits = serde_json::from_slice(limits)?;
+        worker::confined(&limits, move |mut out, file| {
+            let read = worker::read_all(file, &limits).map_err(|failure| failure.to_string());
+            let made = read.and_then(|bytes| {
+                let made = catch_unwind(AssertUnwindSafe(|| prepare(&bytes)));
+                made.unwrap_or_else(|_| Err("it is damaged (its reader gave up)".to_owned()))
+            });
+            let (told, content) = made.map_or_else(|why| (PictureHeader::Failed(why), Vec::new()), |made| made);
+            out.write_all(&agentd_confine::frame(&serde_json::to_vec(&told)?, MAX_HEAD)?)?;
+            out.write_all(&content)
+        })
+    })
+}
+
+/// The picture as models are shown it: the words about it, and its bytes.
+fn prepare(bytes: &[u8]) -> Result<(PictureHeader, Vec<u8>), String> {
+    let (format, decoder) = picture::opened(Cursor::new(bytes)).map_err(|error| why(&error))?;
+    let (width, height) = decoder.dimensions();
+    if width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO {
+        return Err(format!("it is {width} × {height} pixels, which is too small or too narrow to be seen"));
+    }
+    let image = picture::decoded(decoder, SIDE).map_err(|error| why(&error))?;
+    let is_photograph = format == Some(ImageFormat::Jpeg);
+    let (media_type, content) = encode(&image, is_photograph).map_err(|error| why(&error))?;
+    let (width, height, bytes) = (image.width(), image.height(), content.len() as u64);
+    Ok((PictureHeader::Ready { media_type: media_type.to_owned(), width, height, bytes }, content))
+}
+
+fn encode(image: &DynamicImage, is_photograph: bool) -> Result<(&'static str, Vec<u8>), ImageError> {
+    let (width, height) = (image.width(), image.height());
+    if !is_photograph {
+        let mut content = Vec::new();
+        let encoder = PngEncoder::new(&mut content);
+        if image.color().has_alpha() {
+            encoder.write_image(&image.to_rgba8(), width, height, ExtendedColorType::Rgba8)?;
+        } else {
+            encoder.write_image(&image.to_rgb8(), width, height, ExtendedColorType::Rgb8)?;
+        }
+        if content.len() <= MAX_PNG {
+            return Ok(("image/png", content));
+        }
+    }
+    let mut content = Vec::new();
+    let encoder = JpegEncoder::new_with_quality(&mut content, QUALITY);
+    encoder.write_image(&picture::on_white(image.clone()).into_rgb8(), width, height, ExtendedColorType::Rgb8)?;
+    Ok(("image/jpeg", content))
+}
+
+/// In words for people.
+fn why(error: &ImageError) -> String {
+    match error {
+        ImageError::Limits(limit) => match limit.kind() {
+            LimitErrorKind::DimensionError => format!("it is wider or higher than {MAX_SIDE} pixels"),
+            _ => "it has more than about a hundred million pixels".to_owned(),
+        },
+        ImageError::Unsupported(_) => format!("its form is not known here ({error})"),
+        _ => format!("it is damaged ({error})"),
     }
 }

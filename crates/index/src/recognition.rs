@@ -3,7 +3,7 @@
 use std::{
     io,
     num::NonZeroUsize,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::LazyLock,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -41,7 +41,8 @@ impl RecognitionConfig {
         if self.pages == 0 {
             return Recognition::Missing(UnreadReason::Off);
         }
-        let Some(folder) = self.folders.iter().find(|folder| has_models(folder)) else {
+        let has_models = |folder: &&PathBuf| RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file());
+        let Some(folder) = self.folders.iter().find(has_models) else {
             return Recognition::Missing(UnreadReason::NoModels);
         };
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
@@ -77,11 +78,6 @@ static RUN: LazyLock<u64> = LazyLock::new(|| {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 });
-
-/// Returns whether all files of the models are there.
-fn has_models(folder: &Path) -> bool {
-    RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file())
-}
 
 /// Recognition for one document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,24 +139,6 @@ pub struct RecognitionBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn recognition_says_why_there_is_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = |pages| RecognitionConfig { folders: vec!["/nowhere".into(), folder.path().to_owned()], pages };
-        let missing = |why| Recognition::Missing(if cfg!(feature = "ocr") { why } else { UnreadReason::NotBuilt });
-        assert_eq!(config(0).now(), missing(UnreadReason::Off));
-        assert_eq!(config(10).now(), missing(UnreadReason::NoModels));
-        for name in RECOGNITION_MODELS {
-            std::fs::write(folder.path().join(name), "").unwrap();
-        }
-        let budget = config(10).now().budget();
-        assert_eq!(
-            budget.map(|budget| (budget.pages, budget.time)),
-            cfg!(feature = "ocr").then_some((10, Duration::from_secs(60)))
-        );
-        assert!(config(u32::MAX).now().budget().is_none_or(|budget| budget.time == MOST_TIME));
-    }
 
     #[test]
     fn more_pages_and_other_models_promise_more() {

@@ -4,7 +4,7 @@
 //! tells its letters from left to right. Everything between them is plain geometry, and is here.
 //!
 //! - [`picture`]: [`Picture`], a grey picture, and its pixels between pixels.
-//! - `detection`: the first network; `region`: connected pixels and the upright or slanted box around them.
+//! - `detection`: the first network; connected pixels and the upright or slanted box around them.
 //! - `recognition`: the second network, and the letters that it knows.
 //! - `page`: what is likely to be text, levelled, as [`Line`]s.
 //!
@@ -15,7 +15,6 @@ mod detection;
 mod page;
 pub mod picture;
 mod recognition;
-mod region;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
@@ -52,19 +51,13 @@ pub enum OcrError {
     },
     /// A network cannot compute with what it was given.
     #[error("a network failed")]
-    Run(#[source] RunError),
+    Run(#[from] RunError),
     /// A network answers in a form that is not expected.
     #[error("a network answers in a form that is not expected: {0}")]
     Form(&'static str),
     /// The time is over.
     #[error("the time is over")]
     Late,
-}
-
-impl From<RunError> for OcrError {
-    fn from(error: RunError) -> Self {
-        Self::Run(error)
-    }
 }
 
 /// Recognises text in pictures.
@@ -104,11 +97,5 @@ impl Recogniser {
     /// Fails at the deadline, and if a network fails.
     pub fn text(&self, picture: &Picture, deadline: Instant) -> Result<PageText, OcrError> {
         page::text(self, picture, deadline)
-    }
-}
-
-impl std::fmt::Debug for Recogniser {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recogniser").field("threads", &self.narrow.len()).finish_non_exhaustive()
     }
 }

@@ -4,9 +4,8 @@ use std::{borrow::Cow, time::Instant};
 
 use crate::{
     OcrError, Picture, Recogniser,
-    detection::{self, TextBox, TextBoxes},
+    detection::{self, Point, SlantedBox, TextBox, TextBoxes},
     recognition::{self, Sign},
-    region::{Point, SlantedBox},
 };
 
 /// A line is at least so high, in pixels: of less nobody can read a letter.
@@ -75,7 +74,6 @@ struct ReadBox {
 }
 
 impl ReadBox {
-    #[expect(clippy::cast_precision_loss, reason = "letters of a line")]
     fn confidence(&self) -> f32 {
         let scores: Vec<f32> = self.ink().map(|sign| sign.score).collect();
         scores.iter().sum::<f32>() / scores.len().max(1) as f32
@@ -86,7 +84,6 @@ impl ReadBox {
     }
 
     /// Returns whether it is likely to hold what the letters say.
-    #[expect(clippy::cast_precision_loss, reason = "letters of a line")]
     fn is_likely(&self) -> bool {
         let count = self.ink().count();
         let says_something = self.ink().any(|sign| sign.letter.is_alphanumeric());
@@ -106,7 +103,10 @@ pub(crate) fn text(recogniser: &Recogniser, picture: &Picture, deadline: Instant
     let mut read = read(recogniser, &upright, places.clone(), deadline)?;
     if places.len() >= 3 && likely(&read) * 2 < places.len() {
         let turned = upright.turned().turned();
-        let places = places.into_iter().map(|place| upside_down(place, &turned)).collect();
+        let (width, height) = (turned.width() as f32, turned.height() as f32);
+        let upside_down = |(x, y): Point| (width - x, height - y);
+        let places =
+            places.into_iter().map(|place| SlantedBox { centre: upside_down(place.centre), ..place }).collect();
         let other = self::read(recogniser, &turned, places, deadline)?;
         if likely(&other) > likely(&read) {
             (read, upright) = (other, Cow::Owned(turned));
@@ -144,7 +144,8 @@ fn lies_on_its_side(boxes: &[TextBox]) -> bool {
 
 /// Boxes of a shape that lines have, the surest first, as much as a page can hold; set if there are more.
 fn plausible(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
-    let mut boxes: Vec<&TextBox> = found.boxes.iter().filter(|found| has_shape(&found.place)).collect();
+    let has_shape = |found: &&TextBox| found.place.height >= LOWEST && found.place.length >= 0.4 * found.place.height;
+    let mut boxes: Vec<&TextBox> = found.boxes.iter().filter(has_shape).collect();
     boxes.sort_by(|one, other| other.score.total_cmp(&one.score));
     let mut sum = 0.0;
     let fits = |found: &&TextBox| {
@@ -157,18 +158,7 @@ fn plausible(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
     (places, is_cut)
 }
 
-fn has_shape(place: &SlantedBox) -> bool {
-    place.height >= LOWEST && place.length >= 0.4 * place.height
-}
-
-#[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
-fn upside_down(place: SlantedBox, turned: &Picture) -> SlantedBox {
-    let (x, y) = place.centre;
-    SlantedBox { centre: (turned.width() as f32 - x, turned.height() as f32 - y), ..place }
-}
-
 /// The lines of a picture that is askew, as if it was not, from top to bottom.
-#[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
 fn levelled(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
     let middle = (picture.width() as f32 / 2.0, picture.height() as f32 / 2.0);
     let askew = askew(read);

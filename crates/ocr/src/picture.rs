@@ -37,11 +37,9 @@ impl Picture {
     }
 
     /// Brightness at a point between pixels, from 0 to 255; outside, that of the edge.
-    #[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
     pub fn sample(&self, x: f32, y: f32) -> f32 {
         let (last_column, last_row) = (self.width - 1, self.height - 1);
         let (x, y) = (x.clamp(0.0, last_column as f32), y.clamp(0.0, last_row as f32));
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the picture")]
         let (column, row) = (x as usize, y as usize);
         let (right, below) = (x - column as f32, y - row as f32);
         let (next, under) = ((column + 1).min(last_column), (row + 1).min(last_row));

@@ -13,7 +13,7 @@ use std::{
 use rten::{RunOptions, ThreadPool};
 use rten_tensor::{AsView as _, Layout as _, NdTensor};
 
-use crate::{OcrError, Picture, Recogniser, region::SlantedBox};
+use crate::{OcrError, Picture, Recogniser, detection::SlantedBox};
 
 /// Height of a line as the network sees it, in pixels.
 const HEIGHT: usize = 48;
@@ -83,7 +83,6 @@ fn line(
 }
 
 /// The part of the picture that holds a line, upright and of the height that the network wants.
-#[expect(clippy::cast_precision_loss, reason = "pixels of a line")]
 fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
     let scale = place.height / HEIGHT as f32;
     let width = width(place);
@@ -110,7 +109,6 @@ fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
     NdTensor::from_data([1, 3, HEIGHT, width], numbers)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "clamped")]
 fn width(place: &SlantedBox) -> usize {
     let wanted = HEIGHT as f32 * place.length / place.height.max(1.0);
     let wanted = wanted.clamp(STEP as f32, WIDEST as f32) as usize;
@@ -118,7 +116,6 @@ fn width(place: &SlantedBox) -> usize {
 }
 
 /// The most likely letters: what is the same from one step to the next is one letter, unless there is nothing between.
-#[expect(clippy::cast_precision_loss, reason = "steps of a line")]
 fn signs(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> Vec<Sign> {
     let mut signs: Vec<Sign> = Vec::new();
     let mut last = 0;

@@ -57,8 +57,7 @@ const AGENTD: Floors = &[
 
 const CODE: Floors = &[
     &["language", "terms", "text"],
-    &["file_kind", "tags"],
-    &["chunk"],
+    &["tags"],
     &["source"],
     &["index"],
     &["symbols", "walk"],
@@ -104,7 +103,7 @@ const CORE: Floors = &[
 
 const INDEX: Floors = &[
     &["analyze", "kind", "lib"],
-    &["failure", "limits"],
+    &["failure"],
     &["document", "recognition"],
     &["chunk", "frame"],
     &["extract", "index"],

@@ -6,6 +6,7 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::{
     language::Language,
+    source::ChunkSpan,
     source::SourceFile,
     tags::{Definition, SymbolKind},
     terms::{Interner, Stems, TermCounts, TermTable},
@@ -26,37 +27,20 @@ const FOLDER: u32 = 1;
 pub struct FileAnalysis {
     pub(crate) path: String,
     pub(crate) language: Option<Language>,
-    pub(crate) lines: u32,
     pub(crate) definitions: Vec<Definition>,
     pub(crate) uses: Vec<(Box<str>, u16)>,
     pub(crate) terms: Interner,
     /// Terms of its name.
     pub(crate) name_terms: Vec<String>,
-    pub(crate) chunks: Vec<AnalysedChunk>,
-}
-
-impl FileAnalysis {
-    /// Lines of the modules that hold tests.
-    pub(super) fn test_modules(&self) -> Vec<(u32, u32)> {
-        let is_test = |it: &&Definition| it.kind == SymbolKind::Module && matches!(it.name.as_str(), "tests" | "test");
-        self.definitions.iter().filter(is_test).map(|it| (it.first_line, it.last_line)).collect()
-    }
-}
-
-/// Chunk with its terms.
-#[derive(Debug)]
-pub(crate) struct AnalysedChunk {
-    pub(crate) first_line: u32,
-    pub(crate) last_line: u32,
-    pub(crate) symbol: Option<usize>,
-    pub(crate) counts: TermCounts,
+    /// Lines and symbol of each, with its terms.
+    pub(crate) chunks: Vec<(ChunkSpan, TermCounts)>,
 }
 
 /// File names that say nothing; their folder's name does.
 const EMPTY_NAMES: [&str; 5] = ["__init__", "index", "lib", "main", "mod"];
 
 /// Analyser of files, one per thread: it remembers the stems of words.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Analyser {
     stems: Stems,
 }
@@ -90,20 +74,14 @@ impl Analyser {
                 }
                 table.add(stem, FILE_NAME, &mut self.stems);
                 table.add(folders, FOLDER, &mut self.stems);
-                chunks.push(AnalysedChunk {
-                    first_line: span.first_line,
-                    last_line: span.last_line,
-                    symbol: span.symbol,
-                    counts: table.finish_chunk(),
-                });
+                chunks.push((*span, table.finish_chunk()));
             }
         }
         let terms = table.terms;
-        let lines = source.spans.last().map_or(0, |span| span.last_line);
         let uses = uses(&source);
         let name_terms = self.name_terms(path);
         let (path, language, definitions) = (path.to_owned(), source.language, source.tags.definitions);
-        FileAnalysis { path, language, lines, definitions, uses, terms, name_terms, chunks }
+        FileAnalysis { path, language, definitions, uses, terms, name_terms, chunks }
     }
 
     /// Terms of the name of a file, without its ending.
@@ -127,7 +105,7 @@ impl Analyser {
 fn uses(source: &SourceFile<'_>) -> Vec<(Box<str>, u16)> {
     let mut counts: HashMap<&str, u16, DefaultHashBuilder> = HashMap::default();
     for reference in &source.tags.references {
-        let name = source.text.get(reference.range.clone()).unwrap_or_default();
+        let name = source.text.get(reference.clone()).unwrap_or_default();
         let count = counts.entry(name).or_default();
         *count = count.saturating_add(1);
     }

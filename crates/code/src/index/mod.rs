@@ -5,14 +5,18 @@
 //! merges would be in the way of all three.
 
 pub(crate) mod analysis;
-mod postings;
 
 use std::collections::HashMap;
 
+use crate::{
+    language::Language,
+    source::ChunkSpan,
+    tags::{Definition, SymbolKind},
+    text,
+};
+
 pub use self::analysis::FileAnalysis;
-use self::postings::Postings;
 pub(crate) use crate::terms::{Interner, count};
-use crate::{file_kind, language::Language, tags::SymbolKind};
 
 /// Change of a file as its folder tells it: if neither differs, the file is not read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,7 +44,6 @@ pub(crate) struct IndexedFile {
     pub(crate) path: Box<str>,
     pub(crate) stamp: FileStamp,
     pub(crate) language: Option<Language>,
-    pub(crate) lines: u32,
     /// Factor on scores by the kind of file.
     pub(crate) weight: f32,
     /// Numbers of the terms of its name.
@@ -84,18 +87,12 @@ pub struct CodeIndex {
     chunks: Vec<IndexedChunk>,
     live_chunks: usize,
     total_length: u64,
-    lines: u64,
 }
 
 /// Fewer removed chunks are not worth compacting.
 const WORTH_IT: usize = 4096;
 
 impl CodeIndex {
-    /// Creates an empty index.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a file, in place of the one with the same path.
     pub fn insert(&mut self, analysis: FileAnalysis, stamp: FileStamp) {
         self.remove(&analysis.path);
@@ -107,11 +104,13 @@ impl CodeIndex {
         let terms: Vec<u32> = numbers.map(|number| self.terms.intern(analysis.terms.text(number))).collect();
         self.postings.resize_with(self.terms.len(), Postings::default);
         let first = count(self.chunks.len());
-        let tests = analysis.test_modules();
-        for chunk in &analysis.chunks {
+        // Lines of the modules that hold tests.
+        let is_tests = |it: &&Definition| it.kind == SymbolKind::Module && matches!(it.name.as_str(), "tests" | "test");
+        let tests: Vec<&Definition> = analysis.definitions.iter().filter(is_tests).collect();
+        for (ChunkSpan { first_line, last_line, symbol }, counts) in &analysis.chunks {
             let number = count(self.chunks.len());
             let mut length = 0;
-            for (term, weight) in &chunk.counts {
+            for (term, weight) in counts {
                 length += weight;
                 let postings = terms.get(*term as usize).and_then(|term| self.postings.get_mut(*term as usize));
                 if let Some(postings) = postings {
@@ -119,16 +118,14 @@ impl CodeIndex {
                 }
             }
             self.total_length += u64::from(length);
-            let symbol = chunk.symbol.map_or(NO_SYMBOL, count);
-            let (first_line, last_line) = (chunk.first_line, chunk.last_line);
-            let is_test = tests.iter().any(|(first, last)| {
-                let within = (last_line.min(*last) + 1).saturating_sub(first_line.max(*first));
+            let (first_line, last_line, symbol) = (*first_line, *last_line, symbol.map_or(NO_SYMBOL, count));
+            let is_test = tests.iter().any(|test| {
+                let within = (last_line.min(test.last_line) + 1).saturating_sub(first_line.max(test.first_line));
                 within * 2 > last_line - first_line
             });
             self.chunks.push(IndexedChunk { file: slot, first_line, last_line, symbol, length, is_test });
         }
         self.live_chunks += analysis.chunks.len();
-        self.lines += u64::from(analysis.lines);
         let names = &mut self.names;
         let definitions = analysis.definitions.iter().map(|definition| IndexedDefinition {
             name: names.intern(&definition.name),
@@ -142,14 +139,13 @@ impl CodeIndex {
             analysis.uses.iter().map(|(name, count)| (names.intern(name), *count)).collect();
         uses.sort_unstable();
         let name_terms = analysis.name_terms.iter().filter_map(|term| self.terms.get(term)).collect();
-        let weight = file_kind::weight(&analysis.path);
+        let weight = text::weight(&analysis.path);
         let path: Box<str> = analysis.path.into();
         self.by_path.insert(path.clone(), slot);
         let file = IndexedFile {
             path,
             stamp,
             language: analysis.language,
-            lines: analysis.lines,
             weight,
             name_terms,
             definitions,
@@ -166,20 +162,23 @@ impl CodeIndex {
         let Some(slot) = self.by_path.remove(path) else { return false };
         let Some(file) = self.files.get_mut(slot as usize).and_then(Option::take) else { return false };
         self.free_slots.push(slot);
-        self.lines -= u64::from(file.lines);
         let (first, end) = file.chunks;
         for chunk in self.chunks.get_mut(first as usize..end as usize).unwrap_or_default() {
             chunk.file = REMOVED;
             self.total_length -= u64::from(chunk.length);
             self.live_chunks -= 1;
         }
-        self.compact_if_worth_it();
+        // Searching skips removed chunks, but they take memory.
+        let removed = self.chunks.len() - self.live_chunks;
+        if removed >= WORTH_IT && removed * 2 > self.live_chunks {
+            self.compact();
+        }
         true
     }
 
     /// Stamp of a file, if the index has it.
     pub fn stamp(&self, path: &str) -> Option<FileStamp> {
-        self.file_of(path).map(|file| file.stamp)
+        Some(self.file(*self.by_path.get(path)?)?.stamp)
     }
 
     /// Paths of all files, in no order.
@@ -187,28 +186,9 @@ impl CodeIndex {
         self.live_files().map(|(_, file)| &*file.path)
     }
 
-    /// Number of files.
-    pub fn file_count(&self) -> usize {
-        self.by_path.len()
-    }
-
     /// Number of chunks.
     pub fn chunk_count(&self) -> usize {
         self.live_chunks
-    }
-
-    /// Number of lines of all files.
-    pub fn line_count(&self) -> u64 {
-        self.lines
-    }
-
-    /// Number of different terms, including those of files that were removed lately.
-    pub fn term_count(&self) -> usize {
-        self.terms.len()
-    }
-
-    pub(crate) fn file_of(&self, path: &str) -> Option<&IndexedFile> {
-        self.file(*self.by_path.get(path)?)
     }
 
     pub(crate) fn file(&self, slot: u32) -> Option<&IndexedFile> {
@@ -235,14 +215,6 @@ impl CodeIndex {
 
     pub(crate) fn names(&self) -> &Interner {
         &self.names
-    }
-
-    /// Compacts if more than a third of the chunks are removed: searching skips them, but they take memory.
-    pub(super) fn compact_if_worth_it(&mut self) {
-        let removed = self.chunks.len() - self.live_chunks;
-        if removed >= WORTH_IT && removed * 2 > self.live_chunks {
-            self.compact();
-        }
     }
 
     /// Gives up everything that removed files left, and memory that was taken in advance.
@@ -353,5 +325,77 @@ impl CodeIndex {
         }
         touched.sort_unstable();
         Scores { by_chunk, touched }
+    }
+}
+
+/// Chunks that have a term and its weight in each, in the order of the chunks. Two bytes an entry where a term is frequent:
+/// distances and weights are small numbers, written with seven bits a byte.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Postings {
+    bytes: Vec<u8>,
+    last: u32,
+}
+
+impl Postings {
+    /// Adds a chunk, whose number is larger than those before.
+    pub(crate) fn push(&mut self, chunk: u32, weight: u32) {
+        // The weight's lowest bit pattern is the most frequent one: a single use.
+        write(&mut self.bytes, chunk.wrapping_sub(self.last));
+        write(&mut self.bytes, weight);
+        self.last = chunk;
+    }
+
+    /// Calls back with each chunk and its weight.
+    pub(crate) fn for_each(&self, tell: &mut dyn FnMut(u32, u32)) {
+        let mut bytes = self.bytes.iter().copied();
+        let mut chunk = 0_u32;
+        while let Some(distance) = read(&mut bytes) {
+            let Some(weight) = read(&mut bytes) else { return };
+            chunk = chunk.wrapping_add(distance);
+            tell(chunk, weight);
+        }
+    }
+
+    /// Gives back what growing took in advance.
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+}
+
+fn write(bytes: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        bytes.push(0x80 | (number & 0x7f) as u8);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn read(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
+    let mut number = 0;
+    for shift in (0..32).step_by(7) {
+        let byte = bytes.next()?;
+        number |= u32::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn entries_come_back(entries in proptest::collection::btree_map(0..u32::MAX, 1..u32::MAX, 0..50)) {
+            let mut postings = Postings::default();
+            for (chunk, weight) in &entries {
+                postings.push(*chunk, *weight);
+            }
+            let mut back = Vec::new();
+            postings.for_each(&mut |chunk, weight| back.push((chunk, weight)));
+            proptest::prop_assert_eq!(back, entries.into_iter().collect::<Vec<_>>());
+        }
     }
 }

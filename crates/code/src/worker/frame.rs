@@ -66,10 +66,7 @@ pub(super) enum Response {
 /// # Errors
 /// When it is longer than a frame may be.
 pub(super) fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
-    let body = serde_json::to_vec(frame)?;
-    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= MAX_FRAME);
-    let length = length.ok_or_else(|| io::Error::other("the answer is too long"))?;
-    Ok([&length.to_le_bytes()[..], &body].concat())
+    agentd_confine::frame(&serde_json::to_vec(frame)?, MAX_FRAME)
 }
 
 /// Writes a frame.
@@ -85,27 +82,8 @@ pub(super) fn write(out: &mut impl Write, frame: &impl Serialize) -> io::Result<
 /// # Errors
 /// When the stream ends within one, or it is none.
 pub(super) fn read<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<T>> {
-    let mut length = [0; 4];
-    match input.read_exact(&mut length) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        Err(error) => return Err(error),
-    }
-    let mut body = vec![0; checked_length(length)?];
-    input.read_exact(&mut body)?;
-    Ok(Some(serde_json::from_slice(&body)?))
-}
-
-/// Length of a frame that begins so.
-///
-/// # Errors
-/// When it is longer than a frame may be.
-pub(super) fn checked_length(length: [u8; 4]) -> io::Result<usize> {
-    let length = u32::from_le_bytes(length);
-    usize::try_from(length)
-        .ok()
-        .filter(|length| *length <= MAX_FRAME)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")))
+    let body = agentd_confine::read_frame(input, MAX_FRAME)?;
+    Ok(body.map(|body| serde_json::from_slice(&body)).transpose()?)
 }
 
 /// Bytes of a path. No file has a longer one.

@@ -219,21 +219,14 @@ impl FolderProcess {
                 }
                 Err(Trouble::Dead(why)) => {
                     tracing::warn!(folder = %self.folder.display(), why, "a reader of code ended");
-                    self.bury();
+                    (self.deaths, self.died) = (self.deaths + 1, Some(Instant::now()));
+                    // What the worker was at, where it told.
+                    self.excluded.extend(self.worker.take().and_then(|worker| worker.reading));
                     last = why;
                 }
             }
         }
         Err(broken(&last))
-    }
-
-    /// Takes note of what the worker was at, where it told.
-    fn bury(&mut self) {
-        self.deaths += 1;
-        self.died = Some(Instant::now());
-        if let Some(file) = self.worker.take().and_then(|worker| worker.reading) {
-            self.excluded.push(file);
-        }
     }
 
     async fn ask(&mut self, order: &Order) -> Result<CodeReply, Trouble> {
@@ -338,7 +331,7 @@ impl Worker {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(error),
         }
-        let mut body = vec![0; frame::checked_length(length)?];
+        let mut body = vec![0; agentd_confine::frame_length(length, frame::MAX_FRAME)?];
         self.words.read_exact(&mut body).await?;
         Ok(Some(serde_json::from_slice(&body)?))
     }

@@ -4,13 +4,9 @@ use std::{
     ffi::OsString,
     fs::File,
     io,
-    os::{
-        fd::{AsFd as _, OwnedFd},
-        unix::fs::MetadataExt as _,
-    },
+    os::{fd::AsFd as _, unix::fs::MetadataExt as _},
     path::Path,
     process::ExitCode,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -19,7 +15,6 @@ use agentd_core::code::CodeProgress;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    unistd::dup2_stdout,
 };
 
 use super::{
@@ -48,51 +43,18 @@ const LOOKS: usize = 3;
 /// whose first argument is [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT); `arguments` are those after it. `may_read` says of a
 /// path below the folder whether it may be read.
 pub fn run_worker(arguments: &[OsString], may_read: fn(&str) -> bool) -> ExitCode {
-    match work(arguments, may_read) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("agentd {}: {error}", super::WORKER_ARGUMENT);
-            ExitCode::FAILURE
+    agentd_confine::run(super::WORKER_ARGUMENT, "read the code of a folder", arguments, |job| {
+        let job: Job = serde_json::from_slice(job)?;
+        // Without it the index is in the way of others, and as good.
+        let _ = rustix::process::nice(NICENESS);
+        let limits = ProcessLimits { memory: job.memory, time: None, open_files: OPEN_FILES };
+        let (mut input, out) = agentd_confine::enter(&limits, &Access::Read(&job.root))?;
+        let mut server = Server::new(job, out, may_read);
+        while let Some(request) = server.next(&mut input)? {
+            server.serve(&request)?;
         }
-    }
-}
-
-fn work(arguments: &[OsString], may_read: fn(&str) -> bool) -> io::Result<()> {
-    let [job] = arguments else {
-        return Err(io::Error::other("this is started by the daemon, to read the code of a folder"));
-    };
-    let job: Job = serde_json::from_slice(job.as_encoded_bytes())?;
-    let (mut input, out) = enter(&job)?;
-    let mut server = Server::new(job, out, may_read);
-    while let Some(request) = server.next(&mut input)? {
-        server.serve(&request)?;
-    }
-    Ok(())
-}
-
-/// Gives up all rights but the one to read the folder, and returns the streams of questions and of answers.
-fn enter(job: &Job) -> io::Result<(File, File)> {
-    // What a library prints goes nowhere, so that it cannot get between the answers.
-    let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    dup2_stdout(File::options().write(true).open("/dev/null")?)?;
-    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let leash = OwnedFd::from(out.try_clone()?);
-    // Without it the index is in the way of others, and as good.
-    let _ = rustix::process::nice(NICENESS);
-    agentd_confine::limit(&ProcessLimits { memory: job.memory, time: None, open_files: OPEN_FILES })?;
-    agentd_confine::give_up_rights(&Access::Read(&job.root))?;
-    hold_leash(leash)?;
-    Ok((input, out))
-}
-
-/// Ends this process as soon as nobody reads its answers, also while it reads files.
-fn hold_leash(out: OwnedFd) -> io::Result<()> {
-    thread::Builder::new().name("leash".to_owned()).stack_size(64 * 1024).spawn(move || {
-        // No event is asked for: that the other end was closed is told always.
-        while poll(&mut [PollFd::new(out.as_fd(), PollFlags::empty())], PollTimeout::NONE) == Err(Errno::EINTR) {}
-        std::process::exit(1);
-    })?;
-    Ok(())
+        Ok(())
+    })
 }
 
 struct Server {

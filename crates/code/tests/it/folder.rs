@@ -22,12 +22,3 @@ fn a_change_behind_the_index_is_told() {
     write(folder.path(), "a.rs", b"// a line above\nfn first_version() {}\n");
     assert!(code.search("first_version", "", 1)[0].is_stale);
 }
-
-#[test]
-fn tags_of_a_file_are_read_anew() {
-    let folder = project(&[("a.rs", "fn one() { two(); }\n")]);
-    let code = indexed(folder.path());
-    let tags = code.tags("a.rs").unwrap();
-    assert_eq!((tags.definitions.len(), tags.references.len()), (1, 1));
-    assert!(code.tags("../a.rs").is_none() && code.tags("b.rs").is_none());
-}

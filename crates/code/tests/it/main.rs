@@ -16,10 +16,10 @@ use std::{fs, path::Path};
 use agentd_code::{CodeFolder, FolderConfig};
 
 /// Writes files below a new folder.
-fn project(files: &[(&str, &str)]) -> tempfile::TempDir {
+fn project<T: AsRef<str>>(files: &[(T, T)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
-        write(folder.path(), path, text.as_bytes());
+        write(folder.path(), path.as_ref(), text.as_ref().as_bytes());
     }
     folder
 }

@@ -24,7 +24,6 @@ fn sample() -> tempfile::TempDir {
             format!("fn user_{n}(core: EngineCore, kind: EventKind) {{ start_engine(); }}\n"),
         ));
     }
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     project(&files)
 }
 
@@ -68,7 +67,6 @@ fn a_method_named_like_one_of_the_library_is_no_centre() {
     for n in 0..12 {
         files.push((format!("user{n}.rs"), format!("fn user_{n}(core: &EngineCore) {{ name.starts_with(x); }}\n")));
     }
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let folder = project(&files);
     let map = drawn(&indexed(folder.path()), 200);
     assert!(map.starts_with("core.rs:\n    1  pub struct EngineCore;\n"), "{map}");
@@ -87,7 +85,6 @@ fn one_room_does_not_fill_the_map() {
     }
     files.push(("shop/cart.rs".to_owned(), "pub struct ShoppingCart;\n".to_owned()));
     files.push(("web/page.rs".to_owned(), "fn page(cart: ShoppingCart) {}\n".to_owned()));
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let folder = project(&files);
     let map = drawn(&indexed(folder.path()), 120);
     assert!(map.contains("core/part") && map.contains("shop/cart.rs"), "{map}");

@@ -1,7 +1,5 @@
 //! Order of results.
 
-use agentd_code::{Ranking, SearchQuery};
-
 use super::{first, indexed, project};
 
 /// A small project in which words of the questions are in several files.
@@ -33,7 +31,7 @@ const PROJECT: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn questions_find_what_answers_them() {
+fn questions_find_what_answers_them_and_a_symbol_its_definition_before_its_uses() {
     let folder = project(&PROJECT);
     let code = indexed(folder.path());
     for (query, path) in [
@@ -41,16 +39,6 @@ fn questions_find_what_answers_them() {
         ("where are events appended to the log", "src/journal.rs"),
         ("waiting between failed attempts, retries", "src/retry.rs"),
         ("fetching json over http", "src/http/client.py"),
-    ] {
-        assert_eq!(first(&code, query).0, path, "{query}");
-    }
-}
-
-#[test]
-fn a_symbol_finds_its_definition_before_its_uses() {
-    let folder = project(&PROJECT);
-    let code = indexed(folder.path());
-    for (query, path) in [
         ("Journal", "src/journal.rs"),
         ("Session", "src/session/mod.rs"),
         ("retry_with_backoff", "src/retry.rs"),
@@ -74,16 +62,6 @@ fn one_file_does_not_fill_the_results() {
     let answers = code.search("parse token", "", 4);
     let files: std::collections::BTreeSet<&str> = answers.iter().map(|answer| answer.path.as_str()).collect();
     assert_eq!(files.len(), 3, "{files:?}");
-}
-
-#[test]
-fn terms_alone_rank_otherwise() {
-    let folder = project(&PROJECT);
-    let code = indexed(folder.path());
-    let query = SearchQuery::new("Journal").with_ranking(Ranking::TermsOnly);
-    let hits = code.index().search(&query, 10);
-    assert!(!hits.is_empty());
-    assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
 }
 
 #[test]

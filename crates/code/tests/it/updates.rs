@@ -12,29 +12,6 @@ use proptest::prelude::*;
 use super::{indexed, paths, project, write};
 
 #[test]
-fn a_replaced_file_leaves_nothing_behind() {
-    let folder = project(&[("a.rs", "fn old_behaviour() {}\n"), ("b.rs", "fn stays() {}\n")]);
-    let mut code = indexed(folder.path());
-    write(folder.path(), "a.rs", b"fn new_behaviour_of_it() {}\n");
-    let report = code.refresh();
-    assert_eq!((report.indexed, report.removed, report.unchanged), (1, 0, 1));
-    assert!(code.find_symbol("old_behaviour", "").definitions.is_empty());
-    assert_eq!(code.find_symbol("new_behaviour_of_it", "").definitions.len(), 1);
-    assert!(code.search("old", "", 5).is_empty());
-    assert_eq!(code.index().chunk_count(), 2);
-}
-
-#[test]
-fn a_removed_file_is_gone() {
-    let folder = project(&[("a.rs", "fn leaving() {}\n"), ("b.rs", "fn stays() {}\n")]);
-    let mut code = indexed(folder.path());
-    fs::remove_file(folder.path().join("a.rs")).unwrap();
-    assert_eq!(code.refresh().removed, 1);
-    assert!(code.search("leaving", "", 5).is_empty() && code.outline("a.rs").is_empty());
-    assert_eq!((code.index().file_count(), code.index().line_count()), (1, 1));
-}
-
-#[test]
 fn only_what_changed_is_read_again() {
     let folder = project(&[("a.rs", "fn same() {}\n"), ("b.rs", "fn other() {}\n")]);
     let mut code = indexed(folder.path());
@@ -102,7 +79,7 @@ proptest! {
     fn an_updated_index_is_a_rebuilt_one(
         steps in prop::collection::vec((0..6_usize, prop::option::of(prop::collection::vec(0..WORDS.len(), 0..6))), 1..12),
     ) {
-        let folder = project(&[]);
+        let folder = project::<&str>(&[]);
         let mut code = indexed(folder.path());
         let mut known: BTreeMap<String, u32> = BTreeMap::new();
         for (turn, (file, words)) in (1..).zip(&steps) {
@@ -135,7 +112,6 @@ proptest! {
     fn compaction_changes_nothing_that_is_seen(files in prop::collection::vec(prop::collection::vec(0..WORDS.len(), 1..6), 2..8)) {
         let texts: Vec<(String, String)> =
             files.iter().enumerate().map(|(n, words)| (format!("f{n}.rs"), program(words))).collect();
-        let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let folder = project(&texts);
         let full = indexed(folder.path());
         let mut index = full.index().clone();
@@ -144,6 +120,5 @@ proptest! {
         index.compact();
         let after: Vec<_> = QUERIES.iter().map(|query| index.search(&SearchQuery::new(query), 20)).collect();
         prop_assert!(same(&before, &after));
-        prop_assert!(index.term_count() <= full.index().term_count());
     }
 }

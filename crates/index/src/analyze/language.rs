@@ -112,108 +112,12 @@ static SMALL: LazyLock<HashMap<&'static str, SmallIn>> = LazyLock::new(|| {
     small
 });
 
-const CHINESE: [&str; 56] = [
-    "的",
-    "了",
-    "是",
-    "在",
-    "和",
-    "与",
-    "及",
-    "或",
-    "有",
-    "为",
-    "对",
-    "也",
-    "都",
-    "就",
-    "而",
-    "被",
-    "把",
-    "到",
-    "从",
-    "我",
-    "你",
-    "他",
-    "她",
-    "它",
-    "吗",
-    "呢",
-    "吧",
-    "啊",
-    "这",
-    "那",
-    "哪",
-    "个",
-    "什么",
-    "怎么",
-    "如何",
-    "哪些",
-    "哪个",
-    "多少",
-    "这个",
-    "那个",
-    "我们",
-    "你们",
-    "他们",
-    "请问",
-    "文档",
-    "文件中",
-    "说明",
-    "介绍",
-    "关于",
-    "提到",
-    "什么样",
-    "怎样",
-    "为什么",
-    "是否",
-    "哪里",
-    "谁",
-];
+const CHINESE: &str = "的 了 是 在 和 与 及 或 有 为 对 也 都 就 而 被 把 到 从 我 你 他 她 它 吗 呢 吧 啊 这 那 哪 个 什么 怎么 \
+    如何 哪些 哪个 多少 这个 那个 我们 你们 他们 请问 文档 文件中 说明 介绍 关于 提到 什么样 怎样 为什么 是否 哪里 谁";
 
-const JAPANESE: [&str; 15] =
-    ["の", "は", "を", "に", "が", "で", "も", "へ", "と", "や", "か", "な", "です", "ます", "から"];
+const JAPANESE: &str = "の は を に が で も へ と や か な です ます から";
 
 /// Returns whether a word of Chinese or Japanese says nothing where others say something.
 pub fn is_stop_word(word: &str) -> bool {
-    CHINESE.contains(&word) || JAPANESE.contains(&word)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_tells_its_language() {
-        let check = |text: &str, expected: &str| {
-            let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-            let Language(index) = Language::of(words.iter().map(String::as_str));
-            assert_eq!(LANGUAGES[usize::from(index)].0, expected, "{text}");
-        };
-        check("The file is read by the program and not by you", "en");
-        check("Die Datei wird von dem Programm gelesen und nicht von Ihnen", "de");
-        check("Le fichier est lu par le programme et pas par vous", "fr");
-        check("El programa lee el archivo y no usted", "es");
-        check("Файл читается программой, а не вами, если это так", "ru");
-        check("Filen læses af programmet og ikke af dig", "da");
-        check("config path 12 x86", "en");
-        check("", "en");
-    }
-
-    #[test]
-    fn the_small_words_of_a_question_say_nothing() {
-        let check = |query: &str, expected: &str| {
-            let words: Vec<&str> = query.split_whitespace().collect();
-            let left: Vec<&str> =
-                words.iter().zip(small_words(&words)).filter(|(_, small)| !small).map(|(word, _)| *word).collect();
-            assert_eq!(left.join(" "), expected, "{query}");
-        };
-        check("what does the document say about waves", "waves");
-        check("was steht im dokument über wellen", "wellen");
-        check("que dit le document sur les ondes", "ondes");
-        check("что говорится в документе о волнах", "волнах");
-        check("tell me about the war", "war");
-        check("document says", "document says");
-        check("war machines", "war machines");
-    }
+    CHINESE.split(' ').chain(JAPANESE.split(' ')).any(|known| known == word)
 }

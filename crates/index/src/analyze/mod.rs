@@ -2,8 +2,8 @@
 //!
 //! What is indexed and what is asked for go the same way, so whatever is written alike is found alike:
 //!
-//! - [`normal`]: compatibility forms become plain ones (`ｆｕｌｌ　ｗｉｄｔｈ`, `ﬁ`), and every piece remembers where it came from.
-//! - [`runs`]: where words end, and where scripts without spaces begin.
+//! - [`normal`]: compatibility forms become plain ones (`ｆｕｌｌ　ｗｉｄｔｈ`, `ﬁ`), and every piece remembers where it came from;
+//!   where words end, and where scripts without spaces begin.
 //! - [`exact`](mod@exact): every word as it is written, parts of `camelCase` beside the whole, and scripts without spaces as pairs of
 //!   letters; with positions, so that phrases are found to the letter.
 //! - [`language`]: the language of a text, told by its smallest words; words that say nothing about what a text is about.
@@ -13,7 +13,6 @@
 pub mod exact;
 pub mod language;
 pub mod normal;
-pub mod runs;
 pub mod words;
 
 pub use exact::{Form, Token, exact};

@@ -9,8 +9,7 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 use super::{
     Language,
     exact::{parts, small},
-    normal::Normal,
-    runs::{LetterRun, MOST_GROUPS, Script, grouped_number, runs},
+    normal::{LetterRun, MOST_GROUPS, Normal, Script, grouped_number, runs},
 };
 
 /// Longer words are codes, not words: they are found by their [exact](super::exact::exact) form only.
@@ -97,7 +96,11 @@ pub fn words(text: &str, dictionary: &Dictionary, tell: &mut dyn FnMut(String)) 
         let run_text = normal.text().get(run.range.clone()).unwrap_or_default();
         match run.script {
             Script::Spaced => spaced(run_text, language, tell),
-            Script::Han => dictionary.all_words(run_text, tell),
+            // The words within words, too.
+            Script::Han => {
+                let words = dictionary.loaded().cut_for_search(run_text, true);
+                words.into_iter().for_each(|token| tell(token.word.to_owned()));
+            }
             Script::Kana | Script::Hangul | Script::SoutheastAsian => pairs(run_text, tell),
         }
     }
@@ -127,13 +130,6 @@ pub(crate) fn pairs(stretch: &str, tell: &mut dyn FnMut(String)) {
 pub struct Dictionary(OnceLock<Jieba>);
 
 impl Dictionary {
-    /// The words of Chinese letters and the words within words: what is indexed.
-    pub fn all_words(&self, letters: &str, tell: &mut dyn FnMut(String)) {
-        for token in self.loaded().cut_for_search(letters, true) {
-            tell(token.word.to_owned());
-        }
-    }
-
     /// The words of Chinese letters, one after the other: what is asked for.
     pub fn cut(&self, letters: &str) -> Vec<String> {
         self.loaded().cut(letters, true).into_iter().map(|token| token.word.to_owned()).collect()
@@ -141,12 +137,6 @@ impl Dictionary {
 
     fn loaded(&self) -> &Jieba {
         self.0.get_or_init(Jieba::new)
-    }
-}
-
-impl std::fmt::Debug for Dictionary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dictionary").finish_non_exhaustive()
     }
 }
 
@@ -158,20 +148,6 @@ mod tests {
         let mut told = Vec::new();
         words(text, dictionary, &mut |word| told.push(word));
         assert_eq!(told, expected, "{text}");
-    }
-
-    #[test]
-    fn words_have_the_stems_of_their_language_and_no_accents() {
-        let dictionary = Dictionary::default();
-        check(
-            &dictionary,
-            "die Häuser und die Wellen der Straßen",
-            &["die", "haus", "und", "die", "well", "der", "strass"],
-        );
-        assert!(stems("Häusern").contains(&"haus".to_owned()), "{:?}", stems("Häusern"));
-        assert_eq!(stems("connections")[0], "connect");
-        assert_eq!(stems("2023"), ["2023"]);
-        assert_eq!(plain("éàçñ ёй łø ガ"), "eacn еи lo ガ");
     }
 
     #[test]

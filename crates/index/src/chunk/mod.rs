@@ -7,7 +7,6 @@
 //! - `prose`: units packed into chunks.
 
 mod prose;
-mod unit;
 
 use std::ops::Range;
 

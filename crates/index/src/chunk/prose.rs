@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
-    Chunk, ChunkConfig,
-    unit::{Unit, UnitKind, heading, units},
-};
+use super::{Chunk, ChunkConfig};
 use crate::document::DocumentPlace;
 
 /// Characters of a heading that are cited, and headings.
@@ -131,4 +128,214 @@ fn trimmed(text: &str, bytes: Range<usize>) -> Range<usize> {
     let piece = &text[bytes.clone()];
     let start = bytes.start + (piece.len() - piece.trim_start().len());
     start..start + piece.trim().len()
+}
+
+/// Text that should stay together: a sentence, or a line that is one thing by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unit {
+    /// Its bytes, with the white space that follows it.
+    pub(super) bytes: Range<usize>,
+    /// Its length in characters.
+    pub(super) letters: usize,
+    pub(super) kind: UnitKind,
+    /// Set if a paragraph begins with it.
+    pub(super) opens: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnitKind {
+    Heading,
+    /// A line of a list, a table, or a listing.
+    Line,
+    Sentence,
+}
+
+/// The units of a text; together they are the text. None has more than `most` characters.
+pub(super) fn units(text: &str, most: usize) -> Vec<Unit> {
+    let mut units = Vec::new();
+    for block in blocks(text) {
+        let mut opens = block.opens;
+        let body = &text[block.bytes.clone()];
+        let pieces =
+            if block.kind == UnitKind::Sentence { sentences(body) } else { std::iter::once(0..body.len()).collect() };
+        for piece in pieces.into_iter().flat_map(|piece| split(body, piece, most)) {
+            let letters = body[piece.clone()].chars().count();
+            let bytes = block.bytes.start + piece.start..block.bytes.start + piece.end;
+            units.push(Unit { bytes, letters, kind: block.kind, opens: std::mem::take(&mut opens) });
+        }
+    }
+    units
+}
+
+/// Lines that belong together, and the empty lines after them.
+struct Block {
+    bytes: Range<usize>,
+    kind: UnitKind,
+    opens: bool,
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut is_listing = false;
+    let mut after_gap = true;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let bytes = at..at + line.len();
+        at = bytes.end;
+        let trimmed = line.trim();
+        let is_fence = trimmed.starts_with("```") || trimmed.starts_with("~~~");
+        if trimmed.is_empty() {
+            after_gap = true;
+            match blocks.last_mut() {
+                Some(last) => last.bytes.end = bytes.end,
+                None => blocks.push(Block { bytes, kind: UnitKind::Sentence, opens: true }),
+            }
+            continue;
+        }
+        let kind = if is_fence || is_listing { UnitKind::Line } else { kind_of(trimmed) };
+        is_listing ^= is_fence;
+        let opens = std::mem::take(&mut after_gap);
+        match blocks.last_mut() {
+            // A line that goes on with the paragraph.
+            Some(last) if !opens && kind == UnitKind::Sentence && last.kind == UnitKind::Sentence => {
+                last.bytes.end = bytes.end
+            }
+            _ => blocks.push(Block { bytes, kind, opens: opens || kind == UnitKind::Heading }),
+        }
+    }
+    blocks
+}
+
+fn kind_of(line: &str) -> UnitKind {
+    let is_numbered = || {
+        let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+        (1..=3).contains(&digits) && [". ", ") "].iter().any(|mark| line[digits..].starts_with(mark))
+    };
+    if heading(line).is_some() {
+        UnitKind::Heading
+    } else if line.starts_with('|')
+        || ["- ", "* ", "+ ", "> ", "• "].iter().any(|mark| line.starts_with(mark))
+        || is_numbered()
+    {
+        UnitKind::Line
+    } else {
+        UnitKind::Sentence
+    }
+}
+
+/// Text of a heading, without its marks.
+pub(super) fn heading(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let marks = line.bytes().take_while(|byte| *byte == b'#').count();
+    let says = line.get(marks..).filter(|_| (1..=6).contains(&marks))?.strip_prefix([' ', '\t'])?;
+    let says = says.trim().trim_matches(['#', '*', '_', ' ']);
+    (!says.is_empty()).then_some(says)
+}
+
+/// Cuts what is too long, after a word if there is one.
+fn split(text: &str, mut range: Range<usize>, most: usize) -> Vec<Range<usize>> {
+    let mut pieces = Vec::new();
+    while let Some((cut, _)) = text[range.clone()].char_indices().nth(most.max(1)) {
+        let piece = &text[range.start..range.start + cut];
+        // In the second half only, so that pieces are no splinters.
+        let word = piece.rfind([' ', '\n', '，', '、', ',']).filter(|at| *at > cut / 2);
+        let end = word.map_or(cut, |at| at + piece[at..].chars().next().map_or(1, char::len_utf8));
+        pieces.push(range.start..range.start + end);
+        range.start += end;
+    }
+    pieces.push(range);
+    pieces
+}
+
+/// Words that end with a dot in the middle of a sentence.
+const ABBREVIATIONS: [&str; 27] = [
+    "al", "approx", "art", "ca", "cf", "ch", "co", "corp", "dept", "dr", "e.g", "eq", "etc", "fig", "i.e", "inc", "jr",
+    "ltd", "mr", "mrs", "ms", "nos", "prof", "sec", "st", "vol", "vs",
+];
+
+/// The sentences of a text, each with the white space that follows it: together they are the text.
+fn sentences(text: &str) -> Vec<Range<usize>> {
+    let mut sentences = Vec::new();
+    let mut start = 0;
+    let mut letters = text.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        let after = at + letter.len_utf8();
+        let is_end = match letter {
+            // Those of Chinese and Japanese need nothing after them.
+            '。' | '！' | '？' | '；' | '｡' | '…' => true,
+            '.' | '!' | '?' => may_end(text, at, letter),
+            _ => false,
+        };
+        if !is_end {
+            continue;
+        }
+        // More of them, and whatever closes what the sentence opened, belong to it.
+        let mut end = after;
+        while let Some((at, letter)) = letters.next_if(|(_, letter)| CLOSING.contains(*letter)) {
+            end = at + letter.len_utf8();
+        }
+        let is_full_width = !matches!(letter, '.' | '!' | '?');
+        let next = text[end..].chars().next();
+        if !is_full_width && next.is_some_and(|next| !next.is_whitespace()) {
+            continue;
+        }
+        while let Some((at, letter)) = letters.next_if(|(_, letter)| letter.is_whitespace()) {
+            end = at + letter.len_utf8();
+        }
+        sentences.push(start..end);
+        start = end;
+    }
+    if start < text.len() {
+        sentences.push(start..text.len());
+    }
+    sentences
+}
+
+const CLOSING: &str = ".!?。！？…\"')]*_”’」』）》】〕〉»";
+
+/// Returns whether a dot or mark ends a sentence, as far as what stands before it says. After it there must be white
+/// space.
+fn may_end(text: &str, at: usize, mark: char) -> bool {
+    if mark != '.' {
+        return true;
+    }
+    let before = &text[..at];
+    let word =
+        before.rsplit(|letter: char| letter.is_whitespace() || "([\"'“‘".contains(letter)).next().unwrap_or_default();
+    // An initial, or the number of a section or a list.
+    let is_initial = word.len() == 1 && word.chars().all(|letter| letter.is_ascii_uppercase());
+    let is_number =
+        !word.is_empty() && word.len() <= 3 && word.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
+    let starts_line = before[..before.len() - word.len()].chars().next_back().is_none_or(|letter| letter == '\n');
+    let is_abbreviation = word.len() <= 6 && ABBREVIATIONS.binary_search(&word.to_ascii_lowercase().as_str()).is_ok();
+    !(is_initial || is_abbreviation || (is_number && starts_line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_end_where_people_say() {
+        let check = |expected: &[&str]| {
+            let text = expected.concat();
+            let found: Vec<&str> = sentences(&text).into_iter().map(|range| &text[range]).collect();
+            assert_eq!(found, expected);
+        };
+        check(&["One. ", "Two! ", "Three?"]);
+        check(&["Dr. A. Smith paid 3.50 e.g. for tea (see fig. 2). ", "Then he left."]);
+        check(&["He said \"no.\" ", "She agreed."]);
+        check(&["Wait... ", "what?! ", "Yes."]);
+        check(&["今天下雨。", "他说：“不去。”", "真的吗？！", "是的；", "走吧"]);
+        check(&["会議は終わりました。", "「はい。」", "と言った。"]);
+        check(&["회의가 끝났습니다. ", "다음 주에 만나요. ", "네?"]);
+        check(&["1. First of a list. ", "In 2024. ", "End"]);
+        check(&["version 1.2.3 of agentd.yaml is new\n"]);
+        check(&[]);
+    }
+
+    #[test]
+    fn the_table_of_abbreviations_can_be_searched() {
+        assert!(ABBREVIATIONS.is_sorted());
+    }
 }

@@ -10,14 +10,6 @@ fn of_text(text: &str) -> Vec<Chunk> {
 }
 
 #[test]
-fn a_short_text_is_one_chunk() {
-    let chunks = of_text("# Title\n\nOne sentence. Another one.\n\nA second paragraph.\n");
-    assert_eq!(chunks.len(), 1);
-    assert_eq!((chunks[0].place.to_string(), chunks[0].heading.as_deref()), ("p. 3".to_owned(), Some("Title")));
-    assert_eq!(of_text(" \n\n "), []);
-}
-
-#[test]
 fn chunks_end_with_paragraphs_and_sentences() {
     let check = |sentence: &str| {
         let paragraph = sentence.repeat(240 / sentence.chars().count());

@@ -8,15 +8,15 @@ use std::{
     rc::Rc,
 };
 
+use agentd_core::knowledge::Password;
 use flate2::read::MultiGzDecoder;
 use zip::{ZipArchive, result::ZipError};
 
-use super::{Teller, broken, clean, too_large};
+use super::{Teller, broken, clean};
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, UnreadReason},
+    failure::{Failure, Limits, UnreadReason},
     kind::Kind,
-    limits::Limits,
 };
 
 /// Files that are looked at.
@@ -45,20 +45,14 @@ struct File<'a> {
 }
 
 /// Reason why a file is not unpacked.
+#[derive(thiserror::Error, Debug)]
 enum UnpackError {
     /// It needs a password, or another one.
+    #[error("it is encrypted and opens with a password only")]
     Locked,
     /// Anything else, in words.
+    #[error("{0}")]
     Other(String),
-}
-
-impl std::fmt::Display for UnpackError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Locked => "it is encrypted and opens with a password only",
-            Self::Other(why) => why,
-        })
-    }
 }
 
 type Visitor<'a> = dyn FnMut(File<'_>) -> Result<ControlFlow<()>, Failure> + 'a;
@@ -66,10 +60,11 @@ type Visitor<'a> = dyn FnMut(File<'_>) -> Result<ControlFlow<()>, Failure> + 'a;
 /// Tells of all documents in an archive, and then what there is in it; or only that, where no more is wanted.
 pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let limits = *teller.limits;
-    let lists_only = teller.lists_only;
+    let lists_only = teller.wanted.listing;
     // Names are never encrypted.
-    let password = teller.password.clone().filter(|_| !lists_only);
-    if kind == Kind::Zip && !lists_only && is_locked(&bytes, password.as_deref(), &limits) {
+    let password = teller.wanted.password.clone().filter(|_| !lists_only);
+    let password = password.as_ref().map(Password::reveal);
+    if kind == Kind::Zip && !lists_only && is_locked(&bytes, password, &limits) {
         return Err(Failure::Encrypted(kind));
     }
     teller.head(None, None)?;
@@ -77,7 +72,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
     let mut failed = Unread::default();
     let mut left = limits.bytes_in.saturating_mul(TOTAL);
     let mut files = 0;
-    let visited = visit(bytes, kind, &limits, password.as_deref(), &mut |file| {
+    let visited = visit(bytes, kind, &limits, password, &mut |file| {
         files += 1;
         let size = size(file.size);
         let path = match &file.path {
@@ -96,7 +91,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
         let unpacked = unpacked(file, &limits, left);
         left = left.saturating_sub(unpacked.as_ref().map_or(0, |bytes| bytes.len() as u64));
         let why = match unpacked {
-            Ok(bytes) => tell(&path, bytes, password.as_deref(), teller)?.map(|failure| failed.add(&path, &failure)),
+            Ok(bytes) => tell(&path, bytes, teller)?.map(|failure| failed.add(&path, &failure)),
             Err(why) => {
                 failed.0.push(format!("{path}: {why}"));
                 Some(why.to_string())
@@ -107,7 +102,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
         Ok(ControlFlow::Continue(()))
     });
     let heading = format!("Files in the {kind}, {files} in all:\n\n");
-    teller.text(DocumentPlace::Whole, format!("{heading}{}", lines.join("\n")), None)?;
+    teller.text(DocumentPlace::Whole, format!("{heading}{}", lines.join("\n")), None, None)?;
     visited?;
     failed.told(kind, files)
 }
@@ -151,15 +146,10 @@ const fn is_serious(failure: &Failure) -> bool {
 }
 
 /// Tells of one document in another. What is wrong with it is returned; what ends the whole is an error.
-pub(super) fn tell(
-    path: &str,
-    bytes: Vec<u8>,
-    password: Option<&str>,
-    outer: &mut Teller<'_>,
-) -> Result<Option<Failure>, Failure> {
+pub(super) fn tell(path: &str, bytes: Vec<u8>, outer: &mut Teller<'_>) -> Result<Option<Failure>, Failure> {
     let limits = *outer.limits;
-    let named = Kind::of_name(path);
-    let opened = super::unlocked(bytes, named, password);
+    let (named, password) = (Kind::of_name(path), outer.wanted.password.clone());
+    let opened = super::unlocked(bytes, named, password.as_ref().map(Password::reveal));
     let recognised = opened.and_then(|bytes| Ok((super::recognise(&bytes, named)?, bytes)));
     let (kind, bytes) = match recognised {
         Ok((kind, _)) if kind.is_archive() => return Ok(Some(nested())),
@@ -173,7 +163,7 @@ pub(super) fn tell(
         outer.part(part).inspect_err(|failure| stopped = Some(failure.clone()))
     };
     let mut inner = Teller::new(kind, &limits, &mut listener);
-    (inner.password, inner.scanner, inner.is_inner) = (password.map(str::to_owned), scanner, true);
+    (inner.wanted.password, inner.wanted.inner, inner.scanner) = (password, Some(path.to_owned()), scanner);
     let outcome = catch_unwind(AssertUnwindSafe(|| super::extract(bytes, kind, &mut inner)));
     let scanner = std::mem::take(&mut inner.scanner);
     outer.scanner = scanner;
@@ -258,7 +248,7 @@ fn visit(
             let inner = MultiGzDecoder::new(Cursor::new(bytes));
             let visited = visit_tar(BoundedReader { inner, left: most, is_over: Rc::clone(&is_over) }, visitor);
             // To whoever reads the archive it seems to be damaged there.
-            if visited.is_err() && is_over.get() { Err(too_large("all that is in it", most)) } else { visited }
+            if visited.is_err() && is_over.get() { Err(Failure::too_large("all that is in it", most)) } else { visited }
         }
         _ => visit_tar(Cursor::new(bytes), visitor),
     }
@@ -315,7 +305,7 @@ fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) 
     let failed = |error: ZipError| broken(Kind::Zip, &error.to_string());
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(failed)?;
     if archive.len() > MOST_FILES {
-        return Err(too_many(archive.len()));
+        return Err(Failure::too_many("the number of files in it", MOST_FILES));
     }
     for index in 0..archive.len() {
         let (name, size, packed, is_link, is_encrypted) = {
@@ -359,7 +349,7 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
         }
         files += 1;
         if files > MOST_FILES {
-            return Err(too_many(files));
+            return Err(Failure::too_many("the number of files in it", MOST_FILES));
         }
         let path = String::from_utf8(entry.path_bytes().into_owned());
         let path = path.map_err(|_| "a name that is no text".to_owned()).and_then(|name| checked(&name));
@@ -376,11 +366,6 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
         }
     }
     Ok(())
-}
-
-fn too_many(files: usize) -> Failure {
-    let most = MOST_FILES.max(files.min(MOST_FILES)).to_string();
-    Failure::TooLarge { what: "the number of files in it".to_owned(), most, parts: 0 }
 }
 
 /// The path of a file, which leads nowhere but into the archive.

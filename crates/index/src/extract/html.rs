@@ -1,8 +1,15 @@
-//! HTML: what a reader of the page sees, as Markdown.
+//! HTML: what a reader of the page sees, as Markdown. EPUB: a book as pages of the web in an archive, in the order in which they are read.
+//! Notebooks of Jupyter: cells, each with what it printed.
+
+use std::{collections::HashSet, fmt::Write as _};
 
 use htmd::HtmlToMarkdown;
+use serde_json::Value;
 
-use super::{Teller, broken, clean};
+use super::{
+    Teller, broken, clean,
+    package::{self, Package},
+};
 use crate::{failure::Failure, kind::Kind};
 
 /// Elements of a page that are not its text.
@@ -91,6 +98,139 @@ fn title(page: &str) -> Option<String> {
     Some(title)
 }
 
+/// Chapters that are read of a book.
+const MOST: usize = 5000;
+
+pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let damaged = |why: String| broken(Kind::Epub, &why);
+    let mut package = Package::open(bytes, Kind::Epub, teller.limits)?;
+    let container = package::parse(&package.needed("META-INF/container.xml")?).map_err(damaged)?;
+    let root = container.find("rootfile").and_then(|root| root.attribute("full-path")).unwrap_or_default().to_owned();
+    let book = package::parse(&package.needed(&root)?).map_err(damaged)?;
+    let said = |name: &str| book.find("metadata").and_then(|about| about.find(name)).map(package::Node::text);
+    let (Some(manifest), Some(spine)) = (book.find("manifest"), book.find("spine")) else {
+        return Err(damaged("it does not say what is in it".to_owned()));
+    };
+    let folder = root.rsplit_once('/').map(|(folder, _)| folder.to_owned()).unwrap_or_default();
+    let chapters = || spine.nodes().filter(|item| item.name == "itemref").filter_map(|item| item.attribute("idref"));
+    let item = |id: &str| manifest.nodes().find(|item| item.attribute("id") == Some(id));
+    let path = |id: &str| Some(resolved(&folder, item(id)?.attribute("href")?));
+    let protected = protected(&mut package);
+    if chapters().take(MOST).filter_map(path).any(|path| protected.contains(&path)) {
+        let how =
+            "it is protected against copying (DRM), and opens in the program of the shop or library that it is from";
+        return Err(Failure::Protected { kind: Kind::Epub, how: how.to_owned() });
+    }
+    teller.head(said("title").as_deref(), None)?;
+    let mut missing = None;
+    let by = said("creator").filter(|by| !by.trim().is_empty());
+    let mut by = by.map(|by| format!("By {}\n\n", by.trim())).unwrap_or_default();
+    if chapters().nth(MOST).is_some() {
+        teller.leave_out(format!("it has more than {MOST} chapters"));
+    }
+    // A chapter that the spine names again is shown once.
+    let mut shown = HashSet::new();
+    for path in chapters().take(MOST).filter_map(path).filter(|path| shown.insert(path.clone())) {
+        match package.text(&path) {
+            Ok(Some(page)) => {
+                let text = markdown(&page).map_err(damaged)?;
+                teller.chapter(std::mem::take(&mut by) + text.trim())?;
+            }
+            Ok(None) => missing = missing.or(Some(format!("{path} is missing"))),
+            Err(Failure::Encrypted(kind)) => return Err(Failure::Encrypted(kind)),
+            Err(failure @ Failure::TooLarge { .. }) => return Err(failure),
+            Err(failure) => missing = missing.or(Some(failure.to_string())),
+        }
+    }
+    missing.map_or(Ok(()), |why| Err(damaged(why)))
+}
+
+/// Paths of what is encrypted in the book. Fonts that are garbled, so that nobody takes them out of it, are none of that.
+fn protected(package: &mut Package) -> HashSet<String> {
+    const OF_FONTS: [&str; 2] = ["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"];
+    let list = package.text("META-INF/encryption.xml").ok().flatten();
+    let list = list.and_then(|list| package::parse(&list).ok()).unwrap_or_default();
+    let encrypted = list.all("EncryptedData");
+    let path = |data: &package::Node| {
+        let algorithm = data.node("EncryptionMethod").and_then(|method| method.attribute("Algorithm"));
+        let is_font = algorithm.is_some_and(|algorithm| OF_FONTS.contains(&algorithm));
+        data.find("CipherReference").filter(|_| !is_font)?.attribute("URI").map(|path| resolved("", path))
+    };
+    encrypted.into_iter().filter_map(path).collect()
+}
+
+/// Path in the archive of what a page of the book names, without `..` and with its letters as they are.
+fn resolved(folder: &str, href: &str) -> String {
+    let href = href.split('#').next().unwrap_or_default();
+    let mut parts = href.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let code = part.get(..2).and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(code.unwrap_or(b'%'));
+        bytes.extend(part.bytes().skip(if code.is_some() { 2 } else { 0 }));
+    }
+    package::resolved(folder, &String::from_utf8_lossy(&bytes))
+}
+
+/// Characters of the output of one cell.
+const OUTPUT: usize = 10_000;
+
+pub(super) fn notebook(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let text = clean::decode(bytes, None);
+    let book: Value = serde_json::from_str(&text).map_err(|error| broken(Kind::Ipynb, &error.to_string()))?;
+    // The third version has its cells one level deeper.
+    let cells = book.get("cells").or_else(|| book.pointer("/worksheets/0/cells")).and_then(Value::as_array);
+    let cells = cells.ok_or_else(|| broken(Kind::Ipynb, "it has no cells"))?;
+    let language = ["/metadata/kernelspec/language", "/metadata/language_info/name"];
+    let language = language.iter().find_map(|at| book.pointer(at)?.as_str()).unwrap_or("python");
+    let mut long = Vec::new();
+    let shown = |(number, cell)| {
+        let (text, is_cut) = shown(number, cell, language);
+        long.extend(is_cut.then_some(number));
+        text
+    };
+    let parts: Vec<String> = (1..).zip(cells).map(shown).filter(|cell| !cell.is_empty()).collect();
+    let title = parts.iter().flat_map(|part| part.lines()).find_map(|line| line.strip_prefix("# ")).map(str::to_owned);
+    teller.head(title.as_deref(), None)?;
+    for number in long {
+        teller.leave_out(format!("cell {number} printed more than {OUTPUT} characters"));
+    }
+    teller.unpaged(parts.join("\n\n"))
+}
+
+/// A cell with what it printed, and whether that is not all.
+fn shown(number: usize, cell: &Value, language: &str) -> (String, bool) {
+    let source = cell.get("source").or_else(|| cell.get("input")).map(joined).unwrap_or_default();
+    let source = source.trim_end();
+    if cell.get("cell_type").and_then(Value::as_str) != Some("code") {
+        return (source.to_owned(), false);
+    }
+    let mut is_cut = false;
+    let mut text = format!("[cell {number}]\n```{language}\n{source}\n```");
+    for output in cell.get("outputs").and_then(Value::as_array).into_iter().flatten() {
+        let printed = [output.get("text"), output.pointer("/data/text~1plain"), output.get("evalue")];
+        let Some(printed) = printed.into_iter().flatten().next().map(joined) else { continue };
+        let error = output.get("ename").and_then(Value::as_str).map(|name| format!("{name}: ")).unwrap_or_default();
+        let end = printed.char_indices().nth(OUTPUT).map_or(printed.len(), |(at, _)| at);
+        is_cut |= end < printed.len();
+        let printed = printed.get(..end).unwrap_or_default().trim_end();
+        if !printed.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n\nOutput:\n```\n{error}{printed}\n```");
+        }
+    }
+    (text, is_cut)
+}
+
+/// A text that may be told line by line.
+fn joined(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
+        _ => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +248,39 @@ mod tests {
         assert_eq!(title("<title>never closed"), None);
         assert_eq!(declared(b"<meta charset=\"GBK\">").as_deref(), Some("gbk"));
         assert_eq!(declared(b"<meta content='text/html; charset=Shift_JIS'>").as_deref(), Some("shift_jis"));
+    }
+}
+
+#[cfg(test)]
+mod book_tests {
+    use super::*;
+
+    #[test]
+    fn chapters_are_found_where_the_book_says() {
+        assert_eq!(resolved("OEBPS/", "text/ch%201.xhtml#top"), "OEBPS/text/ch 1.xhtml");
+        assert_eq!(resolved("OEBPS/", "../Text/a.html"), "Text/a.html");
+        assert_eq!(resolved("", "100%.html"), "100%.html");
+    }
+}
+
+#[cfg(test)]
+mod notebook_tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_shown_with_what_they_printed() {
+        let cell = serde_json::json!({
+            "cell_type": "code", "source": ["x = 1\n", "print(x)"],
+            "outputs": [{"output_type": "stream", "text": ["1\n"]}, {"ename": "KeyError", "evalue": "'a'"}]
+        });
+        assert_eq!(
+            shown(2, &cell, "python").0,
+            "[cell 2]\n```python\nx = 1\nprint(x)\n```\n\nOutput:\n```\n1\n```\n\nOutput:\n```\nKeyError: 'a'\n```"
+        );
+        assert_eq!(shown(1, &serde_json::json!({"cell_type": "markdown", "source": "# Title\n"}), "").0, "# Title");
+        let long = "x".repeat(OUTPUT + 1);
+        let (text, is_cut) =
+            shown(1, &serde_json::json!({"cell_type": "code", "source": "", "outputs": [{"text": long}]}), "");
+        assert!(is_cut && text.len() < OUTPUT + 100);
     }
 }

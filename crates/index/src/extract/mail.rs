@@ -173,21 +173,17 @@ impl Message {
         }
         let said =
             [("From", self.from), ("To", self.to), ("Cc", self.copy), ("Date", self.date), ("Subject", self.subject)];
-        let mut lines: Vec<String> = said
-            .into_iter()
-            .filter(|(_, value)| !value.trim().is_empty())
-            .map(|(name, v)| format!("{name}: {}", v.trim()))
-            .collect();
+        let said = said.iter().filter(|(_, value)| !value.trim().is_empty());
+        let mut lines: Vec<String> = said.map(|(name, value)| format!("{name}: {}", value.trim())).collect();
         lines.extend(self.files.iter().map(|file| format!("Attached file: {}", file.name)));
-        teller.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None)?;
-        if teller.lists_only || teller.is_inner {
+        teller.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None, None)?;
+        if teller.wanted.listing || teller.wanted.inner.is_some() {
             return Ok(());
         }
         let (count, mut unread) = (u32::try_from(self.files.len()).unwrap_or(u32::MAX), Unread::default());
-        let password = teller.password.clone();
         for Attachment { name, content } in self.files {
             let Some(content) = content else { continue };
-            if let Some(failure) = archive::tell(&name, content, password.as_deref(), teller)? {
+            if let Some(failure) = archive::tell(&name, content, teller)? {
                 unread.add(&name, &failure);
             }
         }

@@ -2,9 +2,10 @@
 //!
 //! - [`recognise()`]: what the bytes are, whatever the name says.
 //! - `teller`: [`Teller`] keeps the limits, and cuts what is large into pieces.
-//! - `pdf`, `office` (Word and PowerPoint), `epub`, `rtf`, `notebook`, `html`: one file a format.
-//! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`, `xml`: what many formats are made of.
-//! - `xlsx`, `xlsb`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells; what a `cell` shows; `equation`s and the `numbering` of Word.
+//! - `pdf`, `office` (Word and PowerPoint), `rtf`, `html` (and books and notebooks): one file a format.
+//! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`: what many formats are made of.
+//! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too. They and tables as text are told by `sheet`, row by row; what a
+//!   `cell` shows, and comments on it.
 //! - `archive`: documents in archives. `unlock`: documents of Office 2007 and later that are encrypted with a password.
 //! - `scan`: pages that are pictures, whose letters are recognised.
 //! - [`clean`]: text as everybody can show it, from the bytes of files.
@@ -12,14 +13,8 @@
 mod archive;
 mod cell;
 pub mod clean;
-mod comments;
-mod csv;
-mod epub;
-mod equation;
 mod html;
 mod mail;
-mod notebook;
-mod numbering;
 mod office;
 mod open_document;
 mod package;
@@ -31,9 +26,7 @@ mod scan;
 mod sheet;
 mod teller;
 mod unlock;
-mod xlsb;
 mod xlsx;
-mod xml;
 
 pub(crate) use archive::entry;
 pub use recognise::recognise;
@@ -57,17 +50,17 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
         Kind::Odt => open_document::text(bytes, teller),
         Kind::Odp => open_document::presentation(bytes, teller),
         Kind::Rtf => rtf::extract(&bytes, teller),
-        Kind::Epub => epub::extract(bytes, teller),
+        Kind::Epub => html::book(bytes, teller),
         Kind::Eml => mail::message(&bytes, teller),
         Kind::Msg => mail::outlook(bytes, teller),
-        Kind::Ipynb => notebook::extract(&bytes, teller),
+        Kind::Ipynb => html::notebook(&bytes, teller),
         Kind::Xlsx => xlsx::xlsx(bytes, teller),
         Kind::Xls => xlsx::xls(bytes, teller),
-        Kind::Xlsb => xlsb::xlsb(bytes, teller),
+        Kind::Xlsb => xlsx::xlsb(bytes, teller),
         Kind::Ods => xlsx::ods(bytes, teller),
-        Kind::Csv => csv::extract(&bytes, teller),
+        Kind::Csv => sheet::csv(&bytes, teller),
         Kind::Html => html::extract(&bytes, teller),
-        Kind::Picture => scan::picture(&bytes, teller),
+        Kind::Picture => scan::picture(bytes, teller),
         Kind::Markdown | Kind::Plain => lines(&bytes, kind, teller),
     };
     match (told, teller.truncated()) {
@@ -86,15 +79,8 @@ fn lines(bytes: &[u8], kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failur
     teller.lines(&text)
 }
 
-/// More than the limits allow; a size in bytes.
-pub(crate) fn too_large(what: &str, most: u64) -> Failure {
-    const MIB: u64 = 1024 * 1024;
-    let most = if most >= MIB { format!("{} MiB", most / MIB) } else { format!("{most} bytes") };
-    Failure::TooLarge { what: what.to_owned(), most, parts: 0 }
-}
-
 /// Damaged, in words for people.
-fn broken(kind: Kind, why: &str) -> Failure {
+pub(crate) fn broken(kind: Kind, why: &str) -> Failure {
     Failure::Broken { kind, parts: 0, why: clean::line(why, 200) }
 }
 

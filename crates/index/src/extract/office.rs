@@ -1,17 +1,38 @@
 //! Documents of Word and PowerPoint, which one library reads into one form. Word: one text, for its pages are made when it is printed,
 //! with what stands above and below its pages. PowerPoint: slide by slide, with the speaker's notes.
+//!
+//! Equations become text of one line: fractions, powers, roots, sums and matrices keep what their letters alone do not say. Numbers of the
+//! lists of Word are written out: a paragraph says only its list and level, and the number that a reader sees comes from the paragraphs before
+//! it.
 
-use std::io::Cursor;
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write as _,
+    io::Cursor,
+    iter,
+};
 
 use office_oxide::{
     Document as Office, DocumentFormat, DocumentIR, OfficeError,
+    docx::{
+        NumberFormat, NumberingDefinitions, StyleSheet,
+        formatting::{NumberingRef, ParagraphProperties},
+    },
     ir::{Element, HeaderFooter, Section},
     limits,
     options::ParseOptions,
 };
+use quick_xml::{Reader, events::Event};
 
-use super::{Teller, broken, equation, numbering::Numbering, package::Package};
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind, limits::Limits};
+use super::{
+    Teller, broken,
+    package::{self, Node, Package},
+};
+use crate::{
+    document::DocumentPlace,
+    failure::{Failure, Limits},
+    kind::Kind,
+};
 
 /// Reads it whole; the library has its own limits, which are told to be no wider than ours. With it comes what is missing,
 /// because it is damaged or too large.
@@ -44,7 +65,7 @@ fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Vec<u8> {
             && name.ends_with(".xml")
             && let Ok(Some(text)) = package.text(&name)
         {
-            let equations = equation::spelled_out(&text);
+            let equations = with_equations(&text);
             let before = equations.as_deref().unwrap_or(&text);
             let numbers = numbering.as_mut().and_then(|numbering| numbering.written_out(before));
             changed.extend(numbers.or(equations).map(|text| (name, text.into_bytes())));
@@ -78,10 +99,7 @@ fn told(kind: Kind, why: &str) -> Failure {
         ("package limit exceeded", "the number of its parts", "12,500"),
     ];
     let limit = LIMITS.iter().find(|(words, ..)| why.contains(words));
-    limit.map_or_else(
-        || broken(kind, why),
-        |(_, what, most)| Failure::TooLarge { what: (*what).to_owned(), most: (*most).to_owned(), parts: 0 },
-    )
+    limit.map_or_else(|| broken(kind, why), |(_, what, most)| Failure::too_many(what, most))
 }
 
 /// Tells of a document of Word.
@@ -119,9 +137,264 @@ pub(super) fn slides(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Res
     teller.head(document.metadata.title.as_deref(), Some(document.sections.len()))?;
     for (number, slide) in (1..).zip(document.sections) {
         let notes = slide.speaker_notes.map(markdown);
-        teller.text(DocumentPlace::Slide(number), markdown(slide.elements), notes)?;
+        teller.text(DocumentPlace::Slide(number), markdown(slide.elements), notes, None)?;
     }
     whole
+}
+
+/// Replaces the equations of a part of a document by ones of a single text each; none where there are no equations.
+fn with_equations(part: &str) -> Option<String> {
+    const CLOSE: &str = "</m:oMath>";
+    opening(part)?;
+    let mut text = String::with_capacity(part.len());
+    let mut rest = part;
+    while let Some(start) = opening(rest) {
+        let (before, equation) = rest.split_at(start);
+        text.push_str(before);
+        let Some(end) = equation.find(CLOSE).map(|at| at + CLOSE.len()) else {
+            rest = equation;
+            break;
+        };
+        let (equation, after) = equation.split_at(end);
+        match package::parse(equation) {
+            Ok(tree) => {
+                let line = tree.nodes().map(children).collect::<String>();
+                let line = line.trim().replace('&', "&amp;").replace('<', "&lt;");
+                text.push_str(&format!("<m:oMath><m:r><m:t>{line}</m:t></m:r></m:oMath>"));
+            }
+            Err(_) => text.push_str(equation),
+        }
+        rest = after;
+    }
+    text.push_str(rest);
+    Some(text)
+}
+
+/// Start of the next equation. A paragraph of them has a name that begins like theirs.
+fn opening(part: &str) -> Option<usize> {
+    const NAME: &str = "<m:oMath";
+    let is_whole = |at: &usize| part[at + NAME.len()..].starts_with(['>', ' ', '\n', '\r', '\t']);
+    part.match_indices(NAME).map(|(at, _)| at).find(is_whole)
+}
+
+fn children(node: &Node) -> String {
+    node.nodes().map(linear).collect()
+}
+
+/// The part of that name, without the element around it.
+fn of(node: &Node, name: &str) -> String {
+    node.node(name).map(|part| children(part).trim().to_owned()).unwrap_or_default()
+}
+
+/// A property of the element, such as the sign of a sum.
+fn property<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
+    let properties = node.nodes().find(|node| node.name.ends_with("Pr"))?;
+    properties.node(name).map(|property| property.attribute("val").unwrap_or_default())
+}
+
+fn linear(node: &Node) -> String {
+    let part = |name: &str| of(node, name);
+    // The letters below and above, as far as there are any.
+    let scripts = |below: &str, above: &str| {
+        let script = |mark: char, text: String| if text.is_empty() { text } else { format!("{mark}{}", group(text)) };
+        script('_', part(below)) + &script('^', part(above))
+    };
+    let parts = || node.nodes().filter(|node| node.name == "e").map(children);
+    match node.name.as_str() {
+        "r" => run(node),
+        "f" if property(node, "type") == Some("noBar") => format!("({}¦{})", part("num"), part("den")),
+        "f" => format!("{}/{}", group(part("num")), group(part("den"))),
+        "sSup" | "sSub" | "sSubSup" => group(part("e")) + &scripts("sub", "sup"),
+        "sPre" => scripts("sub", "sup") + &part("e"),
+        "limLow" | "limUpp" => {
+            let (below, above) = if node.name == "limLow" { ("lim", "") } else { ("", "lim") };
+            part("e") + &scripts(below, above)
+        }
+        "rad" => match part("deg") {
+            degree if degree.is_empty() => format!("√({})", part("e")),
+            degree => format!("({})^(1/{})", part("e"), group(degree)),
+        },
+        // An integral where nothing is said.
+        "nary" => format!("{}{} {}", property(node, "chr").unwrap_or("∫"), scripts("sub", "sup"), part("e")),
+        "d" => {
+            let mark = |name: &str, usual| property(node, name).unwrap_or(usual);
+            let inner: Vec<String> = parts().collect();
+            format!("{}{}{}", mark("begChr", "("), inner.join(mark("sepChr", "|")), mark("endChr", ")"))
+        }
+        "mr" => parts().collect::<Vec<_>>().join(", "),
+        "m" => node.nodes().filter(|node| node.name == "mr").map(linear).collect::<Vec<_>>().join("; "),
+        "eqArr" => parts().collect::<Vec<_>>().join("; "),
+        "func" => format!("{} {}", part("fName"), part("e")),
+        "acc" => group(part("e")) + property(node, "chr").unwrap_or("\u{302}"),
+        "bar" => group(part("e")) + if property(node, "pos") == Some("top") { "\u{305}" } else { "\u{332}" },
+        name if name.ends_with("Pr") => String::new(),
+        // Boxes, groups, and what comes later.
+        _ => children(node),
+    }
+}
+
+/// Brackets around what is more than one number or name.
+fn group(text: String) -> String {
+    if text.chars().all(char::is_alphanumeric) { text } else { format!("({text})") }
+}
+
+/// The text of a run. Slanted letters of mathematics become the letters that people search for.
+fn run(node: &Node) -> String {
+    use unicode_normalization::UnicodeNormalization as _;
+    let plain = |letter: char| match letter {
+        '\u{1d400}'..='\u{1d7ff}' | '\u{210e}' => std::iter::once(letter).nfkc().next().unwrap_or(letter),
+        letter => letter,
+    };
+    let text: String = node.nodes().filter(|node| node.name == "t").map(Node::text).collect();
+    text.chars().map(plain).collect()
+}
+
+/// Levels of a list.
+const LEVELS: usize = 9;
+/// Characters of the text of a level.
+const MAX_LABEL: usize = 60;
+
+/// The lists of a document and how far they have come.
+pub(super) struct Numbering {
+    lists: NumberingDefinitions,
+    styles: StyleSheet,
+    /// Levels, by definition and number, whose numbers are all in digits.
+    decimal: HashSet<(u32, u8)>,
+    /// Last numbers of the levels. Lists of one definition count together.
+    counts: HashMap<u32, [Option<u32>; LEVELS]>,
+    /// Lists and levels that have begun once more.
+    begun: HashSet<(u32, u8)>,
+}
+
+impl Numbering {
+    /// The lists of a document; none where it has none.
+    pub(super) fn of(package: &mut Package) -> Option<Self> {
+        let numbering = package.text("word/numbering.xml").ok()??;
+        let styles = package.text("word/styles.xml").ok().flatten().unwrap_or_default();
+        let mut decimal = HashSet::new();
+        for definition in package::parse(&numbering).ok()?.all("abstractNum") {
+            let id = definition.attribute("abstractNumId").and_then(|id| id.parse().ok());
+            let levels = definition.nodes().filter(|level| level.node("isLgl").is_some());
+            decimal.extend(levels.filter_map(|level| Some((id?, level.attribute("ilvl")?.parse().ok()?))));
+        }
+        let lists = NumberingDefinitions::parse(numbering.as_bytes()).ok()?;
+        let styles = StyleSheet::parse(styles.as_bytes()).unwrap_or_default();
+        Some(Self { lists, styles, decimal, counts: HashMap::new(), begun: HashSet::new() })
+    }
+
+    /// The text of a document with its numbers as text in place of its lists; none where it has no numbers, or is damaged.
+    pub(super) fn written_out(&mut self, part: &str) -> Option<String> {
+        let mut reader = Reader::from_str(part);
+        reader.config_mut().check_end_names = false;
+        let (mut text, mut copied) = (String::new(), 0);
+        loop {
+            let tag = match reader.read_event().ok()? {
+                Event::Start(tag) if tag.local_name().as_ref() == "pPr" => tag,
+                Event::Eof => break,
+                _ => continue,
+            };
+            let inner = reader.read_to_end(tag.name()).ok()?;
+            let (start, end) = (usize::try_from(inner.start).ok()?, usize::try_from(inner.end).ok()?);
+            let Some(label) = self.next(&package::parse(part.get(start..end)?).ok()?) else { continue };
+            let after = usize::try_from(reader.buffer_position()).ok()?;
+            let name = tag.name();
+            let (prefix, label) = (name.as_ref().strip_suffix("pPr")?, quick_xml::escape::escape(&*label));
+            let (before, close) = (part.get(copied..end)?, part.get(end..after)?);
+            // The last list counts, and 0 is none. Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "{before}<{prefix}numPr><{prefix}numId {prefix}val=\"0\"/></{prefix}numPr>{close}<{prefix}r><{prefix}t \
+                 xml:space=\"preserve\">{label}</{prefix}t></{prefix}r>"
+            );
+            copied = after;
+        }
+        (copied > 0).then(|| text + part.get(copied..).unwrap_or_default())
+    }
+
+    /// The label of the next paragraph, with the gap behind it; none where it has none, or a bullet.
+    fn next(&mut self, properties: &Node) -> Option<String> {
+        let value = |node: &Node, name: &str| node.node(name)?.attribute("val").map(str::to_owned);
+        let number = |node: &Node, name: &str| value(node, name)?.parse::<u32>().ok();
+        let list = |list: &Node| {
+            let ilvl = u8::try_from(number(list, "ilvl").unwrap_or(0)).ok()?;
+            Some(NumberingRef { num_id: number(list, "numId")?, ilvl })
+        };
+        let (style_id, numbering_ref) = (value(properties, "pStyle"), properties.node("numPr").and_then(list));
+        let own = ParagraphProperties { style_id, numbering_ref, ..ParagraphProperties::default() };
+        let NumberingRef { num_id, ilvl } = self.styles.effective_paragraph_properties(Some(&own)).numbering_ref?;
+        let (list, at) = (self.lists.instances.get(&num_id)?, usize::from(ilvl));
+        let level = self.lists.resolve_level(num_id, ilvl).filter(|level| level.format != NumberFormat::Bullet)?;
+        let counts = self.counts.entry(list.abstract_num_id).or_default();
+        let again = list.start_overrides.get(&ilvl).filter(|_| self.begun.insert((num_id, ilvl))).copied();
+        let next = again.unwrap_or(counts.get(at)?.map_or(level.start, |last| last.saturating_add(1)));
+        for (place, count) in counts.iter_mut().enumerate().skip(at) {
+            *count = Some(next).filter(|_| place == at);
+        }
+        let is_decimal = self.decimal.contains(&(list.abstract_num_id, ilvl));
+        let shown = |upper: u8| {
+            let upper_level = self.lists.resolve_level(num_id, upper)?;
+            let number = counts.get(usize::from(upper))?.unwrap_or(upper_level.start);
+            Some(if is_decimal { number.to_string() } else { numeral(&upper_level.format, number) })
+        };
+        let text: String = level.level_text.chars().take(MAX_LABEL).collect();
+        let label = (1..=9).fold(text, |text, level: u8| {
+            let mark = format!("%{level}");
+            if text.contains(&mark) { text.replace(&mark, &shown(level - 1).unwrap_or_default()) } else { text }
+        });
+        let label = label.trim();
+        Some(if label.is_empty() { String::new() } else { format!("{label} ") })
+    }
+}
+
+/// A number in a format of Word; in digits where the format is unknown or has no such number.
+fn numeral(format: &NumberFormat, number: u32) -> String {
+    let written = match format {
+        NumberFormat::None => Some(String::new()),
+        NumberFormat::LowerLetter => letters('a', number),
+        NumberFormat::UpperLetter => letters('A', number),
+        NumberFormat::LowerRoman => roman(number).map(|text| text.to_ascii_lowercase()),
+        NumberFormat::UpperRoman => roman(number),
+        NumberFormat::Other(name) if name == "decimalZero" => Some(format!("{number:02}")),
+        // Chinese and Japanese.
+        NumberFormat::Other(name) if name.contains("Counting") => counting(number),
+        _ => None,
+    };
+    written.unwrap_or_else(|| number.to_string())
+}
+
+/// `z` is followed by `aa` and `bb`.
+fn letters(first: char, number: u32) -> Option<String> {
+    let before = number.checked_sub(1).filter(|before| *before < 260)?;
+    Some(iter::repeat_n(char::from_u32(first as u32 + before % 26)?, before as usize / 26 + 1).collect())
+}
+
+fn roman(number: u32) -> Option<String> {
+    const DIGITS: [&str; 10] = ["", "a", "aa", "aaa", "ab", "b", "ba", "baa", "baaa", "ac"];
+    const PLACES: [[&str; 3]; 4] = [["M", "", ""], ["C", "D", "M"], ["X", "L", "C"], ["I", "V", "X"]];
+    let digits = format!("{:04}", Some(number).filter(|number| (1..4000).contains(number))?);
+    let place = |(digit, [one, five, ten]): (char, [&str; 3])| {
+        let digit = DIGITS.get(digit.to_digit(10)? as usize)?;
+        Some(digit.replace('a', one).replace('b', five).replace('c', ten))
+    };
+    digits.chars().zip(PLACES).map(place).collect()
+}
+
+fn counting(number: u32) -> Option<String> {
+    const UNITS: [&str; 4] = ["", "十", "百", "千"];
+    let digits = number.to_string();
+    let (mut text, mut has_gap) = (String::new(), false);
+    for (place, digit) in (0..digits.len()).rev().zip(digits.chars()) {
+        let (unit, digit) = (UNITS.get(place)?, "零一二三四五六七八九".chars().nth(digit.to_digit(10)? as usize)?);
+        if digit == '零' {
+            has_gap = true;
+            continue;
+        }
+        text.extend(Some('零').filter(|_| std::mem::take(&mut has_gap)));
+        // Ten is said without a one.
+        text.extend(Some(digit).filter(|digit| *digit != '一' || place != 1 || digits.len() != 2));
+        text += unit;
+    }
+    Some(text).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -142,5 +415,67 @@ mod tests {
             (code("package limit exceeded: the package declares 60001"), code("bad XML")),
             ("too_large", "broken")
         );
+    }
+}
+
+#[cfg(test)]
+mod equation_tests {
+    use super::*;
+
+    fn check(equation: &str, expected: &str) {
+        let part = format!("<w:p><m:oMath>{equation}</m:oMath> and</w:p>");
+        let wanted = format!("<w:p><m:oMath><m:r><m:t>{expected}</m:t></m:r></m:oMath> and</w:p>");
+        assert_eq!(with_equations(&part).unwrap(), wanted);
+    }
+
+    #[test]
+    fn equations_keep_their_signs() {
+        let t = |text: &str| format!("<m:r><m:t>{text}</m:t></m:r>");
+        check(&format!("<m:f><m:num>{}</m:num><m:den>{}</m:den></m:f>", t("2"), t("a+b")), "2/(a+b)");
+        check(&format!("<m:sSup><m:e>{}</m:e><m:sup>{}</m:sup></m:sSup>{}", t("𝑎"), t("2"), t("=b")), "a^2=b");
+        check(
+            &format!(
+                "<m:nary><m:naryPr><m:chr m:val='∑'/></m:naryPr><m:sub>{}</m:sub><m:sup>{}</m:sup><m:e>{}</m:e></m:nary>",
+                t("k=0"),
+                t("n"),
+                t("k")
+            ),
+            "∑_(k=0)^n k",
+        );
+        check(
+            &format!("<m:rad><m:radPr><m:degHide/></m:radPr><m:deg/><m:e>{}</m:e></m:rad>", t("x &lt; 1")),
+            "√(x &lt; 1)",
+        );
+        check(&format!("<m:d><m:e>{}</m:e><m:e>{}</m:e></m:d>", t("x"), t("y")), "(x|y)");
+        check(&format!("<m:acc><m:e>{}</m:e></m:acc>", t("x")), "x\u{302}");
+        let row = format!("<m:mr><m:e>{}</m:e><m:e>{}</m:e></m:mr>", t("1"), t("0"));
+        check(&format!("<m:d><m:e><m:m>{row}{row}</m:m></m:e></m:d>"), "(1, 0; 1, 0)");
+        assert_eq!(with_equations("<w:p/>"), None);
+    }
+}
+
+#[cfg(test)]
+mod numbering_tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_word_writes_them() {
+        let other = |name: &str| NumberFormat::Other(name.to_owned());
+        for (format, number, expected) in [
+            (NumberFormat::LowerLetter, 26, "z"),
+            (NumberFormat::UpperLetter, 28, "BB"),
+            (NumberFormat::UpperRoman, 1994, "MCMXCIV"),
+            (NumberFormat::LowerRoman, 0, "0"),
+            (NumberFormat::None, 7, ""),
+            (other("chineseCounting"), 10, "十"),
+            (other("chineseCounting"), 20, "二十"),
+            (other("japaneseCounting"), 101, "一百零一"),
+            (other("chineseCountingThousand"), 2110, "二千一百一十"),
+            (other("chineseCountingThousand"), 10_000, "10000"),
+            (other("decimalZero"), 7, "07"),
+            (other("of some later version"), 7, "7"),
+        ] {
+            assert_eq!(numeral(&format, number), expected, "{format:?} {number}");
+        }
     }
 }

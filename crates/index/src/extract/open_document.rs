@@ -2,8 +2,7 @@
 
 use super::{
     Teller, broken,
-    package::Package,
-    xml::{self, Child, Node},
+    package::{self, Child, Node, Package},
 };
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
@@ -11,14 +10,6 @@ use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 const SPACES: usize = 100;
 /// Cells that one element may stand for.
 const REPEATED: usize = 100;
-
-/// Takes note where a table has more cells than are told. Empty ones fill a row up to its end.
-fn note_repeated(content: &Node, teller: &mut Teller<'_>) {
-    let cells = content.all("table-cell");
-    if cells.into_iter().any(|cell| repeated(cell) > REPEATED && !cell.text().trim().is_empty()) {
-        teller.leave_out(format!("a row of a table has the same cell more than {REPEATED} times"));
-    }
-}
 
 /// Number of cells that an element stands for.
 fn repeated(cell: &Node) -> usize {
@@ -30,7 +21,7 @@ pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     let (mut package, content) = opened(bytes, Kind::Odt, teller)?;
     let body = content.find("body").and_then(|body| body.node("text"));
     let mut blocks = body.map(|body| written(body, 0)).unwrap_or_default();
-    let styles = package.text("styles.xml")?.map(|styles| xml::parse(&styles)).and_then(Result::ok);
+    let styles = package.text("styles.xml")?.map(|styles| package::parse(&styles)).and_then(Result::ok);
     let mut margins = Vec::new();
     for name in ["header", "footer", "header-first", "footer-first", "header-left", "footer-left"] {
         let masters = styles.as_ref().and_then(|styles| styles.find("master-styles"));
@@ -52,14 +43,17 @@ pub(super) fn presentation(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<()
         for node in page.nodes() {
             if node.name == "notes" {
                 notes.extend(written(node, 0));
-            } else if let Some(text) = title_of(node) {
-                blocks.push(format!("# {text}"));
-            } else {
-                write_one(node, 0, &mut blocks);
+                continue;
+            }
+            // The text of a frame that holds the title.
+            let title = (node.attribute("class") == Some("title")).then(|| written(node, 0).join(" "));
+            match title.filter(|title| !title.is_empty()) {
+                Some(title) => blocks.push(format!("# {title}")),
+                None => write_one(node, 0, &mut blocks),
             }
         }
         let notes = Some(notes.join("\n\n")).filter(|notes| !notes.is_empty());
-        teller.text(DocumentPlace::Slide(number), blocks.join("\n\n"), notes)?;
+        teller.text(DocumentPlace::Slide(number), blocks.join("\n\n"), notes, None)?;
     }
     Ok(())
 }
@@ -69,20 +63,16 @@ fn opened(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(Packag
     if package.text("META-INF/manifest.xml")?.is_some_and(|manifest| manifest.contains("encryption-data")) {
         return Err(Failure::Encrypted(kind));
     }
-    let content = xml::parse(&package.needed("content.xml")?).map_err(|why| broken(kind, &why))?;
-    let title = package.text("meta.xml")?.and_then(|meta| Some(xml::parse(&meta).ok()?.find("title")?.text()));
+    let content = package::parse(&package.needed("content.xml")?).map_err(|why| broken(kind, &why))?;
+    let title = package.text("meta.xml")?.and_then(|meta| Some(package::parse(&meta).ok()?.find("title")?.text()));
     let slides = (kind == Kind::Odp).then(|| content.all("page").len());
     teller.head(title.as_deref(), slides)?;
-    note_repeated(&content, teller);
-    Ok((package, content))
-}
-
-/// The text of a frame that holds the title of a slide.
-fn title_of(node: &Node) -> Option<String> {
-    if node.attribute("class") != Some("title") {
-        return None;
+    // Empty ones fill a row up to its end.
+    let is_left_out = |cell: &Node| repeated(cell) > REPEATED && !cell.text().trim().is_empty();
+    if content.all("table-cell").into_iter().any(is_left_out) {
+        teller.leave_out(format!("a row of a table has the same cell more than {REPEATED} times"));
     }
-    Some(written(node, 0).join(" ")).filter(|text| !text.is_empty())
+    Ok((package, content))
 }
 
 /// The blocks of all that is in an element.
@@ -184,27 +174,5 @@ fn add(node: &Node, text: &mut String) {
                 _ => add(node, text),
             },
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_keeps_its_headings_lists_tables_and_notes() {
-        let body = xml::parse(
-            "<office:text><text:h text:outline-level='2'>Rules</text:h><text:p>One<text:s text:c='2'/>two<text:note>\
-             <text:note-citation>1</text:note-citation><text:note-body><text:p>see below</text:p></text:note-body></text:note>\
-             </text:p><text:list><text:list-item><text:p>keys</text:p><text:list><text:list-item><text:p>of doors</text:p>\
-             </text:list-item></text:list></text:list-item></text:list><table:table><table:table-row><table:table-cell>\
-             <text:p>A</text:p></table:table-cell><table:table-cell><text:p>B|</text:p></table:table-cell></table:table-row>\
-             </table:table></office:text>",
-        )
-        .unwrap();
-        assert_eq!(
-            written(&body, 0),
-            ["## Rules", "One  two [Note: see below]", "- keys", "  - of doors", "| A | B\\| |\n| --- | --- |"]
-        );
     }
 }

@@ -5,7 +5,7 @@ use std::io::{Cursor, Read as _};
 use infer::MatcherType;
 use office_oxide::cfb::CfbReader;
 
-use super::{broken, clean, scan::tiff};
+use super::{broken, clean, scan};
 use crate::{failure::Failure, kind::Kind};
 
 /// Distance from its start within which a PDF may say that it is one; some have a header of the mail that brought them
@@ -86,7 +86,7 @@ fn is_picture(bytes: &[u8]) -> bool {
     // Two letters are no sign; the length of what comes behind them is one.
     let is_bitmap =
         bytes.starts_with(b"BM") && matches!(bytes.get(14..18), Some([12 | 40 | 52 | 56 | 64 | 108 | 124, 0, 0, 0]));
-    starts.iter().any(|start| bytes.starts_with(start)) || is_webp || is_bitmap || tiff::is_tiff(bytes)
+    starts.iter().any(|start| bytes.starts_with(start)) || is_webp || is_bitmap || scan::is_tiff(bytes)
 }
 
 /// Name of a format that its first bytes tell and that is no text.
@@ -173,7 +173,7 @@ fn is_notebook(bytes: &[u8]) -> bool {
 fn is_html(bytes: &[u8]) -> bool {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).to_ascii_lowercase();
     let start = start.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
-    ["<!doctype html", "<html"].iter().any(|tag| start.starts_with(tag))
+    start.starts_with("<!doctype html") || start.starts_with("<html")
 }
 
 fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {

@@ -9,29 +9,8 @@ use crate::{failure::Failure, kind::Kind};
 const DEEP: usize = 2000;
 
 /// Groups that hold no text of the document.
-const NO_TEXT: [&str; 21] = [
-    "fonttbl",
-    "colortbl",
-    "stylesheet",
-    "pict",
-    "object",
-    "info",
-    "listtable",
-    "listoverridetable",
-    "revtbl",
-    "rsidtbl",
-    "generator",
-    "themedata",
-    "colorschememapping",
-    "latentstyles",
-    "datastore",
-    "xmlnstbl",
-    "mmathPr",
-    "fldinst",
-    "filetbl",
-    "nonshppict",
-    "pnseclvl",
-];
+const NO_TEXT: &str = "fonttbl colortbl stylesheet pict object info listtable listoverridetable revtbl rsidtbl \
+    generator themedata colorschememapping latentstyles datastore xmlnstbl mmathPr fldinst filetbl nonshppict pnseclvl";
 
 pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
     let mut reader = Reader::new(bytes);
@@ -141,10 +120,6 @@ impl<'a> Reader<'a> {
         byte
     }
 
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-
     fn control(&mut self) {
         let Some(first) = self.next() else { return };
         if !first.is_ascii_alphabetic() {
@@ -166,27 +141,14 @@ impl<'a> Reader<'a> {
             }
             return;
         }
-        let start = self.at - 1;
-        while self.peek().is_some_and(|byte| byte.is_ascii_alphabetic()) {
-            self.at += 1;
-        }
-        let word = self.word(start);
-        let begin = self.at;
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) && self.at - begin < 11 {
-            self.at += 1;
-        }
-        let number: Option<i32> = self.word(begin).parse().ok();
-        if self.peek() == Some(b' ') {
-            self.at += 1;
-        }
-        self.command(word, number);
-    }
-
-    fn word(&self, start: usize) -> &'a str {
-        self.bytes.get(start..self.at).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default()
+        let rest = self.bytes.get(self.at - 1..).unwrap_or_default();
+        let (word, rest) = rest.split_at(rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count());
+        let sign = usize::from(rest.starts_with(b"-"));
+        let digits = rest.iter().skip(sign).take(11 - sign).take_while(|byte| byte.is_ascii_digit()).count();
+        let (number, rest) = rest.split_at(sign + digits);
+        self.at += word.len() - 1 + number.len() + usize::from(rest.starts_with(b" "));
+        let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).unwrap_or_default();
+        self.command(text(word), text(number).parse().ok());
     }
 
     fn command(&mut self, word: &str, number: Option<i32>) {
@@ -238,7 +200,7 @@ impl<'a> Reader<'a> {
             "footnote" => self.apart(" [Note: ", "]"),
             "header" | "headerl" | "headerr" | "headerf" => self.apart("\nHeader: ", "\n"),
             "footer" | "footerl" | "footerr" | "footerf" => self.apart("\nFooter: ", "\n"),
-            word if NO_TEXT.contains(&word) => self.leave_out(),
+            word if NO_TEXT.split(' ').any(|known| known == word) => self.leave_out(),
             // Notes, comments and what the text was written over in are told.
             "annotation" => self.apart(" [Comment: ", "]"),
             "atnid" | "atnauthor" => self.leave_out(),
@@ -377,13 +339,5 @@ mod tests {
         check(r"{\rtf1 Rate{\footnote see {\i page} 3} applies.}", "Rate [Note: see page 3] applies.");
         check(r"{\rtf1{\header Top}Text{\*\annotation Why?}.}", "Header: Top\nText [Comment: Why?].");
         check(r"{\rtf1{\*\unknown hidden}{\pict 0102}{\v hidden}seen}", "seen");
-    }
-
-    #[test]
-    fn titles_are_told_and_damage_is_said() {
-        let mut reader = Reader::new(br"{\rtf1{\info{\title Plan}{\author X}}text");
-        assert!(reader.read().is_err());
-        reader.flush();
-        assert_eq!((reader.title.as_str(), reader.text.as_str()), ("Plan", "text"));
     }
 }

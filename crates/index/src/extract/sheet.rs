@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use calamine::Dimensions;
 
-use super::{Teller, clean, comments::Comments};
+use super::{Teller, broken, cell::Comments, clean};
 use crate::{
-    document::{CellRange, Row, Table},
+    document::{Body, CellRange, DocumentPlace, Part, Row, Table},
     failure::Failure,
     frame::PIECE_BYTES,
+    kind::Kind,
 };
 
 /// Rows by which is judged what the columns are called.
@@ -24,7 +25,8 @@ const HEADER_BYTES: usize = PIECE_BYTES / 8;
 /// The rows of a sheet that were not told yet. Cells come in order, row by row.
 #[derive(Default)]
 pub(super) struct Sheet {
-    number: u32,
+    /// From 1.
+    pub(super) number: u32,
     name: String,
     rows: Vec<Sparse>,
     /// Bytes of the rows.
@@ -47,11 +49,6 @@ struct Sparse {
 impl Sheet {
     pub(super) fn new(number: u32, name: String) -> Self {
         Self { number, name, ..Self::default() }
-    }
-
-    /// Its number, from 1.
-    pub(super) const fn number(&self) -> u32 {
-        self.number
     }
 
     /// Takes a cell. Rows count from 1, columns from 0. What does not come in order is left out: it was there before.
@@ -117,7 +114,9 @@ impl Sheet {
         let last = (column.clamp(first_column, clean::MAX_COLUMNS - 1), row.min(clean::MAX_ROWS));
         let header = self.header.as_ref().map(|header| header.from(first_column));
         let table = Table { first_column, header, rows: Vec::new() };
-        teller.untold(self.number, &self.name, table, CellRange { first: (first_column, last.1), last })
+        let range = Some(CellRange { first: (first_column, last.1), last });
+        let place = DocumentPlace::Sheet { number: self.number, name: self.name.clone(), range };
+        teller.part(Part { place, body: Body::Table(table), notes: None, unread: None })
     }
 
     fn flush(&mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
@@ -151,14 +150,13 @@ impl Sheet {
         for row in rows {
             let row = row.from(first_column);
             if size + row.size() > PIECE_BYTES && !piece.rows.is_empty() {
-                let rest = Table { rows: Vec::new(), ..piece.clone() };
-                let full = std::mem::replace(&mut piece, Table { rows: Vec::new(), ..rest });
-                teller.table(self.number, &self.name, full)?;
+                let next = Table { first_column, header: piece.header.clone(), rows: Vec::new() };
+                teller.table(self.number, &self.name, std::mem::replace(&mut piece, next))?;
                 size = head;
             }
             if head + row.size() > PIECE_BYTES {
                 let what = format!("row {} of {}", row.number, if self.name.is_empty() { "it" } else { &self.name });
-                return Err(super::too_large(&what, PIECE_BYTES as u64));
+                return Err(Failure::too_large(&what, PIECE_BYTES as u64));
             }
             size += row.size();
             piece.rows.push(row);
@@ -224,13 +222,13 @@ pub(super) fn merged(regions: Vec<Dimensions>) -> MergedCells {
 /// A sheet in which the text of cells that were merged down stands in each of their rows, so that every row can be
 /// understood by itself.
 pub(super) struct Merging {
-    sheet: Sheet,
+    pub(super) sheet: Sheet,
     merged: MergedCells,
     row: u32,
     /// The cells of the row.
     waiting: Vec<(u32, String)>,
     /// Those on cells that did not come yet.
-    comments: Comments,
+    pub(super) comments: Comments,
     /// Cells with a text that came after the last row that is wanted.
     read_on: u32,
 }
@@ -239,31 +237,6 @@ impl Merging {
     pub(super) fn new(number: u32, name: String, merged: MergedCells) -> Self {
         let sheet = Sheet::new(number, name);
         Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), read_on: 0 }
-    }
-
-    /// The same, with these comments on its cells.
-    pub(super) fn commented(self, comments: Comments) -> Self {
-        Self { comments, ..self }
-    }
-
-    /// Takes the comments on cells before this one, which hold nothing else, and adds its own to its text.
-    fn with_comments(
-        &mut self,
-        row: u32,
-        column: u32,
-        mut text: String,
-        teller: &mut Teller<'_>,
-    ) -> Result<String, Failure> {
-        while let Some(first) = self.comments.first_entry().filter(|first| *first.key() <= (row, column)) {
-            let (place, comment) = first.remove_entry();
-            if place == (row, column) {
-                let gap = if text.is_empty() { "" } else { " " };
-                text = format!("{text}{gap}{comment}");
-            } else {
-                self.plain_cell(place.0, place.1, comment, teller)?;
-            }
-        }
-        Ok(text)
     }
 
     /// Returns whether no more of its cells need be read: those that are wanted were, and there are very many. Then it is told how far the
@@ -278,14 +251,19 @@ impl Merging {
         Ok(true)
     }
 
-    /// Number of the sheet, from 1.
-    pub(super) const fn number(&self) -> u32 {
-        self.sheet.number()
-    }
-
     /// Takes a cell; rows count from 0 here.
     pub(super) fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        let text = self.with_comments(row, column, text, teller)?;
+        // Cells before this one that have a comment hold nothing else; its own comes behind its text.
+        let mut text = text;
+        while let Some(first) = self.comments.first_entry().filter(|first| *first.key() <= (row, column)) {
+            let (place, comment) = first.remove_entry();
+            if place == (row, column) {
+                let gap = if text.is_empty() { "" } else { " " };
+                text = format!("{text}{gap}{comment}");
+            } else {
+                self.plain_cell(place.0, place.1, comment, teller)?;
+            }
+        }
         self.plain_cell(row, column, text, teller)
     }
 
@@ -327,18 +305,85 @@ impl Merging {
     }
 
     pub(super) fn end(mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        self.with_comments(u32::MAX, u32::MAX, String::new(), teller)?;
+        self.cell(u32::MAX, u32::MAX, String::new(), teller)?;
         self.flush(teller)?;
         self.sheet.end(teller)
     }
 }
 
+const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// Lines that are looked at to tell what separates the cells.
+const SAMPLE_LINES: usize = 20;
+
+pub(super) fn csv(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let text = clean::decode(bytes, None);
+    teller.head(None, Some(1))?;
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(separator(&text))
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(text.as_bytes());
+    let mut sheet = Sheet::new(1, String::new());
+    let mut record = csv::StringRecord::new();
+    let mut row = 0_u32;
+    while reader.read_record(&mut record).map_err(|error| broken(Kind::Csv, &error.to_string()))? {
+        let start = record.position().map_or(0, csv::Position::byte);
+        let empty = empty_lines(text.as_bytes(), usize::try_from(start).unwrap_or(usize::MAX));
+        row = row.saturating_add(empty).saturating_add(1);
+        for (column, cell) in (0..).zip(&record) {
+            sheet.cell(row, column, cell.to_owned(), teller)?;
+        }
+    }
+    sheet.end(teller)
+}
+
+/// Number of lines without anything before the record that begins there: rows of a spreadsheet that are no records.
+fn empty_lines(text: &[u8], start: usize) -> u32 {
+    // The end of the line before may come in two halves.
+    let is_half = start.checked_sub(1).is_some_and(|before| text.get(before..=start) == Some(b"\r\n"));
+    let mut rest = text.get(start + usize::from(is_half)..).unwrap_or_default();
+    let mut count = 0;
+    while let [b'\r', b'\n', behind @ ..] | [b'\r' | b'\n', behind @ ..] = rest {
+        rest = behind;
+        count += 1;
+    }
+    count
+}
+
+/// The separator that gives most lines the same number of cells, and more than one.
+fn separator(text: &str) -> u8 {
+    let score = |separator: &u8| {
+        let counts: Vec<usize> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .take(SAMPLE_LINES)
+            .map(|line| count_outside_quotes(line, *separator))
+            .collect();
+        let first = counts.first().copied().unwrap_or_default();
+        let alike = counts.iter().filter(|count| **count == first && first > 0).count();
+        (alike, first)
+    };
+    // Of equals the first one.
+    SEPARATORS.into_iter().rev().max_by_key(score).unwrap_or(b',')
+}
+
+fn count_outside_quotes(line: &str, separator: u8) -> usize {
+    let mut is_quoted = false;
+    line.bytes()
+        .filter(|byte| {
+            is_quoted ^= *byte == b'"';
+            *byte == separator && !is_quoted
+        })
+        .count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DocumentPlace, Kind, Limits, Part, Piece, document::push};
+    use crate::{Kind, Limits, Part, Piece, document::push};
 
-    fn told(rows: &[(u32, &[&str])], limits: &Limits) -> Result<Vec<Part>, Failure> {
+    fn told(rows: &[(u32, &[&str])]) -> Vec<Part> {
         let mut parts = Vec::new();
         let mut listener = |piece| {
             if let Piece::Part(part) = piece {
@@ -346,21 +391,22 @@ mod tests {
             }
             Ok(())
         };
-        let mut teller = Teller::new(Kind::Csv, limits, &mut listener);
+        let limits = Limits::default();
+        let mut teller = Teller::new(Kind::Csv, &limits, &mut listener);
         let mut sheet = Sheet::new(1, "S".to_owned());
         for (row, cells) in rows {
             for (column, cell) in (0..).zip(*cells) {
-                sheet.cell(*row, column, (*cell).to_owned(), &mut teller)?;
+                sheet.cell(*row, column, (*cell).to_owned(), &mut teller).unwrap();
             }
         }
-        sheet.end(&mut teller)?;
-        Ok(parts)
+        sheet.end(&mut teller).unwrap();
+        parts
     }
 
     #[test]
     fn the_names_of_the_columns_are_found() {
         let check = |rows: &[(u32, &[&str])], expected: &[&str]| {
-            let document = told(rows, &Limits::default()).unwrap();
+            let document = told(rows);
             let places: Vec<String> = document
                 .iter()
                 .map(|part| match &part.body {
@@ -389,40 +435,44 @@ mod tests {
         let failure = sheet.cell(1, 16_383, "b".to_owned(), &mut teller).unwrap_err();
         assert!(matches!(failure, Failure::TooLarge { .. }), "{failure}");
     }
+}
+
+#[cfg(test)]
+mod csv_tests {
+    use super::*;
+    use crate::{Body, Limits, Piece};
 
     #[test]
-    fn what_no_sheet_can_have_is_left_out_and_said() {
-        let (limits, mut rows) = (Limits::default(), Vec::new());
-        let mut listener = |piece| {
-            if let Piece::Part(part) = piece {
-                assert!(clean::is_sound(&part), "{part:?}");
-                rows.push(part.markdown());
-            }
-            Ok(())
+    fn rows_are_counted_as_spreadsheets_do() {
+        let numbers = |text: &str| {
+            let (limits, mut rows) = (Limits::default(), Vec::new());
+            let mut listener = |piece| {
+                if let Piece::Part(part) = piece
+                    && let Body::Table(table) = part.body
+                {
+                    rows.extend(table.header.iter().chain(&table.rows).map(|row| row.number));
+                }
+                Ok(())
+            };
+            csv(text.as_bytes(), &mut Teller::new(Kind::Csv, &limits, &mut listener)).unwrap();
+            rows
         };
-        let mut teller = Teller::new(Kind::Csv, &limits, &mut listener);
-        let mut sheet = Sheet::new(1, String::new());
-        let long = "x".repeat(CELL_BYTES + 1);
-        for (row, column, text) in
-            [(1, 0, "first"), (2, 16_383, "last"), (2, 16_384, "beyond"), (2, 99_999, "far"), (3, 0, &long)]
-        {
-            sheet.cell(row, column, text.to_owned(), &mut teller).unwrap();
+        for end in ["\n", "\r\n", "\r"] {
+            let lines = |text: &str| numbers(&text.replace('\n', end));
+            assert_eq!(lines("a,b\n\n1,2\n\n\n3,\"x\ny\"\n\n4,5\n\n"), [1, 3, 6, 8], "{end:?}");
+            assert_eq!(lines("\n\na,b\n1,2"), [3, 4], "{end:?}");
+            assert_eq!(lines("1,2\n , \n3,4\n"), [1, 3], "{end:?}");
         }
-        sheet.end(&mut teller).unwrap();
-        let said = teller.truncated().unwrap();
-        assert_eq!(said, "row 2 has more than 16384 columns; cell A3 has more than 64 KiB");
-        let text = rows.concat();
-        assert!(text.contains("first") && text.contains("last") && !text.contains("beyond"), "{}", text.len());
     }
 
     #[test]
-    fn a_sheet_of_any_length_is_told_whole() {
-        let rows: Vec<(u32, [&str; 2])> = (1..=5000).map(|row| (row, ["word", "another"])).collect();
-        let rows: Vec<(u32, &[&str])> = rows.iter().map(|(row, cells)| (*row, &cells[..])).collect();
-        let document = told(&rows, &Limits::default()).unwrap();
-        assert_eq!(document.len(), 1);
-        let crate::Body::Table(table) = &document[0].body else { panic!() };
-        assert_eq!((table.rows.len(), document[0].place.to_string()), (4999, "S!A2:B5000".to_owned()));
-        assert!(matches!(document[0].place, DocumentPlace::Sheet { number: 1, .. }));
+    fn the_separator_is_what_makes_rows_alike() {
+        let check = |text: &str, expected: u8| assert_eq!(char::from(separator(text)), char::from(expected), "{text}");
+        check("a,b\n1,2\n", b',');
+        check("name;price\nx;1,50\ny;2,75\n", b';');
+        check("a\tb, c\n1\t2\n", b'\t');
+        check("\"a;b\",c\n\"d;e;f\",g\n", b',');
+        check("one column\n", b',');
+        check("", b',');
     }
 }

@@ -1,12 +1,11 @@
 //! Tells a document to a listener, piece by piece, within the limits.
 
-use super::{Scanner, clean, too_large};
+use super::{Scanner, clean};
 use crate::{
-    document::{Body, CellRange, DocumentPlace, Part, Row, Table},
-    failure::{Failure, UnreadReason},
-    frame::{Head, PIECE_BYTES, Piece, Summary, Window},
+    document::{Body, DocumentPlace, Part, Row, Table},
+    failure::{Failure, Limits, UnreadPages, UnreadReason},
+    frame::{Head, PIECE_BYTES, Piece, Tally, WantedParts, Window},
     kind::Kind,
-    limits::Limits,
 };
 
 /// Characters of a section: a text without pages is cut into such pieces, so that it can be cited and read on.
@@ -21,25 +20,17 @@ pub struct Teller<'a> {
     listener: Listener<'a>,
     kind: Kind,
     has_head: bool,
-    /// The first page or sheet that is wanted, counted from 1.
-    pub(crate) first: u32,
-    /// The last page that is wanted, where not all are.
-    pub(crate) last_page: Option<u32>,
-    /// Rows that are wanted, where not all are.
-    pub(crate) window: Option<Window>,
-    /// Set if of an archive only the names of its files are wanted.
-    pub(crate) lists_only: bool,
-    /// Set if it is in an archive or attached to a mail: nothing within it is opened.
-    pub(crate) is_inner: bool,
-    /// The password that may open it.
-    pub(crate) password: Option<String>,
+    /// What is wanted of it. Within what is in an archive or attached to a mail itself, nothing is opened.
+    pub(crate) wanted: WantedParts,
     /// Recogniser of pages that are pictures.
     pub(crate) scanner: Scanner,
-    /// Number of pages, sheets or slides so far.
-    pub(crate) parts: u32,
-    bytes: u64,
+    /// What was told so far.
+    pub(crate) tally: Tally,
+    /// Pages that are pictures and were not recognised.
+    unread: Option<UnreadPages>,
+    /// Set if pages behind the last one that is wanted were not looked at.
+    pub(super) is_partial: bool,
     cells: u64,
-    last: Option<DocumentPlace>,
     /// Places of which something was left out, and their number.
     truncated: (Vec<String>, usize),
 }
@@ -52,17 +43,12 @@ impl<'a> Teller<'a> {
             listener,
             kind,
             has_head: false,
-            first: 1,
-            last_page: None,
-            window: None,
-            lists_only: false,
-            is_inner: false,
-            password: None,
+            wanted: WantedParts { first: 1, ..WantedParts::default() },
             scanner: Scanner::default(),
-            parts: 0,
-            bytes: 0,
+            tally: Tally::default(),
+            unread: None,
+            is_partial: false,
             cells: 0,
-            last: None,
             truncated: (Vec::new(), 0),
         }
     }
@@ -76,34 +62,20 @@ impl<'a> Teller<'a> {
 
     /// Tells a text without pages: as one that is whole, or in sections.
     pub(super) fn unpaged(&mut self, text: String) -> Result<(), Failure> {
-        if sections(&text).len() > 1 { self.chapter(text) } else { self.text(DocumentPlace::Whole, text, None) }
+        if sections(&text).len() > 1 { self.chapter(text) } else { self.text(DocumentPlace::Whole, text, None, None) }
     }
 
     /// Tells more of a text without pages. Sections count on.
     pub(super) fn chapter(&mut self, text: String) -> Result<(), Failure> {
         let text = clean::owned(text);
         sections(&text).into_iter().try_for_each(|section| {
-            let place = DocumentPlace::Section { number: self.parts.saturating_add(1), heading: None };
-            self.text(place, section.to_owned(), None)
+            let place = DocumentPlace::Section { number: self.tally.parts.saturating_add(1), heading: None };
+            self.text(place, section.to_owned(), None, None)
         })
     }
 
-    /// Tells a text, in pieces where it is large.
-    pub(super) fn text(&mut self, place: DocumentPlace, text: String, notes: Option<String>) -> Result<(), Failure> {
-        self.text_pieces(place, text, notes, None)
-    }
-
-    /// Tells the text of a page, and why the letters of a picture on it were not recognised.
-    pub(super) fn page(
-        &mut self,
-        place: DocumentPlace,
-        text: String,
-        unread: Option<UnreadReason>,
-    ) -> Result<(), Failure> {
-        self.text_pieces(place, text, None, unread)
-    }
-
-    fn text_pieces(
+    /// Tells a text, in pieces where it is large, with notes on it, and why the letters of a picture on the page were not recognised.
+    pub(super) fn text(
         &mut self,
         place: DocumentPlace,
         text: String,
@@ -112,6 +84,10 @@ impl<'a> Teller<'a> {
     ) -> Result<(), Failure> {
         let mut text = clean::owned(text);
         text.truncate(text.trim_end().len());
+        if let Some(why) = unread {
+            let page = UnreadPages::one(why, !text.is_empty());
+            self.unread = Some(self.unread.map_or(page, |before| before.and(page)));
+        }
         // Told with the last piece, so what is there without bound is not.
         const NOTES_BYTES: usize = PIECE_BYTES / 2;
         let notes = notes.map(clean::owned);
@@ -156,8 +132,8 @@ impl<'a> Teller<'a> {
     /// Tells rows of a sheet; few enough for one piece.
     pub(super) fn table(&mut self, number: u32, name: &str, mut table: Table) -> Result<(), Failure> {
         let range = table.range_of(&table.rows);
-        if let Some(window) = &mut self.window {
-            let wanted = |row: &Row| number > self.first || number == self.first && row.number >= window.row;
+        if let WantedParts { window: Some(window), first, .. } = &mut self.wanted {
+            let wanted = |row: &Row| number > *first || number == *first && row.number >= window.row;
             table.rows.retain(|row| {
                 let is_told = window.letters > 0 && wanted(row);
                 let letters: usize = row.cells.iter().map(|cell| cell.chars().count() + 3).sum();
@@ -171,29 +147,39 @@ impl<'a> Teller<'a> {
 
     /// Row of a sheet from which on rows are wanted, counted from 0, and the number of cells that can be told.
     pub(super) fn wanted_cells(&self, sheet: u32) -> (u32, usize) {
-        let Some(Window { row, letters }) = self.window else { return (0, usize::MAX) };
+        let Some(Window { row, letters }) = self.wanted.window else { return (0, usize::MAX) };
         // Each costs more than one letter.
-        (if sheet > self.first { 0 } else { row.saturating_sub(1) }, letters)
+        (if sheet > self.wanted.first { 0 } else { row.saturating_sub(1) }, letters)
     }
 
     /// Returns whether all rows that are wanted were told.
     pub(super) const fn is_satisfied(&self) -> bool {
-        matches!(self.window, Some(Window { letters: 0, .. }))
-    }
-
-    /// Tells that a sheet has these cells, too, which nobody wants: by a table of it without rows.
-    pub(super) fn untold(&mut self, number: u32, name: &str, table: Table, range: CellRange) -> Result<(), Failure> {
-        let place = DocumentPlace::Sheet { number, name: name.to_owned(), range: Some(range) };
-        self.part(Part { place, body: Body::Table(table), notes: None, unread: None })
+        matches!(self.wanted.window, Some(Window { letters: 0, .. }))
     }
 
     /// Tells of a sheet before the first that is wanted that it is there, so that it need not be read.
     pub(super) fn skips(&mut self, number: u32, name: &str) -> Result<bool, Failure> {
-        if number >= self.first {
+        if number >= self.wanted.first {
             return Ok(false);
         }
         self.table(number, name, Table::default())?;
         Ok(true)
+    }
+
+    /// Number of pages before the first one that is wanted.
+    pub(super) fn before(&self) -> usize {
+        usize::try_from(self.wanted.first - 1).unwrap_or(usize::MAX)
+    }
+
+    /// Returns whether a page is behind the last one that is wanted, and takes note of that.
+    pub(super) fn is_behind(&mut self, page: u32) -> bool {
+        self.is_partial |= self.wanted.last.is_some_and(|last| page > last);
+        self.is_partial
+    }
+
+    /// Pages that were not recognised. Those of pages that were not looked at are not known; each one that is told says so itself.
+    pub(super) fn unread(&self) -> Option<UnreadPages> {
+        self.unread.filter(|_| self.wanted.first == 1 && !self.is_partial)
     }
 
     /// Takes note of a place that has more than is told.
@@ -218,28 +204,18 @@ impl<'a> Teller<'a> {
     pub(super) fn cells(&mut self, more: u64) -> Result<(), Failure> {
         self.cells = self.cells.saturating_add(more);
         if self.cells > self.limits.cells {
-            let (what, most) = ("the number of its cells".to_owned(), self.limits.cells.to_string());
-            return Err(Failure::TooLarge { what, most, parts: 0 });
+            return Err(Failure::too_many("the number of its cells", self.limits.cells));
         }
         Ok(())
     }
 
     pub(super) fn end(&mut self) -> Result<(), Failure> {
         debug_assert!(self.has_head, "a document has a head");
-        (self.listener)(Piece::End(Summary { parts: self.parts }))
+        (self.listener)(Piece::End { parts: self.tally.parts })
     }
 
     pub(super) fn part(&mut self, part: Part) -> Result<(), Failure> {
-        let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
-        if is_new && self.parts == self.limits.parts {
-            return Err(Failure::too_many_parts(self.limits.parts));
-        }
-        self.bytes += part.size();
-        if self.bytes > self.limits.bytes_out {
-            return Err(too_large("its text", self.limits.bytes_out));
-        }
-        self.parts += u32::from(is_new);
-        self.last = Some(part.place.clone());
+        self.tally.take(&part, self.limits)?;
         (self.listener)(Piece::Part(part))
     }
 }

@@ -11,9 +11,9 @@ use aes::cipher::{BlockCipherDecrypt, KeyInit as _};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use office_oxide::cfb::CfbReader;
 use sha1::Sha1;
-use sha2::{Digest as _, Sha256, Sha384, Sha512};
+use sha2::{Digest, Sha256, Sha384, Sha512};
 
-use super::{broken, xml};
+use super::{broken, package};
 use crate::{failure::Failure, kind::Kind};
 
 /// The password of documents that are encrypted only so that programs ask before they change them.
@@ -106,34 +106,29 @@ struct Cipher {
 }
 
 #[derive(Clone, Copy)]
-enum Hash {
-    Sha1,
-    Sha256,
-    Sha384,
-    Sha512,
+struct Hash(fn(&[u8]) -> Vec<u8>);
+
+const SHA1: Hash = Hash(digest::<Sha1>);
+
+fn digest<D: Digest>(bytes: &[u8]) -> Vec<u8> {
+    D::digest(bytes).to_vec()
 }
 
 impl Hash {
     fn of(self, parts: &[&[u8]]) -> Vec<u8> {
-        let bytes = parts.concat();
-        match self {
-            Self::Sha1 => Sha1::digest(&bytes).to_vec(),
-            Self::Sha256 => Sha256::digest(&bytes).to_vec(),
-            Self::Sha384 => Sha384::digest(&bytes).to_vec(),
-            Self::Sha512 => Sha512::digest(&bytes).to_vec(),
-        }
+        (self.0)(&parts.concat())
     }
 
     /// The hash of a password, hashed again and again.
     fn of_password(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
-        let letters = utf16(password);
+        let letters: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
         (0..rounds).fold(self.of(&[salt, &letters]), |hash, round| self.of(&[&round.to_le_bytes(), &hash]))
     }
 }
 
 impl Lock {
     fn read(about: &[u8]) -> Option<Self> {
-        let number = |at: usize| u32_at(about, at);
+        let number = |at: usize| Some(u32::from_le_bytes(about.get(at..at.checked_add(4)?)?.try_into().ok()?));
         let version = (number(0)? & 0xffff, number(0)? >> 16);
         match version {
             (4, 4) => Self::agile(std::str::from_utf8(about.get(8..)?).ok()?),
@@ -156,7 +151,7 @@ impl Lock {
     }
 
     fn agile(text: &str) -> Option<Self> {
-        let tree = xml::parse(text.trim_end_matches('\0')).ok()?;
+        let tree = package::parse(text.trim_end_matches('\0')).ok()?;
         let content = tree.find("keyData")?;
         let of_key = tree.find("encryptedKey")?;
         let bytes = |name: &str| STANDARD.decode(of_key.attribute(name)?).ok();
@@ -195,15 +190,15 @@ impl Lock {
                 hashed.starts_with(&expected).then(|| key.get(..of_key.key_bytes).map(<[u8]>::to_vec))?
             }
             Self::Standard { salt, key_bytes, verifier, verifier_hash } => {
-                let hash = Hash::Sha1.of_password(salt, password, STANDARD_ROUNDS);
-                let hash = Hash::Sha1.of(&[&hash, &0_u32.to_le_bytes()]);
+                let hash = SHA1.of_password(salt, password, STANDARD_ROUNDS);
+                let hash = SHA1.of(&[&hash, &0_u32.to_le_bytes()]);
                 let derived = [0x36_u8, 0x5c].map(|filling| {
                     let mut block = [filling; 64];
                     block.iter_mut().zip(&hash).for_each(|(byte, other)| *byte ^= other);
-                    Hash::Sha1.of(&[&block])
+                    SHA1.of(&[&block])
                 });
                 let key = derived.concat().get(..*key_bytes)?.to_vec();
-                let said = Hash::Sha1.of(&[&ecb(&key, verifier)?]);
+                let said = SHA1.of(&[&ecb(&key, verifier)?]);
                 ecb(&key, verifier_hash)?.starts_with(&said).then_some(key)
             }
         }
@@ -231,16 +226,16 @@ impl Lock {
 }
 
 impl Cipher {
-    fn read(node: &xml::Node) -> Option<Self> {
+    fn read(node: &package::Node) -> Option<Self> {
         let is = |name: &str, value: &str| node.attribute(name) == Some(value);
         if !is("cipherAlgorithm", "AES") || !is("cipherChaining", "ChainingModeCBC") {
             return None;
         }
         let hash = match node.attribute("hashAlgorithm")? {
-            "SHA1" | "SHA-1" => Hash::Sha1,
-            "SHA256" | "SHA-256" => Hash::Sha256,
-            "SHA384" | "SHA-384" => Hash::Sha384,
-            "SHA512" | "SHA-512" => Hash::Sha512,
+            "SHA1" | "SHA-1" => SHA1,
+            "SHA256" | "SHA-256" => Hash(digest::<Sha256>),
+            "SHA384" | "SHA-384" => Hash(digest::<Sha384>),
+            "SHA512" | "SHA-512" => Hash(digest::<Sha512>),
             _ => return None,
         };
         let bits: usize = node.attribute("keyBits")?.parse().ok()?;
@@ -285,17 +280,7 @@ fn blocks<C: BlockCipherDecrypt>(cipher: &C, bytes: &mut [u8]) {
     }
 }
 
-/// Letters of a password as Office counts them.
-fn utf16(password: &str) -> Vec<u8> {
-    password.encode_utf16().flat_map(u16::to_le_bytes).collect()
-}
-
 /// A number of two bytes.
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
-}
-
-/// A number of four bytes.
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }

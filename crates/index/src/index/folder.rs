@@ -1,31 +1,40 @@
 //! The files of the index: one version a folder, made anew when it is damaged; and when its segments are merged: seldom while documents
 //! come in, and once they do not, until few are left.
+//!
+//! They are read by calls, and never as memory. The library would map them into memory. A mapped file that is cut short under whoever reads
+//! it ends the whole process (`SIGBUS`), and no error is told; a read that comes up short is an error, after which the index is begun anew.
+//! The terms are kept by the library itself, and the rest by the system.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
+    ops::Range,
+    os::unix::fs::{DirBuilderExt as _, FileExt as _},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use tantivy::{
-    Index, IndexReader, IndexSettings, ReloadPolicy,
-    directory::{Directory, RamDirectory},
+    HasLen, Index, IndexReader, IndexSettings, ReloadPolicy,
+    directory::{
+        Directory, DirectoryLock, FileHandle, Lock, MmapDirectory, OwnedBytes, RamDirectory, WatchCallback,
+        WatchHandle, WritePtr,
+        error::{DeleteError, LockError, OpenReadError, OpenWriteError},
+    },
     merge_policy::{LogMergePolicy, MergePolicy, NoMergePolicy},
 };
 
 use super::{
-    error::IndexError,
-    files::ReadFolder,
+    IndexError,
     schema::{Fields, Gate, SCHEMA_VERSION, analyzers},
 };
 use crate::analyze::{ANALYSIS_VERSION, Dictionary};
 
 /// The open files of the index.
 pub(crate) struct Folder {
-    path: PathBuf,
-    /// Set if the files are in memory only.
-    is_held: bool,
+    /// Where what belongs to the index besides the library's own files is kept; none where it is in memory only.
+    pub(crate) path: Option<PathBuf>,
     pub(crate) fields: Fields,
     pub(crate) index: Index,
     pub(crate) reader: IndexReader,
@@ -52,20 +61,15 @@ impl Folder {
 
     /// An index that is in memory only.
     pub(crate) fn held(dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
-        Self::of(PathBuf::new(), true, RamDirectory::create(), dictionary)
+        Self::of(None, RamDirectory::create(), dictionary)
     }
 
     fn try_open(path: &Path, dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
-        let directory = ReadFolder::open(path).map_err(tantivy::TantivyError::from)?;
-        Self::of(path.to_owned(), false, directory, dictionary)
+        let inner = MmapDirectory::open(path).map_err(tantivy::TantivyError::from)?;
+        Self::of(Some(path.to_owned()), ReadFolder { path: path.to_owned(), inner }, dictionary)
     }
 
-    fn of(
-        path: PathBuf,
-        is_held: bool,
-        directory: impl Directory,
-        dictionary: &Arc<Dictionary>,
-    ) -> Result<Self, IndexError> {
+    fn of(path: Option<PathBuf>, directory: impl Directory, dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
         let fields = Fields::new();
         let gate = Arc::new(Gate::default());
         let index = Index::builder()
@@ -74,34 +78,24 @@ impl Folder {
             .tokenizers(analyzers(dictionary, &gate))
             .open_or_create(directory)?;
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
-        Ok(Self { path, is_held, fields, index, reader, gate })
+        Ok(Self { path, fields, index, reader, gate })
     }
 
     /// Returns whether its files are still where they were. They stay readable to whoever has them open, wherever they
     /// went.
     pub(crate) fn is_there(&self) -> bool {
-        self.is_held || self.path.join("meta.json").exists()
-    }
-
-    /// The file that is there as long as the index is; none where it is in memory only.
-    pub(crate) fn home(&self) -> Option<PathBuf> {
-        (!self.is_held).then(|| self.path.join("meta.json"))
-    }
-
-    /// Bytes of all its files.
-    pub(crate) fn size(&self) -> u64 {
-        if self.is_held { 0 } else { size(&self.path) }
-    }
-
-    /// Where what belongs to the index besides the library's own files is kept.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        (!self.is_held).then_some(self.path.as_path())
+        is_there(self.path.as_deref())
     }
 }
 
-/// Bytes of all files in a folder.
-pub(crate) fn size(path: &Path) -> u64 {
-    let Ok(files) = fs::read_dir(path) else { return 0 };
+/// Returns whether an index is in this folder, or in memory only. Blocks.
+pub(crate) fn is_there(path: Option<&Path>) -> bool {
+    path.is_none_or(|path| path.join("meta.json").exists())
+}
+
+/// Bytes of all files of an index. Blocks.
+pub(crate) fn size(path: Option<&Path>) -> u64 {
+    let Some(Ok(files)) = path.map(fs::read_dir) else { return 0 };
     files.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 
@@ -113,17 +107,12 @@ pub(crate) fn guarded<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<
 
 /// Makes a folder that nobody else may look into: it holds the text of documents.
 pub(crate) fn private(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Removes the indexes of other versions. What cannot be removed is tried again at the next start.
 fn remove_others(root: &Path, own: &Path) {
-    let Ok(folders) = fs::read_dir(root) else { return };
-    for folder in folders.flatten() {
+    for folder in fs::read_dir(root).into_iter().flatten().flatten() {
         let is_version = folder.file_name().to_str().is_some_and(is_version);
         if is_version && folder.path() != own {
             let removed = fs::remove_dir_all(folder.path());
@@ -169,4 +158,83 @@ pub(super) fn at_rest() -> Box<dyn MergePolicy> {
     policy.set_max_docs_before_merge(LARGE);
     policy.set_del_docs_ratio_before_merge(REMOVED);
     Box::new(policy)
+}
+
+/// The library's own folder in everything but how files are read.
+#[derive(Debug, Clone)]
+struct ReadFolder {
+    path: PathBuf,
+    inner: MmapDirectory,
+}
+
+impl Directory for ReadFolder {
+    fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
+        let open = || {
+            let file = File::open(self.path.join(path))?;
+            let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+            Ok(ReadFile { file, length })
+        };
+        let opened = open().map_err(|error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => OpenReadError::FileDoesNotExist(path.to_owned()),
+            _ => OpenReadError::wrap_io_error(error, path.to_owned()),
+        })?;
+        Ok(Arc::new(opened))
+    }
+
+    fn delete(&self, path: &Path) -> Result<(), DeleteError> {
+        self.inner.delete(path)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
+        self.inner.exists(path)
+    }
+
+    fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
+        self.inner.open_write(path)
+    }
+
+    fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
+        self.inner.atomic_read(path)
+    }
+
+    fn atomic_write(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        self.inner.atomic_write(path, data)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.inner.sync_directory()
+    }
+
+    fn acquire_lock(&self, lock: &Lock) -> Result<DirectoryLock, LockError> {
+        self.inner.acquire_lock(lock)
+    }
+
+    fn watch(&self, callback: WatchCallback) -> tantivy::Result<WatchHandle> {
+        self.inner.watch(callback)
+    }
+}
+
+/// An open file of which parts are read.
+#[derive(Debug)]
+struct ReadFile {
+    file: File,
+    /// Bytes when it was opened: it is never written after that.
+    length: usize,
+}
+
+impl HasLen for ReadFile {
+    fn len(&self) -> usize {
+        self.length
+    }
+}
+
+impl FileHandle for ReadFile {
+    fn read_bytes(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
+        if range.start > range.end || range.end > self.length {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a part beyond the end of a file was asked for"));
+        }
+        let mut bytes = vec![0; range.len()];
+        self.file.read_exact_at(&mut bytes, range.start as u64)?;
+        Ok(OwnedBytes::new(bytes))
+    }
 }

@@ -6,8 +6,7 @@ use tantivy::TantivyDocument;
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
 use super::{
-    error::IndexError,
-    id::DocumentId,
+    DocumentId, IndexError,
     schema::{ENTRY_ORDINAL, Fields, key},
     view::{About, Entry},
     writer::{Command, Writer},

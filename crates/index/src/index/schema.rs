@@ -39,7 +39,6 @@ pub(crate) const fn key(owner: u32, ordinal: u32) -> u64 {
 }
 
 /// The document's number and the chunk's ordinal.
-#[expect(clippy::cast_possible_truncation, reason = "each half has 32 bits")]
 pub(crate) const fn split_key(key: u64) -> (u32, u32) {
     ((key >> 32) as u32, key as u32)
 }

@@ -1,10 +1,12 @@
-//! What is there to be found, all of one moment, and the state that the writer shares with all who search.
+//! What is there to be found, all of one moment, and the state that the writer shares with all who search; and when a document was last used,
+//! and what may therefore go.
 
 use std::{
-    collections::HashMap,
-    path::PathBuf,
+    collections::{BTreeSet, HashMap},
+    fs, io,
+    path::{Path, PathBuf},
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -19,12 +21,9 @@ use tantivy::{
 };
 
 use super::{
-    config::IndexConfig,
-    error::IndexError,
-    folder::{Folder, size},
-    id::DocumentId,
+    DocumentId, IndexConfig, IndexError,
+    folder::Folder,
     schema::{ENTRY_ORDINAL, Fields, key, split_key},
-    uses::Uses,
 };
 use crate::{analyze::Dictionary, chunk::Chunk, kind::Kind, recognition::RecognitionStamp};
 
@@ -90,15 +89,14 @@ pub(crate) struct View {
     /// By segment: every query looks at them, and the library would read them anew each time.
     keys: Vec<OnceLock<Keys>>,
     /// None where the files are in memory only.
-    home: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
 }
 
 impl View {
     pub(crate) fn new(folder: &Folder, entries: Arc<Entries>, epoch: u64) -> Self {
-        let home = folder.home();
         let searcher = folder.reader.searcher();
         let keys = searcher.segment_readers().iter().map(|_| OnceLock::new()).collect();
-        Self { searcher, fields: folder.fields.clone(), entries, epoch, keys, home }
+        Self { searcher, fields: folder.fields.clone(), entries, epoch, keys, path: folder.path.clone() }
     }
 
     /// The keys of the chunks of a segment. They are read once.
@@ -111,23 +109,6 @@ impl View {
         Ok(kept.map_or(&keys, |kept| kept.get_or_init(|| Arc::clone(&keys))).clone())
     }
 
-    /// Returns whether its files are still where they were. Blocks.
-    pub(crate) fn is_there(&self) -> bool {
-        self.home.as_ref().is_none_or(|home| home.exists())
-    }
-
-    /// Bytes of its files. Blocks.
-    pub(crate) fn size(&self) -> u64 {
-        self.home.as_ref().and_then(|home| home.parent()).map_or(0, size)
-    }
-
-    /// Where a chunk is kept; none where there is no such chunk.
-    pub(crate) fn find(&self, owner: u32, ordinal: u32) -> Result<Option<DocAddress>, IndexError> {
-        let term = Term::from_field_u64(self.fields.key, key(owner, ordinal));
-        let query = TermQuery::new(term, IndexRecordOption::Basic);
-        Ok(self.searcher.search(&query, &DocSetCollector)?.into_iter().next())
-    }
-
     /// A chunk.
     pub(crate) fn chunk(&self, address: DocAddress) -> Result<Chunk, IndexError> {
         let document: TantivyDocument = self.searcher.doc(address)?;
@@ -136,7 +117,10 @@ impl View {
 
     /// The chunk of a document with this ordinal.
     pub(crate) fn chunk_of(&self, owner: u32, ordinal: u32) -> Result<Option<Chunk>, IndexError> {
-        self.find(owner, ordinal)?.map(|address| self.chunk(address)).transpose()
+        let term = Term::from_field_u64(self.fields.key, key(owner, ordinal));
+        let query = TermQuery::new(term, IndexRecordOption::Basic);
+        let found = self.searcher.search(&query, &DocSetCollector)?.into_iter().next();
+        found.map(|address| self.chunk(address)).transpose()
     }
 }
 
@@ -163,7 +147,7 @@ pub(crate) struct IndexContent {
 pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> {
     let searcher = folder.reader.searcher();
     let mut entries: Entries = HashMap::new();
-    let mut owners: Vec<u32> = Vec::new();
+    let mut owners: BTreeSet<u32> = BTreeSet::new();
     let mut next_owner = 0;
     for reader in searcher.segment_readers() {
         let keys = keys_of(reader)?;
@@ -174,9 +158,7 @@ pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> 
             if reader.is_deleted(doc) {
                 continue;
             }
-            if owners.last() != Some(&owner) {
-                owners.push(owner);
-            }
+            owners.insert(owner);
             if ordinal == ENTRY_ORDINAL {
                 let document: TantivyDocument = store.get(doc)?;
                 let entry: Entry = from_record(&document, &folder.fields)?;
@@ -184,11 +166,10 @@ pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> 
             }
         }
     }
-    owners.sort_unstable();
-    owners.dedup();
-    let whole: std::collections::HashSet<u32> = entries.values().map(|entry| entry.owner).collect();
-    owners.retain(|owner| !whole.contains(owner));
-    Ok(IndexContent { entries, orphans: owners, next_owner })
+    for entry in entries.values() {
+        owners.remove(&entry.owner);
+    }
+    Ok(IndexContent { entries, orphans: owners.into_iter().collect(), next_owner })
 }
 
 /// State that the writer shares with everybody else.
@@ -225,4 +206,67 @@ impl Shared {
     pub(crate) fn publish(&self, view: View) {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
     }
+}
+
+const FILE: &str = "uses.json";
+
+/// When documents were last used, in seconds since 1970. What is lost of it in a crash makes a document go a little early, and
+/// it is indexed again when it is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    times: Mutex<HashMap<DocumentId, u64>>,
+}
+
+impl Uses {
+    /// Loads the uses that were stored in this folder.
+    pub(crate) fn load(&self, folder: &Path) {
+        let read = fs::read(folder.join(FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = read.unwrap_or_default();
+    }
+
+    /// Writes it down, without what is not there any longer.
+    pub(crate) fn save(&self, folder: &Path, is_there: impl Fn(&DocumentId) -> bool) -> io::Result<()> {
+        let bytes = {
+            let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+            times.retain(|id, _| is_there(id));
+            serde_json::to_vec(&*times)?
+        };
+        let draft = folder.join("uses.json.new");
+        fs::write(&draft, bytes)?;
+        fs::rename(draft, folder.join(FILE))
+    }
+
+    /// These were used.
+    pub(crate) fn touch<'a>(&self, ids: impl Iterator<Item = &'a DocumentId>, now: u64) {
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        times.extend(ids.map(|id| (*id, now)));
+    }
+
+    /// When a document was last of use to somebody.
+    pub(crate) fn last(&self, entry: &Entry) -> u64 {
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        times.get(&entry.id).copied().unwrap_or_default().max(entry.indexed_at)
+    }
+}
+
+/// Which documents go, of those that are there with the time of their last use: all that nobody needed for long, and of those
+/// that nobody needed lately as many as take up more than is allowed, the oldest first.
+pub(crate) fn leaving(entries: &Entries, shared: &Shared, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
+    let Shared { config, uses, .. } = shared;
+    let mut entries: Vec<(&Arc<Entry>, u64)> = entries.values().map(|entry| (entry, uses.last(entry))).collect();
+    entries.sort_by_key(|(entry, used)| (*used, entry.owner));
+    let all: u64 = entries.iter().map(|(entry, _)| u64::from(entry.chunks)).sum::<u64>().max(1);
+    let mut excess = bytes.saturating_sub(config.most_bytes);
+    let mut leaving = Vec::new();
+    for (entry, used) in entries {
+        let unused = now.saturating_sub(used);
+        let is_gone = unused >= config.gone_after.as_secs();
+        let is_early = excess > 0 && unused >= config.stale_after.as_secs();
+        if is_gone || is_early {
+            let share = u128::from(bytes) * u128::from(entry.chunks.max(1)) / u128::from(all);
+            excess = excess.saturating_sub(u64::try_from(share).unwrap_or(u64::MAX));
+            leaving.push(Arc::clone(entry));
+        }
+    }
+    leaving
 }

@@ -11,13 +11,10 @@ use tantivy::{IndexWriter, Term, indexer::IndexWriterOptions};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    config::IndexConfig,
-    error::IndexError,
-    folder::{Folder, at_rest, at_work, guarded},
-    id::DocumentId,
+    DocumentId, IndexConfig, IndexError,
+    folder::{Folder, at_rest, at_work, guarded, size},
     indexing::{Batch, PendingDocument, Reply, chunk_document, entry_document},
-    uses::{Uses, leaving},
-    view::{About, Entries, Entry, Shared, View, look_through},
+    view::{About, Entries, Entry, Shared, Uses, View, leaving, look_through},
 };
 use crate::{analyze::Dictionary, chunk::Chunk};
 
@@ -86,7 +83,7 @@ impl Writer {
             Ok(found) => found,
             Err(error) if error.is_loss() => {
                 damage = Some(error.to_string());
-                folder.path().map_or(Ok(()), std::fs::remove_dir_all)?;
+                folder.path.as_deref().map_or(Ok(()), std::fs::remove_dir_all)?;
                 (folder, _) = Folder::open(&config.folder, &dictionary)?;
                 look_through(&folder)?
             }
@@ -97,7 +94,7 @@ impl Writer {
         }
         let entries = Arc::new(found.entries);
         let uses = Uses::default();
-        if let Some(path) = folder.path() {
+        if let Some(path) = &folder.path {
             uses.load(path);
         }
         let view = View::new(&folder, Arc::clone(&entries), 0);
@@ -253,14 +250,9 @@ impl Writer {
 
     /// Takes out what nobody uses; the answer is how many.
     pub(crate) fn sweep(&mut self) -> Result<usize, IndexError> {
-        let Shared { config, uses, .. } = &*self.shared;
-        let now = (config.now)();
+        let now = (self.shared.config.now)();
         self.swept_at = now;
-        let entries = self.entries.values().map(|entry| (&**entry, uses.last(entry)));
-        let leaving: Vec<Arc<Entry>> = leaving(entries, self.folder.size(), now, config)
-            .into_iter()
-            .map(|entry| Arc::new(entry.clone()))
-            .collect();
+        let leaving = leaving(&self.entries, &self.shared, size(self.folder.path.as_deref()), now);
         if !leaving.is_empty() {
             tracing::info!(documents = leaving.len(), "removed unused documents from the search index");
             self.take_out(&leaving)?;
@@ -383,7 +375,7 @@ impl Writer {
         self.batch.fail(&IndexError::Lost(why.to_owned()));
         self.orphans.clear();
         self.writer = None;
-        match self.folder.path().map_or(Ok(()), std::fs::remove_dir_all) {
+        match self.folder.path.as_deref().map_or(Ok(()), std::fs::remove_dir_all) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
@@ -417,7 +409,14 @@ impl Writer {
             return;
         }
         // Before the merges, for which not everybody waits.
-        self.save_uses();
+        let saved = self
+            .folder
+            .path
+            .as_deref()
+            .map_or(Ok(()), |path| self.shared.uses.save(path, |id| self.entries.contains_key(id)));
+        if let Err(error) = saved {
+            tracing::debug!(%error, "could not write down when documents were used");
+        }
         if !self.orphans.is_empty() && self.writer.is_some() {
             // It is told where it fails, and tried again at the next start.
             let _ = self.write(commit);
@@ -431,14 +430,6 @@ impl Writer {
                 tracing::warn!(%error, "could not end the work on the search index");
             }
             self.publish();
-        }
-    }
-
-    fn save_uses(&self) {
-        let Some(path) = self.folder.path() else { return };
-        let saved = self.shared.uses.save(path, |id| self.entries.contains_key(id));
-        if let Err(error) = saved {
-            tracing::debug!(%error, "could not write down when documents were used");
         }
     }
 }

@@ -2,38 +2,38 @@
 
 use std::{
     fs::File,
+    io::{self, Read as _, Seek as _, Write as _},
     mem,
     num::NonZeroUsize,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant, SystemTime},
 };
 
-use agentd_core::knowledge::{DocumentProgress, Password};
+use agentd_core::{
+    knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, Password},
+    ports::OnProgress,
+};
 use futures_util::{StreamExt as _, stream};
 use lru::LruCache;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
-use super::digests;
+use super::told::ResolvedDocuments;
 use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
     handle::IndexHandle,
-    index::{About, Claim, DocumentId, IndexError, Indexing},
+    index::{About, Claim, ContentHash, DocumentId, IndexError, folder::private},
 };
 
 /// Documents whose failures are remembered, so that a broken one is not read anew by each search. Each takes some hundred bytes.
-const MAX_BROKEN: NonZeroUsize = match NonZeroUsize::new(50_000) {
-    Some(most) => most,
-    None => NonZeroUsize::MIN,
-};
+const MAX_BROKEN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(49_999);
 
 /// Passes over new documents, with the number that is brought in at the same time. Quick ones are more than are read at once, so
 /// that some are read while others are written for good together. Of scans one is recognised while the next is copied.
 const PASSES: [(ReadingPass, usize); 2] = [(ReadingPass::Quick, 8), (ReadingPass::Full, 2)];
-
-/// Whoever wants to know how far it is.
-pub(super) type Progress<'a> = &'a (dyn Fn(DocumentProgress) + Send + Sync);
 
 /// A document that somebody may see, and its file.
 #[derive(Debug, Clone)]
@@ -96,12 +96,10 @@ const fn is_passing(failure: &Failure) -> bool {
 
 /// Returns whether recognition itself failed: the models that are there cannot be used, or there was no time for a single page.
 const fn has_failed_recognition(failure: &Failure, recognition: &RecognitionStamp) -> bool {
-    match failure {
-        Failure::Scanned { unread, .. } => match unread.why {
-            UnreadReason::NoModels => recognition.pages > 0,
-            UnreadReason::OutOfTime { first } => first == 1,
-            _ => false,
-        },
+    let Failure::Scanned { unread, .. } = failure else { return false };
+    match unread.why {
+        UnreadReason::NoModels => recognition.pages > 0,
+        UnreadReason::OutOfTime { first } => first == 1,
         _ => false,
     }
 }
@@ -127,32 +125,60 @@ enum Outcome {
     NotBegun,
 }
 
-/// Brings documents into the index.
-#[derive(Debug)]
+/// Brings documents into an index, and searches it.
 pub(super) struct Ingester<'a> {
     pub(super) extractor: &'a Extractor,
     pub(super) index: &'a Arc<IndexHandle>,
-    pub(super) broken: &'a FailureCache,
+    pub(super) failures: &'a FailureCache,
     pub(super) chunks: ChunkConfig,
-    /// Time from which on no document is begun.
-    pub(super) begin_by: Option<Instant>,
-    /// The recognition that there is: what was read with less is read again.
-    pub(super) recognition: &'a RecognitionStamp,
+    /// Whoever wants to know how far it is.
+    pub(super) progress: &'a OnProgress,
     pub(super) cancel: &'a CancellationToken,
 }
 
 impl Ingester<'_> {
-    /// Brings documents in: first all that can be read at once, then those whose letters have to be recognised, so that none waits
-    /// behind a scan. A document that fails does so alone; a failing index fails all.
-    pub(super) async fn bring_all(
+    /// Searches documents that are in the index or come there.
+    pub(super) async fn find(
         &self,
-        documents: Vec<KnownDocument>,
-        progress: Progress<'_>,
+        told: &ResolvedDocuments,
+        query: &DocumentQuery,
+    ) -> Result<DocumentFinds, IndexError> {
+        let is_current = self.index.has_all(told.known.iter().map(|known| &known.id), &told.recognition)
+            && self.index.replaced(told.places()).is_empty();
+        let report = match is_current {
+            true => IngestReport::default(),
+            false => self.bring_in(told, query.begin_by).await?,
+        };
+        let answer = self.index.search(told.request(query), self.cancel.clone()).await?;
+        Ok(told.finds(self.index, answer, report, query, self.failures))
+    }
+
+    /// Indexes what is not there yet: first all that can be read at once, then those whose letters have to be recognised, so that none waits
+    /// behind a scan. A document that fails does so alone, and is told with the reason; a failing index fails all. From the given time on
+    /// none is begun.
+    pub(super) async fn bring_in(
+        &self,
+        resolved: &ResolvedDocuments,
+        begin_by: Option<Instant>,
     ) -> Result<IngestReport, IndexError> {
-        let mut report = IngestReport::default();
-        let mut waiting = documents;
+        let ResolvedDocuments { known, recognition, .. } = resolved;
+        let ids: Vec<DocumentId> = known.iter().map(|known| known.id).collect();
+        let missing = self.index.missing(&ids).await?;
+        let (mut report, mut known_failures, mut waiting) = (IngestReport::default(), Vec::new(), Vec::new());
+        let is_new = |id: &DocumentId| {
+            let is_outdated = || self.index.entry(id).is_some_and(|entry| entry.about.is_outdated(recognition));
+            missing.contains(id) || is_outdated()
+        };
+        for known in known.iter().filter(|known| is_new(&known.id)) {
+            match self.failures.why(&known.id, recognition) {
+                Some(failure) => known_failures.push((known.name.clone(), super::told(&failure))),
+                None => waiting.push(known.clone()),
+            }
+        }
         for (pass, at_once) in PASSES {
-            let bring = |known: KnownDocument| async move { (known.clone(), self.bring(known, pass, progress).await) };
+            let bring = |known: KnownDocument| async move {
+                (known.clone(), self.bring(known, pass, recognition, begin_by).await)
+            };
             let mut brought = stream::iter(mem::take(&mut waiting).into_iter().map(bring)).buffer_unordered(at_once);
             while let Some((known, outcome)) = brought.next().await {
                 match outcome? {
@@ -164,7 +190,10 @@ impl Ingester<'_> {
             }
         }
         let left = waiting.into_iter().map(|known| (known.name, super::told(&Failure::NeedsRecognition)));
-        report.unreadable.extend(left);
+        report.unreadable.extend(left.chain(known_failures));
+        for id in self.index.replaced(resolved.places()) {
+            self.index.remove(&id).await?;
+        }
         Ok(report)
     }
 
@@ -174,20 +203,21 @@ impl Ingester<'_> {
         &self,
         known: KnownDocument,
         pass: ReadingPass,
-        progress: Progress<'_>,
+        recognition: &RecognitionStamp,
+        begin_by: Option<Instant>,
     ) -> Result<Outcome, IndexError> {
-        let claim = self.index.claim(&known.id, self.recognition);
-        let Some(claimed) = self.in_time(claim).await else { return Ok(Outcome::NotBegun) };
+        let claim = self.index.claim(&known.id, recognition);
+        let Some(claimed) = in_time(begin_by, claim).await else { return Ok(Outcome::NotBegun) };
         let Some(claim) = claimed? else { return Ok(Outcome::Indexed) };
         // Whoever was at it before may have found out.
-        if let Some(failure) = self.broken.why(&known.id, self.recognition) {
+        if let Some(failure) = self.failures.why(&known.id, recognition) {
             return Ok(Outcome::Unreadable(failure));
         }
         let id = known.id;
         let read = match self.copy(&known).await? {
-            Ok(copy) => match self.in_time(self.extractor.turn(pass, self.cancel)).await {
+            Ok(copy) => match in_time(begin_by, self.extractor.turn(pass, self.cancel)).await {
                 None => return Ok(Outcome::NotBegun),
-                Some(Ok(turn)) => self.read(claim, known, copy, turn, progress).await?,
+                Some(Ok(turn)) => self.read(claim, known, copy, turn).await?,
                 Some(Err(failure)) => Err(failure),
             },
             Err(failure) => Err(failure),
@@ -197,18 +227,9 @@ impl Ingester<'_> {
             Err(Failure::Cancelled) => Err(IndexError::Cancelled),
             Err(Failure::NeedsRecognition) => Ok(Outcome::NeedsRecognition),
             Err(failure) => {
-                self.broken.remember(id, failure.clone(), self.recognition.clone());
+                self.failures.remember(id, failure.clone(), recognition.clone());
                 Ok(Outcome::Unreadable(failure))
             }
-        }
-    }
-
-    /// Outcome of this, where there is time for it.
-    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        match self.begin_by {
-            Some(end) if Instant::now() >= end => None,
-            Some(end) => timeout_at(end.into(), work).await.ok(),
-            None => Some(work.await),
         }
     }
 
@@ -216,7 +237,7 @@ impl Ingester<'_> {
     async fn copy(&self, known: &KnownDocument) -> Result<Result<File, Failure>, IndexError> {
         let (folder, most) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
         let (file, stop) = (Arc::clone(&known.file), self.cancel.clone());
-        let copied = tokio::task::spawn_blocking(move || digests::copy(&file, &folder, most, &stop)).await;
+        let copied = tokio::task::spawn_blocking(move || copy(&file, &folder, most, &stop)).await;
         let copied = copied.map_err(|_| IndexError::Closed)?;
         let (hash, copy) = match copied {
             Ok(copied) => copied,
@@ -226,7 +247,7 @@ impl Ingester<'_> {
             },
         };
         let hash = known.inner.as_deref().map_or(hash, |path| hash.within(path));
-        let is_same = known.id.is_of(hash);
+        let is_same = known.id.content == hash;
         Ok(is_same.then_some(copy).ok_or_else(|| Failure::Worker("it was changed while it was being read".to_owned())))
     }
 
@@ -236,10 +257,9 @@ impl Ingester<'_> {
         KnownDocument { id, name, inner, password, place, .. }: KnownDocument,
         copy: File,
         turn: WorkerTurn,
-        progress: Progress<'_>,
     ) -> Result<Result<(), Failure>, IndexError> {
         let named = Kind::of_name(&name);
-        let stamp = turn.recognition().stamp();
+        let stamp = turn.recognition.stamp();
         let wanted = WantedParts { named, inner, password, ..WantedParts::default() };
         let mut extraction = match self.extractor.extract_in(turn, copy, wanted, self.cancel.clone()) {
             Ok(extraction) => extraction,
@@ -251,7 +271,7 @@ impl Ingester<'_> {
             Some(Ok(_)) | None => return Ok(Err(Failure::Worker("its reader returned nothing".to_owned()))),
         };
         let mut about = About { kind: Some(head.kind), place, ..About::default() };
-        let tell = |parts| progress(DocumentProgress { document: name.clone(), parts, total: head.parts });
+        let tell = |parts| (self.progress)(DocumentProgress { document: name.clone(), parts, total: head.parts });
         tell(0);
         let mut indexing = claim.begin(head.title.clone()).await?;
         let mut chunker = Chunker::new(self.chunks);
@@ -270,14 +290,31 @@ impl Ingester<'_> {
                     }
                 }
                 Some(Err(failure)) => break Some(failure),
-                Some(Ok(Piece::Head(_) | Piece::End(_))) | None => break None,
+                Some(Ok(Piece::Head(_) | Piece::End { .. })) | None => break None,
             }
         };
         // The next document is read while this one is written for good.
         drop(extraction);
         let was_cut = self.index.entry(&id).is_some_and(|former| former.about.retry);
         about.retry = !was_cut && failure.as_ref().is_some_and(Failure::may_pass);
-        finish(indexing, about, failure).await
+        if let Some(failure) = failure {
+            // Of an abandoned one nothing is kept, and the next caller reads it from its start.
+            if indexing.chunks() == 0 || is_passing(&failure) {
+                return Ok(Err(failure));
+            }
+            about.flaw = Some(super::told(&failure));
+        }
+        indexing.finish(about).await?;
+        Ok(Ok(()))
+    }
+}
+
+/// Outcome of work, where there is time to begin it.
+async fn in_time<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match begin_by {
+        Some(end) if Instant::now() >= end => None,
+        Some(end) => timeout_at(end.into(), work).await.ok(),
+        None => Some(work.await),
     }
 }
 
@@ -292,19 +329,147 @@ fn note_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &Re
     }
 }
 
-/// Finishes a document: what could be read of a broken one can be found; of an abandoned one nothing is kept, and the
-/// next caller reads it from its start.
-async fn finish(
-    indexing: Indexing,
-    mut about: About,
-    failure: Option<Failure>,
-) -> Result<Result<(), Failure>, IndexError> {
-    if let Some(failure) = failure {
-        if indexing.chunks() == 0 || is_passing(&failure) {
-            return Ok(Err(failure));
-        }
-        about.flaw = Some(super::told(&failure));
+/// Files that are remembered at the most, of about 200 bytes each.
+const MAX_KNOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
+/// A file that was changed less than this before it was looked at may be changed again without its time's telling.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Hashes of files.
+#[derive(Debug, Clone)]
+pub(super) struct Digests(Arc<Mutex<Hashes>>);
+
+impl Default for Digests {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(LruCache::new(MAX_KNOWN))))
     }
-    indexing.finish(about).await?;
-    Ok(Ok(()))
+}
+
+/// By device and number of the file.
+type Hashes = LruCache<(u64, u64), (Stamp, ContentHash)>;
+
+/// Properties that change when a file does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<((u64, u64), Self)> {
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        let stamp = Self {
+            size: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        };
+        Ok(((found.dev(), found.ino()), stamp))
+    }
+
+    /// Returns whether the next change will show.
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let last = u64::try_from(self.modified.0.max(self.changed.0)).unwrap_or_default();
+        now.saturating_sub(last) > SETTLED.as_secs()
+    }
+}
+
+impl Digests {
+    /// The hash of what a file holds; none where that is more than so many bytes. Blocks, until that is done or nobody waits for it.
+    /// The position in the file stays where it was.
+    pub(super) fn of(&self, file: &File, most: u64, cancel: &CancellationToken) -> io::Result<Option<ContentHash>> {
+        let (identity, stamp) = Stamp::of(file)?;
+        if stamp.size > most {
+            return Ok(None);
+        }
+        if let Some((known, hash)) = self.lock().peek(&identity)
+            && *known == stamp
+        {
+            return Ok(Some(*hash));
+        }
+        let is_settled = stamp.is_settled();
+        // It may grow while it is read.
+        let mut rest = AwaitedReader { file, position: 0, cancel }.take(most.saturating_add(1));
+        let hash = ContentHash::read(&mut rest)?;
+        if rest.limit() == 0 {
+            return Ok(None);
+        }
+        if is_settled && Stamp::of(file)?.1 == stamp {
+            self.lock().put(identity, (stamp, hash));
+        }
+        Ok(Some(hash))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Hashes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A copy of a file without a name, in `folder`, of at most so many bytes and one more, and the hash of the copy. Blocks.
+/// The bytes that are read are those that were hashed, whoever writes to the file meanwhile: the index is shared, and must not be told
+/// lies of others' documents.
+pub(super) fn copy(
+    file: &File,
+    folder: &Path,
+    most: u64,
+    cancel: &CancellationToken,
+) -> io::Result<(ContentHash, File)> {
+    Stamp::of(file)?;
+    private(folder)?;
+    let mut copy = tempfile::tempfile_in(folder)?;
+    io::copy(&mut AwaitedReader { file, position: 0, cancel }.take(most.saturating_add(1)), &mut copy)?;
+    copy.flush()?;
+    let hash = ContentHash::read(AwaitedReader { file: &copy, position: 0, cancel })?;
+    copy.rewind()?;
+    Ok((hash, copy))
+}
+
+/// A file read from its beginning, wherever others read it, until nobody waits for it.
+struct AwaitedReader<'a> {
+    file: &'a File,
+    position: u64,
+    cancel: &'a CancellationToken,
+}
+
+impl io::Read for AwaitedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            return Err(io::Error::other("nothing waits for it"));
+        }
+        let read = self.file.read_at(buffer, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_seen_however_soon_it_comes_and_a_copy_stays_what_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "one").unwrap();
+        let digests = Digests::default();
+        let file = File::open(&path).unwrap();
+        let cancel = CancellationToken::new();
+        assert_eq!(digests.of(&file, 100, &cancel).unwrap(), Some(ContentHash::of(b"one")));
+        let (hash, mut copied) = copy(&file, &folder.path().join("copies"), 100, &cancel).unwrap();
+        // In place, so that it is the same file.
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(digests.of(&file, 100, &cancel).unwrap(), Some(ContentHash::of(b"two")));
+        let mut told = String::new();
+        copied.read_to_string(&mut told).unwrap();
+        assert_eq!((told.as_str(), hash), ("one", ContentHash::of(b"one")));
+        assert!(digests.of(&File::open(folder.path()).unwrap(), 100, &cancel).is_err(), "a folder is no document");
+        assert_eq!(digests.of(&file, 2, &cancel).unwrap(), None);
+        cancel.cancel();
+        std::fs::write(&path, "three").unwrap();
+        digests.of(&file, 100, &cancel).unwrap_err();
+        assert!(copy(&file, &folder.path().join("copies"), 100, &cancel).is_err());
+    }
 }

@@ -1,8 +1,7 @@
 //! Documents read and searched: the port [`Knowledge`] on extraction, chunks and index.
 //!
-//! - `digests`: which document a file is, so that what did not change is not read again to tell; and copies that stay.
-//! - `bring`: a document on its way from a file into the index.
-//! - `shelf`: the index while it is needed.
+//! - `bring`: a document on its way from a file into the index; which document a file is, so that what did not change is not read again to
+//!   tell; and copies that stay.
 //! - `told`: what is known of the documents that somebody asks about, and what is found in them as it is told.
 //! - `reading`: which parts of a document are shown, how much of each, and where it is read on; pure.
 //!
@@ -10,12 +9,10 @@
 //! what he does not have: a search names its documents, and they are told by their bytes.
 
 mod bring;
-mod digests;
 mod reading;
-mod shelf;
 mod told;
 
-use std::{sync::Arc, time::Instant};
+use std::{fmt, sync::Arc};
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
@@ -27,39 +24,32 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-pub use self::shelf::give_back;
 use self::{
-    bring::{FailureCache, IngestReport, Ingester, KnownDocument},
-    digests::Digests,
+    bring::{Digests, FailureCache, Ingester, KnownDocument},
     reading::Reader,
-    shelf::LazyIndex,
-    told::{PictureRule, ResolvedDocuments},
+    told::ResolvedDocuments,
 };
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, ReadingPass, RecognitionStamp, WantedParts, Window,
+    Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, WantedParts, Window,
     extract::recognise,
-    handle::IndexHandle,
+    handle::{IndexHandle, LazyIndex},
     index::{DocumentId, IndexConfig, IndexError},
 };
 
 /// Reads documents and finds what they say.
-#[derive(Debug)]
 pub struct Library {
     extractor: Extractor,
     shelf: LazyIndex,
     digests: Digests,
     broken: FailureCache,
-    chunks: ChunkConfig,
-    reading: ReadingLimits,
 }
 
 impl Library {
     /// A library of this index. Nothing is opened and nothing runs before it is needed; when nobody has needed it for
     /// [`IndexConfig::rest_after`], its memory is given back.
     pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
-        let (chunks, reading) = (config.chunks, config.reading);
         let (digests, broken) = (Digests::default(), FailureCache::default());
-        Self { extractor, shelf: LazyIndex::new(config), digests, broken, chunks, reading }
+        Self { extractor, shelf: LazyIndex::new(config), digests, broken }
     }
 
     /// Writes down what is under way. Whoever asks for more is told that it is closed.
@@ -70,11 +60,6 @@ impl Library {
     /// Returns whether the index is open.
     pub async fn is_open(&self) -> bool {
         self.shelf.is_open().await
-    }
-
-    /// Recognition as it can be had now.
-    fn recognition(&self) -> RecognitionStamp {
-        self.extractor.recognition().stamp()
     }
 
     /// Parts of a document. One whose letters have to be recognised is read once more in a turn for that.
@@ -107,22 +92,24 @@ impl Library {
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
         let named = Kind::of_name(&document.name);
-        let (row, letters) = (range.from.row, self.reading.most_letters());
+        let (limits, row) = (self.shelf.config().reading, range.from.row);
+        let most = [limits.pages, limits.sheets, limits.slides, limits.sections].map(|limit| limit.letters);
         // Characters that come before those that are shown are told, too.
-        let letters = letters.saturating_add(usize::try_from(range.from.column).unwrap_or(usize::MAX));
+        let before = usize::try_from(range.from.column).unwrap_or(usize::MAX);
+        let letters = most.into_iter().max().unwrap_or(0).saturating_add(before);
         let OpenDocument { file, inner, password, .. } = document;
         let window = Some(Window { row, letters });
         // An archive is read by the names of its files; each of them is a document.
         // Only of PDFs the last page is told, and these are read by as many pages where nobody says how many.
-        let count = range.count.unwrap_or(self.reading.pages.parts).max(1);
+        let count = range.count.unwrap_or(limits.pages.parts).max(1);
         let last = Some(range.first.max(1).saturating_add(count - 1));
         let wanted = WantedParts { named, first: range.first, last, window, listing: true, inner, password };
         let turn = self.extractor.turn(pass, &cancel).await?;
         let mut extraction = self.extractor.extract_in(turn, file, wanted, cancel)?;
-        let (mut reader, mut read) = (Reader::new(range, self.reading), 0);
+        let (mut reader, mut read) = (Reader::new(range, limits), 0);
         loop {
             match extraction.next().await {
-                Some(Ok(Piece::Head(head))) => reader.begin(head),
+                Some(Ok(Piece::Head(head))) => reader.head = Some(head),
                 Some(Ok(Piece::Part(part))) => {
                     read += 1;
                     tell(read);
@@ -130,13 +117,15 @@ impl Library {
                         return Ok(reader.finish(None));
                     }
                 }
-                Some(Ok(Piece::End(_))) | None => return Ok(reader.finish(None)),
+                Some(Ok(Piece::End { .. })) | None => return Ok(reader.finish(None)),
                 Some(Err(failure @ (Failure::Cancelled | Failure::NeedsRecognition))) => return Err(failure),
                 // What was read of it is shown.
-                Some(Err(failure)) if reader.has_read() => return Ok(reader.finish(Some(told(&failure)))),
+                Some(Err(failure)) if reader.kept.iter().any(|(_, part)| !part.is_empty()) => {
+                    return Ok(reader.finish(Some(told(&failure))));
+                }
                 // All pages have come. What is wrong with some concerns whoever wants one that is there.
                 Some(Err(failure @ Failure::Scanned { unread, pages, .. })) if unread.scans() < pages => {
-                    let why = reader.has_begun().then(|| told(&failure));
+                    let why = (!reader.kept.is_empty()).then(|| told(&failure));
                     return Ok(reader.finish(why));
                 }
                 Some(Err(failure)) => return Err(failure),
@@ -148,16 +137,27 @@ impl Library {
     async fn look_at(
         &self,
         documents: Vec<OpenDocument>,
-        pictures: PictureRule,
+        each: bool,
         cancel: &CancellationToken,
     ) -> Result<ResolvedDocuments, IndexError> {
         let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
-        let recognition = self.recognition();
+        let recognition = self.extractor.recognition().stamp();
         // Whoever drops this waits no more either.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
-        let look = move || ResolvedDocuments::of(documents, pictures, &digests, most, recognition, &stop);
+        let look = move || ResolvedDocuments::of(documents, each, &digests, most, recognition, &stop);
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
+    }
+
+    /// What brings documents into this index.
+    fn ingester<'a>(
+        &'a self,
+        index: &'a Arc<IndexHandle>,
+        failures: &'a FailureCache,
+        progress: &'a OnProgress,
+        cancel: &'a CancellationToken,
+    ) -> Ingester<'a> {
+        Ingester { extractor: &self.extractor, chunks: self.shelf.config().chunks, index, failures, progress, cancel }
     }
 
     /// Looks at documents and searches them.
@@ -172,11 +172,12 @@ impl Library {
         let mut finds = DocumentFinds::default();
         if !open.is_empty() {
             let index = self.shelf.take().await?;
-            let told = self.look_at(open, PictureRule::Single, cancel).await?;
-            let mut found = self.find(&index, &self.broken, &told, query, progress, cancel).await;
+            let told = self.look_at(open, false, cancel).await?;
+            let ingester = self.ingester(&index, &self.broken, progress, cancel);
+            let mut found = ingester.find(&told, query).await;
             if let Err(IndexError::Lost(why)) = &found {
                 tracing::warn!(%why, "searching again, because the index was rebuilt");
-                found = self.find(&index, &self.broken, &told, query, progress, cancel).await;
+                found = ingester.find(&told, query).await;
             }
             finds = found?;
         }
@@ -184,66 +185,12 @@ impl Library {
             // In an index that is held in memory and is gone with the answer.
             let config = IndexConfig { in_memory: true, ..self.shelf.config().clone() };
             let index = Arc::new(IndexHandle::open(config).await?);
-            let told = self.look_at(vec![document], PictureRule::Single, cancel).await?;
-            let found = self.find(&index, &FailureCache::default(), &told, query, progress, cancel).await?;
+            let told = self.look_at(vec![document], false, cancel).await?;
+            let found = self.ingester(&index, &FailureCache::default(), progress, cancel).find(&told, query).await?;
             index.close().await?;
             finds.add(found, query.limit);
         }
         Ok(finds)
-    }
-
-    /// Searches documents that are in the index or come there.
-    async fn find(
-        &self,
-        index: &Arc<IndexHandle>,
-        failures: &FailureCache,
-        told: &ResolvedDocuments,
-        query: &DocumentQuery,
-        progress: &OnProgress,
-        cancel: &CancellationToken,
-    ) -> Result<DocumentFinds, IndexError> {
-        let is_current = index.has_all(told.known.iter().map(|known| &known.id), &told.recognition)
-            && index.replaced(told.places()).is_empty();
-        let report = match is_current {
-            true => IngestReport::default(),
-            false => self.bring_in(index, failures, told, query.begin_by, progress, cancel).await?,
-        };
-        let answer = index.search(told.request(query), cancel.clone()).await?;
-        Ok(told.finds(index, answer, report, query, failures))
-    }
-
-    /// Indexes what is not there yet. A document that fails does so alone, and is told with the reason; a failing index fails
-    /// all.
-    async fn bring_in(
-        &self,
-        index: &Arc<IndexHandle>,
-        failures: &FailureCache,
-        resolved: &ResolvedDocuments,
-        begin_by: Option<Instant>,
-        progress: &OnProgress,
-        cancel: &CancellationToken,
-    ) -> Result<IngestReport, IndexError> {
-        let ResolvedDocuments { known, recognition, .. } = resolved;
-        let ids: Vec<DocumentId> = known.iter().map(|known| known.id).collect();
-        let missing = index.missing(&ids).await?;
-        let mut unreadable = Vec::new();
-        let mut new = Vec::new();
-        let is_new = |id: &DocumentId| missing.contains(id) || index.is_outdated(id, recognition);
-        for known in known.iter().filter(|known| is_new(&known.id)) {
-            match failures.why(&known.id, recognition) {
-                Some(failure) => unreadable.push((known.name.clone(), told(&failure))),
-                None => new.push(known.clone()),
-            }
-        }
-        let (extractor, chunks) = (&self.extractor, self.chunks);
-        let ingester = Ingester { extractor, index, broken: failures, chunks, begin_by, recognition, cancel };
-        let tell = |step: DocumentProgress| progress(step);
-        let mut report = ingester.bring_all(new, &tell).await?;
-        report.unreadable.extend(unreadable);
-        for id in index.replaced(resolved.places()) {
-            index.remove(&id).await?;
-        }
-        Ok(report)
     }
 
     async fn take(
@@ -254,8 +201,7 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
         // Whoever hands documents over is told of each.
-        let pictures = if again { PictureRule::Single } else { PictureRule::All };
-        let resolved = self.look_at(documents, pictures, cancel).await?;
+        let resolved = self.look_at(documents, !again, cancel).await?;
         let named = |known: &KnownDocument| (known.id, known.name.clone());
         let names: Vec<(DocumentId, String)> = resolved.known.iter().map(named).collect();
         let index = self.shelf.take().await?;
@@ -265,18 +211,9 @@ impl Library {
                 index.remove(id).await?;
             }
         }
-        let report = self.bring_in(&index, &self.broken, &resolved, None, &progress, cancel).await?;
+        let report = self.ingester(&index, &self.broken, &progress, cancel).bring_in(&resolved, None).await?;
         let ResolvedDocuments { unreadable, recognition, .. } = resolved;
         Ok(self.states_of(&index, names, unreadable.into_iter().chain(report.unreadable).collect(), &recognition))
-    }
-
-    /// States of documents, without reading them.
-    async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
-        let resolved = self.look_at(documents, PictureRule::All, &CancellationToken::new()).await?;
-        let ResolvedDocuments { known, unreadable, recognition } = resolved;
-        let index = self.shelf.take().await?;
-        let names = known.into_iter().map(|known| (known.id, known.name));
-        Ok(self.states_of(&index, names, unreadable, &recognition))
     }
 
     fn states_of(
@@ -305,27 +242,17 @@ impl Library {
         }
         let known: Vec<String> = states.iter().map(|state| state.name.clone()).collect();
         let never_opened = unreadable.into_iter().filter(|(name, _)| !known.contains(name));
-        states.extend(never_opened.map(|(name, why)| DocumentState {
-            format: String::new(),
-            title: None,
-            parts: 0,
-            chunks: None,
-            problem: Some(why),
-            name,
+        states.extend(never_opened.map(|(name, why)| {
+            let (format, problem) = (String::new(), Some(why));
+            DocumentState { format, title: None, parts: 0, chunks: None, problem, name }
         }));
         states
     }
+}
 
-    async fn count(&self) -> Result<KnowledgeStats, IndexError> {
-        let index = self.shelf.take().await?;
-        let stats = index.stats().await?;
-        Ok(KnowledgeStats {
-            documents: stats.documents as u64,
-            chunks: stats.chunks,
-            bytes: stats.bytes,
-            stale: stats.stale as u64,
-            folder: self.shelf.config().folder.clone(),
-        })
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library").finish_non_exhaustive()
     }
 }
 
@@ -377,11 +304,19 @@ impl Knowledge for Library {
     }
 
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
-        self.known_of(documents).map(|states| states.map_err(|error| of_index(&error))).boxed()
+        let look = async move {
+            let resolved = self.look_at(documents, true, &CancellationToken::new()).await?;
+            let ResolvedDocuments { known, unreadable, recognition } = resolved;
+            let index = self.shelf.take().await?;
+            let names = known.into_iter().map(|known| (known.id, known.name));
+            Ok::<_, IndexError>(self.states_of(&index, names, unreadable, &recognition))
+        };
+        look.map(|states| states.map_err(|error| of_index(&error))).boxed()
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
-        self.count().map(|stats| stats.map_err(|error| of_index(&error))).boxed()
+        let count = async { self.shelf.take().await?.stats().await };
+        count.map(|stats| stats.map_err(|error| of_index(&error))).boxed()
     }
 }
 

@@ -1,12 +1,14 @@
 //! Which parts of a document are shown, how much of each, and where it is read on. Pure.
 
-use std::ops::ControlFlow;
+use std::{collections::HashMap, ops::ControlFlow};
 
 use agentd_core::knowledge::{Extent, ExtentUnit, PartCursor, PartKind, PartRange, ReadPart, Reading};
 
 use crate::{
-    Body, DocumentPlace, Kind, Part, Row, Table, extract::sections, failure::UnreadPages, frame::Head,
-    limits::ReadingLimits,
+    Body, DocumentPlace, Kind, Part, Row, Table,
+    extract::sections,
+    failure::{ReadingLimits, UnreadPages},
+    frame::Head,
 };
 
 /// Takes the parts of a document in, and keeps those that are wanted.
@@ -14,14 +16,14 @@ use crate::{
 pub(super) struct Reader {
     range: PartRange,
     limits: ReadingLimits,
-    head: Option<Head>,
+    pub(super) head: Option<Head>,
     /// Parts that have begun.
     seen: u32,
     last: Option<DocumentPlace>,
     /// Characters of what is kept.
     letters: usize,
     /// Those that are wanted, or the whole text of a document without pages.
-    kept: Vec<(u32, Part)>,
+    pub(super) kept: Vec<(u32, Part)>,
 }
 
 impl Reader {
@@ -35,19 +37,6 @@ impl Reader {
             letters: 0,
             kept: Vec::new(),
         }
-    }
-
-    pub(super) fn begin(&mut self, head: Head) {
-        self.head = Some(head);
-    }
-
-    pub(super) fn has_read(&self) -> bool {
-        self.kept.iter().any(|(_, part)| !part.is_empty())
-    }
-
-    /// Returns whether there is a part that is wanted, though it may say nothing.
-    pub(super) const fn has_begun(&self) -> bool {
-        !self.kept.is_empty()
     }
 
     /// Takes the next part, and breaks where no later one is wanted.
@@ -97,18 +86,14 @@ impl Reader {
         let picture = |(number, part): &(u32, Part)| Some((*number, UnreadPages::one(part.unread?, !part.is_empty())));
         let pictures: Vec<(u32, UnreadPages)> = self.kept.iter().filter_map(picture).collect();
         let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
-        let (parts_are, total, parts) = if is_whole {
+        let (parts_are, total, parts): (_, _, Vec<(u32, Part)>) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
             let text = text.join("\n\n");
             let sections = sections(&text);
             let total = u32::try_from(sections.len()).unwrap_or(u32::MAX);
             let from = usize::try_from(first - 1).unwrap_or(usize::MAX);
             let numbered = (first..).zip(sections.into_iter().skip(from)).take(wanted as usize);
-            let part = |(number, text): (u32, &str)| ShowablePart {
-                number,
-                label: format!("section {number}"),
-                part: Part::text(DocumentPlace::Whole, text),
-            };
+            let part = |(number, text): (u32, &str)| (number, Part::text(DocumentPlace::Whole, text));
             (PartKind::Section, total, numbered.map(part).collect())
         } else {
             let parts_are = match self.last {
@@ -118,10 +103,8 @@ impl Reader {
                 _ => PartKind::Page,
             };
             let total = head.parts.unwrap_or(self.seen).max(self.seen);
-            let part = |(number, part): (u32, Part)| ShowablePart { number, label: label(&part, number), part };
-            (parts_are, total, self.kept.into_iter().map(part).collect())
+            (parts_are, total, self.kept)
         };
-        let parts: Vec<ShowablePart> = parts;
         let parts = fit(parts, self.range, letters);
         let is_shown = |(number, _): &&(u32, UnreadPages)| parts.iter().any(|part| part.number == *number);
         let shown = pictures.iter().filter(is_shown).map(|(_, page)| *page).reduce(UnreadPages::and);
@@ -161,25 +144,29 @@ fn label(part: &Part, number: u32) -> String {
     }
 }
 
-/// A part that could be shown.
-#[derive(Debug)]
-pub(super) struct ShowablePart {
-    pub(super) number: u32,
-    pub(super) label: String,
-    pub(super) part: Part,
-}
-
 /// As many parts as there is room for; of the first as much as fits, so that there always is something.
-pub(super) fn fit(parts: Vec<ShowablePart>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
-    let ends = last_rows(&parts);
-    let end_of = |number: u32| ends.iter().find(|(known, _)| *known == number).map_or(0, |(_, row)| *row);
+fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
+    let mut ends: HashMap<u32, u32> = HashMap::new();
+    for (number, part) in &parts {
+        if let DocumentPlace::Sheet { range: Some(range), .. } = part.place {
+            let end = ends.entry(*number).or_default();
+            *end = range.last.1.max(*end);
+        }
+    }
+    let end_of = |number: u32| ends.get(&number).copied().unwrap_or_default();
     let mut fitting: Vec<ReadPart> = Vec::new();
     let mut last_row = 0;
-    for ShowablePart { number, label, part } in parts {
+    for (number, part) in parts {
         let from = if number == range.first { range.from } else { PartCursor::default() };
         let is_first = fitting.first().is_none_or(|first| first.number == number);
         let piece = match &part.body {
-            Body::Table(table) => rows(table, own_end(&part.place), from, letters, end_of(number)),
+            Body::Table(table) => {
+                let own_end = match part.place {
+                    DocumentPlace::Sheet { range: Some(range), .. } => range.last.1,
+                    _ => 0,
+                };
+                rows(table, own_end, from, letters, end_of(number))
+            }
             _ => characters(&part.markdown(), from.column, letters),
         };
         let Some(piece) = piece else { continue };
@@ -189,7 +176,7 @@ pub(super) fn fit(parts: Vec<ShowablePart>, range: PartRange, mut letters: usize
         letters -= piece.text.chars().count().min(letters);
         let Piece { text, extent, next, is_cut, last_row: last } = piece;
         last_row = last;
-        fitting.push(ReadPart { number, label, text, cut: next.is_some(), shown: extent, next });
+        fitting.push(ReadPart { number, label: label(&part, number), text, cut: next.is_some(), shown: extent, next });
         if is_cut {
             break;
         }
@@ -206,28 +193,8 @@ pub(super) fn fit(parts: Vec<ShowablePart>, range: PartRange, mut letters: usize
     fitting
 }
 
-/// The last row of a piece of a sheet.
-const fn own_end(place: &DocumentPlace) -> u32 {
-    match place {
-        DocumentPlace::Sheet { range: Some(range), .. } => range.last.1,
-        _ => 0,
-    }
-}
-
-/// The last row of each sheet.
-fn last_rows(parts: &[ShowablePart]) -> Vec<(u32, u32)> {
-    let mut ends: Vec<(u32, u32)> = Vec::new();
-    for ShowablePart { number, part, .. } in parts {
-        let DocumentPlace::Sheet { range: Some(range), .. } = part.place else { continue };
-        match ends.last_mut().filter(|(known, _)| known == number) {
-            Some((_, row)) => *row = range.last.1.max(*row),
-            None => ends.push((*number, range.last.1)),
-        }
-    }
-    ends
-}
-
 /// Text of a part that is shown.
+#[derive(Default)]
 struct Piece {
     text: String,
     extent: Option<Extent>,
@@ -245,13 +212,7 @@ fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> 
     let Some(first) = told.first().map(|row| row.number) else {
         // A sheet of nothing is shown as one.
         let is_empty = end == 0 && from == PartCursor::default();
-        return is_empty.then(|| Piece {
-            text: table.markdown(),
-            extent: None,
-            next: None,
-            is_cut: false,
-            last_row: 0,
-        });
+        return is_empty.then(|| Piece { text: table.markdown(), ..Piece::default() });
     };
     let fits = |count: usize| table.markdown_of(&told[..count]).chars().count() <= letters;
     let behind = |row: u32| (row < end).then(|| PartCursor { row: row.saturating_add(1), column: 0 });
@@ -265,15 +226,8 @@ fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> 
         return Some(Piece { next, is_cut: true, last_row: first, ..piece });
     }
     // The most that fit: more rows are never shorter.
-    let (mut least, mut most) = (1, told.len());
-    while least < most {
-        let middle = (least + most).div_ceil(2);
-        if fits(middle) {
-            least = middle;
-        } else {
-            most = middle - 1;
-        }
-    }
+    let more: Vec<usize> = (2..=told.len()).collect();
+    let least = 1 + more.partition_point(|count| fits(*count));
     let last = told.get(least - 1).map_or(first, |row| row.number);
     let is_cut = last < own;
     let next = behind(last).filter(|_| is_cut);
@@ -302,58 +256,10 @@ fn characters(text: &str, from: u32, letters: usize) -> Option<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CellRange;
-
-    /// A sheet with a title, a header and rows, of which only some may have been told.
-    fn sheet(told: &[(u32, String)], last: u32) -> Vec<ShowablePart> {
-        let part = |rows: Vec<Row>, header: Option<Row>, first: u32, last: u32| {
-            let range = Some(CellRange { first: (0, first), last: (0, last) });
-            let place = DocumentPlace::Sheet { number: 1, name: "S".to_owned(), range };
-            let body = Body::Table(Table { first_column: 0, header, rows });
-            ShowablePart { number: 1, label: String::new(), part: Part { place, body, notes: None, unread: None } }
-        };
-        let row = |number: u32, text: &str| Row { number, cells: vec![text.to_owned()] };
-        let rows = told.iter().map(|(number, text)| row(*number, text)).collect();
-        let title = if told.first().is_some_and(|(number, _)| *number > 3) { Vec::new() } else { vec![row(1, "T")] };
-        vec![part(title, None, 1, 1), part(rows, Some(row(2, "h")), 3, last)]
-    }
-
-    #[test]
-    fn a_sheet_is_read_on_to_its_end_and_no_row_is_lost() {
-        let all: Vec<(u32, String)> = (3..400)
-            .filter(|row| row % 7 != 0)
-            .map(|row| (row, format!("r{row} ").repeat(row as usize % 40)))
-            .collect();
-        let end = all.last().unwrap().0;
-        let (mut from, mut seen, mut steps) = (PartCursor::default(), String::new(), 0);
-        loop {
-            // What a worker tells of it.
-            let told: Vec<_> = all.iter().filter(|(row, _)| *row >= from.row).take(30).cloned().collect();
-            let shown = fit(sheet(&told, end), PartRange { from, ..PartRange::default() }, 300);
-            let last = shown.last().unwrap();
-            seen.extend(shown.iter().map(|part| part.text.as_str()));
-            steps += 1;
-            let Some(next) = last.next else { break };
-            assert!(last.cut && last.shown.is_some(), "{shown:?}");
-            assert!((next.row, next.column) > (from.row, from.column), "{next:?}");
-            from = next;
-        }
-        for (row, text) in &all {
-            let word = format!("r{row} ");
-            assert_eq!(seen.matches(&format!(" {word}")).count() >= 1, !text.trim().is_empty(), "{row}");
-        }
-        assert!(steps > 20 && seen.contains("| T |"), "{steps}");
-    }
 
     #[test]
     fn a_long_page_is_read_on_by_its_characters() {
-        let page = || {
-            vec![ShowablePart {
-                number: 4,
-                label: String::new(),
-                part: Part::text(DocumentPlace::Page(4), "héllo wörld"),
-            }]
-        };
+        let page = || vec![(4, Part::text(DocumentPlace::Page(4), "héllo wörld"))];
         let read = |column: u32| {
             let from = PartCursor { row: 0, column };
             fit(page(), PartRange { first: 4, from, ..PartRange::default() }, 5).pop()

@@ -10,21 +10,17 @@ use std::{
 use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentQuery, OpenDocument, SearchedBy};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    bring::{FailureCache, IngestReport, KnownDocument},
-    digests::{DigestError, Digests},
-};
+use super::bring::{Digests, FailureCache, IngestReport, KnownDocument};
 use crate::{
-    DocumentPlace, Kind, RecognitionStamp,
-    extract::too_large,
+    DocumentPlace, Failure, Kind, RecognitionStamp,
     handle::IndexHandle,
     index::{ContentHash, DocumentId},
-    search::{Answer, Hit, How, MOST_HITS, Query, Request, Visible},
+    search::{Answer, Hit, MOST_HITS, Query, Request, Visible},
 };
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 12;
+const READING: u32 = 13;
 
 /// Time limit for reading through texts.
 const SCAN: Duration = Duration::from_secs(10);
@@ -38,29 +34,19 @@ pub(super) struct ResolvedDocuments {
     pub(super) recognition: RecognitionStamp,
 }
 
-/// Pictures that are looked at although nobody can recognise their letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PictureRule {
-    /// One, if nothing else is asked for: among other documents it could answer nothing.
-    Single,
-    /// All of them, since somebody wants to know of each document.
-    All,
-}
-
 impl ResolvedDocuments {
     /// Which documents these are: those that have at most so many bytes. Blocks, until that is known or nobody waits for it.
-    /// Of pictures without recognition of letters only those that `pictures` says.
+    /// Without recognition of letters a picture could answer nothing among other documents: one is looked at if nothing else is asked for,
+    /// and all of them if somebody wants to know of `each` document.
     pub(super) fn of(
         documents: Vec<OpenDocument>,
-        pictures: PictureRule,
+        each: bool,
         digests: &Digests,
         most: u64,
         recognition: RecognitionStamp,
         cancel: &CancellationToken,
     ) -> Self {
-        let tells_pictures = recognition.pages > 0
-            || pictures == PictureRule::All
-            || pictures == PictureRule::Single && documents.len() == 1;
+        let tells_pictures = recognition.pages > 0 || each || documents.len() == 1;
         let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new(), recognition };
         for OpenDocument { name, file, inner, password } in documents {
             if cancel.is_cancelled() {
@@ -71,7 +57,7 @@ impl ResolvedDocuments {
                 continue;
             }
             match digests.of(&file, most, cancel) {
-                Ok(hash) => {
+                Ok(Some(hash)) => {
                     let place = place_of(&file, inner.as_deref()).filter(|_| password.is_none());
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
                     told.known.push(KnownDocument {
@@ -83,8 +69,8 @@ impl ResolvedDocuments {
                         place,
                     });
                 }
-                Err(DigestError::TooLarge) => told.unreadable.push((name, super::told(&too_large("its size", most)))),
-                Err(DigestError::Io(error)) => told.unreadable.push((name, format!("it cannot be read: {error}"))),
+                Ok(None) => told.unreadable.push((name, super::told(&Failure::too_large("its size", most)))),
+                Err(error) => told.unreadable.push((name, format!("it cannot be read: {error}"))),
             }
         }
         told
@@ -100,8 +86,7 @@ impl ResolvedDocuments {
         let visible =
             self.known.iter().map(|KnownDocument { id, name, .. }| Visible { id: *id, name: name.clone() }).collect();
         let text = query.text.clone();
-        let asked =
-            if query.regex { Query::Regex { pattern: text, case_sensitive: false } } else { Query::Words(text) };
+        let asked = if query.regex { Query::Regex(text) } else { Query::Words(text) };
         Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN, ..Request::new(visible, asked) }
     }
 
@@ -123,14 +108,10 @@ impl ResolvedDocuments {
         failures: &FailureCache,
     ) -> DocumentFinds {
         let IngestReport { unreadable, not_begun } = report;
-        let by = match answer.how {
-            How::Index if is_phrase(query) => SearchedBy::Phrase,
-            How::Index => SearchedBy::Words,
-            How::Narrowed => SearchedBy::NarrowedRegex,
-            How::Scan => SearchedBy::Scan,
-        };
-        let flaws = index.flaws(self.known.iter().map(|known| &known.id));
-        let flawed = self.known.iter().zip(flaws).filter_map(|(known, flaw)| Some((known.name.clone(), flaw?)));
+        let is_phrase = !query.regex && query.text.trim_start().starts_with(['"', '“', '「']);
+        let by = if is_phrase && answer.how == SearchedBy::Words { SearchedBy::Phrase } else { answer.how };
+        let flaw = |known: &KnownDocument| Some((known.name.clone(), index.entry(&known.id)?.about.flaw.clone()?));
+        let flawed = self.known.iter().filter_map(flaw);
         let mut finds = DocumentFinds {
             by,
             hits: answer.hits.into_iter().map(told_hit).collect(),
@@ -158,10 +139,6 @@ fn place_of(file: &File, inner: Option<&str>) -> Option<u64> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let hash = ContentHash::of(path.is_absolute().then(|| path.as_os_str().as_bytes())?);
     Some(inner.map_or(hash, |inner| hash.within(inner)).number())
-}
-
-fn is_phrase(query: &DocumentQuery) -> bool {
-    !query.regex && query.text.trim_start().starts_with(['"', '“', '「'])
 }
 
 fn told_hit(hit: Hit) -> DocumentHit {

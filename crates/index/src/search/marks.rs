@@ -211,36 +211,6 @@ fn whole_word_end(text: &str, end: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{analyze::Dictionary, search::parse::parse};
-
-    fn check(query: &str, text: &str, expected: &[&str]) {
-        let needles = HighlightTerms::new(&parse(query, &Dictionary::default()), &[]);
-        let told: Vec<&str> = needles.marks(text).into_iter().map(|mark| &text[mark]).collect();
-        assert_eq!(told, expected, "{query} in {text}");
-    }
-
-    #[test]
-    fn hits_are_marked_as_they_are_written() {
-        check(
-            "connection",
-            "Connections connect; ＣＯＮＮＥＣＴＥＤ",
-            &["Connections", "connect", "ＣＯＮＮＥＣＴＥＤ"],
-        );
-        check("\"annual report\"", "annual plan, Annual  Report", &["Annual  Report"]);
-        check("\"annual report\"", "the report", &["report"]);
-        check("智能", "人工智能，智\u{200b}能", &["智能"]);
-        check("人工智能", "发展人工智能技术", &["人工智能"]);
-        check("税", "税务和关税", &["税", "税"]);
-        check("4.1", "section 4.1, not 4 2", &["4.1"]);
-        check("name", "getUserName", &["Name"]);
-        check("conf*", "Config unconf", &["Config"]);
-        check("カメラ", "ｶﾒﾗと", &["ｶﾒﾗ"]);
-    }
-}
-
-#[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "one mark is one range")]
 mod snippet_tests {
     use proptest::prelude::*;

@@ -1,31 +1,30 @@
 //! Finding chunks: from what somebody or some model wrote to places that can be cited.
 //!
 //! - [`parse`]: makes words and phrases of whatever was written; nothing is refused.
-//! - [`plan`]: makes queries of phrases and the like, for the chunks that may be seen. [`concept`]: what words stand for in the index, and
-//!   their worth.
-//! - [`rank`]: the best chunks for them, by their scores. [`words`]: both together.
+//! - [`plan`]: makes queries of phrases and the like, for the chunks that may be seen: what words stand for in the index, and their worth.
+//! - [`words`]: the best chunks for them, by their scores.
 //! - [`pattern`]: regular expressions: the index tells which chunks can match at all, and those are read.
 //! - [`marks`]: where the hits are, and as much around them as one looks at.
 //!
 //! Exact phrases come first, then the chunks with the most of the words, each counted by how rare it is.
 
-pub(crate) mod concept;
 pub mod marks;
 pub mod parse;
 pub(crate) mod pattern;
 pub(crate) mod plan;
-pub(crate) mod rank;
 pub(crate) mod words;
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
+
+use agentd_core::knowledge::SearchedBy;
 
 pub use self::marks::Snippet;
 pub(crate) use self::pattern::Stop;
-use self::plan::{AllowedDocuments, Candidate};
+use self::plan::{AllowedDocuments, Candidate, Planner};
 use crate::{
     analyze::Dictionary,
     chunk::Chunk,
-    index::{error::IndexError, id::DocumentId, view::View},
+    index::{DocumentId, IndexError, view::View},
 };
 
 /// Searches what the request names. Blocks.
@@ -35,13 +34,13 @@ pub(crate) fn search(
     request: &Request,
     stop: &Stop,
 ) -> Result<Answer, IndexError> {
-    let allowed = AllowedDocuments::new(view, &request.documents);
+    let planner = Planner { view, request, allowed: AllowedDocuments::new(view, &request.documents) };
     let mut answer = match &request.query {
-        Query::Words(text) => words::search(view, dictionary, request, &allowed, text)?,
-        Query::Regex { pattern, case_sensitive } => match pattern::Pattern::new(pattern, *case_sensitive) {
-            Ok(pattern) => pattern::search(view, request, &allowed, &pattern, stop)?,
+        Query::Words(text) => words::search(&planner, dictionary, text)?,
+        Query::Regex(pattern) => match pattern::Pattern::new(pattern) {
+            Ok(pattern) => pattern::search(&planner, &pattern, stop)?,
             Err(why) => {
-                let mut answer = words::search(view, dictionary, request, &allowed, pattern)?;
+                let mut answer = words::search(&planner, dictionary, pattern)?;
                 let note =
                     format!("the pattern is no regular expression that is known here ({why}); searched for its words");
                 answer.notes.insert(0, note);
@@ -49,7 +48,6 @@ pub(crate) fn search(
             }
         },
     };
-    answer.missing = allowed.missing;
     if request.context {
         add_neighbours(view, &mut answer.hits)?;
     }
@@ -57,19 +55,11 @@ pub(crate) fn search(
 }
 
 /// A candidate with its text, as it is told.
-fn hit(
-    view: &View,
-    request: &Request,
-    candidate: &Candidate,
-    chunk: Chunk,
-    marks: &[std::ops::Range<usize>],
-) -> Option<Hit> {
-    let visible = request.documents.get(candidate.position)?;
+fn hit(planner: &Planner<'_>, candidate: &Candidate, chunk: Chunk, marks: &[Range<usize>]) -> Option<Hit> {
+    let visible = planner.request.documents.get(candidate.position)?;
     Some(Hit {
-        document: visible.id,
         owner: candidate.owner,
         ordinal: candidate.ordinal,
-        title: view.entries.get(&visible.id).and_then(|entry| entry.title.clone()),
         citation: chunk.place.behind(&visible.name),
         score: candidate.score,
         snippet: marks::around(&chunk.text, marks, CITED),
@@ -120,11 +110,6 @@ impl Request {
     pub const fn new(documents: Vec<Visible>, query: Query) -> Self {
         Self { documents, query, limit: 10, context: false, within: Duration::from_secs(5) }
     }
-
-    /// Returns whether it may have to read whole texts.
-    pub(crate) const fn may_scan(&self) -> bool {
-        matches!(self.query, Query::Regex { .. })
-    }
 }
 
 /// A document that may be seen.
@@ -141,13 +126,9 @@ pub struct Visible {
 pub enum Query {
     /// Words, with `"phrases in quotes"`, `word*`, `OR` and `NOT`. Whatever it is, it is no error.
     Words(String),
-    /// A regular expression. One that is none is searched for as words, with a note.
-    Regex {
-        /// The expression; `^` and `$` are ends of lines.
-        pattern: String,
-        /// Set if capitals matter.
-        case_sensitive: bool,
-    },
+    /// A regular expression, whose `^` and `$` are ends of lines; capitals do not matter unless it says so. One that is none is searched
+    /// for as words, with a note.
+    Regex(String),
 }
 
 /// Answer to a search.
@@ -155,8 +136,6 @@ pub enum Query {
 pub struct Answer {
     /// The best first; those of a regular expression in the order of the documents.
     pub hits: Vec<Hit>,
-    /// Documents of the request that are not in the index, so that nothing could be found in them.
-    pub missing: Vec<DocumentId>,
     /// False when reading was cut off by time, so that there may be more.
     pub complete: bool,
     /// Set if there are more matches than were asked for, as far as that is known without further work.
@@ -166,42 +145,19 @@ pub struct Answer {
     /// Notes for the caller, each a sentence without its full stop.
     pub notes: Vec<String>,
     /// Way in which it was found.
-    pub how: How,
+    pub how: SearchedBy,
 }
 
 impl Answer {
     /// An answer that has found nothing yet.
-    pub(crate) const fn of(how: How) -> Self {
-        Self {
-            hits: Vec::new(),
-            missing: Vec::new(),
-            complete: true,
-            more: false,
-            is_loose: false,
-            notes: Vec::new(),
-            how,
-        }
+    pub(crate) const fn of(how: SearchedBy) -> Self {
+        Self { hits: Vec::new(), complete: true, more: false, is_loose: false, notes: Vec::new(), how }
     }
-}
-
-/// Way in which something was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// By the index alone.
-    Index,
-    /// By reading the chunks that the index says can match.
-    Narrowed,
-    /// By reading everything that may be seen.
-    Scan,
 }
 
 /// A chunk that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// Its document.
-    pub document: DocumentId,
-    /// The document's own title.
-    pub title: Option<String>,
     /// Ordinal of the chunk in the document, from 0. One is free where a page ends.
     pub ordinal: u32,
     /// `report.pdf p. 12`, `data.xlsx Sales!A2:F20`, `deck.pptx slide 7`.

@@ -4,8 +4,7 @@ use crate::analyze::{
     Dictionary, Form,
     exact::{small, tokens},
     language::{is_stop_word, small_words},
-    normal::Normal,
-    runs::runs,
+    normal::{Normal, runs},
     stems,
 };
 
@@ -176,20 +175,16 @@ fn closing(open: char) -> Option<&'static [char]> {
 
 /// The units of what is written without spaces.
 fn units(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
-    let text = without_field(text);
+    let text = match text.split_once(':') {
+        Some((field, rest)) if !rest.is_empty() && FIELDS.contains(&field.to_ascii_lowercase().as_str()) => rest,
+        _ => text,
+    };
     if let Some(prefix) = text.strip_suffix('*').and_then(as_prefix) {
         return vec![Unit::Prefix(prefix)];
     }
     text.split([',', ';', ':', '|', '(', ')', '[', ']', '{', '}', '，', '；', '：', '、', '。'])
         .flat_map(|text| joined(text, dictionary))
         .collect()
-}
-
-fn without_field(text: &str) -> &str {
-    match text.split_once(':') {
-        Some((field, rest)) if !rest.is_empty() && FIELDS.contains(&field.to_ascii_lowercase().as_str()) => rest,
-        _ => text,
-    }
 }
 
 fn as_prefix(text: &str) -> Option<String> {
@@ -246,7 +241,7 @@ fn joined(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
 /// Words of a stretch of a script without spaces. Only the Chinese dictionary is at hand; all else is left whole, and so are
 /// Chinese letters beside kana, which are Japanese.
 fn cut(letters: &str, dictionary: &Dictionary) -> Vec<String> {
-    use crate::analyze::runs::Script;
+    use crate::analyze::normal::Script;
     let all_han = letters.chars().all(|letter| Script::of(letter) == Some(Script::Han));
     if all_han && letters.chars().nth(2).is_some() {
         dictionary.cut(letters)

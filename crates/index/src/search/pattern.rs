@@ -2,6 +2,7 @@
 
 use std::{ops::Range, time::Instant};
 
+use agentd_core::knowledge::SearchedBy;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::{
     ParserBuilder,
@@ -12,14 +13,12 @@ use tokio_util::sync::CancellationToken;
 use unicode_normalization::char::canonical_combining_class;
 
 use super::{
-    Answer, How, MOST_HITS, Request,
-    concept::found,
-    hit,
-    plan::{AllowedDocuments, Candidate, Planner},
+    Answer, MOST_HITS, hit,
+    plan::{Candidate, Planner},
 };
 use crate::{
     analyze::{Form, exact::tokens},
-    index::{error::IndexError, view::View},
+    index::IndexError,
 };
 
 /// Bytes that an expression may take once it is compiled.
@@ -44,9 +43,9 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     /// Reads an expression. The error says in a line what is wrong with it.
-    pub(crate) fn new(pattern: &str, case_sensitive: bool) -> Result<Self, String> {
+    pub(crate) fn new(pattern: &str) -> Result<Self, String> {
         let regex = RegexBuilder::new(pattern)
-            .case_insensitive(!case_sensitive)
+            .case_insensitive(true)
             .multi_line(true)
             .size_limit(COMPILED)
             .dfa_size_limit(COMPILED)
@@ -67,23 +66,17 @@ impl Pattern {
 }
 
 /// Chunks that match, in the order of the documents.
-pub(crate) fn search(
-    view: &View,
-    request: &Request,
-    allowed: &AllowedDocuments,
-    pattern: &Pattern,
-    stop: &Stop,
-) -> Result<Answer, IndexError> {
-    let planner = Planner { fields: &view.fields, allowed };
-    let narrowed = pattern.need.query(&planner);
-    let how = if narrowed.is_some() { How::Narrowed } else { How::Scan };
+pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> Result<Answer, IndexError> {
+    let Planner { view, request, allowed } = planner;
+    let narrowed = pattern.need.query(planner);
+    let how = if narrowed.is_some() { SearchedBy::NarrowedRegex } else { SearchedBy::Scan };
     let mut answer = Answer::of(how);
     if allowed.chunks == 0 {
         return Ok(answer);
     }
     let query = narrowed.unwrap_or_else(|| planner.seen());
     let mut candidates = Vec::new();
-    for address in found(view, Some(query))? {
+    for address in planner.found(Some(query))? {
         let key = view.keys(address.segment_ord)?.get_val(address.doc_id);
         candidates.extend(allowed.candidate(key, address, 0.0));
     }
@@ -109,9 +102,8 @@ pub(crate) fn search(
             answer.more = true;
             break;
         }
-        #[expect(clippy::cast_precision_loss, reason = "there are few marks")]
         let candidate = Candidate { score: marks.len() as f32, ..*candidate };
-        answer.hits.extend(hit(view, request, &candidate, chunk, &marks));
+        answer.hits.extend(hit(planner, &candidate, chunk, &marks));
     }
     Ok(answer)
 }
@@ -243,7 +235,7 @@ struct RequiredTerm {
 impl RequiredTerm {
     fn query(&self, planner: &Planner<'_>) -> Option<Box<dyn Query>> {
         if !self.open_start && !self.open_end {
-            return Some(planner.term(planner.fields.exact, &self.text));
+            return Some(planner.term(planner.view.fields.exact, &self.text));
         }
         let length = self.text.chars().count();
         if !(SHORTEST..=LONGEST).contains(&length) {
@@ -268,45 +260,4 @@ fn terms(letters: &str) -> Vec<RequiredTerm> {
         Some(RequiredTerm { text: token.text, open_start, open_end })
     };
     tokens(letters).into_iter().filter_map(required).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(need: &Need) -> String {
-        let list = |needs: &[Need], between| needs.iter().map(told).collect::<Vec<_>>().join(between);
-        match need {
-            Need::Nothing => "-".to_owned(),
-            Need::Letters(letters) => letters.clone(),
-            Need::All(needs) => format!("({})", list(needs, " & ")),
-            Need::One(needs) => format!("({})", list(needs, " | ")),
-        }
-    }
-
-    fn check(pattern: &str, expected: &str) {
-        assert_eq!(told(&Need::of(pattern)), expected, "{pattern}");
-    }
-
-    #[test]
-    fn every_match_has_the_letters_of_its_expression() {
-        check("ERROR: code \\d+ in (\\w+) module", "(error: code  &  in  &  module)");
-        check("(?i)Error", "error");
-        check("(foo|bar)baz", "((foo | bar) & baz)");
-        check("(foo|\\d+)", "-");
-        check("(abc)+x?", "abc");
-        check("\\d{3}-\\d{4}", "-");
-        check("^total.*sum$", "(total & sum)");
-        check("人工.*智能", "(人工 & 智能)");
-        check(".*", "-");
-        check("(unclosed", "-");
-    }
-
-    #[test]
-    fn words_at_the_edges_may_go_on() {
-        let told: Vec<(String, bool, bool)> =
-            terms("foo bar baz").into_iter().map(|term| (term.text, term.open_start, term.open_end)).collect();
-        let expected = [("foo", true, false), ("bar", false, false), ("baz", false, true)];
-        assert_eq!(told, expected.map(|(text, start, end)| (text.to_owned(), start, end)));
-    }
 }

@@ -1,21 +1,26 @@
-//! Searching by words: the index knows all.
+//! Searching by words: the index knows all. Which of them a chunk has counts before all else, each as much as it is rare. Those that it lacks
+//! and the chunk before or behind it on the page has count in part.
+//!
+//! Chunks are about equally long, so how often a word stands in one says little, and so does a heading.
 
 use std::collections::HashSet;
 
+use agentd_core::knowledge::SearchedBy;
+use tantivy::{
+    DocAddress, DocId, DocSet as _, SegmentOrdinal, TERMINATED, postings::Postings as _, schema::IndexRecordOption,
+};
+
 use super::{
-    Answer, Hit, How, MOST_HITS, Request,
-    concept::{Alternative, Concepts, FoundChunks, found},
-    hit,
+    Answer, Hit, MOST_HITS, hit,
     marks::HighlightTerms,
     parse::{ParsedQuery, Unit, parse},
-    plan::{AllowedDocuments, Candidate, Planner},
-    rank::{RankQuery, best},
+    plan::{Alternative, Candidate, Concept, Concepts, FoundChunks, Planner},
 };
 use crate::{
     analyze::{Dictionary, exact::tokens},
     chunk::Chunk,
     document::DocumentPlace,
-    index::{error::IndexError, view::View},
+    index::{IndexError, view::View},
 };
 
 /// Words of a query up to which it is looked for to the letter as a whole. A question is in no text.
@@ -24,15 +29,9 @@ const MOST_WHOLE: usize = 10;
 const LOOKED_AT: usize = 3;
 
 /// The chunks with the most of the words.
-pub(crate) fn search(
-    view: &View,
-    dictionary: &Dictionary,
-    request: &Request,
-    allowed: &AllowedDocuments,
-    text: &str,
-) -> Result<Answer, IndexError> {
+pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str) -> Result<Answer, IndexError> {
     let parsed = parse(text, dictionary);
-    let mut answer = Answer::of(How::Index);
+    let mut answer = Answer::of(SearchedBy::Words);
     if parsed.units.is_empty() {
         answer.notes.push("there is no word in what was searched for".to_owned());
     }
@@ -43,27 +42,18 @@ pub(crate) fn search(
         );
         answer.notes.push(note);
     }
-    if allowed.chunks == 0 {
+    if planner.allowed.chunks == 0 {
         return Ok(answer);
     }
-    let limit = request.limit.clamp(1, MOST_HITS);
-    let found = candidates(view, allowed, &parsed, limit * LOOKED_AT)?;
-    let needles = HighlightTerms::new(&parsed, &found.meant);
-    answer.hits = hits(view, request, &found.candidates, limit, &needles)?;
-    answer.is_loose = found.is_loose;
+    let limit = planner.request.limit.clamp(1, MOST_HITS);
+    let (concepts, meant) = Concepts::of(&parsed, planner)?;
+    let (candidates, is_loose) = candidates(planner, concepts, &parsed, limit * LOOKED_AT)?;
+    answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &meant))?;
+    answer.is_loose = is_loose;
     // Of several words nearly every chunk has one, and the best come first: that there are more says something where each has all.
     let has_all = parsed.units.len() == 1 || has_phrase(&parsed);
-    answer.more = has_all && !found.is_loose && found.candidates.len() > answer.hits.len();
+    answer.more = has_all && !is_loose && candidates.len() > answer.hits.len();
     Ok(answer)
-}
-
-/// Chunks that may be hits, the best first.
-struct FoundCandidates {
-    candidates: Vec<Candidate>,
-    /// Words that were taken for what was meant.
-    meant: Vec<String>,
-    /// Set if a phrase in quotes stands nowhere, and they have some of its words.
-    is_loose: bool,
 }
 
 /// Returns whether something is in quotes that chunks must have.
@@ -71,20 +61,19 @@ fn has_phrase(parsed: &ParsedQuery) -> bool {
     !parsed.any && parsed.units.iter().any(|unit| matches!(unit, Unit::Phrase(_)))
 }
 
+/// Chunks that may be hits, the best first; and whether a phrase in quotes stands nowhere, and they have some of its words.
 fn candidates(
-    view: &View,
-    allowed: &AllowedDocuments,
+    planner: &Planner<'_>,
+    concepts: Vec<Concept>,
     parsed: &ParsedQuery,
     most: usize,
-) -> Result<FoundCandidates, IndexError> {
-    let planner = Planner { fields: &view.fields, allowed };
-    let (concepts, meant) = Concepts::of(parsed, view, &planner)?;
+) -> Result<(Vec<Candidate>, bool), IndexError> {
     let mut without = FoundChunks::new();
     for unit in &parsed.excluded {
-        without.extend(found(view, planner.excluded(unit))?);
+        without.extend(planner.found(planner.excluded(unit))?);
     }
     let is_short = parsed.units.len() > 1 && tokens(&parsed.whole).len() <= MOST_WHOLE;
-    let whole = found(view, planner.phrase(&parsed.whole).filter(|_| is_short))?;
+    let whole = planner.found(planner.phrase(&parsed.whole).filter(|_| is_short))?;
     let required = concepts.iter().filter(|concept| concept.is_required && !parsed.any);
     let required = required.flat_map(|concept| &concept.alternatives).filter_map(|form| match form {
         Alternative::Chunks(found) => Some(found.clone()),
@@ -92,20 +81,19 @@ fn candidates(
     });
     let within = required.reduce(|one, other| one.intersection(&other).copied().collect());
     let mut wanted = RankQuery { concepts, within, without, whole };
-    let mut candidates = best(view, allowed, &wanted, most)?;
+    let mut candidates = best(planner, &wanted, most)?;
     // Who writes quotes wants nothing else, unless there is nothing of the kind.
     let mut is_loose = false;
     if candidates.is_empty() && wanted.within.take().is_some() {
-        candidates = best(view, allowed, &wanted, most)?;
+        candidates = best(planner, &wanted, most)?;
         is_loose = has_phrase(parsed) && !candidates.is_empty();
     }
-    Ok(FoundCandidates { candidates, meant, is_loose })
+    Ok((candidates, is_loose))
 }
 
 /// The best chunk of each page first, and then others of the same pages, as far as there is room.
 fn hits(
-    view: &View,
-    request: &Request,
+    planner: &Planner<'_>,
     candidates: &[Candidate],
     limit: usize,
     needles: &HighlightTerms,
@@ -115,7 +103,7 @@ fn hits(
         if chosen.len() == limit {
             break;
         }
-        let chunk = view.chunk(candidate.address)?;
+        let chunk = planner.view.chunk(candidate.address)?;
         let page = page_of(&chunk.place).map(|(path, number)| (candidate.owner, path.map(str::to_owned), number));
         let is_new = page.is_none_or(|page| pages.insert(page));
         if is_new { &mut chosen } else { &mut others }.push((candidate, chunk));
@@ -126,7 +114,7 @@ fn hits(
     // Marks are looked for in those that are told only: a text is taken apart for them.
     let marked = |(candidate, chunk): (&Candidate, Chunk)| {
         let marks = needles.marks(&chunk.text);
-        hit(view, request, candidate, chunk, &marks)
+        hit(planner, candidate, chunk, &marks)
     };
     Ok(chosen.into_iter().filter_map(marked).collect())
 }
@@ -140,4 +128,141 @@ fn page_of(place: &DocumentPlace) -> Option<(Option<&str>, u32)> {
         DocumentPlace::Inner { path, place } => page_of(place).map(|(_, number)| (Some(path.as_str()), number)),
         _ => None,
     }
+}
+
+/// Share by which the second and later places of a word in a chunk can add to the first.
+const REPEATED: f32 = 0.3;
+/// Share of the length of a chunk that counts against it.
+const LENGTH: f32 = 0.2;
+/// Bonus of a word in the text that is in the heading, too: no more than any number of repetitions adds.
+const HEADING: f32 = 0.25;
+/// Share of the worth of words that a chunk lacks and one beside it on the page has. A page says in one paragraph what it is about, and
+/// in the next what is asked.
+const BESIDE: f32 = 0.4;
+/// More than all words together are worth, so that what was asked for to the letter comes first.
+const WHOLE_PHRASE: f32 = 1000.0;
+
+/// Chunks that are looked for.
+struct RankQuery {
+    /// The rarest first.
+    concepts: Vec<Concept>,
+    /// Chunks that are looked at; none for all.
+    within: Option<FoundChunks>,
+    /// Chunks that are left out.
+    without: FoundChunks,
+    /// Chunks that have the query to the letter.
+    whole: FoundChunks,
+}
+
+/// Score of a chunk, and the concepts that it has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    score: f32,
+    /// A bit for each of the first concepts that it has.
+    concepts: u32,
+    /// Worth of the concept that is counted, in the text of the chunk and in its heading.
+    text: f32,
+    heading: f32,
+}
+
+/// The best chunks of those that may be seen, at most so many; the best first, and of equal ones the first in the order of the documents.
+fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Candidate>, IndexError> {
+    let Planner { view, allowed, .. } = planner;
+    let tokens = view.searcher.segment_readers().iter().map(|reader| reader.inverted_index(view.fields.words));
+    let tokens: u64 = tokens.map(|index| index.map(|index| index.total_num_tokens())).sum::<tantivy::Result<u64>>()?;
+    let average = (tokens as f32 / view.searcher.num_docs().max(1) as f32).max(1.0);
+    let mut found = Vec::new();
+    for (segment, reader) in (0..).zip(view.searcher.segment_readers()) {
+        let (tallies, keys) = (tallies(view, segment, average, wanted)?, view.keys(segment)?);
+        for (doc, tally) in (0..).zip(&tallies).filter(|(_, tally)| tally.score > 0.0) {
+            if reader.is_deleted(doc) {
+                continue;
+            }
+            let (address, key) = (DocAddress::new(segment, doc), keys.get_val(doc));
+            // Chunks of a page are written together, up to 64 of them, so they mostly are neighbours here; where they are not, they count
+            // nothing.
+            let beside = |other: Option<DocId>| {
+                let lacking = tallies.get(other? as usize)?.concepts & !tally.concepts;
+                (lacking != 0 && keys.get_val(other?).abs_diff(key) == 1).then_some(lacking)
+            };
+            let beside = [doc.checked_sub(1), doc.checked_add(1)].map(|other| beside(other).unwrap_or_default());
+            let whole = if wanted.whole.contains(&address) { WHOLE_PHRASE } else { 0.0 };
+            let score = tally.score + whole + BESIDE * worth(&wanted.concepts, beside[0] | beside[1]);
+            found.extend(allowed.candidate(key, address, score));
+        }
+    }
+    let order = |one: &Candidate, other: &Candidate| {
+        other.score.total_cmp(&one.score).then_with(|| one.place().cmp(&other.place()))
+    };
+    if found.len() > most {
+        found.select_nth_unstable_by(most, order);
+        found.truncate(most);
+    }
+    found.sort_by(order);
+    Ok(found)
+}
+
+/// The scores of the chunks of a segment; `average` is the length of a chunk in words.
+fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuery) -> Result<Vec<Tally>, IndexError> {
+    let reader = view.searcher.segment_reader(segment);
+    let lengths = reader.get_fieldnorms_reader(view.fields.words)?;
+    let in_text = |doc: DocId, quality: f32, times: u32| {
+        let number = |number: u32| f32::from(u16::try_from(number).unwrap_or(u16::MAX));
+        let length = (1.0 - LENGTH + LENGTH * number(lengths.fieldnorm(doc)) / average).max(1.0);
+        quality * number(times) * (1.0 + REPEATED) / (number(times) + REPEATED * length)
+    };
+    let mut tallies = vec![Tally::default(); reader.max_doc() as usize];
+    // None for the concepts behind the first.
+    let bits = (0..u32::BITS).map(|bit| 1 << bit).chain(std::iter::repeat(0));
+    for (concept, bit) in wanted.concepts.iter().zip(bits) {
+        for alternative in &concept.alternatives {
+            let (term, quality) = match alternative {
+                Alternative::Chunks(found) => {
+                    for chunk in found.iter().filter(|chunk| chunk.segment_ord == segment) {
+                        if let Some(tally) = tallies.get_mut(chunk.doc_id as usize) {
+                            tally.text = tally.text.max(in_text(chunk.doc_id, 1.0, 1));
+                        }
+                    }
+                    continue;
+                }
+                Alternative::Term(term, quality) => (term, *quality),
+            };
+            let index = reader.inverted_index(term.field())?;
+            let Some(mut postings) = index.read_postings(term, IndexRecordOption::WithFreqs)? else { continue };
+            while postings.doc() != TERMINATED {
+                let doc = postings.doc();
+                if let Some(tally) = tallies.get_mut(doc as usize) {
+                    if term.field() == view.fields.heading {
+                        tally.heading = tally.heading.max(quality);
+                    } else {
+                        tally.text = tally.text.max(in_text(doc, quality, postings.term_freq()));
+                    }
+                }
+                postings.advance();
+            }
+        }
+        for tally in &mut tallies {
+            let (text, heading) = (std::mem::take(&mut tally.text), std::mem::take(&mut tally.heading));
+            let factor = if text > 0.0 && heading > 0.0 { text + HEADING } else { text.max(heading) };
+            if factor > 0.0 {
+                tally.score += concept.weight * factor;
+                tally.concepts |= bit;
+            }
+        }
+    }
+    let is_wanted = |chunk: DocAddress| {
+        !wanted.without.contains(&chunk) && wanted.within.as_ref().is_none_or(|within| within.contains(&chunk))
+    };
+    for (doc, tally) in (0..).zip(&mut tallies).filter(|(_, tally)| tally.score > 0.0) {
+        if !is_wanted(DocAddress::new(segment, doc)) {
+            *tally = Tally::default();
+        }
+    }
+    Ok(tallies)
+}
+
+/// Weights of all concepts whose bits are set.
+fn worth(concepts: &[Concept], of: u32) -> f32 {
+    let set = concepts.iter().take(u32::BITS as usize).enumerate().filter(|(bit, _)| of >> bit & 1 != 0);
+    set.map(|(_, concept)| concept.weight).sum()
 }

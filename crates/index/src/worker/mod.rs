@@ -6,20 +6,37 @@
 //!
 //! - `child`: the worker's side, [`run_worker`].
 //! - `extraction`: the daemon's side: [`Extractor`] starts workers, [`Extraction`] reads and checks one.
-//! - `picture`: the same for pictures, [`run_picture_worker`].
-//! - `turn`: how many workers there are at a time.
+//!
+//! A few read at a time, and beside them one recognises letters, which takes minutes. Whoever needs no recognition never waits for one who
+//! does.
 
 mod child;
 mod extraction;
-mod picture;
-mod turn;
 
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::recognition::Recognition;
 pub use child::run_worker;
+pub(crate) use child::{confined, read_all};
 pub(crate) use extraction::command;
-pub use extraction::{Extraction, Extractor, WantedParts};
-pub use picture::{PICTURE_WORKER_ARGUMENT, run_picture_worker};
-pub(crate) use picture::{PictureHeader, SIDE};
-pub use turn::{ReadingPass, WorkerTurn};
+pub use extraction::{Extraction, Extractor};
 
 /// The first argument by which a program knows that it is to be the worker.
 pub const WORKER_ARGUMENT: &str = "extract-worker";
+
+/// Effort of a reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadingPass {
+    /// Ends with [`NeedsRecognition`](crate::Failure::NeedsRecognition) at the first page whose letters can only be recognised. It has its turn soon.
+    Quick,
+    /// Recognises letters where there are models. It may wait for minutes.
+    Full,
+}
+
+/// Permission to run one worker, given back when this is dropped.
+#[derive(Debug)]
+pub struct WorkerTurn {
+    /// The recognition that the worker has.
+    pub(crate) recognition: Recognition,
+    _permit: OwnedSemaphorePermit,
+}

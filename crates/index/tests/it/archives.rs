@@ -1,17 +1,10 @@
 //! Archives of documents.
 
-use std::{
-    io::{Cursor, Write as _},
-    sync::Arc,
-};
+use std::io::{Cursor, Write as _};
 
-use agentd_core::{
-    knowledge::{OpenDocument, PartRange, Reading},
-    ports::Knowledge as _,
-};
+use agentd_core::{knowledge::OpenDocument, ports::Knowledge as _};
 use agentd_index::{DocumentPlace, Limits};
 use flate2::{Compression, write::GzEncoder};
-use tokio_util::sync::CancellationToken;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use crate::codes::Code as _;
@@ -72,8 +65,7 @@ async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
     for (name, bytes) in
         [("all.zip", zipped(&files())), ("all.tar", taped(&files())), ("all.tar.gz", packed(&taped(&files())))]
     {
-        let path = shop.folder.path().join(name);
-        std::fs::write(&path, bytes).unwrap();
+        let path = shop.put(name, bytes);
         let archive = || named(&path, &format!("uploads/{name}"));
         for (text, document, place) in [
             ("QUARTZ-2", "papers/latin.pdf", "p. 2"),
@@ -88,22 +80,15 @@ async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
                 if document.is_empty() { format!("uploads/{name}") } else { format!("uploads/{name}!/{document}") };
             assert_eq!((hit.document.as_str(), hit.place.as_str()), (expected.as_str(), place), "{}", first(&finds));
         }
-        let shown = async |document: OpenDocument, first: u32| -> Reading {
-            let range = PartRange { first, ..PartRange::default() };
-            shop.library.read(document, range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
-        };
-        let list = shown(archive(), 1).await.parts.remove(0).text;
+        let list = shop.read(archive()).await.unwrap().parts.remove(0).text;
         assert!(list.contains("- papers/latin.pdf (") && list.contains("4 in all"), "{list}");
         let within = |inner: &str| OpenDocument { inner: Some(inner.to_owned()), ..archive() };
-        let page = shown(within("papers/latin.pdf"), 2).await;
-        assert!(page.format == "PDF" && page.parts[0].text.contains("QUARTZ-2"), "{page:?}");
+        let page = shop.read(within("papers/latin.pdf")).await.unwrap();
+        assert!(page.format == "PDF" && page.parts[1].text.contains("QUARTZ-2"), "{page:?}");
         let finds = shop.search(vec![within("papers/latin.pdf")], "QUARTZ-3").await;
         assert_eq!(finds.hits[0].place, "p. 3");
-        let missing = shop
-            .library
-            .read(within("none.pdf"), PartRange::default(), Arc::new(|_| {}), CancellationToken::new())
-            .await;
-        assert!(missing.unwrap_err().to_string().contains("could not find none.pdf"));
+        let missing = shop.read(within("none.pdf")).await.unwrap_err();
+        assert!(missing.to_string().contains("could not find none.pdf"));
         let states = shop.library.states(vec![archive()]).await.unwrap();
         assert!(states[0].chunks.is_some() && states[0].problem.is_none(), "{states:?}");
     }
@@ -117,15 +102,13 @@ async fn a_document_with_odd_spaces_in_its_name_opens_by_the_name_that_is_cited(
         ("minutes/May 3.md", b"The barn is ochre.".to_vec()),
         ("minutes/a  b.md", b"The barn is teal.".to_vec()),
     ];
-    let path = shop.folder.path().join("all.zip");
-    std::fs::write(&path, zipped(&files)).unwrap();
+    let path = shop.put("all.zip", zipped(&files));
     let hit = shop.search(vec![named(&path, "uploads/all.zip")], "teal").await.hits.remove(0);
     let cited = hit.document.strip_prefix("uploads/all.zip!/").unwrap();
     // The exact name comes before others that are cited in the same way.
     for (inner, expected) in [(cited, "teal"), ("minutes/May 3.md", "ochre"), ("minutes/May\u{a0} 3.md", "vermilion")] {
         let document = OpenDocument { inner: Some(inner.to_owned()), ..named(&path, "uploads/all.zip") };
-        let range = PartRange::default();
-        let reading = shop.library.read(document, range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+        let reading = shop.read(document).await.unwrap();
         assert!(reading.parts[0].text.contains(expected), "{inner}: {reading:?}");
     }
 }
@@ -203,8 +186,7 @@ async fn files_that_are_attached_to_a_mail_are_found_and_read_by_their_names() {
         ("before.eml", BINARY, inner),
         ("logo.png", "Content-Type: image/png\r\nContent-ID: <logo@x>", of("scan.png")),
     ]);
-    let path = shop.folder.path().join("papers.eml");
-    std::fs::write(&path, &bytes).unwrap();
+    let path = shop.put("papers.eml", &bytes);
     let letter = || named(&path, "uploads/papers.eml");
     for (text, document, place) in [
         ("papers attached", "uploads/papers.eml", ""),
@@ -221,14 +203,11 @@ async fn files_that_are_attached_to_a_mail_are_found_and_read_by_their_names() {
     // What is attached to an attached mail is named and not read.
     assert_eq!(shop.search(vec![letter()], "cobalt").await.hits, []);
     let within = |inner: &str| OpenDocument { inner: Some(inner.to_owned()), ..letter() };
-    let shown = async |document: OpenDocument| {
-        shop.library.read(document, PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await
-    };
-    let whole = shown(letter()).await.unwrap();
+    let whole = shop.read(letter()).await.unwrap();
     assert!(whole.parts.len() == 1 && whole.parts[0].text.contains("Attached file: notes (2).md"), "{whole:?}");
-    let page = shown(within("latin.pdf")).await.unwrap();
+    let page = shop.read(within("latin.pdf")).await.unwrap();
     assert!(page.format == "PDF" && page.parts[0].text.contains("QUARTZ-1"), "{page:?}");
-    assert!(shown(within("none.pdf")).await.unwrap_err().to_string().contains("could not find none.pdf"));
+    assert!(shop.read(within("none.pdf")).await.unwrap_err().to_string().contains("could not find none.pdf"));
     // Of a locked one that is said.
     let locked = mail(&[("locked.pdf", BINARY, of("password.pdf"))]);
     let (document, failure) = read(&extractor(Limits::default()), "a.eml", &locked).await;

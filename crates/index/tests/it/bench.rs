@@ -51,7 +51,7 @@ pub(crate) async fn read_file(
                 document = Some(Document { kind: head.kind, title: head.title, parts: Vec::new() });
             }
             Some(Ok(Piece::Part(part))) => document.as_mut().unwrap().push(part),
-            Some(Ok(Piece::End(_))) | None => return (document, None),
+            Some(Ok(Piece::End { .. })) | None => return (document, None),
             Some(Err(failure)) => return (document, Some(failure)),
         }
     }

@@ -31,10 +31,7 @@ async fn nothing_of_a_replaced_document_stays_in_the_index() {
     shop.search(vec![named(&fixture("table.pdf"), "table.pdf")], "prices").await;
     assert_eq!(indexed(&shop).await, 2);
     // Known as what stands elsewhere, too, and after a restart.
-    shop.library.close().await;
-    let Shop { folder, library } = shop;
-    drop(library);
-    let shop = Shop::in_folder(folder, extractor(Limits::default()));
+    let shop = shop.reopened(extractor(Limits::default())).await;
     let path = |name: &str| shop.folder.path().join(name);
     fs::copy(fixture("table.pdf"), path("report.pdf")).unwrap();
     shop.search(vec![named(&path("report.pdf"), "report.pdf")], "prices").await;

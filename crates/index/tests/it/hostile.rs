@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_index::{Body, Extractor, Failure, Kind, Limits};
+use agentd_index::{Body, Extractor, Failure, Limits};
 use futures_util::{StreamExt as _, stream};
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
@@ -215,26 +215,13 @@ impl Dice {
     }
 }
 
-const SOUND: [&str; 13] = [
-    "latin.pdf",
-    "cjk.pdf",
-    "columns.pdf",
-    "table.pdf",
-    "embedded.pdf",
-    "owner.pdf",
-    "scanned.pdf",
-    "handbook.docx",
-    "sales.xlsx",
-    "cached.xlsx",
-    "old.xls",
-    "open.ods",
-    "deck.pptx",
-];
+const SOUND: &str = "latin.pdf cjk.pdf columns.pdf table.pdf embedded.pdf owner.pdf scanned.pdf handbook.docx sales.xlsx \
+     cached.xlsx old.xls open.ods deck.pptx";
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let mut dice = Dice(0x5eed_2024);
     let mut sound: Vec<(String, Vec<u8>)> =
-        SOUND.iter().map(|name| ((*name).to_owned(), fixture_bytes(name))).collect();
+        SOUND.split(' ').map(|name| (name.to_owned(), fixture_bytes(name))).collect();
     let rows: String = (0..40).map(|row| format!("\"name {row}\",{row},2024-01-{row}\n")).collect();
     sound.push(("rows.csv".to_owned(), rows.into_bytes()));
     let page =
@@ -283,9 +270,5 @@ async fn five_hundred_damaged_files_hurt_nobody() {
     // Damage that is never noticed, or always, would be no damage.
     assert!(codes["read"] > 50 && codes["broken"] > 50, "{codes:?}");
     let (document, failure) = read(&extractor, "latin.pdf", &fixture_bytes("latin.pdf")).await;
-    assert_eq!((document.unwrap().parts.len(), document_kind(&extractor).await, failure), (3, Kind::Docx, None));
-}
-
-async fn document_kind(extractor: &Extractor) -> Kind {
-    read(extractor, "handbook.docx", &fixture_bytes("handbook.docx")).await.0.unwrap().kind
+    assert_eq!((document.unwrap().parts.len(), failure), (3, None));
 }

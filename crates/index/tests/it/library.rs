@@ -2,14 +2,14 @@
 
 use std::{
     fs::File,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use agentd_core::{
-    error::ErrorKind,
-    knowledge::{DocumentFinds, DocumentQuery, ExtentUnit, OpenDocument, PartCursor, PartKind, PartRange},
+    error::{ErrorKind, KnowledgeError},
+    knowledge::{DocumentFinds, DocumentQuery, ExtentUnit, OpenDocument, PartCursor, PartKind, PartRange, Reading},
     ports::Knowledge as _,
 };
 use agentd_index::{
@@ -18,7 +18,10 @@ use agentd_index::{
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{extractor, fixture};
+use crate::{
+    bench::{extractor, fixture},
+    search::support::index_files,
+};
 
 pub(crate) struct Shop {
     pub(crate) folder: TempDir,
@@ -40,6 +43,12 @@ impl Shop {
         Self { folder, library }
     }
 
+    /// The same folder after a restart.
+    pub(crate) async fn reopened(self, extractor: Extractor) -> Self {
+        self.library.close().await;
+        Self::in_folder(self.folder, extractor)
+    }
+
     fn resting_after(rest_after: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = IndexConfig { rest_after, ..config(folder.path()) };
@@ -51,19 +60,27 @@ impl Shop {
         self.library.search(documents, query(text), Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
     }
 
+    pub(crate) async fn read(&self, document: OpenDocument) -> Result<Reading, KnowledgeError> {
+        self.read_range(document, PartRange::default()).await
+    }
+
+    pub(crate) async fn read_range(&self, document: OpenDocument, range: PartRange) -> Result<Reading, KnowledgeError> {
+        self.library.read(document, range, Arc::new(|_| {}), CancellationToken::new()).await
+    }
+
+    /// Writes a file beside the index.
+    pub(crate) fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
     /// The files of the index that this process has open.
     #[cfg(target_os = "linux")]
-    fn open_files(&self) -> Vec<std::path::PathBuf> {
+    fn open_files(&self) -> Vec<PathBuf> {
         let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
         let own = self.folder.path().join("index");
         open.filter_map(|file| std::fs::read_link(file.path()).ok()).filter(|path| path.starts_with(&own)).collect()
-    }
-
-    /// The files of the index.
-    fn files(&self) -> Vec<std::path::PathBuf> {
-        let versions = std::fs::read_dir(self.folder.path().join("index")).unwrap();
-        let folder = versions.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
 }
 
@@ -129,9 +146,7 @@ async fn what_cannot_be_read_is_told_and_stops_no_other() {
         let why = |name: &str| finds.broken.iter().find(|(broken, _)| broken.ends_with(name)).unwrap().1.clone();
         assert!(why("password.pdf").contains("password") && why("scanned.pdf").contains("OCR"), "{finds:?}");
     }
-    let read =
-        shop.library.read(open("password.pdf"), PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await;
-    let error = read.unwrap_err();
+    let error = shop.read(open("password.pdf")).await.unwrap_err();
     assert!(
         error.kind() == ErrorKind::Rejected && error.hint().unwrap().contains("without one") && error.needs_password(),
         "{error}"
@@ -167,8 +182,7 @@ async fn whoever_reads_pages_that_are_pictures_is_told_so() {
     let shop = Shop::new();
     let check = async |first: u32, count: Option<u32>, shown: usize, broken: Option<&str>| {
         let range = PartRange { first, count, ..PartRange::default() };
-        let reading =
-            shop.library.read(open("partly.pdf"), range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+        let reading = shop.read_range(open("partly.pdf"), range).await.unwrap();
         assert_eq!((reading.total, reading.parts.len()), (3, shown), "{reading:?}");
         assert_eq!(reading.broken.as_deref(), broken, "{reading:?}");
     };
@@ -206,7 +220,7 @@ async fn parts_are_read_by_their_numbers() {
     let shop = Shop::new();
     let check = async |name: &str, first: u32, count: Option<u32>| {
         let range = PartRange { first, count, ..PartRange::default() };
-        shop.library.read(open(name), range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
+        shop.read_range(open(name), range).await.unwrap()
     };
     let reading = check("latin.pdf", 2, Some(1)).await;
     assert_eq!((reading.parts_are, reading.total, reading.parts.len()), (PartKind::Page, 3, 1));
@@ -225,19 +239,6 @@ async fn parts_are_read_by_their_numbers() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_replaced_is_another_document() {
-    let shop = Shop::new();
-    let path = shop.folder.path().join("report.pdf");
-    std::fs::copy(fixture("latin.pdf"), &path).unwrap();
-    assert!(!shop.search(vec![named(&path, "report.pdf")], "QUARTZ").await.hits.is_empty());
-    std::fs::copy(fixture("columns.pdf"), &path).unwrap();
-    assert_eq!(shop.search(vec![named(&path, "report.pdf")], "QUARTZ").await.hits, []);
-    assert!(
-        first(&shop.search(vec![named(&path, "report.pdf")], "\"Left line 12\"").await).starts_with("report.pdf p. 1")
-    );
-}
-
-#[tokio::test]
 async fn an_index_that_is_deleted_or_cut_short_under_its_readers_is_made_anew() {
     let shop = Shop::new();
     let find = async |what: &str| {
@@ -248,7 +249,7 @@ async fn an_index_that_is_deleted_or_cut_short_under_its_readers_is_made_anew() 
     std::fs::remove_dir_all(shop.folder.path().join("index")).unwrap();
     find("deleted").await;
     for shorter in [0, 2] {
-        for file in shop.files() {
+        for file in index_files(shop.folder.path()) {
             let length = std::fs::metadata(&file).unwrap().len();
             let file = File::options().write(true).open(&file).unwrap();
             file.set_len(length.checked_div(shorter).unwrap_or_default()).unwrap();
@@ -300,7 +301,7 @@ async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
     }
     // What is kept of its files is kept as long as they are open.
     #[cfg(target_os = "linux")]
-    assert_eq!(shop.open_files(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(shop.open_files(), Vec::<PathBuf>::new());
     assert!(first(&shop.search(vec![open("latin.pdf")], "QUARTZ-1").await).starts_with("latin.pdf p. 1"));
 
     // Often, since the part that was looked at must never come first.
@@ -312,22 +313,17 @@ async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
         assert!(error.to_string().contains("cancelled"), "{error}");
     }
     shop.library.close().await;
-    let error = shop
-        .library
-        .search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), CancellationToken::new())
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ShuttingDown);
+    let asked = shop.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), CancellationToken::new());
+    assert_eq!(asked.await.unwrap_err().kind(), ErrorKind::ShuttingDown);
 }
 
 #[tokio::test]
 async fn texts_are_in_the_same_index_with_their_lines() {
     let shop = Shop::new();
-    let path = shop.folder.path().join("notes.md");
     let mut lines: Vec<String> = (1..=400).map(|line| format!("Line {line} tells of the harbour.\r")).collect();
     lines[199] = "## Barn\u{c}s\r".to_owned();
     lines[201] = "The barn is vermilion.\r".to_owned();
-    std::fs::write(&path, lines.join("\n")).unwrap();
+    let path = shop.put("notes.md", lines.join("\n"));
     let text = || named(&path, "uploads/notes.md");
     let taken = shop.library.take_in(vec![text()], false, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
     assert!(taken[0].chunks.is_some_and(|chunks| chunks > 3) && taken[0].problem.is_none(), "{taken:?}");
@@ -347,7 +343,6 @@ async fn texts_are_in_the_same_index_with_their_lines() {
 #[tokio::test]
 async fn a_long_sheet_is_read_on_row_by_row_to_its_end() {
     let shop = Shop::new();
-    let path = shop.folder.path().join("long.csv");
     let lines: Vec<String> = (1..=9000)
         .map(|row| match row {
             1 => "ship,fee".to_owned(),
@@ -355,16 +350,12 @@ async fn a_long_sheet_is_read_on_row_by_row_to_its_end() {
             row => format!("Alma {row},{}", row * 3),
         })
         .collect();
-    std::fs::write(&path, lines.join("\n")).unwrap();
+    let path = shop.put("long.csv", lines.join("\n"));
     let mut from = PartCursor::default();
     let (mut steps, mut next_row) = (0, 2);
     loop {
         let range = PartRange { from, ..PartRange::default() };
-        let reading = shop
-            .library
-            .read(named(&path, "long.csv"), range, Arc::new(|_| {}), CancellationToken::new())
-            .await
-            .unwrap();
+        let reading = shop.read_range(named(&path, "long.csv"), range).await.unwrap();
         let [part] = &reading.parts[..] else { panic!("{reading:?}") };
         let shown = part.shown.unwrap();
         assert_eq!((shown.unit, shown.first, shown.total), (ExtentUnit::Row, next_row, 8999), "{shown}");

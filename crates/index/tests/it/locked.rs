@@ -3,16 +3,14 @@
 use std::{
     io::{Cursor, Read as _},
     path::Path,
-    sync::Arc,
 };
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
-    knowledge::{OpenDocument, PartRange, Password, Reading},
+    knowledge::{OpenDocument, Password, Reading},
     ports::Knowledge as _,
 };
 use agentd_index::Limits;
-use tokio_util::sync::CancellationToken;
 use zip::ZipArchive;
 
 use crate::codes::Code as _;
@@ -34,15 +32,9 @@ const LOCKED: [&str; 7] = [
 ];
 
 impl Shop {
-    async fn read(&self, document: OpenDocument) -> Result<Reading, KnowledgeError> {
-        self.library.read(document, PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await
-    }
-
     /// Reads bytes as a file of that name with a password.
     async fn read_bytes(&self, name: &str, bytes: &[u8], password: Option<&str>) -> Result<Reading, KnowledgeError> {
-        let path = self.folder.path().join(name);
-        std::fs::write(&path, bytes).unwrap();
-        self.read(unlocking(&path, password)).await
+        self.read(unlocking(&self.put(name, bytes), password)).await
     }
 }
 

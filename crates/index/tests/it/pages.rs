@@ -42,22 +42,17 @@ async fn text(content: &str, resources: &str, more: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn a_part_that_says_what_it_is_counts_more_than_its_glyphs() {
+async fn what_is_drawn_is_read_as_it_is_meant() {
+    // A part that says what it is counts more than its glyphs.
     let content = "BT /F1 12 Tf 10 700 Td /Span << /ActualText (fi) >> BDC (X) Tj EMC (nal) Tj ET";
     assert_eq!(text(content, HELVETICA, &[]).await, "final");
     let named = format!("{HELVETICA} /Properties << /P << /ActualText <FEFF5317 4EAC> >> >>");
     assert_eq!(text("BT /F1 12 Tf 10 700 Td /Span /P BDC (ab) Tj EMC ET", &named, &[]).await, "北京");
-}
-
-#[tokio::test]
-async fn a_layer_that_is_switched_off_is_not_read() {
+    // A layer that is switched off.
     let content = "BT /F1 12 Tf 10 700 Td (seen) Tj ET /OC /L BDC BT /F1 12 Tf 10 600 Td (unseen) Tj ET EMC";
     let resources = format!("{HELVETICA} /Properties << /L 6 0 R >>");
     assert_eq!(text(content, &resources, &["<< /Type /OCG /Name (draft) >>"]).await, "seen");
-}
-
-#[tokio::test]
-async fn a_page_seen_in_a_mirror_is_read_as_it_is_meant() {
+    // A page seen in a mirror.
     let content = "q -1 0 0 1 600 0 cm BT /F1 12 Tf 100 700 Td (first line) Tj 0 -14 Td (second line) Tj ET Q";
     assert_eq!(text(content, HELVETICA, &[]).await, "first line second line");
 }
@@ -180,10 +175,12 @@ async fn text_beyond_a_limit_is_left_out_and_said() {
 
 #[tokio::test]
 async fn rows_that_are_too_wide_keep_what_a_sheet_can_have() {
-    let wide = format!("name,price\nbefore,1\n{}\nbehind,2\n", "x,".repeat(20_000));
+    let (wide, long) = ("x,".repeat(20_000), "x".repeat(64 * 1024 + 1));
+    let wide = format!("name,price\nbefore,1\n{wide}\nbehind,2\n{long},3\n");
     let (document, failure) = read(&extractor(Limits::default()), "wide.csv", wide.as_bytes()).await;
     let failure = failure.unwrap().to_string();
     assert!(failure.starts_with("could not read all of the CSV file: row 3 has more than 16384 columns"), "{failure}");
+    assert!(failure.contains("; cell A5 has more than 64 KiB"), "{failure}");
     let text = document.unwrap().markdown();
     assert!(text.contains("before") && text.contains("behind"), "{}", text.len());
 }

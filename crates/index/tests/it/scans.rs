@@ -48,6 +48,20 @@ async fn read_scan(extractor: &Extractor, name: &str) -> (Option<Document>, Opti
     read_file(extractor, File::open(fixture(name)).unwrap(), Kind::of_name(name)).await
 }
 
+/// Places of those parts.
+async fn places(extractor: &Extractor, name: &str, first: u32, last: u32) -> Vec<DocumentPlace> {
+    let wanted = WantedParts { named: Kind::of_name(name), first, last: Some(last), ..WantedParts::default() };
+    let file = File::open(fixture(name)).unwrap();
+    let mut extraction = extractor.extract(file, wanted, CancellationToken::new()).await.unwrap();
+    let mut places = Vec::new();
+    while let Some(piece) = extraction.next().await {
+        if let Piece::Part(part) = piece.unwrap() {
+            places.push(part.place);
+        }
+    }
+    places
+}
+
 const HARBOUR: [&str; 3] =
     ["Harbour notice", "lighthouse at the northern pier is repaired", "Mooring fees rise to 45 euros a night"];
 
@@ -131,26 +145,6 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
 }
 
 #[tokio::test]
-async fn a_page_with_text_is_never_called_scanned() {
-    let nowhere = RecognitionConfig { folders: Vec::new(), pages: 9 };
-    let shop = Shop::with(extractor(Limits::default()).recognising(nowhere));
-    let path = shop.folder.path().join("page.pdf");
-    std::fs::write(&path, scanned_page("BT 3 Tr /F1 5 Tf 20 400 Td (Harbour notice) Tj ET", "")).unwrap();
-    let page = || named(&path, "uploads/page.pdf");
-    let says = |told: &str| {
-        let problem = "could not read all of the PDF: the picture on its one page was not searched for letters; ";
-        assert!(told.starts_with(problem) && told.contains("make recognition"), "{told}");
-    };
-    let finds = shop.search(vec![page()], "harbour").await;
-    assert_eq!((finds.hits.len(), finds.broken.len()), (1, 1), "{finds:?}");
-    says(&finds.broken[0].1);
-    let reading =
-        shop.library.read(page(), PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
-    assert_eq!(reading.parts[0].text, "Harbour notice");
-    says(&reading.broken.unwrap());
-}
-
-#[tokio::test]
 async fn what_another_program_recognised_is_not_told_twice() {
     let extractor = recognising(10);
     let layer = |text: &str| format!("BT 3 Tr /F1 5 Tf 20 400 Td ({text}) Tj ET");
@@ -191,18 +185,6 @@ async fn damage_does_not_hide_that_pages_were_not_recognised() {
 }
 
 #[tokio::test]
-async fn pictures_are_documents_of_one_page() {
-    let extractor = recognising(10);
-    // The second is upside down.
-    for name in ["scan.png", "scan.jpg"] {
-        let (document, failure) = read_scan(&extractor, name).await;
-        let document = document.unwrap();
-        assert_eq!((failure, document.kind), (None, Kind::Picture), "{name}");
-        says(&told(&document)[0], "[p. 1 (recognised)]", &HARBOUR);
-    }
-}
-
-#[tokio::test]
 async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
     let extractor = recognising(10);
     let (document, failure) = read_scan(&extractor, "pages.tif").await;
@@ -216,17 +198,7 @@ async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
         says(part, &format!("[p. {number} (recognised)]"), &HARBOUR);
     }
     // One page of it is read alone, and of one that is damaged the others are read.
-    let wanted = WantedParts { named: Some(Kind::Picture), first: 2, last: Some(2), ..WantedParts::default() };
-    let file = File::open(fixture("pages.tif")).unwrap();
-    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
-    let mut places = Vec::new();
-    while let Some(piece) = extraction.next().await {
-        if let Piece::Part(part) = piece.unwrap() {
-            places.push(part.place);
-        }
-    }
-    assert_eq!(places, [DocumentPlace::ScannedPage(2)]);
-    drop(extraction);
+    assert_eq!(places(&extractor, "pages.tif", 2, 2).await, [DocumentPlace::ScannedPage(2)]);
     let mut damaged = std::fs::read(fixture("pages.tif")).unwrap();
     // The width of the first page, which is described near byte 2188.
     damaged[2188 + 2 + 8..2188 + 2 + 12].copy_from_slice(&[0; 4]);
@@ -248,9 +220,11 @@ async fn a_picture_that_is_only_unusual_is_not_called_damaged() {
 }
 
 #[tokio::test]
-async fn pictures_of_other_formats_are_read_as_well() {
+async fn pictures_of_all_formats_are_documents_of_one_page() {
     let extractor = recognising(20);
     let page = image::open(fixture("scan.png")).unwrap().into_luma8();
+    // The second is upside down.
+    let mut files = ["scan.png", "scan.jpg"].map(|name| (name, std::fs::read(fixture(name)).unwrap())).to_vec();
     for (name, format) in [
         ("a.tiff", ImageFormat::Tiff),
         ("a.webp", ImageFormat::WebP),
@@ -260,7 +234,9 @@ async fn pictures_of_other_formats_are_read_as_well() {
         let mut bytes = Cursor::new(Vec::new());
         // Some encoders take colours only.
         image::DynamicImage::ImageLuma8(page.clone()).into_rgba8().write_to(&mut bytes, format).unwrap();
-        let bytes = bytes.into_inner();
+        files.push((name, bytes.into_inner()));
+    }
+    for (name, bytes) in files {
         let (document, failure) = read(&extractor, name, &bytes).await;
         let document = document.unwrap();
         assert_eq!((failure, document.kind), (None, Kind::Picture), "{name}");
@@ -341,7 +317,7 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
 
     let wanted = WantedParts { named: Some(Kind::Pdf), first: 3, ..WantedParts::default() };
     let file = File::open(fixture("scan.pdf")).unwrap();
-    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
+    let mut extraction = extractor.extract(file, wanted, CancellationToken::new()).await.unwrap();
     assert!(matches!(extraction.next().await, Some(Ok(Piece::Head(_)))));
     let Some(Ok(Piece::Part(part))) = extraction.next().await else { panic!("no page") };
     assert_eq!(part.place, DocumentPlace::ScannedPage(3));
@@ -351,18 +327,7 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
 #[tokio::test]
 async fn no_page_is_recognised_behind_the_last_one_that_is_wanted() {
     let extractor = recognising(10);
-    let wanted = WantedParts { named: Some(Kind::Pdf), first: 2, last: Some(3), ..WantedParts::default() };
-    let file = File::open(fixture("scan.pdf")).unwrap();
-    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
-    let mut places = Vec::new();
-    while let Some(piece) = extraction.next().await {
-        if let Piece::Part(part) = piece.unwrap() {
-            places.push(part.place);
-        }
-    }
-    assert_eq!(places, [DocumentPlace::ScannedPage(2), DocumentPlace::ScannedPage(3)]);
-    // Its turn ends with it.
-    drop(extraction);
+    assert_eq!(places(&extractor, "scan.pdf", 2, 3).await, [2, 3].map(DocumentPlace::ScannedPage));
     // Whoever reads one page is told how far it is, and of no other page.
     let (shop, steps) = (Shop::with(extractor), Arc::new(Mutex::new(Vec::new())));
     let told = Arc::clone(&steps);
@@ -421,20 +386,15 @@ async fn a_scan_is_read_again_when_more_of_it_may_be_recognised() {
     };
     let shop = Shop::with(recognising(1));
     assert_eq!(pages(&shop).await, ("p. 1 (recognised)".to_owned(), 1));
-    let Shop { folder, library } = shop;
-    library.close().await;
-    let shop = Shop::in_folder(folder, recognising(3));
+    let shop = shop.reopened(recognising(3)).await;
     let all = ("p. 1 (recognised), p. 3 (recognised)".to_owned(), 1);
     assert_eq!(pages(&shop).await, all);
     // What was recognised stays, though less would be now.
-    let Shop { folder, library } = shop;
-    library.close().await;
-    let shop = Shop::in_folder(folder, recognising(1));
+    let shop = shop.reopened(recognising(1)).await;
     assert_eq!(pages(&shop).await, all);
-    let Shop { folder, library } = shop;
-    library.close().await;
     let nowhere = RecognitionConfig { folders: Vec::new(), pages: 9 };
-    assert_eq!(pages(&Shop::in_folder(folder, extractor(Limits::default()).recognising(nowhere))).await, all);
+    let shop = shop.reopened(extractor(Limits::default()).recognising(nowhere)).await;
+    assert_eq!(pages(&shop).await, all);
 }
 
 #[tokio::test]
@@ -445,9 +405,8 @@ async fn documents_are_read_again_once_damaged_models_are_repaired() {
     let shop = Shop::with(extractor(Limits::default()).recognising(config));
     // The second has a page with letters, so that it comes into the index.
     let notice = scanned_page("", "");
-    let path = shop.folder.path().join("mixed.zip");
-    std::fs::write(&path, crate::archives::zipped(&vec![("notes.md", b"text".to_vec()), ("notice.pdf", notice)]))
-        .unwrap();
+    let files = vec![("notes.md", b"text".to_vec()), ("notice.pdf", notice)];
+    let path = shop.put("mixed.zip", crate::archives::zipped(&files));
     let both = || vec![open("scan.png"), named(&path, "uploads/mixed.zip")];
     let finds = shop.search(both(), "lighthouse").await;
     assert_eq!((finds.hits.len(), finds.broken.len()), (0, 2), "{finds:?}");
@@ -480,10 +439,10 @@ async fn scans_are_found_and_read_once_there_are_models() {
     }
 
     let range = PartRange { first: 2, count: Some(1), ..PartRange::default() };
-    let reading = shop.library.read(open("scan.pdf"), range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+    let reading = shop.read_range(open("scan.pdf"), range).await.unwrap();
     assert_eq!((reading.total, reading.parts[0].label.as_str()), (4, "page 2 (recognised)"));
     assert!(reading.parts[0].text.contains("总则") && reading.broken.is_none(), "{reading:?}");
-    let found = shop.library.search(both(), query("报表"), Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+    let found = shop.search(both(), "报表").await;
     assert_eq!(found.hits[0].place, "p. 2 (recognised)", "{found:?}");
 }
 
@@ -493,8 +452,7 @@ async fn no_document_waits_behind_a_scan() {
     let shop = Shop::with(extractor.clone());
     // As long as letters of another document are recognised.
     let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
-    let read =
-        |name: &str| shop.library.read(open(name), PartRange::default(), Arc::new(|_| {}), CancellationToken::new());
+    let read = |name: &str| shop.read(open(name));
     let mut scans = pin!(join(read("scan.pdf"), read("scan.png")));
     let others = async {
         let reading = read("latin.pdf").await.unwrap();

@@ -1,5 +1,5 @@
 //! Content of a page as it is drawn: letters with their places, lines, and how much of it pictures cover. The operators that draw:
-//! PDF 32000-1, sections 8 and 14; those that set text are followed in [`setting`](super::setting).
+//! PDF 32000-1, sections 8 and 14; those that set text are followed in [`font`](super::font).
 
 use std::collections::HashSet;
 
@@ -12,9 +12,8 @@ use hayro_syntax::{
 };
 
 use super::{
-    font::Fonts,
-    letter::{self, Glyph, Place, place},
-    setting::{Cursor, Setting, affine},
+    font::{Cursor, Fonts, Setting, affine},
+    line::{self, Glyph, Place, place},
 };
 
 /// Share of a page from which on pictures are most of it.
@@ -110,7 +109,6 @@ fn rotation(page: &Page<'_>) -> f32 {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "points on a page")]
 fn corners(page: &Page<'_>) -> [f32; 4] {
     let seen = page.intersected_crop_box();
     let seen = if seen.width() > 1.0 && seen.height() > 1.0 { seen } else { page.media_box() };
@@ -118,7 +116,6 @@ fn corners(page: &Page<'_>) -> [f32; 4] {
 }
 
 /// The corners of a rectangle: left, bottom, right, top.
-#[expect(clippy::cast_possible_truncation, reason = "points on a page")]
 pub(super) fn rectangle(rectangle: &Rect) -> [f32; 4] {
     [rectangle.x0, rectangle.y0, rectangle.x1, rectangle.y1].map(|number| number as f32)
 }
@@ -166,7 +163,7 @@ pub(super) struct Drawing<'f, 'a> {
 impl<'f, 'a> Drawing<'f, 'a> {
     /// A drawing that adds to this content.
     pub(super) fn new(content: Content, fonts: &'f Fonts<'a>, layers: &'f Layers) -> Self {
-        let state = State { page: Affine::IDENTITY, setting: Setting::default() };
+        let state = State { page: Affine::IDENTITY, setting: Setting::new() };
         let (cursor, path) = (Cursor::default(), Path::default());
         Self { fonts, layers, state, states: Vec::new(), cursor, path, marks: Vec::new(), steps: 0, forms: 0, content }
     }
@@ -209,7 +206,9 @@ impl<'f, 'a> Drawing<'f, 'a> {
                 step => self.draw(&step, resources),
             }
         }
-        self.end_marks(marks);
+        while self.marks.len() > marks {
+            self.end_mark();
+        }
         while self.states.len() > states {
             self.restore();
         }
@@ -224,7 +223,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
     /// Follows a drawing that has a name, or notes a picture.
     fn draw_named(&mut self, name: &Name<'_>, resources: &Resources<'a>, depth: usize) {
         let Some(stream) = resources.get_x_object(name) else { return };
-        if self.layers.hides(stream.dict()) || self.is_hidden() {
+        if self.layers.hides(stream.dict(), b"OC") || self.is_hidden() {
             return;
         }
         match stream.dict().get::<Name<'_>>("Subtype").as_deref() {
@@ -269,12 +268,11 @@ impl<'f, 'a> Drawing<'f, 'a> {
         let mut mark = Mark { is_hidden: false, instead: None };
         if let Some((tag, properties)) = told {
             let is_layer = tag.as_ref() == b"OC";
-            mark.is_hidden = match properties {
-                Object::Name(name) => is_layer && self.layers.hides_entry(&resources.properties, name),
-                _ => false,
-            };
             let text = match properties {
-                Object::Name(name) => resources.properties.get::<Dict<'_>>(name).and_then(|said| actual_text(&said)),
+                Object::Name(name) => {
+                    mark.is_hidden = is_layer && self.layers.hides(&resources.properties, name.as_ref());
+                    resources.properties.get::<Dict<'_>>(name).and_then(|said| actual_text(&said))
+                }
                 Object::Dict(said) => actual_text(said),
                 _ => None,
             };
@@ -288,16 +286,10 @@ impl<'f, 'a> Drawing<'f, 'a> {
         }
     }
 
-    fn end_marks(&mut self, left: usize) {
-        while self.marks.len() > left {
-            self.end_mark();
-        }
-    }
-
     fn end_mark(&mut self) {
         if let Some((text, first)) = self.marks.pop().and_then(|mark| mark.instead) {
             let glyphs = self.content.glyphs.split_off(first.min(self.content.glyphs.len()));
-            self.content.glyphs.extend(letter::instead(&glyphs, &text));
+            self.content.glyphs.extend(line::instead(&glyphs, &text));
         }
     }
 
@@ -321,7 +313,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
 
 /// Text that a marked part says instead of its glyphs.
 fn actual_text(properties: &Dict<'_>) -> Option<String> {
-    properties.get::<Bytes<'_>>("ActualText").map(|text| letter::string(text.as_bytes()))
+    properties.get::<Bytes<'_>>("ActualText").map(|text| line::string(text.as_bytes()))
 }
 
 /// A path that is not yet drawn, in points of the page.
@@ -400,17 +392,11 @@ impl Layers {
         Self(off().unwrap_or_default().into_iter().collect())
     }
 
-    /// Returns whether a drawing belongs to a layer that is not seen.
-    pub(super) fn hides(&self, drawing: &Dict<'_>) -> bool {
-        !self.0.is_empty() && self.hides_key(drawing, b"OC")
-    }
-
-    /// Returns whether the layer of this name is not seen.
-    pub(super) fn hides_entry(&self, properties: &Dict<'_>, name: &Name<'_>) -> bool {
-        !self.0.is_empty() && self.hides_key(properties, name.as_ref())
-    }
-
-    fn hides_key(&self, dictionary: &Dict<'_>, key: &[u8]) -> bool {
+    /// Returns whether the layer that has this key is not seen.
+    pub(super) fn hides(&self, dictionary: &Dict<'_>, key: &[u8]) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
         if dictionary.get_ref(key).is_some_and(|layer| self.0.contains(&layer.into())) {
             return true;
         }

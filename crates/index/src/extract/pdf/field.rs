@@ -6,7 +6,11 @@ use hayro_syntax::{
     page::Page,
 };
 
-use super::{drawing, letter, line::Piece, turn::View};
+use super::{
+    drawing,
+    line::{self, Piece},
+    turn::View,
+};
 
 /// Characters that are read of each.
 const MOST_LETTERS: usize = 100_000;
@@ -93,7 +97,6 @@ fn pieces_of(text: &str, [one_x, one_y, other_x, other_y]: [f32; 4], view: &View
     let ((one_x, one_y), (other_x, other_y)) = (view.point((one_x, one_y)), view.point((other_x, other_y)));
     let (left, right, top) = (one_x.min(other_x), one_x.max(other_x), one_y.max(other_y));
     let lines: Vec<&str> = text.lines().collect();
-    #[expect(clippy::cast_precision_loss, reason = "lines of a field")]
     let size = ((top - one_y.min(other_y)) / lines.len().max(1) as f32 / 1.4).clamp(4.0, 12.0);
     let mut base = top;
     let mut pieces = Vec::new();
@@ -137,10 +140,10 @@ fn option(options: Option<&Array<'_>>, chosen: String) -> String {
 
 fn shown(value: &Object<'_>) -> Option<String> {
     match value {
-        Object::String(text) => Some(letter::string(text.as_bytes())),
+        Object::String(text) => Some(line::string(text.as_bytes())),
         Object::Name(name) => Some(name.as_str().to_owned()),
         // Long texts may be kept apart.
-        Object::Stream(text) => text.decoded_data().ok().map(|text| letter::string(&text)),
+        Object::Stream(text) => text.decoded_data().ok().map(|text| line::string(&text)),
         _ => None,
     }
 }
@@ -186,7 +189,7 @@ pub(super) fn attached(document: &Pdf) -> Vec<String> {
 
 fn file_name(file: &Object<'_>) -> Option<String> {
     let file = match file {
-        Object::String(name) => return Some(letter::string(name.as_bytes())),
+        Object::String(name) => return Some(line::string(name.as_bytes())),
         Object::Dict(file) => file,
         _ => return None,
     };
@@ -195,5 +198,5 @@ fn file_name(file: &Object<'_>) -> Option<String> {
 
 /// Text of a property.
 fn text(of: &Dict<'_>, key: &str) -> Option<String> {
-    of.get::<Bytes<'_>>(key).map(|text| letter::string(text.as_bytes()))
+    of.get::<Bytes<'_>>(key).map(|text| line::string(text.as_bytes()))
 }

@@ -1,10 +1,19 @@
-//! The fonts of a document: which letters its codes stand for, how wide they are, and how they look.
+//! The fonts of a document: which letters its codes stand for, how wide they are, and how they look; and the operators that set text:
+//! PDF 32000-1, section 9.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
 use hayro_cmap::{BfString, CMap, CMapName, CidFamily};
-use hayro_font::{CMapResolverFn, Font, FontCache, FontGlyph, FontQuery, FontResolverFn, GlyphId};
-use hayro_syntax::object::{Array, Dict, Name, Object, String as Bytes};
+use hayro_font::{
+    CMapResolverFn, Font, FontCache, FontGlyph, FontQuery, FontResolverFn, GlyphId,
+    kurbo::{Affine, Point},
+};
+use hayro_syntax::{
+    content::ops::TypedInstruction,
+    object::{Array, Dict, Name, Number, Object, String as Bytes},
+};
+
+use super::line::{GAP, Glyph, place};
 
 /// Units in which a font tells its widths, to the size of its letters.
 const UNITS: f32 = 1000.0;
@@ -55,13 +64,17 @@ impl<'a> Fonts<'a> {
             .find_map(|font| font.get::<Dict<'_>>("FontDescriptor"))
             .unwrap_or_default();
         let name = dictionary.get::<Name<'_>>("BaseFont").map(|name| name.as_str().to_ascii_lowercase());
-        let look = Look { name: name.unwrap_or_default(), flags: descriptor.get::<u32>("Flags").unwrap_or_default() };
+        let name = name.unwrap_or_default();
+        // As PDF 32000-1, table 123, has them.
+        let flags = descriptor.get::<u32>("Flags").unwrap_or_default();
+        let is_flagged = |flag: u32| flags & flag != 0;
+        let is_called = |words: &[&str]| words.iter().any(|word| name.contains(word));
         let weight = descriptor.get::<f32>("FontWeight").unwrap_or_default();
         let font = self.cache.font(dictionary, &self.programs, &self.encodings);
         Face {
             is_vertical: font.as_ref().is_some_and(|font| !font.is_horizontal()),
-            is_bold: look.is_bold() || weight >= 600.0,
-            is_mono: look.is_mono() || has_one_width(dictionary),
+            is_bold: is_flagged(1 << 18) || is_called(&["bold", "black", "heavy", "demi"]) || weight >= 600.0,
+            is_mono: is_flagged(1) || is_called(&["courier", "mono", "consolas", "cmtt"]) || has_one_width(dictionary),
             is_simple: descendant.is_none(),
             height: drawn_height(dictionary),
             collection: descendant.and_then(|descendant| self.collection(dictionary, &descendant)),
@@ -111,40 +124,13 @@ impl Collection {
     }
 }
 
-/// Facts of a font by which its look is guessed.
-struct Look {
-    /// In small letters.
-    name: String,
-    /// As PDF 32000-1, table 123, has them.
-    flags: u32,
-}
-
-impl Look {
-    fn is_bold(&self) -> bool {
-        const FORCED: u32 = 1 << 18;
-        self.flags & FORCED != 0 || ["bold", "black", "heavy", "demi"].iter().any(|word| self.name.contains(word))
-    }
-
-    fn is_mono(&self) -> bool {
-        const FIXED: u32 = 1;
-        self.flags & FIXED != 0 || ["courier", "mono", "consolas", "cmtt"].iter().any(|word| self.name.contains(word))
-    }
-}
-
 /// Returns whether all letters of a font are as wide. Those of Chinese are in every font.
 fn has_one_width(font: &Dict<'_>) -> bool {
     const SOME: usize = 8;
     const WIDE: f32 = 900.0;
     let Some(widths) = font.get::<Array<'_>>("Widths") else { return false };
-    let mut widths = widths.iter::<f32>().filter(|width| *width > 0.0);
-    let Some(first) = widths.next() else { return false };
-    let mut count = 1;
-    #[expect(clippy::float_cmp, reason = "written the same way each time")]
-    let is_same = widths.all(|width| {
-        count += 1;
-        width == first
-    });
-    is_same && count >= SOME && first < WIDE
+    let widths: Vec<f32> = widths.iter::<f32>().filter(|width| *width > 0.0).collect();
+    widths.len() >= SOME && widths.iter().all(|width| *width < WIDE && Some(width) == widths.first())
 }
 
 /// Height of the letters of a font that is drawn glyph by glyph, to the size that is set. Those of old typesetting are told in the
@@ -189,18 +175,10 @@ impl Face<'_> {
     }
 
     /// Distance to the next letter along the line, to the size that is set.
-    #[expect(clippy::cast_possible_truncation, reason = "points on a page")]
     pub(super) fn advance(&self, code: u32) -> f32 {
         let advance = self.font.as_ref().map(|font| font.code_advance(code));
         let advance = advance.map(|advance| if self.is_vertical { advance.y } else { advance.x } as f32);
         advance.unwrap_or(USUAL_WIDTH) / UNITS
-    }
-
-    /// Distance from the place of a code to that at which its glyph begins, to the size that is set.
-    #[expect(clippy::cast_possible_truncation, reason = "points on a page")]
-    pub(super) fn displacement(&self, code: u32) -> (f32, f32) {
-        let shift = self.font.as_ref().map(|font| font.origin_displacement(code)).unwrap_or_default();
-        (shift.x as f32 / UNITS, shift.y as f32 / UNITS)
     }
 
     /// The letters that a code stands for.
@@ -217,17 +195,196 @@ impl Face<'_> {
             BfString::Char(letter) => !matches!(letter, '\0' | '\u{fffd}' | '\u{ffff}'),
             BfString::String(text) => !text.trim_matches('\0').is_empty(),
         };
-        let text =
-            told.filter(is_said).or_else(|| self.collection.as_ref()?.text(code)).or_else(|| self.guess(code))?;
+        // Of a font that says nothing of it the code is that of ASCII most often.
+        let guess = || char::from_u32(code).filter(|letter| self.is_simple && !letter.is_control()).map(BfString::Char);
+        let text = told.filter(is_said).or_else(|| self.collection.as_ref()?.text(code)).or_else(guess)?;
         Some(match text {
             BfString::Char(letter) => letter.encode_utf8(&mut [0; 4]).into(),
             BfString::String(text) => text.into(),
         })
     }
+}
 
-    /// A letter of a font that says nothing of it: most often the code is that of ASCII.
-    fn guess(&self, code: u32) -> Option<BfString> {
-        let letter = char::from_u32(code).filter(|letter| self.is_simple && !letter.is_control())?;
-        Some(BfString::Char(letter))
+/// The way in which text is set.
+#[derive(Clone, Default)]
+pub(super) struct Setting<'a> {
+    pub(super) face: Option<Rc<Face<'a>>>,
+    size: f32,
+    letter_gap: f32,
+    word_gap: f32,
+    stretch: f32,
+    leading: f32,
+    rise: f32,
+    is_outlined: bool,
+    is_hidden: bool,
+}
+
+/// Places of the next letter, and of the beginning of its line.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cursor {
+    text: Affine,
+    line: Affine,
+}
+
+impl Cursor {
+    fn put(&mut self, place: Affine) {
+        (self.text, self.line) = (place, place);
     }
+
+    fn next_line(&mut self, right: f64, up: f64) {
+        self.put(self.line * Affine::translate((right, up)));
+    }
+}
+
+impl Setting<'_> {
+    pub(super) fn new() -> Self {
+        Self { stretch: 1.0, ..Self::default() }
+    }
+
+    /// Follows an operator of text, and adds what it shows to the glyphs if they are seen.
+    pub(super) fn follow(
+        &mut self,
+        step: &TypedInstruction<'_, '_>,
+        page: Affine,
+        cursor: &mut Cursor,
+        glyphs: Option<&mut Vec<Glyph>>,
+    ) {
+        match step {
+            TypedInstruction::BeginText(_) => cursor.put(Affine::IDENTITY),
+            TypedInstruction::TextFont(font) => self.size = font.1.as_f32(),
+            TypedInstruction::CharacterSpacing(gap) => self.letter_gap = gap.0.as_f32(),
+            TypedInstruction::WordSpacing(gap) => self.word_gap = gap.0.as_f32(),
+            TypedInstruction::HorizontalScaling(part) => self.stretch = part.0.as_f32() / 100.0,
+            TypedInstruction::TextLeading(leading) => self.leading = leading.0.as_f32(),
+            TypedInstruction::TextRise(rise) => self.rise = rise.0.as_f32(),
+            TypedInstruction::TextRenderingMode(mode) => {
+                (self.is_outlined, self.is_hidden) =
+                    (matches!(mode.0.as_i64(), 2 | 6), matches!(mode.0.as_i64(), 3 | 7));
+            }
+            TypedInstruction::SetTextMatrix(m) => cursor.put(affine([m.0, m.1, m.2, m.3, m.4, m.5])),
+            TypedInstruction::NextLine(by) => cursor.next_line(by.0.as_f64(), by.1.as_f64()),
+            TypedInstruction::NextLineAndSetLeading(by) => {
+                self.leading = -by.1.as_f32();
+                cursor.next_line(by.0.as_f64(), by.1.as_f64());
+            }
+            TypedInstruction::NextLineUsingLeading(_) => self.next_line(cursor),
+            TypedInstruction::ShowText(text) => self.line_of(page, cursor, glyphs).show(text.0.as_bytes()),
+            TypedInstruction::NextLineAndShowText(text) => {
+                self.next_line(cursor);
+                self.line_of(page, cursor, glyphs).show(text.0.as_bytes());
+            }
+            TypedInstruction::ShowTextWithParameters(text) => {
+                (self.word_gap, self.letter_gap) = (text.0.as_f32(), text.1.as_f32());
+                self.next_line(cursor);
+                self.line_of(page, cursor, glyphs).show(text.2.as_bytes());
+            }
+            TypedInstruction::ShowTexts(texts) => self.line_of(page, cursor, glyphs).show_all(texts.0),
+            _ => {}
+        }
+    }
+
+    fn next_line(&self, cursor: &mut Cursor) {
+        cursor.next_line(0.0, -f64::from(self.leading));
+    }
+
+    fn line_of<'l>(&'l self, page: Affine, cursor: &'l mut Cursor, glyphs: Option<&'l mut Vec<Glyph>>) -> Line<'l> {
+        Line { setting: self, page, cursor, glyphs }
+    }
+}
+
+/// A line of text that is shown.
+struct Line<'l> {
+    setting: &'l Setting<'l>,
+    page: Affine,
+    cursor: &'l mut Cursor,
+    glyphs: Option<&'l mut Vec<Glyph>>,
+}
+
+impl Line<'_> {
+    /// Shows strings with gaps between them, which are told in thousandths of the size.
+    fn show_all(&mut self, texts: &Array<'_>) {
+        for part in texts.iter::<Object<'_>>() {
+            match part {
+                Object::String(text) => self.show(text.as_bytes()),
+                Object::Number(back) => {
+                    let before = self.cursor.text;
+                    self.go_on(-back.as_f32() / 1000.0 * self.setting.size);
+                    self.space(-back.as_f32(), before);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes a gap of this many thousandths of the size, which begins at a place, if it is one between words: some programs write no
+    /// other spaces. It is as wide as the gap, so that it stands between the same letters whichever way the line is read.
+    fn space(&mut self, gap: f32, before: Affine) {
+        const BETWEEN_WORDS: f32 = 200.0;
+        let (true, Some(face), Some(glyphs)) = (gap > BETWEEN_WORDS, &self.setting.face, self.glyphs.as_deref_mut())
+        else {
+            return;
+        };
+        let glyph = self.setting.glyph(face, 0, self.page * before);
+        let end = self.page * self.cursor.text * Point::ORIGIN;
+        let width = if face.is_vertical { 0.0 } else { (self.page * before * Point::ORIGIN).distance(end) as f32 };
+        glyphs.push(Glyph { letter: GAP, width, ..glyph });
+        glyphs.pop_if(|glyph| !glyph.is_somewhere());
+    }
+
+    /// Goes on along the line.
+    fn go_on(&mut self, by: f32) {
+        let is_vertical = self.setting.face.as_ref().is_some_and(|face| face.is_vertical);
+        let by = f64::from(by);
+        let by = if is_vertical { (0.0, by) } else { (by * f64::from(self.setting.stretch), 0.0) };
+        self.cursor.text *= Affine::translate(by);
+    }
+
+    fn show(&mut self, text: &[u8]) {
+        let setting = self.setting;
+        let Some(face) = &setting.face else { return };
+        let mut at = 0;
+        while let Some((code, length)) = face.code(text, at) {
+            at += length;
+            let advance = face.advance(code) * setting.size;
+            if let (Some(glyphs), Some(text)) = (self.glyphs.as_deref_mut(), face.text(code)) {
+                let glyph = setting.glyph(face, code, self.page * self.cursor.text);
+                glyphs.extend(glyph.shared(&text).filter(Glyph::is_somewhere));
+            }
+            let is_space = length == 1 && code == 32;
+            self.go_on(advance + setting.letter_gap + if is_space { setting.word_gap } else { 0.0 });
+        }
+    }
+}
+
+impl Setting<'_> {
+    /// The glyph of a code that is set at this place, whatever its letters are.
+    fn glyph(&self, face: &Face<'_>, code: u32, whole: Affine) -> Glyph {
+        let [a, b, c, d, ..] = whole.as_coeffs().map(|number| number as f32);
+        let advance = face.advance(code) * self.size;
+        // A size below nothing turns letters round, and widths below nothing set them backwards.
+        let stretch = self.stretch * self.size.signum();
+        let (along, width) = ((a * stretch, b * stretch), if face.is_vertical { self.size } else { advance }.abs());
+        let back = if !face.is_vertical && advance < 0.0 && self.size > 0.0 { -width * stretch } else { 0.0 };
+        // Distance from the place of the code to that at which its glyph begins.
+        let shift = face.font.as_ref().map(|font| font.origin_displacement(code)).unwrap_or_default();
+        let (right, up) = (shift.x as f32 / UNITS * self.size, shift.y as f32 / UNITS * self.size);
+        let (right, up) = (right * self.stretch + back, up + self.rise);
+        Glyph {
+            letter: ' ',
+            start: place(whole * Point::new(f64::from(right), f64::from(up))),
+            width: width * along.0.hypot(along.1),
+            size: self.size.abs() * face.height * c.hypot(d),
+            angle: along.1.atan2(along.0).to_degrees().rem_euclid(360.0),
+            is_mirrored: (a * d - b * c) * self.stretch < 0.0,
+            is_bold: face.is_bold || self.is_outlined,
+            is_mono: face.is_mono,
+            is_joined: false,
+            is_hidden: self.is_hidden,
+        }
+    }
+}
+
+/// The transformation that six numbers tell.
+pub(super) fn affine(numbers: [Number; 6]) -> Affine {
+    Affine::new(numbers.map(|number| number.as_f64()))
 }

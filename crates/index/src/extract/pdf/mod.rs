@@ -2,24 +2,20 @@
 //!
 //! Libraries read the file and its fonts. What is drawn, and what it makes, is told here:
 //!
-//! - [`drawing`]: what is drawn on a page: the operators, with those of [`setting`]; [`font`]: their fonts, [`letter`]: the letters.
+//! - [`drawing`]: what is drawn on a page: the operators; [`font`]: their fonts, and the operators that set text.
 //! - [`turn`]: which letters stand upright together. [`direction`]: scripts that are not read from the left.
-//! - [`line`](mod@line): pieces of lines. [`column`](mod@column): in which order they are read. `recognised`: letters that were recognised,
-//!   laid out.
-//! - [`field`]: what was filled in, comments and attached files. [`ruled`]: tables that are drawn with lines. [`text`]: paragraphs,
-//!   headings, lists and listings.
+//! - [`line`](mod@line): letters, and pieces of lines. `recognised`: letters that were recognised, laid out.
+//! - [`field`]: what was filled in, comments and attached files. [`ruled`]: tables that are drawn with lines. [`text`]: in which order pieces
+//!   are read; paragraphs, headings, lists and listings.
 
-mod column;
 mod direction;
 mod drawing;
 mod field;
 mod font;
-mod letter;
 mod line;
 #[cfg(feature = "ocr")]
 mod recognised;
 mod ruled;
-mod setting;
 mod text;
 mod turn;
 
@@ -43,7 +39,7 @@ use super::{
 };
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, UnreadPages, UnreadReason},
+    failure::{Failure, UnreadReason},
     kind::Kind,
 };
 
@@ -67,8 +63,8 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         }
     };
     let mut opened = Pdf::new(data.clone());
-    if let (true, Some(password)) = (is_locked(&opened), teller.password.as_deref()) {
-        opened = Pdf::new_with_password(data.clone(), password);
+    if let (true, Some(password)) = (is_locked(&opened), &teller.wanted.password) {
+        opened = Pdf::new_with_password(data.clone(), password.reveal());
     }
     if is_locked(&opened) {
         return Err(Failure::Encrypted(Kind::Pdf));
@@ -85,14 +81,12 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     if pages == 0 {
         return Err(if is_whole { broken(Kind::Pdf, "it has no pages") } else { cut_off() });
     }
-    let title = document.metadata().title.as_deref().map(letter::string);
+    let title = document.metadata().title.as_deref().map(line::string);
     teller.head(title.as_deref(), Some(pages))?;
-    let read = tell(&document, teller)?;
+    let first_error = tell(&document, teller)?;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-    let is_cut_off = !is_whole && !read.is_partial;
-    let damage = if is_cut_off { Some(CUT_OFF.to_owned()) } else { read.first_error };
-    // Those of pages that were not looked at are not known; each one that is told says so itself.
-    match (read.unread.filter(|_| teller.first == 1 && !read.is_partial), damage) {
+    let damage = if is_whole || teller.is_partial { first_error } else { Some(CUT_OFF.to_owned()) };
+    match (teller.unread(), damage) {
         (Some(unread), damage) => {
             let besides = damage.map(|damage| clean::line(&format!("it is damaged, too ({damage})"), 200));
             Err(Failure::Scanned { kind: Kind::Pdf, unread, pages, besides })
@@ -102,25 +96,12 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     }
 }
 
-/// Flaws of the pages that were told.
-#[derive(Default)]
-struct PageFlaws {
-    /// Pages that are pictures and were not recognised.
-    unread: Option<UnreadPages>,
-    /// Set if pages behind the last one that is wanted were not looked at.
-    is_partial: bool,
-    /// Failure of the first page that could not be read; the others are read nevertheless.
-    first_error: Option<String>,
-}
-
-/// Tells the pages that are wanted.
-fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws, Failure> {
-    let mut flaws = PageFlaws::default();
+/// Tells the pages that are wanted. What is wrong with the first page that could not be read is returned; the others are read nevertheless.
+fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<Option<String>, Failure> {
+    let mut first_error = None;
     let (fonts, layers) = (Fonts::new(), Layers::of(document));
-    let first = usize::try_from(teller.first - 1).unwrap_or(usize::MAX);
-    for (page, number) in document.pages().iter().zip(1..).skip(first) {
-        if teller.last_page.is_some_and(|last| number > last) {
-            flaws.is_partial = true;
+    for (page, number) in document.pages().iter().zip(1..).skip(teller.before()) {
+        if teller.is_behind(number) {
             break;
         }
         let stored = stored(page);
@@ -154,16 +135,12 @@ fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws, Failure> {
             texts.extend(field::attached(document).iter().map(|file| format!("Attached file: {file}")));
         }
         texts.retain(|text| !text.trim().is_empty());
-        if let Some(why) = unread {
-            let page = UnreadPages::one(why, !texts.is_empty());
-            flaws.unread = Some(flaws.unread.map_or(page, |before| before.and(page)));
-        }
         if stored.is_none() {
-            flaws.first_error.get_or_insert(format!("page {number}: its content cannot be unpacked"));
+            first_error.get_or_insert(format!("page {number}: its content cannot be unpacked"));
         }
-        teller.page(place, texts.join("\n\n"), unread)?;
+        teller.text(place, texts.join("\n\n"), None, unread)?;
     }
-    Ok(flaws)
+    Ok(first_error)
 }
 
 /// Number of letters of a text.
@@ -196,7 +173,9 @@ fn own_texts(beside: Beside, content: &Content) -> Vec<String> {
     for view in turn::views(content) {
         let mut letters = view.letters.clone();
         let mut pieces = line::pieces(letters.clone());
-        if has_cells(&pieces) {
+        // Some lines have gaps as between cells, so that it is worth while to look for a table.
+        let has_gap = |row: &&Vec<line::Piece>| row.windows(2).any(|pair| pair[0].is_far_from(&pair[1]));
+        if line::rows(pieces.clone()).iter().filter(has_gap).count() > 1 {
             let tables = ruled::tables(&mut letters, &ruled::strokes(content, &view));
             if !tables.is_empty() {
                 pieces = line::pieces(letters);
@@ -206,16 +185,10 @@ fn own_texts(beside: Beside, content: &Content) -> Vec<String> {
         if view.is_upright {
             pieces.extend(beside.pieces(&view));
         }
-        texts.push(text::markdown(&column::regions(pieces)));
+        texts.push(text::markdown(&text::regions(pieces)));
     }
     texts.push(turn::others(content));
     texts.extend(beside.comments);
     texts.extend(beside.files.iter().map(|file| format!("Attached file: {file}")));
     texts
-}
-
-/// Returns whether some lines have gaps as between cells, so that it is worth while to look for a table.
-fn has_cells(pieces: &[line::Piece]) -> bool {
-    let has_gap = |row: &&Vec<line::Piece>| row.windows(2).any(|pair| pair[0].is_far_from(&pair[1]));
-    line::rows(pieces.to_vec()).iter().filter(has_gap).count() > 1
 }

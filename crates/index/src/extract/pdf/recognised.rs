@@ -2,7 +2,10 @@
 
 use agentd_ocr::Line;
 
-use super::{column, letter::Letter, line, text};
+use super::{
+    line::{self, Letter},
+    text,
+};
 
 /// Sizes of letters that differ less from those of most are the same: a box around a line tells them only about.
 const SAME: std::ops::Range<f32> = 0.7..1.3;
@@ -14,7 +17,7 @@ pub(in crate::extract) fn recognised(lines: &[Line]) -> String {
     let usual = usual_size(lines);
     // A line is one piece at least: between columns there may be no more than between two words.
     let pieces = lines.iter().flat_map(|line| line::pieces(letters(line, size(line.size, usual)).collect()));
-    text::markdown(&column::regions(pieces.collect()))
+    text::markdown(&text::regions(pieces.collect()))
 }
 
 /// The size of most letters: that in the middle of all.
@@ -57,21 +60,6 @@ mod tests {
             agentd_ocr::Letter { letter, left, right: left + size * 0.5 }
         };
         Line { letters: text.chars().enumerate().map(letter).collect(), base, size, confidence: 0.9 }
-    }
-
-    #[test]
-    fn recognised_lines_are_paragraphs_and_headings() {
-        let lines = [
-            line("A heading", 0.0, 40.0, 40.0),
-            line("The first line of what comes", 0.0, 100.0, 20.5),
-            line("below the infrastruc-", 0.0, 126.0, 19.0),
-            line("ture of the harbour.", 0.0, 152.0, 22.0),
-        ];
-        assert_eq!(
-            recognised(&lines),
-            "# A heading\n\nThe first line of what comes below the infrastructure of the harbour."
-        );
-        assert_eq!(recognised(&[]), "");
     }
 
     #[test]

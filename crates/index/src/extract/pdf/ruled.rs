@@ -1,11 +1,8 @@
 //! Tables that are drawn with lines, as Markdown; pure.
 
-use std::fmt::Write as _;
-
 use super::{
     drawing::Content,
-    letter::Letter,
-    line::{Piece, pieces, rows},
+    line::{Letter, Piece, pieces, rows},
     text,
     turn::View,
 };
@@ -35,11 +32,8 @@ impl RulingLine {
             bottom: one.1.min(other.1),
             top: one.1.max(other.1),
         };
-        (stroke.is_level() || stroke.is_upright()).then_some(stroke)
-    }
-
-    fn is_level(&self) -> bool {
-        self.top - self.bottom < NEAR && self.right - self.left >= NEAR
+        let is_level = stroke.top - stroke.bottom < NEAR && stroke.right - stroke.left >= NEAR;
+        (is_level || stroke.is_upright()).then_some(stroke)
     }
 
     fn is_upright(&self) -> bool {
@@ -187,29 +181,18 @@ impl Grid {
         }
         let cells: Vec<String> = cells.into_iter().map(|letters| text::joined(&rows(pieces(letters)))).collect();
         // A row whose cells were joined to one says as little of the others.
-        let filled: Vec<&[String]> =
-            cells.chunks(width).filter(|row| row.iter().any(|cell| !cell.is_empty())).collect();
-        let told = filled.iter().copied().flatten().filter(|cell| !cell.is_empty()).count();
-        if filled.len() < 2 || told * 3 < filled.len() * width || told < 4 {
+        let is_filled = |row: &[String]| row.iter().any(|cell| !cell.is_empty());
+        let rows = cells.chunks(width).filter(|row| is_filled(row)).map(<[String]>::to_vec);
+        let rows: Vec<Vec<String>> = rows.collect();
+        let told = rows.iter().flatten().filter(|cell| !cell.is_empty()).count();
+        if rows.len() < 2 || told * 3 < rows.len() * width || told < 4 {
             return None;
         }
-        let mut table = String::new();
-        for (number, row) in filled.into_iter().enumerate() {
-            for cell in row {
-                // Writing to a string cannot fail.
-                let _ = write!(table, "| {} ", cell.replace('|', "\\|"));
-            }
-            table.push_str("|\n");
-            if number == 0 {
-                table.push_str(&"| --- ".repeat(width));
-                table.push_str("|\n");
-            }
-        }
+        let text = super::super::table(&rows)?;
         let RulingLine { left, right, top, .. } = self.edge;
-        table.truncate(table.trim_end().len());
         // It is read where its first line stands.
         let base = top - size;
-        Some(Piece { text: table, left, right, base, size, is_bold: false, is_mono: false, is_table: true })
+        Some(Piece { text, left, right, base, size, is_bold: false, is_mono: false, is_table: true })
     }
 }
 
@@ -223,25 +206,6 @@ mod tests {
 
     fn upright(x: f32) -> RulingLine {
         RulingLine { left: x, right: x, bottom: 0.0, top: 60.0 }
-    }
-
-    #[test]
-    fn lines_make_cells() {
-        let strokes: Vec<RulingLine> =
-            [0.0, 20.0, 40.0, 60.0].map(level).into_iter().chain([0.0, 100.0, 200.0].map(upright)).collect();
-        let mut letters = [
-            set("above", 0.0, 80.0, 10.0),
-            set("Name", 5.0, 45.0, 10.0),
-            set("Tonnes | net", 105.0, 45.0, 10.0),
-            set("Anna", 5.0, 25.0, 10.0),
-            set("12", 105.0, 25.0, 10.0),
-            set("北京", 5.0, 5.0, 10.0),
-        ]
-        .concat();
-        let tables = tables(&mut letters, &strokes);
-        let expected = "| Name | Tonnes \\| net |\n| --- | --- |\n| Anna | 12 |\n| 北京 |  |";
-        assert_eq!(tables.iter().map(|table| table.text.as_str()).collect::<Vec<_>>(), [expected]);
-        assert_eq!(pieces(letters).first().map(|piece| piece.text.clone()).as_deref(), Some("above"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::{
     direction::{self, Writing},
     drawing::Content,
-    letter::{Glyph, Letter, Place},
+    line::{Glyph, Letter, Place},
 };
 
 /// Degrees by which letters of one view may differ: scans are a little askew, and so is what was recognised on them.
@@ -171,18 +171,4 @@ fn ways(glyphs: &[Glyph]) -> (Vec<Way>, bool) {
 fn distance(one: f32, other: f32) -> f32 {
     let apart = (one - other).rem_euclid(360.0);
     apart.min(360.0 - apart)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_turn_brings_text_that_goes_up_to_stand_upright() {
-        let turn = Turn::upright(Way { angle: 90.0, is_mirrored: false });
-        assert_eq!((turn.point((10.0, 100.0)), turn.point((10.0, 200.0))), ((100.0, -10.0), (200.0, -10.0)));
-        let mirror = Turn::upright(Way { angle: 180.0, is_mirrored: true });
-        assert_eq!(mirror.point((10.0, 100.0)), (-10.0, 100.0));
-        assert_eq!((distance(359.0, 2.0), distance(-90.0, 270.0)), (3.0, 0.0));
-    }
 }

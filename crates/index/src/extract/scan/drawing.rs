@@ -44,7 +44,6 @@ pub(super) fn page(page: &Page<'_>) -> Option<Picture> {
     Picture::new(canvas.width, canvas.height, canvas.pixels)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and bounded")]
 const fn size(pixels: f64) -> usize {
     pixels.max(1.0) as usize
 }
@@ -126,7 +125,6 @@ impl Canvas {
 }
 
 /// Places within a pixel of the page where a picture is looked at. One that is hardly finer than the page is looked at once.
-#[expect(clippy::cast_possible_truncation, reason = "clamped")]
 fn parts(back: Affine) -> Vec<(f64, f64)> {
     let [a, b, c, d, ..] = back.as_coeffs();
     let step = a.hypot(b).max(c.hypot(d));
@@ -136,12 +134,6 @@ fn parts(back: Affine) -> Vec<(f64, f64)> {
 }
 
 /// Mixes what so many places of a pixel show with what was there: the sum of their brightness times their shares, and of the shares.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a mean of bytes"
-)]
 fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
     let whole = 255 * u32::try_from(parts).unwrap_or(1);
     // A division of numbers takes longer than all else of a pixel.
@@ -153,13 +145,11 @@ fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
 }
 
 /// Pixels of the page from one edge to the other.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the page")]
 fn span(from: f64, to: f64, most: usize) -> std::ops::Range<usize> {
     (from.floor().max(0.0) as usize).min(most)..(to.ceil().max(0.0) as usize).min(most)
 }
 
 /// Brightness of the pixel at a point; none outside.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the picture")]
 fn grey(greys: &[u8], (width, height): (u32, u32), point: Point) -> Option<u32> {
     // Written without ranges, since it is asked for each pixel of a page.
     if point.x < 0.0 || point.y < 0.0 {
@@ -179,7 +169,6 @@ fn greys(colours: &[u8]) -> Vec<u8> {
 }
 
 /// Brightness of a colour, as eyes weigh it.
-#[expect(clippy::cast_possible_truncation, reason = "a mean of bytes")]
 const fn brightness(red: u8, green: u8, blue: u8) -> u8 {
     // 299, 587 and 114 thousandths (ITU-R BT.601), in parts of 65,536.
     ((19_595 * red as u32 + 38_470 * green as u32 + 7_471 * blue as u32 + 32_768) >> 16) as u8
@@ -216,26 +205,17 @@ mod tests {
     fn drawn(side: u32, at: impl Fn(u32, u32) -> (u32, u32)) -> Vec<u8> {
         let mut canvas = Canvas::new(4, 4);
         let place = Affine::scale(4.0 / f64::from(side));
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the picture")]
         canvas.draw(place, (side, side), |point| Some(at(point.x as u32, point.y as u32)));
         canvas.pixels
     }
 
     #[test]
-    fn a_picture_as_fine_as_the_page_is_taken_as_it_is() {
+    fn a_picture_is_taken_as_it_is_or_as_the_mean_of_what_a_pixel_covers() {
         let board = |x: u32, y: u32| (if (x + y).is_multiple_of(2) { 10 } else { 200 }, 255);
         let expected: Vec<u8> = (0..16).map(|at| if (at / 4 + at % 4) % 2 == 0 { 10 } else { 200 }).collect();
         assert_eq!(drawn(4, board), expected);
-    }
-
-    #[test]
-    fn a_finer_picture_is_the_mean_of_its_pixels() {
         let stripes = |x: u32, _| (if x.is_multiple_of(2) { 0 } else { 200 }, 255);
         assert_eq!(drawn(8, stripes), [100; 16]);
-    }
-
-    #[test]
-    fn what_covers_half_lets_the_page_shine_through() {
         assert_eq!(drawn(4, |_, _| (0, 51)), [204; 16], "black at a fifth on white");
         assert_eq!(drawn(4, |_, _| (0, 0)), [255; 16]);
     }
@@ -243,15 +223,5 @@ mod tests {
     #[test]
     fn colours_weigh_as_eyes_weigh_them() {
         assert_eq!(greys(&[0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 255, 0, 0, 0, 255]), [0, 255, 76, 150, 29]);
-    }
-
-    #[test]
-    fn outside_of_a_picture_there_is_nothing() {
-        let greys = [7; 6];
-        for (x, y, expected) in
-            [(0.0, 0.0, Some(7)), (2.9, 1.9, Some(7)), (-0.1, 0.0, None), (3.0, 0.0, None), (0.0, 2.0, None)]
-        {
-            assert_eq!(grey(&greys, (3, 2), Point::new(x, y)), expected, "{x} {y}");
-        }
     }
 }

@@ -2,25 +2,23 @@
 //!
 //! - [`Scanner`]: what is left of the budget, and the models, which are loaded for the first page that needs them.
 //! - `drawing`: a page of a PDF as a picture, in builds with recognition only.
-//! - `tiff`: pictures with several pages.
+//!
+//! Pictures may have several pages: of a TIFF file the library reads the first only.
 
 #[cfg(feature = "ocr")]
 mod drawing;
 #[cfg(feature = "ocr")]
 mod present;
-pub(super) mod tiff;
+
+use super::{Teller, broken, clean};
+use crate::{
+    document::DocumentPlace,
+    failure::{Failure, UnreadReason},
+    kind::Kind,
+};
 
 #[cfg(feature = "ocr")]
 pub(crate) use self::present::Scanner;
-
-use super::{Teller, broken, clean};
-#[cfg(not(feature = "ocr"))]
-use crate::failure::UnreadReason;
-use crate::{
-    document::DocumentPlace,
-    failure::{Failure, UnreadPages},
-    kind::Kind,
-};
 
 /// Text that was recognised on a page.
 #[derive(Debug)]
@@ -32,13 +30,16 @@ pub(super) struct RecognisedText {
     pub(super) is_cut: bool,
 }
 
+/// The text of a page, or why it is not known; an error where it would have to be recognised and that is deferred, or there is no page.
+type Reading = Result<Result<RecognisedText, UnreadReason>, Failure>;
+
 /// Words for a page on which there may be more.
 pub(super) const MORE_TEXT: &str = "more text than is recognised on one page (5000 lines)";
 
 /// Tells of a picture what it says, page by page where it has some.
-pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let pages: Vec<Option<u32>> = match tiff::is_tiff(bytes) {
-        true => tiff::pages(bytes).into_iter().map(Some).collect(),
+pub(super) fn picture(mut bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let pages: Vec<Option<u32>> = match is_tiff(&bytes) {
+        true => pages(&bytes).into_iter().map(Some).collect(),
         false => vec![None],
     };
     let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
@@ -46,35 +47,29 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     if pages.is_empty() {
         return Err(broken(Kind::Picture, "it has no pages"));
     }
-    let (mut unread, mut damage, mut is_partial) = (None, None, false);
-    let first = usize::try_from(teller.first - 1).unwrap_or(usize::MAX);
-    for (page, number) in pages.into_iter().zip(1..).skip(first) {
-        if count > 1 && teller.last_page.is_some_and(|last| number > last) {
-            is_partial = true;
+    let mut damage = None;
+    for (page, number) in pages.into_iter().zip(1..).skip(teller.before()) {
+        if count > 1 && teller.is_behind(number) {
             break;
         }
-        match teller.scanner.photo(number, bytes, page) {
+        match teller.scanner.photo(number, &mut bytes, page) {
             Ok(Ok(RecognisedText { text, is_cut })) => {
                 if is_cut {
                     let which = if count > 1 { format!("page {number}") } else { "it".to_owned() };
                     teller.leave_out(format!("{which} has {MORE_TEXT}"));
                 }
-                teller.text(DocumentPlace::ScannedPage(number), text, None)?;
+                teller.text(DocumentPlace::ScannedPage(number), text, None, None)?;
             }
-            Ok(Err(why)) => {
-                let page = UnreadPages::one(why, false);
-                unread = Some(unread.map_or(page, |before: UnreadPages| before.and(page)));
-                teller.page(DocumentPlace::Page(number), String::new(), Some(why))?;
-            }
+            Ok(Err(why)) => teller.text(DocumentPlace::Page(number), String::new(), None, Some(why))?,
             Err(failure) if count == 1 || failure == Failure::NeedsRecognition => return Err(failure),
             // The others are read all the same.
             Err(failure) => {
                 damage.get_or_insert(failure);
-                teller.page(DocumentPlace::Page(number), String::new(), None)?;
+                teller.text(DocumentPlace::Page(number), String::new(), None, None)?;
             }
         }
     }
-    match (unread.filter(|_| teller.first == 1 && !is_partial), damage) {
+    match (teller.unread(), damage) {
         (Some(unread), damage) => {
             let besides = damage.map(|failure| clean::line(&failure.to_string(), 200));
             Err(Failure::Scanned { kind: Kind::Picture, unread, pages: count, besides })
@@ -85,7 +80,7 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
 
 /// Recognition in a build that has none.
 #[cfg(not(feature = "ocr"))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Scanner(UnreadReason);
 
 #[cfg(not(feature = "ocr"))]
@@ -93,7 +88,7 @@ impl Scanner {
     pub(crate) fn new(recognition: crate::recognition::Recognition) -> Self {
         match recognition {
             crate::recognition::Recognition::Missing(why) => Self(why),
-            _ => Self(UnreadReason::NotBuilt),
+            _ => Self::default(),
         }
     }
 
@@ -101,27 +96,111 @@ impl Scanner {
         false
     }
 
-    pub(super) fn page(
-        &mut self,
-        _number: u32,
-        _page: &hayro_syntax::page::Page<'_>,
-    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+    pub(super) fn page(&mut self, _number: u32, _page: &hayro_syntax::page::Page<'_>) -> Reading {
         Ok(Err(self.0))
     }
 
-    fn photo(
-        &mut self,
-        _number: u32,
-        _bytes: &[u8],
-        _page: Option<u32>,
-    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+    fn photo(&mut self, _number: u32, _bytes: &mut [u8], _page: Option<u32>) -> Reading {
         Ok(Err(self.0))
     }
 }
 
-#[cfg(not(feature = "ocr"))]
-impl Default for Scanner {
-    fn default() -> Self {
-        Self(UnreadReason::NotBuilt)
+/// Pages that are looked at.
+const MOST_PAGES: usize = 10_000;
+/// Fields of a page that are looked at.
+const MOST_FIELDS: usize = 4096;
+
+/// Returns whether bytes begin as a TIFF file does that is no photograph as a camera keeps it.
+pub(in crate::extract) fn is_tiff(bytes: &[u8]) -> bool {
+    let is_camera = bytes.get(8..10) == Some(b"CR");
+    (bytes.starts_with(b"II*\0") || bytes.starts_with(b"MM\0*")) && !is_camera
+}
+
+/// Places at which the pages of a file are described, in order; previews are no pages. Empty where nothing is.
+pub(super) fn pages(bytes: &[u8]) -> Vec<u32> {
+    let file = File(bytes);
+    let (mut pages, mut seen) = (Vec::new(), Vec::new());
+    let mut next = file.long(4).filter(|next| *next > 0);
+    while let Some(at) = next.filter(|at| !seen.contains(at) && seen.len() < MOST_PAGES) {
+        seen.push(at);
+        let Some(is_preview) = file.is_preview(at) else { break };
+        if !is_preview {
+            pages.push(at);
+        }
+        next = file.next(at).filter(|next| *next > 0);
+    }
+    pages
+}
+
+/// The bytes of a file.
+struct File<'a>(&'a [u8]);
+
+impl File<'_> {
+    fn short(&self, at: usize) -> Option<u16> {
+        let bytes = self.0.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        Some(if self.0.starts_with(b"II") { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
+    }
+
+    fn long(&self, at: usize) -> Option<u32> {
+        let bytes = self.0.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if self.0.starts_with(b"II") { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
+    }
+
+    /// Returns true if a page is a preview of another page; `None` if the file has no such page.
+    fn is_preview(&self, page: u32) -> Option<bool> {
+        let page = usize::try_from(page).ok()?;
+        let count = usize::from(self.short(page)?).min(MOST_FIELDS);
+        let is_sign = |number: usize| {
+            let start = page + 2 + number * 12;
+            let value = match self.short(start + 2)? {
+                3 => u32::from(self.short(start + 8)?),
+                4 => self.long(start + 8)?,
+                _ => return None,
+            };
+            let tag = self.short(start)?;
+            Some(tag == 254 && value & 1 == 1 || tag == 255 && value == 2)
+        };
+        Some((0..count).filter_map(is_sign).any(|is_sign| is_sign))
+    }
+
+    /// Place at which the page behind this one is described; 0 behind the last.
+    fn next(&self, page: u32) -> Option<u32> {
+        let page = usize::try_from(page).ok()?;
+        self.long(page + 2 + usize::from(self.short(page)?) * 12)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::any, proptest};
+
+    use super::*;
+
+    /// A file with as many pages without fields as there are of these, each where it says.
+    fn file(pages: &[u32]) -> Vec<u8> {
+        let mut bytes = b"II*\0\x08\0\0\0".to_vec();
+        for next in pages {
+            bytes.extend([0, 0]);
+            bytes.extend(next.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn pages_follow_each_other_and_no_page_comes_twice() {
+        assert_eq!(pages(&file(&[14, 20, 0])), [8, 14, 20]);
+        assert_eq!(pages(&file(&[14, 8])), [8, 14]);
+        assert_eq!(pages(&file(&[4000])), [8]);
+        assert_eq!(pages(b"II*\0"), [0; 0]);
+        assert!(is_tiff(&file(&[0])) && !is_tiff(b"II*\0\x10\0\0\0CR\x02\0"));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_bytes_say_is_read_or_refused(bytes in vec(any::<u8>(), 0..400), is_small in any::<bool>()) {
+            let start: &[u8] = if is_small { b"II*\0\x08\0\0\0" } else { b"MM\0*\0\0\0\x08" };
+            let bytes = [start, &bytes].concat();
+            let _ = pages(&bytes);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read as _},
+    io::{self, Cursor, Read as _},
     num::NonZeroUsize,
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
@@ -13,9 +13,9 @@ use agentd_ocr::{ModelFiles, OcrError, PageText, Picture, Recogniser};
 use hayro_syntax::page::Page;
 use image::ImageError;
 
-use super::{RecognisedText, drawing, tiff::FromPage};
+use super::{Reading, RecognisedText, drawing};
 use crate::{
-    extract::{broken, pdf, picture, too_large},
+    extract::{broken, pdf, picture},
     failure::{Failure, UnreadReason},
     kind::Kind,
     recognition::Recognition,
@@ -25,7 +25,6 @@ use crate::{
 const MODEL_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Recognises pages of one document.
-#[derive(Debug)]
 pub(crate) struct Scanner {
     models: Models,
     pages: u32,
@@ -34,7 +33,6 @@ pub(crate) struct Scanner {
 }
 
 /// The models, as far as they are needed.
-#[derive(Debug)]
 enum Models {
     Missing(UnreadReason),
     Deferred,
@@ -77,51 +75,27 @@ impl Scanner {
     ///
     /// # Errors
     /// When it would have to be recognised, and that is deferred.
-    pub(in crate::extract) fn page(
-        &mut self,
-        number: u32,
-        page: &Page<'_>,
-    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+    pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> Reading {
         self.read(number, || drawing::page(page))
     }
 
     /// The same of the picture that a file is, or of the page of it that is described at this place.
-    pub(super) fn photo(
-        &mut self,
-        number: u32,
-        bytes: &[u8],
-        page: Option<u32>,
-    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+    pub(super) fn photo(&mut self, number: u32, bytes: &mut [u8], page: Option<u32>) -> Reading {
         // One that is too large or damaged is so whether or not anybody can read its letters.
         let mut failure = None;
         let read = self.read(number, || photo(bytes, page).map_err(|why| failure = Some(why)).ok());
         failure.map_or(read, Err)
     }
 
-    fn read(
-        &mut self,
-        number: u32,
-        draw: impl FnOnce() -> Option<Picture>,
-    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
-        match self.models {
-            Models::Deferred => Err(Failure::NeedsRecognition),
-            _ => Ok(self.recognised(number, draw)),
-        }
-    }
-
-    fn recognised(
-        &mut self,
-        number: u32,
-        draw: impl FnOnce() -> Option<Picture>,
-    ) -> Result<RecognisedText, UnreadReason> {
+    fn read(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Reading {
         // Of each document in an archive it is another page from which on none was recognised.
-        let spent = UnreadReason::Spent { first: number };
-        if let Models::Missing(why) = self.models {
-            return Err(why);
-        }
-        let late = UnreadReason::OutOfTime { first: number };
-        if self.pages == 0 || self.time.is_zero() {
-            return Err(if self.pages == 0 { spent } else { late });
+        let (spent, late) = (UnreadReason::Spent { first: number }, UnreadReason::OutOfTime { first: number });
+        match self.models {
+            Models::Deferred => return Err(Failure::NeedsRecognition),
+            Models::Missing(why) => return Ok(Err(why)),
+            _ if self.pages == 0 => return Ok(Err(spent)),
+            _ if self.time.is_zero() => return Ok(Err(late)),
+            _ => {}
         }
         let begun = Instant::now();
         let deadline = begun + self.time;
@@ -136,15 +110,11 @@ impl Scanner {
         }));
         self.pages -= 1;
         self.time = self.time.saturating_sub(begun.elapsed());
-        match text.unwrap_or(Err(UnreadReason::Undrawn)) {
-            Ok(PageText { lines, is_cut }) => Ok(RecognisedText { text: pdf::recognised(&lines), is_cut }),
-            Err(why) => {
-                if why == UnreadReason::NoModels {
-                    self.models = Models::Missing(why);
-                }
-                Err(why)
-            }
+        let text = text.unwrap_or(Err(UnreadReason::Undrawn));
+        if let Err(why @ UnreadReason::NoModels) = text {
+            self.models = Models::Missing(why);
         }
+        Ok(text.map(|PageText { lines, is_cut }| RecognisedText { text: pdf::recognised(&lines), is_cut }))
     }
 
     fn recogniser(&mut self) -> Result<&Recogniser, UnreadReason> {
@@ -152,11 +122,8 @@ impl Scanner {
             let loaded = load(files, *threads).ok_or(UnreadReason::NoModels)?;
             self.models = Models::Loaded(Box::new(loaded));
         }
-        match &self.models {
-            Models::Loaded(recogniser) => Ok(recogniser),
-            Models::Missing(why) => Err(*why),
-            Models::Deferred | Models::Opened(..) => Err(UnreadReason::NoModels),
-        }
+        let Models::Loaded(recogniser) = &self.models else { return Err(UnreadReason::NoModels) };
+        Ok(recogniser)
     }
 }
 
@@ -178,11 +145,16 @@ fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
 const SIDE: u32 = 2600;
 
 /// Decodes a picture, turns it upright and makes it small enough: of a file with pages that which is described there.
-fn photo(bytes: &[u8], page: Option<u32>) -> Result<Picture, Failure> {
-    let opened = picture::opened(BufReader::new(FromPage::new(bytes, page)));
+fn photo(bytes: &mut [u8], page: Option<u32>) -> Result<Picture, Failure> {
+    let is_little = bytes.starts_with(b"II");
+    if let (Some(page), Some(first)) = (page, bytes.get_mut(4..8)) {
+        // Its header names the first page, which is all that the library reads.
+        first.copy_from_slice(&if is_little { page.to_le_bytes() } else { page.to_be_bytes() });
+    }
+    let opened = picture::opened(Cursor::new(&*bytes));
     let decoded = opened.and_then(|(_, decoder)| picture::decoded(decoder, SIDE));
     let decoded = decoded.map_err(|error| match error {
-        ImageError::Limits(_) => too_large("its picture", picture::MAX_DECODED),
+        ImageError::Limits(_) => Failure::too_large("its picture", picture::MAX_DECODED),
         // It is whole, and of a kind that few programs write.
         ImageError::Unsupported(_) => Failure::Foreign {
             found: "it has a picture in an unsupported form, such as a group 3 fax; save it as PNG".to_owned(),

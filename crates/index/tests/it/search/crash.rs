@@ -66,7 +66,7 @@ async fn what_was_done_before_a_kill_is_there_and_the_rest_can_be_done_again() {
 
         let index = IndexHandle::open(config(shelf.folder.path(), &shelf.clock)).await.unwrap();
         let stats = index.stats().await.unwrap();
-        assert!(stats.documents > done && stats.chunks == stats.documents as u64 * 40, "{stats:?} after {done}");
+        assert!(stats.documents > done as u64 && stats.chunks == stats.documents * 40, "{stats:?} after {done}");
         let mut documents = Vec::new();
         // The one it was at, and the next ones.
         for seed in 0..done + 4 {

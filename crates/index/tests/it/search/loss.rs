@@ -1,16 +1,10 @@
 //! The index is deleted or damaged under those who use it.
 
-use agentd_index::{IndexHandle, Query, Request};
+use agentd_index::IndexHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::support::{Shelf, cited, config};
+use super::support::{Shelf, cited, config, index_files, words};
 use crate::codes::Code as _;
-
-fn files(shelf: &Shelf) -> Vec<std::path::PathBuf> {
-    let versions = std::fs::read_dir(shelf.folder.path().join("index")).unwrap();
-    let folder = versions.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
-    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
-}
 
 #[tokio::test]
 async fn a_deleted_index_is_begun_anew() {
@@ -18,8 +12,8 @@ async fn a_deleted_index_is_begun_anew() {
     let document = shelf.add("a.pdf", &["text"]).await;
     std::fs::remove_dir_all(shelf.folder.path().join("index")).unwrap();
 
-    let request = Request::new(vec![document.clone()], Query::Words("text".to_owned()));
-    let error = shelf.index.search(request, CancellationToken::new()).await.unwrap_err();
+    let asked = shelf.index.search(words(&[document.clone()], "text"), CancellationToken::new());
+    let error = asked.await.unwrap_err();
     assert_eq!(error.code(), "index_lost");
     assert!(error.to_string().contains("rebuilt") && error.hint().contains("try again"), "{error}");
 
@@ -50,14 +44,14 @@ async fn whatever_is_damaged_the_index_opens_and_works() {
         let shelf = Shelf::new().await;
         shelf.add("a.pdf", &["some text"]).await;
         shelf.index.close().await.unwrap();
-        files(&shelf).len()
+        index_files(shelf.folder.path()).len()
     };
     for number in 0..count {
         for damage in [0, 1, 2] {
             let shelf = Shelf::new().await;
             let document = shelf.add("a.pdf", &["some text"]).await;
             shelf.index.close().await.unwrap();
-            let mut files = files(&shelf);
+            let mut files = index_files(shelf.folder.path());
             files.sort_by_key(|file| file.extension().map(std::ffi::OsStr::to_owned));
             let Some(file) = files.get(number) else { continue };
             let mut bytes = std::fs::read(file).unwrap();
@@ -71,14 +65,12 @@ async fn whatever_is_damaged_the_index_opens_and_works() {
             let index = IndexHandle::open(config(shelf.folder.path(), &shelf.clock)).await.unwrap();
             let shelf = Shelf { index, ..shelf };
             // What is damaged may show when it is used first; after that it works.
-            let request = Request::new(vec![document.clone()], Query::Words("text".to_owned()));
-            let first = shelf.index.search(request, CancellationToken::new()).await;
+            let first = shelf.index.search(words(&[document], "text"), CancellationToken::new()).await;
             if let Err(error) = first {
                 assert_eq!(error.code(), "index_lost", "{file:?} {damage}: {error}");
             }
             let again = shelf.add("a.pdf", &["some text"]).await;
-            let answer = shelf.search(&[again], "text").await;
-            assert!(answer.missing.is_empty(), "{file:?} {damage}");
+            assert_eq!(cited(&shelf.search(&[again], "text").await), ["a.pdf p. 1"], "{file:?} {damage}");
             let new = shelf.add("b.pdf", &["new text"]).await;
             assert_eq!(cited(&shelf.search(&[new], "new").await), ["b.pdf p. 1"], "{file:?} {damage}");
         }
@@ -89,19 +81,18 @@ async fn whatever_is_damaged_the_index_opens_and_works() {
 async fn files_that_are_cut_short_under_a_reader_are_an_error_also_where_parts_of_them_are_kept() {
     // So many chunks that what queries read again and again is kept.
     let pages: Vec<String> = (0..3000).map(|page| format!("common word{page} {}", "filler ".repeat(30))).collect();
-    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
     for is_searched_before in [false, true] {
         let shelf = Shelf::new().await;
         let document = shelf.add("a.pdf", &pages).await;
         if is_searched_before {
             assert_eq!(cited(&shelf.search(std::slice::from_ref(&document), "word7").await), ["a.pdf p. 8"]);
         }
-        for file in files(&shelf) {
+        for file in index_files(shelf.folder.path()) {
             let length = std::fs::metadata(&file).unwrap().len();
             std::fs::File::options().write(true).open(&file).unwrap().set_len(length / 2).unwrap();
         }
-        let request = Request::new(vec![document.clone()], Query::Words("word2999 common".to_owned()));
-        let error = shelf.index.search(request, CancellationToken::new()).await.unwrap_err();
+        let asked = shelf.index.search(words(&[document], "word2999 common"), CancellationToken::new());
+        let error = asked.await.unwrap_err();
         assert_eq!(error.code(), "index_lost", "{error}");
         let again = shelf.add("a.pdf", &pages).await;
         for word in ["word2999", "word299", "\"word2998\"", "word2997*"] {

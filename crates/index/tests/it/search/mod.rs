@@ -6,5 +6,5 @@ mod loss;
 mod phrases;
 mod ranking;
 mod regexes;
-mod support;
+pub(crate) mod support;
 mod visibility;

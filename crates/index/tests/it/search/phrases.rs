@@ -40,7 +40,7 @@ async fn a_phrase_of_a_text_finds_it() {
     let texts: Vec<Vec<String>> =
         (0..120).map(|_| sample(&|runner| text().new_tree(runner).unwrap().current())).collect();
     let pages: Vec<String> = texts.iter().map(|words| words.concat()).collect();
-    let document = shelf.add("t.pdf", &pages.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let document = [shelf.add("t.pdf", &pages).await];
 
     let mut asked = 0;
     for (number, words) in (1..).zip(&texts) {
@@ -55,9 +55,7 @@ async fn a_phrase_of_a_text_finds_it() {
             if !is_whole || !phrase.chars().any(char::is_alphanumeric) {
                 continue;
             }
-            let mut request = Request::new(vec![document.clone()], Query::Words(format!("\"{phrase}\"")));
-            request.limit = 200;
-            let answer = shelf.ask(request).await;
+            let answer = shelf.first(&document, &format!("\"{phrase}\""), 200).await;
             let found = answer.hits.iter().any(|hit| hit.citation == format!("t.pdf p. {number}"));
             assert!(found, "{phrase:?} of {:?}", words.concat());
             asked += 1;
@@ -87,7 +85,7 @@ async fn no_query_fails() {
     for strategy in strategies {
         for _ in 0..60 {
             let query = strategy.new_tree(&mut runner).unwrap().current();
-            for query in [Query::Words(query.clone()), Query::Regex { pattern: query, case_sensitive: false }] {
+            for query in [Query::Words(query.clone()), Query::Regex(query)] {
                 let documents = vec![document.clone(), Visible { name: "again.pdf".to_owned(), ..document.clone() }];
                 let mut request = Request::new(documents, query.clone());
                 request.context = true;
@@ -115,11 +113,9 @@ async fn words_that_begin_so_are_all_found_however_many_there_are() {
         _ => format!("part{page} parted {}", "partial ".repeat(page % 3)),
     };
     let pages: Vec<String> = (0..3000).map(page).collect();
-    let document = shelf.add("a.pdf", &pages.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let document = [shelf.add("a.pdf", &pages).await];
     for (query, number) in [("part29*", 111), ("part123*", 11), ("part2999*", 1), ("parte*", 200), ("partx*", 0)] {
-        let mut request = Request::new(vec![document.clone()], Query::Words(query.to_owned()));
-        request.limit = 200;
-        let answer = shelf.ask(request).await;
+        let answer = shelf.first(&document, query, 200).await;
         assert_eq!(answer.hits.len(), number, "{query}");
         let prefix = query.trim_end_matches('*');
         assert!(answer.hits.iter().all(|hit| hit.chunk.text.contains(prefix)), "{query}");

@@ -1,10 +1,9 @@
 //! What is found, what comes first, and how it is shown.
 
-use agentd_index::{
-    About, Answer, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, How, Kind, Query, Request, Visible,
-};
+use agentd_core::knowledge::SearchedBy;
+use agentd_index::{About, Answer, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, Kind, Request, Visible};
 
-use super::support::{Shelf, cited, page, put, told};
+use super::support::{Shelf, cited, page, put, told, words};
 
 const PAGES: [&str; 12] = [
     "The annual report says that revenue grew. Costs were connected to hiring.",
@@ -122,9 +121,8 @@ async fn what_the_next_paragraph_of_the_page_has_counts_in_part() {
     for indexing in [of_whole, of_other, of_alone] {
         indexing.finish(About::default()).await.unwrap();
     }
-    let fillers: Vec<String> = (0..40).map(|number| format!("Filler {number} tells of something else.")).collect();
-    let mut fillers: Vec<&str> = fillers.iter().map(String::as_str).collect();
-    fillers.extend(["The harbour has a door.", "Behind the door is the harbour."]);
+    let mut fillers: Vec<String> = (0..40).map(|number| format!("Filler {number} tells of something else.")).collect();
+    fillers.extend(["The harbour has a door.", "Behind the door is the harbour."].map(str::to_owned));
     let filler = shelf.add("filler.pdf", &fillers).await;
     let documents = [other, whole, alone, filler];
     let answer = shelf.search(&documents, "lighthouse vermilion harbour door").await;
@@ -143,22 +141,15 @@ async fn the_first_of_few_hits_are_the_first_of_many() {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (dice >> 33) % most
     };
-    let id = DocumentId::new(ContentHash::of(b"many"), Kind::Pdf, 1);
-    let mut indexing = shelf.index.begin(&id, None).await.unwrap().unwrap();
-    for number in 1..=1200 {
-        let chunk = |_| {
-            let words = WORDS.iter().filter(|(_, share)| rolled(1000) < u64::from(*share)).map(|(word, _)| *word);
-            page(number, None, format!("It says {} on page {number}.", words.collect::<Vec<_>>().join(" and ")))
-        };
-        indexing.add((0..3).map(chunk).collect()).await.unwrap();
-    }
-    indexing.finish(About::default()).await.unwrap();
-    let documents = vec![Visible { id, name: "m.pdf".to_owned() }];
+    let chunk = |number: u32| {
+        let number = number / 3 + 1;
+        let words = WORDS.iter().filter(|(_, share)| rolled(1000) < u64::from(*share)).map(|(word, _)| *word);
+        page(number, None, format!("It says {} on page {number}.", words.collect::<Vec<_>>().join(" and ")))
+    };
+    let documents = [shelf.add_chunks("m.pdf", (0..3600).map(chunk).collect()).await];
     let ask = async |query: &str, limit| {
-        let request = Request { limit, ..Request::new(documents.clone(), Query::Words(query.to_owned())) };
-        let hits: Vec<(String, f32)> =
-            shelf.ask(request).await.hits.into_iter().map(|hit| (hit.citation, hit.score)).collect();
-        hits
+        let answer = shelf.first(&documents, query, limit).await;
+        answer.hits.into_iter().map(|hit| (hit.citation, hit.score)).collect::<Vec<_>>()
     };
     for query in
         ["heron river", "otter kestrel meadow river", "heron otter river meadow", "kestrel meadow", "meadow river"]
@@ -200,28 +191,17 @@ async fn words_of_other_languages_are_found_with_other_endings_and_without_accen
 #[tokio::test]
 async fn a_page_takes_one_place_while_there_are_others() {
     let shelf = Shelf::new().await;
-    let id = DocumentId::new(ContentHash::of(b"pages"), Kind::Pdf, 1);
-    let mut indexing = shelf.index.begin(&id, None).await.unwrap().unwrap();
-    let chunk = |page, text: &str| Chunk {
-        place: DocumentPlace::Page(page),
-        text: text.to_owned(),
-        heading: None,
-        bytes: 0..0,
-    };
-    let chunks = vec![
-        chunk(1, "The heron and the harbour."),
-        chunk(1, "The heron and the harbour, once more."),
-        chunk(2, "A heron in a harbour far away from here, as is told."),
+    let chunks = [
+        (1, "The heron and the harbour."),
+        (1, "The heron and the harbour, once more."),
+        (2, "A heron in a harbour far away from here, as is told."),
     ];
-    indexing.add(chunks).await.unwrap();
-    indexing.finish(About::default()).await.unwrap();
-    let documents = vec![Visible { id, name: "p.pdf".to_owned() }];
-    let ask = async |limit| {
-        let request = Request { limit, ..Request::new(documents.clone(), Query::Words("heron harbour".to_owned())) };
-        cited(&shelf.ask(request).await).iter().map(|cited| cited.to_string()).collect::<Vec<_>>()
-    };
-    assert_eq!(ask(2).await, ["p.pdf p. 1", "p.pdf p. 2"]);
-    assert_eq!(ask(3).await, ["p.pdf p. 1", "p.pdf p. 1", "p.pdf p. 2"]);
+    let chunks = chunks.map(|(number, text)| page(number, None, text.to_owned())).into();
+    let documents = [shelf.add_chunks("p.pdf", chunks).await];
+    for (limit, expected) in [(2, &["p.pdf p. 1", "p.pdf p. 2"][..]), (3, &["p.pdf p. 1", "p.pdf p. 1", "p.pdf p. 2"])]
+    {
+        assert_eq!(cited(&shelf.first(&documents, "heron harbour", limit).await), expected);
+    }
 }
 
 #[tokio::test]
@@ -233,63 +213,34 @@ async fn a_title_counts_for_every_chunk() {
         put(&shelf.index, "2.pdf", Some("Garden tools"), vec![(None, "Revenue rose.".to_owned())]).await.unwrap();
     let answer = shelf.search(&[other, one], "quarterly revenue").await;
     assert_eq!(cited(&answer), ["1.pdf p. 1", "2.pdf p. 1"]);
-    assert_eq!(answer.hits[0].title.as_deref(), Some("Quarterly figures"));
 }
 
 #[tokio::test]
 async fn places_are_cited_as_people_write_them_and_neighbours_are_of_the_same_place() {
-    let shelf = Shelf::new().await;
+    // What stands on another page would be cited as this one.
     let range = CellRange { first: (0, 2), last: (5, 20) };
-    let places = [
+    let mut places = vec![
         DocumentPlace::Page(12),
         DocumentPlace::Sheet { number: 1, name: "Sales".to_owned(), range: Some(range) },
         DocumentPlace::Slide(7),
         DocumentPlace::Whole,
     ];
-    let id = DocumentId::new(ContentHash::of(b"x"), Kind::Xlsx, 1);
-    let mut indexing = shelf.index.begin(&id, None).await.unwrap().unwrap();
-    let chunk = |(number, place): (usize, DocumentPlace)| Chunk {
-        place,
-        text: format!("common word{number}"),
-        heading: None,
-        bytes: 0..0,
-    };
-    indexing.add(places.into_iter().enumerate().map(chunk).collect()).await.unwrap();
-    assert_eq!(indexing.finish(About::default()).await.unwrap().chunks, 4);
-
-    let documents = vec![Visible { id, name: "x".to_owned() }];
-    let cases = [("word0", "x p. 12"), ("word1", "x Sales!A2:F20"), ("word2", "x slide 7"), ("word3", "x")];
-    for (query, citation) in cases {
-        let mut request = Request::new(documents.clone(), Query::Words(query.to_owned()));
-        request.context = true;
-        let answer = shelf.ask(request).await;
-        assert_eq!((cited(&answer), answer.how), (vec![citation], How::Index));
-        // What stands on another page would be cited as this one.
-        assert_eq!((&answer.hits[0].before, &answer.hits[0].after), (&None, &None), "{query}");
-    }
-}
-
-#[tokio::test]
-async fn neighbours_of_a_hit_are_told_as_far_as_they_are_of_its_page() {
+    places.extend([1, 2, 2, 2, 3].map(DocumentPlace::Page));
+    let chunk = |(number, place)| Chunk { place, ..page(0, None, format!("common word{number}")) };
     let shelf = Shelf::new().await;
-    let id = DocumentId::new(ContentHash::of(b"y"), Kind::Pdf, 1);
-    let mut indexing = shelf.index.begin(&id, None).await.unwrap().unwrap();
-    let pages = [1, 2, 2, 2, 3];
-    let chunk = |(number, page): (usize, u32)| Chunk {
-        place: DocumentPlace::Page(page),
-        text: format!("common word{number}"),
-        heading: None,
-        bytes: 0..0,
-    };
-    indexing.add(pages.into_iter().enumerate().map(chunk).collect()).await.unwrap();
-    indexing.finish(About::default()).await.unwrap();
-    let documents = vec![Visible { id, name: "y.pdf".to_owned() }];
-    let cases = [("word1", None, Some("common word2")), ("word2", Some("common word1"), Some("common word3"))];
-    for (query, before, after) in cases {
-        let request = Request::new(documents.clone(), Query::Words(query.to_owned()));
-        let answer = shelf.ask(Request { context: true, ..request }).await;
+    let documents = [shelf.add_chunks("x", places.into_iter().enumerate().map(chunk).collect()).await];
+    for (query, citation, before, after) in [
+        ("word0", "x p. 12", None, None),
+        ("word1", "x Sales!A2:F20", None, None),
+        ("word2", "x slide 7", None, None),
+        ("word3", "x", None, None),
+        ("word5", "x p. 2", None, Some("common word6")),
+        ("word6", "x p. 2", Some("common word5"), Some("common word7")),
+    ] {
+        let answer = shelf.ask(Request { context: true, ..words(&documents, query) }).await;
+        assert_eq!((cited(&answer), answer.how), (vec![citation], SearchedBy::Words));
         let hit = &answer.hits[0];
-        assert_eq!((hit.citation.as_str(), hit.before.as_deref(), hit.after.as_deref()), ("y.pdf p. 2", before, after));
+        assert_eq!((hit.before.as_deref(), hit.after.as_deref()), (before, after), "{query}");
     }
 }
 
@@ -328,8 +279,7 @@ async fn equals_of_many_segments_come_in_the_order_of_the_request() {
     for order in orders {
         let asked: Vec<Visible> = order.iter().map(|at| documents[*at].clone()).collect();
         for limit in [20, 1, 2, 3, 4, 5, 6] {
-            let query = Query::Words("harbour heron".to_owned());
-            let answer = shelf.ask(Request { limit, ..Request::new(asked.clone(), query) }).await;
+            let answer = shelf.first(&asked, "harbour heron", limit).await;
             let found: Vec<&str> =
                 cited(&answer).iter().map(|cited| cited.split_whitespace().next().unwrap_or_default()).collect();
             let expected: Vec<&str> = order.iter().map(|at| names[*at]).take(limit).collect();
@@ -345,9 +295,6 @@ async fn what_is_left_out_takes_no_place_of_what_is_not() {
     let unwanted = (0..60).map(|number| format!("zebra and heron {number}"));
     let wanted = (0..1500).map(|number| format!("common words {number}"));
     let pages: Vec<String> = unwanted.chain(wanted).collect();
-    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
-    let document = shelf.add("many.txt", &pages).await;
-    let request =
-        Request { limit: 5, ..Request::new(vec![document], Query::Words("zebra common NOT heron".to_owned())) };
-    assert_eq!(shelf.ask(request).await.hits.len(), 5);
+    let document = [shelf.add("many.txt", &pages).await];
+    assert_eq!(shelf.first(&document, "zebra common NOT heron", 5).await.hits.len(), 5);
 }

@@ -1,6 +1,7 @@
 //! Regular expressions find what they match, whatever the index makes of them.
 
-use agentd_index::{How, Query, Request};
+use agentd_core::knowledge::SearchedBy;
+use agentd_index::{Query, Request};
 use regex::RegexBuilder;
 
 use super::support::{Shelf, cited, told};
@@ -22,22 +23,22 @@ async fn the_index_narrows_to_no_less_than_what_matches() {
     let shelf = Shelf::new().await;
     let documents = vec![shelf.add("r.pdf", &PAGES).await];
     let cases = [
-        ("error: code \\d+ in (the|a) \\w+ module", How::Narrowed),
-        ("rror", How::Narrowed),
-        ("(?-i)ERROR", How::Narrowed),
-        ("^error", How::Narrowed),
-        ("\\d{3}-\\d{4}", How::Scan),
-        ("人工智", How::Narrowed),
-        ("人工\\s*智能", How::Narrowed),
-        ("第\\d+章", How::Scan),
-        ("PDF文件（.）", How::Narrowed),
-        ("username|user_name", How::Narrowed),
-        ("(Name|manE)\\(", How::Narrowed),
-        ("ﬁnal", How::Narrowed),
-        ("(foo|\\d)", How::Scan),
-        ("x*", How::Scan),
-        ("module$", How::Narrowed),
-        ("[eE]rr[oO]rs", How::Narrowed),
+        ("error: code \\d+ in (the|a) \\w+ module", SearchedBy::NarrowedRegex),
+        ("rror", SearchedBy::NarrowedRegex),
+        ("(?-i)ERROR", SearchedBy::NarrowedRegex),
+        ("^error", SearchedBy::NarrowedRegex),
+        ("\\d{3}-\\d{4}", SearchedBy::Scan),
+        ("人工智", SearchedBy::NarrowedRegex),
+        ("人工\\s*智能", SearchedBy::NarrowedRegex),
+        ("第\\d+章", SearchedBy::Scan),
+        ("PDF文件（.）", SearchedBy::NarrowedRegex),
+        ("username|user_name", SearchedBy::NarrowedRegex),
+        ("(Name|manE)\\(", SearchedBy::NarrowedRegex),
+        ("ﬁnal", SearchedBy::NarrowedRegex),
+        ("(foo|\\d)", SearchedBy::Scan),
+        ("x*", SearchedBy::Scan),
+        ("module$", SearchedBy::NarrowedRegex),
+        ("[eE]rr[oO]rs", SearchedBy::NarrowedRegex),
     ];
     for (pattern, how) in cases {
         let regex = RegexBuilder::new(pattern).case_insensitive(true).multi_line(true).build().unwrap();
@@ -47,7 +48,7 @@ async fn the_index_narrows_to_no_less_than_what_matches() {
             .filter(|(_, text)| matches(text))
             .map(|(number, _): (u32, _)| format!("r.pdf p. {number}"))
             .collect();
-        let query = Query::Regex { pattern: pattern.to_owned(), case_sensitive: false };
+        let query = Query::Regex(pattern.to_owned());
         let answer = shelf.ask(Request::new(documents.clone(), query)).await;
         assert_eq!((cited(&answer), answer.how), (expected.iter().map(String::as_str).collect(), how), "{pattern}");
         assert!(answer.complete && !answer.more && answer.notes.is_empty());
@@ -58,25 +59,25 @@ async fn the_index_narrows_to_no_less_than_what_matches() {
 async fn case_and_limits_are_kept_and_matches_are_marked() {
     let shelf = Shelf::new().await;
     let documents = vec![shelf.add("r.pdf", &PAGES).await];
-    let query = |pattern: &str, case_sensitive| Query::Regex { pattern: pattern.to_owned(), case_sensitive };
-    let exact = shelf.ask(Request::new(documents.clone(), query("ERROR", true))).await;
+    let query = |pattern: &str| Query::Regex(pattern.to_owned());
+    let exact = shelf.ask(Request::new(documents.clone(), query("(?-i)ERROR"))).await;
     assert_eq!(told(&exact), ["r.pdf p. 1 [ERROR]", "r.pdf p. 4 [ERROR]"]);
-    let phones = shelf.ask(Request::new(documents.clone(), query("\\d{3}-\\d{4}", true))).await;
+    let phones = shelf.ask(Request::new(documents.clone(), query("\\d{3}-\\d{4}"))).await;
     assert_eq!(told(&phones), ["r.pdf p. 3 [555-1234|555-9876]"]);
 
-    let limited = |pattern, limit| Request { limit, ..Request::new(documents.clone(), query(pattern, false)) };
+    let limited = |pattern, limit| Request { limit, ..Request::new(documents.clone(), query(pattern)) };
     let first = shelf.ask(limited("error", 1)).await;
     assert!(cited(&first) == ["r.pdf p. 1"] && first.complete && first.more, "a limit is no lack of time: {first:?}");
     // Behind the last match there are chunks, but none that matches.
     let all = shelf.ask(limited("parser|printer", 2)).await;
     assert_eq!((cited(&all).len(), all.complete, all.more), (2, true, false));
 
-    let mut late = Request::new(documents.clone(), query(".", false));
+    let mut late = Request::new(documents.clone(), query("."));
     late.within = std::time::Duration::ZERO;
     let late = shelf.ask(late).await;
     assert!(late.hits.is_empty() && !late.complete && late.notes.len() == 1, "{late:?}");
 
-    let broken = shelf.ask(Request::new(documents, query("(?<=user)_name(", false))).await;
+    let broken = shelf.ask(Request::new(documents, query("(?<=user)_name("))).await;
     assert_eq!(cited(&broken), ["r.pdf p. 7"]);
     assert!(broken.notes[0].contains("no regular expression"), "{:?}", broken.notes);
 }
@@ -87,7 +88,7 @@ async fn a_search_that_nobody_waits_for_ends() {
     let documents = vec![shelf.add("r.pdf", &PAGES).await];
     let cancel = tokio_util::sync::CancellationToken::new();
     cancel.cancel();
-    let query = Query::Regex { pattern: ".".to_owned(), case_sensitive: false };
+    let query = Query::Regex(".".to_owned());
     let error = shelf.index.search(Request::new(documents, query), cancel).await.unwrap_err();
     assert_eq!(error.code(), "cancelled");
 }

@@ -1,7 +1,7 @@
 //! An index in a folder of its own, and documents made of a few lines.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -23,6 +23,13 @@ pub(crate) struct Shelf {
 }
 
 pub(crate) const START: u64 = 1_700_000_000;
+
+/// The files of the index in this folder.
+pub(crate) fn index_files(folder: &Path) -> Vec<PathBuf> {
+    let versions = std::fs::read_dir(folder.join("index")).unwrap();
+    let folder = versions.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
 
 /// Defaults in this folder.
 pub(crate) fn config(folder: &Path, clock: &Arc<AtomicU64>) -> IndexConfig {
@@ -52,17 +59,36 @@ impl Shelf {
     }
 
     /// Indexes a document with a chunk a page.
-    pub(crate) async fn add(&self, name: &str, pages: &[&str]) -> Visible {
-        put(&self.index, name, None, pages.iter().map(|page| (None, (*page).to_owned())).collect()).await.unwrap()
+    pub(crate) async fn add(&self, name: &str, pages: &[impl AsRef<str>]) -> Visible {
+        let pages = pages.iter().map(|page| (None, page.as_ref().to_owned())).collect();
+        put(&self.index, name, None, pages).await.unwrap()
+    }
+
+    /// Indexes a document of these chunks.
+    pub(crate) async fn add_chunks(&self, name: &str, chunks: Vec<Chunk>) -> Visible {
+        let id = DocumentId::new(ContentHash::of(name.as_bytes()), Kind::Pdf, 1);
+        let mut indexing = self.index.begin(&id, None).await.unwrap().unwrap();
+        indexing.add(chunks).await.unwrap();
+        indexing.finish(About::default()).await.unwrap();
+        Visible { id, name: name.to_owned() }
     }
 
     pub(crate) async fn search(&self, documents: &[Visible], query: &str) -> Answer {
-        self.ask(Request::new(documents.to_vec(), Query::Words(query.to_owned()))).await
+        self.ask(words(documents, query)).await
+    }
+
+    /// So many at the most.
+    pub(crate) async fn first(&self, documents: &[Visible], query: &str, limit: usize) -> Answer {
+        self.ask(Request { limit, ..words(documents, query) }).await
     }
 
     pub(crate) async fn ask(&self, request: Request) -> Answer {
         self.index.search(request, CancellationToken::new()).await.unwrap()
     }
+}
+
+pub(crate) fn words(documents: &[Visible], query: &str) -> Request {
+    Request::new(documents.to_vec(), Query::Words(query.to_owned()))
 }
 
 /// The key of a document with this text.

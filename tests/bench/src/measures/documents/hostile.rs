@@ -153,7 +153,7 @@ async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Resul
     for _ in 0..TIMES {
         let begun = Instant::now();
         let wanted = WantedParts { named: Kind::of_name(name), ..wanted.clone() };
-        let mut extraction = extractor.extract_wanted(File::open(&path)?, wanted, CancellationToken::new()).await?;
+        let mut extraction = extractor.extract(File::open(&path)?, wanted, CancellationToken::new()).await?;
         let mut told = 0;
         while let Some(piece) = extraction.next().await {
             told += u32::from(matches!(piece?, Piece::Part(_)));

@@ -1,0 +1,309 @@
+//! Search: chunks for words, symbols and plain questions, the best first.
+
+use std::{cmp::Ordering, collections::HashMap};
+
+use agentd_core::code::{HitSymbol, SymbolKind};
+use hashbrown::DefaultHashBuilder;
+
+use crate::{
+    index::{CodeIndex, IndexedChunk, IndexedFile, NO_SYMBOL, Scores},
+    symbols::is_within,
+    terms::{is_stop_word, terms, words},
+    text,
+    text::start_of,
+};
+
+/// Results that one search gives at most.
+pub const MAX_HITS: usize = 100;
+
+/// Result of a search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// Path below the folder, with slashes.
+    pub path: String,
+    /// First line, from 1.
+    pub first_line: u32,
+    /// Last line, from 1.
+    pub last_line: u32,
+    /// Symbol that is defined there, or that the lines are the middle of.
+    pub symbol: Option<HitSymbol>,
+    /// Score, comparable within one search.
+    pub score: f32,
+}
+
+/// Order of results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ranking {
+    /// BM25 with all that is known of files and symbols.
+    #[default]
+    Full,
+    /// BM25 alone, to compare with.
+    TermsOnly,
+}
+
+impl CodeIndex {
+    /// Finds chunks; the best first.
+    pub fn search(&self, query: &SearchQuery, limit: usize) -> Vec<Hit> {
+        let mut scores = self.scores(&query.terms);
+        if !query.below.is_empty() {
+            self.keep_within(&mut scores, &query.below);
+        }
+        let limit = limit.min(MAX_HITS);
+        let ranked = match query.ranking {
+            Ranking::TermsOnly => {
+                let score = |number: &u32| Some((*number, *scores.by_chunk.get(*number as usize)?));
+                best(self, scores.touched.iter().filter_map(score).collect(), limit)
+            }
+            Ranking::Full => full(self, query, scores, limit),
+        };
+        let named: Vec<u32> = query.symbols.iter().filter_map(|name| self.names().get(name)).collect();
+        ranked.into_iter().filter_map(|(number, score)| self.hit(number, score, &named)).collect()
+    }
+
+    /// Drops the scores of chunks elsewhere.
+    fn keep_within(&self, scores: &mut Scores, below: &str) {
+        let is_there = |number: u32| {
+            let file = self.chunk(number).and_then(|chunk| self.file(chunk.file));
+            file.is_some_and(|file| is_within(&file.path, below))
+        };
+        let Scores { by_chunk, touched } = scores;
+        touched.retain(|number| {
+            let keeps = is_there(*number);
+            if let Some(score) = by_chunk.get_mut(*number as usize).filter(|_| !keeps) {
+                *score = 0.0;
+            }
+            keeps
+        });
+    }
+
+    fn hit(&self, number: u32, score: f32, named: &[u32]) -> Option<Hit> {
+        let chunk = self.chunk(number)?;
+        let file = self.file(chunk.file)?;
+        let symbol = self.symbol(file, chunk, named);
+        let (first_line, last_line) = (chunk.first_line, chunk.last_line);
+        Some(Hit { path: file.path.to_string(), first_line, last_line, symbol, score })
+    }
+
+    /// Symbol of a chunk: what the query names, if it is defined there.
+    fn symbol(&self, file: &IndexedFile, chunk: &IndexedChunk, named: &[u32]) -> Option<HitSymbol> {
+        let asked = file.definitions.iter().find(|definition| {
+            (chunk.first_line..=chunk.last_line).contains(&definition.first_line)
+                && definition.kind != SymbolKind::Impl
+                && named.contains(&definition.name)
+        });
+        let own = || file.definitions.get(chunk.symbol as usize).filter(|_| chunk.symbol != NO_SYMBOL);
+        let definition = asked.or_else(own)?;
+        Some(HitSymbol { name: self.names().text(definition.name).to_owned(), kind: definition.kind })
+    }
+}
+
+/// Longest query that is read, in bytes.
+const MAX_QUERY: usize = 2000;
+/// Different terms of a query at most.
+const MAX_TERMS: usize = 48;
+
+/// Query for code.
+#[derive(Debug, Clone)]
+pub struct SearchQuery {
+    terms: Vec<(String, f32)>,
+    /// Names that are written like symbols.
+    symbols: Vec<String>,
+    is_symbol: bool,
+    ranking: Ranking,
+    below: String,
+}
+
+impl SearchQuery {
+    /// Reads a query: words, symbols or a plain question.
+    pub fn new(text: &str) -> Self {
+        let text = start_of(text.trim(), MAX_QUERY);
+        let mut all = Vec::new();
+        words(text, &mut |word| all.push(word));
+        let is_symbol = !text.contains(char::is_whitespace) && !all.is_empty();
+        let telling: Vec<&str> = all.iter().copied().filter(|word| !is_stop_word(&word.to_lowercase())).collect();
+        let used = if telling.is_empty() { &all } else { &telling };
+        let mut query_terms: Vec<(String, f32)> = Vec::new();
+        for word in used {
+            for term in terms(word) {
+                if let Some((_, weight)) = query_terms.iter_mut().find(|(known, _)| *known == term) {
+                    *weight += 0.5;
+                } else if query_terms.len() < MAX_TERMS {
+                    query_terms.push((term, 1.0));
+                }
+            }
+        }
+        let written_as_symbol = |word: &&&str| {
+            is_symbol
+                || word.contains('_')
+                || word.bytes().skip(1).any(|byte| byte.is_ascii_uppercase())
+                || word.starts_with(|letter: char| letter.is_ascii_uppercase())
+        };
+        let symbols = used.iter().filter(written_as_symbol).map(|word| (*word).to_owned()).collect();
+        Self { terms: query_terms, symbols, is_symbol, ranking: Ranking::Full, below: String::new() }
+    }
+
+    /// Changes the order of the results.
+    pub fn with_ranking(mut self, ranking: Ranking) -> Self {
+        self.ranking = ranking;
+        self
+    }
+
+    /// Looks below a file or folder only.
+    pub fn within(mut self, below: &str) -> Self {
+        below.clone_into(&mut self.below);
+        self
+    }
+
+    /// Returns whether the query is one symbol, or a path of some: `Type::method`.
+    pub fn is_symbol(&self) -> bool {
+        self.is_symbol
+    }
+}
+
+/// Share of the best score that a file gets for the sum of its chunks.
+const COHERENCE: f32 = 0.5;
+/// Share of the best score for the definition of a symbol that is the query.
+const DEFINED_QUERY: f32 = 2.0;
+/// Share of the best score for the definition of a symbol that a question names.
+const DEFINED_NAME: f32 = 0.5;
+/// Share of the best score for a file's name whose words the query has.
+const NAMED: f32 = 0.5;
+/// Factor on each further result of one file.
+const REPEATED: f32 = 0.5;
+/// Results that are looked at for each one that is wanted.
+const CANDIDATES: usize = 12;
+
+type RankedChunks = Vec<(u32, f32)>;
+
+/// Files of a search by their slots.
+#[derive(Default, Clone, Copy)]
+struct FileScore {
+    sum: f32,
+    best: f32,
+    best_chunk: u32,
+}
+
+/// Orders by all that is known.
+pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, limit: usize) -> RankedChunks {
+    let defined = defining_chunks(index, query);
+    let files = file_scores(index, &scores);
+    let top = files.values().map(|file| file.best).fold(0.0, f32::max);
+    let top_sum = files.values().map(|file| file.sum).fold(0.0, f32::max).max(f32::MIN_POSITIVE);
+    let top = if top > 0.0 { top } else { 1.0 };
+    let mut weights: HashMap<u32, (f32, f32), DefaultHashBuilder> = HashMap::default();
+    let asked: Vec<u32> = query.terms.iter().filter_map(|(term, _)| index.term(term)).collect();
+    for (slot, file) in &files {
+        let Some(indexed) = index.file(*slot) else { continue };
+        let named = indexed.name_terms.iter().filter(|term| asked.contains(term)).count();
+        let named = named as f32 / indexed.name_terms.len().max(1) as f32;
+        let bonus = COHERENCE * file.sum / top_sum + NAMED * named;
+        weights.insert(*slot, (bonus, indexed.weight));
+    }
+    for (number, share) in &defined {
+        if let Some(score) = scores.by_chunk.get_mut(*number as usize) {
+            if *score == 0.0 {
+                scores.touched.push(*number);
+            }
+            *score += share * top;
+        }
+    }
+    let mut ranked = Vec::with_capacity(scores.touched.len());
+    for number in &scores.touched {
+        let Some(chunk) = index.chunk(*number) else { continue };
+        let mut score = scores.by_chunk.get(*number as usize).copied().unwrap_or_default();
+        let (bonus, weight) = weights.get(&chunk.file).copied().unwrap_or((0.0, 1.0));
+        if files.get(&chunk.file).is_none_or(|file| file.best_chunk == *number) {
+            score += bonus * top;
+        }
+        let weight = if chunk.is_test { weight * text::TEST } else { weight };
+        ranked.push((*number, score * weight));
+    }
+    let candidates = best(index, ranked, limit * CANDIDATES);
+    spread(index, candidates, limit)
+}
+
+fn file_scores(index: &CodeIndex, scores: &Scores) -> HashMap<u32, FileScore, DefaultHashBuilder> {
+    let mut files: HashMap<u32, FileScore, DefaultHashBuilder> = HashMap::default();
+    for number in &scores.touched {
+        let Some(chunk) = index.chunk(*number) else { continue };
+        let score = scores.by_chunk.get(*number as usize).copied().unwrap_or_default();
+        let file = files.entry(chunk.file).or_default();
+        file.sum += score;
+        if score > file.best {
+            (file.best, file.best_chunk) = (score, *number);
+        }
+    }
+    files
+}
+
+/// Chunks that define what the query names, and the share of the best score that it is worth.
+fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
+    let names: Vec<u32> = query.symbols.iter().filter_map(|name| index.names().get(name)).collect();
+    let mut chunks = Vec::new();
+    if names.is_empty() {
+        return chunks;
+    }
+    let last = query.symbols.last().and_then(|name| index.names().get(name));
+    for (_, file) in index.live_files().filter(|(_, file)| is_within(&file.path, &query.below)) {
+        for definition in file.definitions.iter().filter(|definition| names.contains(&definition.name)) {
+            // Of `Type::method`, the method is meant.
+            let is_meant = query.is_symbol && Some(definition.name) == last;
+            let mut share = if is_meant { DEFINED_QUERY } else { DEFINED_NAME };
+            if definition.kind == crate::tags::SymbolKind::Impl {
+                share *= 0.25;
+            } else if definition.depth > 0 && !definition.kind.is_type() {
+                share *= 0.5;
+            }
+            let (first, end) = file.chunks;
+            let chunk = (first..end)
+                .find(|number| index.chunk(*number).is_some_and(|chunk| chunk.last_line >= definition.first_line));
+            chunks.extend(chunk.map(|chunk| (chunk, share)));
+        }
+    }
+    chunks
+}
+
+/// The best results; of equal ones, those that come first by path and line, so that an order never depends on the order in
+/// which files were added.
+fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChunks {
+    let place = |number: &u32| {
+        let chunk = index.chunk(*number);
+        (chunk.and_then(|chunk| index.file(chunk.file)).map(|file| &*file.path), chunk.map(|chunk| chunk.first_line))
+    };
+    let order = |a: &(u32, f32), b: &(u32, f32)| match b.1.total_cmp(&a.1) {
+        Ordering::Equal => place(&a.0).cmp(&place(&b.0)),
+        order => order,
+    };
+    if ranked.len() > limit && limit > 0 {
+        ranked.select_nth_unstable_by(limit - 1, order);
+    }
+    ranked.truncate(limit);
+    ranked.sort_unstable_by(order);
+    ranked
+}
+
+/// Lets each further result of a file count less.
+fn spread(index: &CodeIndex, candidates: RankedChunks, limit: usize) -> RankedChunks {
+    let mut seen: HashMap<u32, i32, DefaultHashBuilder> = HashMap::default();
+    let lessened = candidates.into_iter().map(|(number, score)| {
+        let seen = seen.entry(index.chunk(number).map_or(u32::MAX, |chunk| chunk.file)).or_default();
+        let factor = REPEATED.powi(*seen);
+        *seen += 1;
+        (number, score * factor)
+    });
+    best(index, lessened.collect(), limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_name_is_a_symbol() {
+        for text in ["Router", "join_set", "Router::new", "app.use"] {
+            assert!(SearchQuery::new(text).is_symbol(), "{text}");
+        }
+        assert!(!SearchQuery::new("").is_symbol() && SearchQuery::new("").terms.is_empty());
+        assert!(!SearchQuery::new("what is it").terms.is_empty(), "better than nothing");
+    }
+}

@@ -1,0 +1,415 @@
+//! Files of a folder: which of them belong to its code.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::{self, File, Metadata},
+    io::{ErrorKind, Read as _},
+    path::{Path, PathBuf},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::sync_channel,
+    },
+    thread,
+    time::UNIX_EPOCH,
+};
+
+use agentd_core::code::SkipReason;
+use ignore::{
+    DirEntry, WalkBuilder,
+    gitignore::{Gitignore, GitignoreBuilder},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    index::{CodeIndex, FileAnalysis, FileStamp, analysis::Analyser},
+    source::Parser,
+    text::{MAX_BYTES, decode},
+    text::{is_generated_name, is_generated_text},
+};
+
+/// Files that are listed at most.
+pub const MAX_FILES: usize = 100_000;
+/// Bytes of all files together at most. What of them is in memory is about a third more.
+pub const MAX_TOTAL_BYTES: u64 = 256 << 20;
+/// Depth down to which folders are listed.
+const MAX_DEPTH: usize = 64;
+
+/// Predicate on paths below the folder, with slashes: which files may be read.
+pub type MayRead = dyn Fn(&str) -> bool + Send + Sync;
+
+/// A folder, and what of it may be read.
+#[derive(Clone, Copy)]
+pub(crate) struct FileTree<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) outer: &'a OuterIgnore,
+    pub(crate) may_read: &'a MayRead,
+}
+
+/// File of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListedFile {
+    /// Path below the folder, with slashes.
+    pub(crate) path: String,
+    pub(crate) stamp: FileStamp,
+}
+
+/// Lists the files that may belong to the index. Links are not followed; what is hidden or git-ignored is left out, also
+/// outside of a repository.
+pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshReport) -> Vec<ListedFile> {
+    let FileTree { root, outer, may_read } = *tree;
+    let (mut files, mut total) = (Vec::new(), 0);
+    let mut walk = walk(root);
+    let outer = outer.clone();
+    walk.filter_entry(move |entry| is_wanted(entry, &outer));
+    for entry in walk.build() {
+        let Ok(entry) = entry else {
+            report.is_partial = true;
+            continue;
+        };
+        let kind = entry.file_type();
+        if kind.is_some_and(|kind| kind.is_dir()) {
+            report.folders.extend(if entry.depth() == 0 { Some(String::new()) } else { relative(root, entry.path()) });
+        }
+        if !kind.is_some_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let Some(path) = relative(root, entry.path()) else { continue };
+        if !belongs(&path, may_read) {
+            continue;
+        }
+        // Gone since it was listed: the next look will tell.
+        let Ok(metadata) = entry.metadata() else { continue };
+        let stamp = stamp(&metadata);
+        // Larger ones are not read.
+        total += if stamp.size > MAX_BYTES as u64 { 0 } else { stamp.size };
+        if files.len() >= max_files.min(MAX_FILES) || total > MAX_TOTAL_BYTES {
+            report.is_truncated = true;
+            break;
+        }
+        files.push(ListedFile { path, stamp });
+    }
+    files
+}
+
+fn walk(root: &Path) -> WalkBuilder {
+    let mut walk = WalkBuilder::new(root);
+    // What lies above is not for the worker to read.
+    walk.follow_links(false).require_git(false).parents(false).git_global(false).max_depth(Some(MAX_DEPTH));
+    walk
+}
+
+fn is_wanted(entry: &DirEntry, outer: &OuterIgnore) -> bool {
+    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+    entry.file_name() != "node_modules" && !(entry.depth() > 0 && outer.ignores(entry.path(), is_folder))
+}
+
+/// Looks whether one file may belong to the index, by the rules of [`list`].
+pub(crate) fn is_listed(tree: &FileTree<'_>, path: &str) -> bool {
+    let FileTree { root, outer, may_read } = *tree;
+    let Some(place) = absolute(root, path).filter(|_| belongs(path, may_read)) else { return false };
+    let mut way = walk(root);
+    let (target, outer) = (place.clone(), outer.clone());
+    way.filter_entry(move |entry| is_wanted(entry, &outer) && target.starts_with(entry.path()));
+    let mut found = way.build().filter_map(Result::ok);
+    found.any(|entry| entry.path() == place && entry.file_type().is_some_and(|kind| kind.is_file()))
+}
+
+/// Returns whether a path may be in the index as far as its name tells.
+pub(crate) fn belongs(path: &str, may_read: &MayRead) -> bool {
+    !is_generated_name(path) && may_read(path)
+}
+
+/// Path below a folder, with slashes; none for names that are no text.
+fn relative(root: &Path, path: &Path) -> Option<String> {
+    let below = path.strip_prefix(root).ok()?;
+    let parts: Option<Vec<&str>> = below.iter().map(|part| part.to_str()).collect();
+    parts.map(|parts| parts.join("/")).filter(|path| !path.is_empty())
+}
+
+/// Place of a file of the index; none for paths that would lead out of the folder.
+pub(crate) fn absolute(root: &Path, path: &str) -> Option<PathBuf> {
+    is_below(path).then(|| root.join(path))
+}
+
+/// Returns whether a path names something below a folder, and in one way.
+pub(crate) fn is_below(path: &str) -> bool {
+    path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+}
+
+/// Place of a file that is one, in the folder itself: no link leads to it, none lies on the way.
+pub(crate) fn regular_file(root: &Path, path: &str) -> Option<(PathBuf, Metadata)> {
+    let place = absolute(root, path)?;
+    let metadata = place.symlink_metadata().ok().filter(Metadata::is_file)?;
+    let is_direct = place.canonicalize().is_ok_and(|real| real == place);
+    is_direct.then_some((place, metadata))
+}
+
+pub(crate) fn stamp(metadata: &Metadata) -> FileStamp {
+    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    FileStamp { modified: modified.map_or(0, |since| since.as_nanos()), size: metadata.len() }
+}
+
+/// Folders above that are looked at.
+const MAX_LEVELS: usize = 16;
+/// Bytes of rules that are read of each.
+const MAX_RULES: u64 = 64 * 1024;
+
+/// Rules of one folder above.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OuterRules {
+    /// The folder that they are about.
+    pub folder: PathBuf,
+    /// The rules, as git writes them.
+    pub rules: String,
+}
+
+/// Reads the rules above a folder, up to the root of its repository; none for a folder that is a root or is in none.
+pub(crate) fn outer_rules(folder: &Path) -> Vec<OuterRules> {
+    let is_root = |folder: &Path| folder.join(".git").exists();
+    let mut found = Vec::new();
+    if is_root(folder) {
+        return found;
+    }
+    for above in folder.ancestors().skip(1).take(MAX_LEVELS) {
+        let files = [above.join(".gitignore"), above.join(".git/info/exclude")];
+        let rules: Vec<String> = files.iter().filter_map(|file| read(file)).collect();
+        if !rules.is_empty() {
+            found.push(OuterRules { folder: above.to_owned(), rules: rules.join("\n") });
+        }
+        if is_root(above) {
+            return found;
+        }
+    }
+    // It is in no repository, so that what lies above is about something else.
+    Vec::new()
+}
+
+fn read(file: &Path) -> Option<String> {
+    let is_plain = file.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+    let mut rules = Vec::new();
+    File::open(file).ok().filter(|_| is_plain)?.take(MAX_RULES).read_to_end(&mut rules).ok()?;
+    Some(String::from_utf8_lossy(&rules).into_owned())
+}
+
+/// Rules above a folder, ready to be asked.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OuterIgnore(Vec<Gitignore>);
+
+impl OuterIgnore {
+    pub(crate) fn new(rules: &[OuterRules]) -> Self {
+        let build = |rules: &OuterRules| {
+            let mut builder = GitignoreBuilder::new(&rules.folder);
+            for line in rules.rules.lines() {
+                // One that makes no sense is passed over, as git does.
+                let _ = builder.add_line(None, line);
+            }
+            builder.build().ok()
+        };
+        Self(rules.iter().filter_map(build).collect())
+    }
+
+    /// Returns whether an entry is ignored: the nearest rules that say something decide.
+    pub(crate) fn ignores(&self, path: &Path, is_folder: bool) -> bool {
+        let verdicts = self.0.iter().map(|rules| rules.matched(path, is_folder));
+        verdicts.into_iter().find(|verdict| !verdict.is_none()).is_some_and(|verdict| verdict.is_ignore())
+    }
+}
+
+/// Files that wait for the index, per thread.
+const WAITING: usize = 16;
+/// Fewer changed files are read by the calling thread alone.
+const ALONE: usize = 8;
+
+/// Result of a refresh.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefreshReport {
+    /// Files that were new or changed and are in the index now.
+    pub indexed: usize,
+    /// Files that are gone.
+    pub removed: usize,
+    /// Files as they were.
+    pub unchanged: usize,
+    /// Files that are not indexed, with the reason.
+    pub skipped: Vec<(String, SkipReason)>,
+    /// Set if there are more files than may be listed.
+    pub is_truncated: bool,
+    /// Set if a part of the folder could not be listed. Its files stay in the index.
+    pub is_partial: bool,
+    /// Folders that were listed.
+    pub(crate) folders: Vec<String>,
+}
+
+/// Step of a refresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefreshStep<'path> {
+    /// A file is read next. Told where one thread reads alone.
+    Reading(&'path str),
+    /// So many of the changed files have been read.
+    Done {
+        /// Those that were read.
+        done: usize,
+        /// All that are read.
+        total: usize,
+    },
+}
+
+/// Files that were looked at and left out.
+pub(crate) type SkippedFiles = HashMap<String, (FileStamp, SkipReason)>;
+
+/// Brings an index up to its folder. `skipped` has the stamps of files that were looked at and left out, so that they are
+/// not read each time.
+pub(crate) fn refresh(
+    index: &mut CodeIndex,
+    skipped: &mut SkippedFiles,
+    tree: &FileTree<'_>,
+    threads: usize,
+    max_files: usize,
+    tell: &mut dyn FnMut(RefreshStep<'_>),
+) -> RefreshReport {
+    let root = tree.root;
+    let mut report = RefreshReport::default();
+    let files = list(tree, max_files, &mut report);
+    remove_gone(index, skipped, &files, root, &mut report);
+    let is_changed = |file: &ListedFile| {
+        let known = index.stamp(&file.path).or_else(|| skipped.get(&file.path).map(|(stamp, _)| *stamp));
+        known != Some(file.stamp)
+    };
+    let all = files.len();
+    let changed: Vec<ListedFile> = files.into_iter().filter(is_changed).collect();
+    report.unchanged = all - changed.len();
+    let (mut done, total) = (0, changed.len());
+    if total <= ALONE || threads <= 1 {
+        let mut reader = Reader::default();
+        for file in &changed {
+            tell(RefreshStep::Reading(&file.path));
+            take(index, skipped, &mut report, &file.path, reader.read(root, &file.path));
+            done += 1;
+            tell(RefreshStep::Done { done, total });
+        }
+    } else {
+        read_all(root, &changed, threads, &mut |path, result| {
+            take(index, skipped, &mut report, path, result);
+            done += 1;
+            tell(RefreshStep::Done { done, total });
+        });
+    }
+    if report.indexed > ALONE {
+        index.shrink();
+    }
+    report.skipped.extend(skipped.iter().map(|(path, (_, reason))| (path.clone(), *reason)));
+    report.skipped.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    report
+}
+
+/// Brings the index up to single files that changed, appeared or went, and tells how many are in the index now.
+pub(crate) fn update(index: &mut CodeIndex, skipped: &mut SkippedFiles, tree: &FileTree<'_>, paths: &[&str]) -> usize {
+    let mut reader = Reader::default();
+    let mut report = RefreshReport::default();
+    for path in paths {
+        if is_listed(tree, path) {
+            take(index, skipped, &mut report, path, reader.read(tree.root, path));
+        } else {
+            index.remove(path);
+            skipped.remove(*path);
+        }
+    }
+    report.indexed
+}
+
+type AnalysisResult = (FileStamp, Result<FileAnalysis, SkipReason>);
+
+fn remove_gone(
+    index: &mut CodeIndex,
+    skipped: &mut SkippedFiles,
+    files: &[ListedFile],
+    root: &Path,
+    report: &mut RefreshReport,
+) {
+    let there: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    // Of a folder that could not be listed, a file may still be there.
+    let is_gone = |path: &str| {
+        let may_be_there =
+            |place: PathBuf| !matches!(place.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
+        let is_hidden = || report.is_partial && absolute(root, path).is_some_and(may_be_there);
+        !there.contains(path) && !is_hidden()
+    };
+    let gone: Vec<String> = index.paths().filter(|path| is_gone(path)).map(str::to_owned).collect();
+    skipped.retain(|path, _| !is_gone(path));
+    for path in &gone {
+        index.remove(path);
+    }
+    report.removed = gone.len();
+}
+
+fn take(
+    index: &mut CodeIndex,
+    skipped: &mut SkippedFiles,
+    report: &mut RefreshReport,
+    path: &str,
+    (stamp, result): AnalysisResult,
+) {
+    match result {
+        Ok(analysis) => {
+            skipped.remove(path);
+            index.insert(analysis, stamp);
+            report.indexed += 1;
+        }
+        Err(reason) => {
+            index.remove(path);
+            skipped.insert(path.to_owned(), (stamp, reason));
+        }
+    }
+}
+
+/// Reads files with several threads. The one that calls adds them to the index.
+fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn FnMut(&str, AnalysisResult)) {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(WAITING * threads);
+        for _ in 0..threads {
+            let (next, sender) = (&next, sender.clone());
+            scope.spawn(move || {
+                let mut reader = Reader::default();
+                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if sender.send((file, reader.read(root, &file.path))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for (file, result) in receiver {
+            take(&file.path, result);
+        }
+    });
+}
+
+/// Reader of files, one per thread.
+#[derive(Default)]
+struct Reader {
+    parser: Parser,
+    analyser: Analyser,
+}
+
+impl Reader {
+    /// Reads, parses and analyses a file. The stamp is from before it was read: a change meanwhile is seen next time.
+    pub(crate) fn read(&mut self, root: &Path, path: &str) -> AnalysisResult {
+        let Some((place, metadata)) = regular_file(root, path) else {
+            return (FileStamp::default(), Err(SkipReason::Unreadable));
+        };
+        let stamp = stamp(&metadata);
+        if stamp.size > MAX_BYTES as u64 {
+            return (stamp, Err(SkipReason::TooLarge));
+        }
+        (stamp, self.analyse(&place, path))
+    }
+
+    fn analyse(&mut self, place: &Path, path: &str) -> Result<FileAnalysis, SkipReason> {
+        let bytes = fs::read(place).map_err(|_| SkipReason::Unreadable)?;
+        let text = decode(&bytes)?;
+        if is_generated_text(&text) {
+            return Err(SkipReason::Generated);
+        }
+        Ok(self.analyser.analyse(self.parser.parse(path, &text)))
+    }
+}
