@@ -16,13 +16,14 @@ use agentd_core::{
 
 use crate::{
     attachments,
+    client::TurnStart,
     config::Ports,
     error::EngineError,
     front::Engine,
     session::{
-        SessionHandle, StartedTurn, TurnStart,
-        models::settings::{checked, with_folders},
+        SessionHandle, StartedTurn,
         registry::worktree,
+        settings::{checked, with_folders},
     },
 };
 
@@ -38,20 +39,8 @@ enum CheckedPart {
 }
 
 impl Engine {
-    /// Starts a turn in a session of its own, which is stored together with the start. A start that is refused leaves
-    /// no session behind.
-    ///
-    /// # Errors
-    /// As of [`SessionHandle::start_turn`].
-    pub async fn start_session(
-        &self,
-        settings: SessionSettings,
-        start: impl Into<TurnStart>,
-    ) -> Result<(SessionHandle, StartedTurn), EngineError> {
-        self.start_session_with(settings, start, CheckedParts::default()).await
-    }
-
-    /// The same with parts of the input beside its words.
+    /// Starts a turn in a session of its own, which is stored together with the start, with parts of the input beside its words. A
+    /// start that is refused leaves no session behind.
     ///
     /// # Errors
     /// As of [`SessionHandle::start_turn`], and when the disk does not take the parts.
@@ -67,29 +56,24 @@ impl Engine {
         self.audit_first_mode(id, &settings, &start.start.client).await?;
         let settings = worktree::with_worktree(&self.shared.ports, id, settings).await?;
         let mounts = settings.mounts();
-        let session = match self.registry.newborn(id, settings).await {
-            Ok(session) => session,
-            Err(error) => {
-                forget(&self.shared.ports, id).await;
-                return Err(error);
-            }
-        };
+        let session = self.registry.newborn(id, settings).await;
         let started = async {
+            let session = session.as_ref().map_err(EngineError::clone)?;
             if parts.0.iter().any(CheckedPart::has_file) {
                 self.shared.ports.workspaces.open(id, mounts).await?;
             }
             self.keep_parts(id, parts, &mut start.start.attached).await?;
             session.start_turn(start).await
         };
-        match started.await {
-            Ok(started) => Ok((session, started)),
-            Err(error) => {
+        let started = started.await;
+        if started.is_err() {
+            if let Ok(session) = &session {
                 // It may be gone already, with its reason for the error.
                 let _ = session.close().await;
-                forget(&self.shared.ports, session.id()).await;
-                Err(error)
             }
+            forget(&self.shared.ports, id).await;
         }
+        Ok((session?, started?))
     }
 
     /// The settings of a new session, with all that they name looked at.
@@ -164,18 +148,16 @@ impl Engine {
             return Err(EngineError::invalid(message, "upload the files with Sessions.Upload, and name them"));
         }
         let mut checked = Vec::with_capacity(parts.len());
-        for (at, part) in parts.into_iter().enumerate() {
-            let number = at + 1;
+        for (number, part) in (1..).zip(parts) {
+            let whose = format!("part {number}");
             checked.push(match part {
-                InputPart::Picture(picture) => {
-                    CheckedPart::Picture(self.check_picture(&format!("part {number}"), picture).await?)
-                }
+                InputPart::Picture(picture) => CheckedPart::Picture(self.check_picture(&whose, picture).await?),
                 InputPart::File { name, content } => {
-                    check_file(&format!("part {number}"), &name, &content)?;
+                    check_file(&whose, &name, &content)?;
                     CheckedPart::File { name, content }
                 }
                 InputPart::Selection(selection) => {
-                    check_selection(number, &selection)?;
+                    check_selection(&whose, &selection)?;
                     CheckedPart::Selection(selection)
                 }
             });
@@ -278,8 +260,7 @@ fn check_file(whose: &str, name: &str, content: &[u8]) -> Result<(), EngineError
     Ok(())
 }
 
-fn check_selection(number: usize, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
-    let whose = format!("part {number}");
+fn check_selection(whose: &str, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
     if uri.trim().is_empty() {
         let hint = "give its path or address in `uri`";
         return Err(EngineError::invalid(format!("{whose} is a selection of nothing that has a name"), hint));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use agentd_core::{
     answer_schema::AnswerSchema,
     error::ErrorKind,
-    event::EventKind,
     interrupt::Answer,
     model::{Message, ModelRequest},
     turn::{IfBusy, StartTurn, StopReason},
@@ -14,7 +13,10 @@ use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, go_on, input, run, soon, to_end, until};
+use crate::{
+    common::{ended, raising, warnings},
+    world::{World, go_on, input, run, soon, to_end},
+};
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"], "additionalProperties": false}"#;
 
@@ -30,8 +32,7 @@ fn told(request: &ModelRequest) -> String {
 async fn an_answer_that_matches_ends_the_turn_with_its_document() {
     let world = World::new([calls(&[("look", json!({}))]), says("Here it is:\n```json\n{\"count\": 7}\n```")]);
     let session = world.session().await;
-    let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
+    let result = ended(&session, in_form(input("How many?"))).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, r#"{"count": 7}"#));
     assert_eq!((result.steps, result.error), (2, None));
     let requests = world.model.requests();
@@ -42,8 +43,7 @@ async fn an_answer_that_matches_ends_the_turn_with_its_document() {
     }
     assert!(told(&requests[0]).contains("additionalProperties"), "the schema is told in words");
     // The next turn is free again, and is told so once.
-    world.model.then(says("In words."));
-    world.model.then(says("More."));
+    world.model.then_all([says("In words."), says("More.")]);
     assert_eq!(run(&session, "And in words?").await.text, "In words.");
     run(&session, "More?").await;
     let requests = world.model.requests();
@@ -62,8 +62,7 @@ async fn an_answer_that_does_not_match_is_asked_for_once_more_with_the_reasons()
     assert!(told(&requests[1]).contains("Your last answer does not match the JSON Schema"), "{}", told(&requests[1]));
     assert!(told(&requests[1]).contains("no JSON document"));
     assert!(!requests[1].may_call && requests[1].tools == requests[0].tools, "nothing is to be called for it");
-    let warned = |kind: &EventKind| matches!(kind, EventKind::Warning { code, .. } if code == "wrong_form");
-    assert_eq!(events.iter().filter(|event| warned(&event.kind)).count(), 1);
+    assert_eq!(warnings(&events, "wrong_form").len(), 1);
 }
 
 #[tokio::test]
@@ -71,8 +70,7 @@ async fn two_answers_that_do_not_match_end_the_turn_with_the_reason() {
     for second in [says(r#"{"count": "seven"}"#), says("Seven, I said."), calls(&[("look", json!({}))])] {
         let world = World::new([says("Seven."), second, says("Seven!"), says("Seven!!")]);
         let session = world.session().await;
-        let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
-        let (_, result) = to_end(&mut started.events).await;
+        let result = ended(&session, in_form(input("How many?"))).await;
         assert_eq!(result.stop_reason, StopReason::WrongForm);
         let error = result.error.unwrap();
         assert_eq!(error.kind, ErrorKind::Protocol);
@@ -81,8 +79,7 @@ async fn two_answers_that_do_not_match_end_the_turn_with_the_reason() {
         assert!(world.tools.ran().is_empty(), "what was called in vain does not run");
         // It can be continued, in the same form.
         world.model.then(says("{}"));
-        let mut started = session.start_turn(go_on()).await.unwrap();
-        let (_, result) = to_end(&mut started.events).await;
+        let result = ended(&session, go_on()).await;
         assert!(matches!(result.stop_reason, StopReason::WrongForm | StopReason::Completed), "{result:?}");
     }
 }
@@ -108,8 +105,7 @@ async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
     refused(SCHEMA, StartTurn { compact, ..go_on() }, "compacts").await;
     assert!(world.model.requests().is_empty() && world.store.events_of(session.id()).is_empty());
 
-    world.model.then(calls(&[("hold", json!({}))]));
-    world.model.then(says("Held."));
+    world.model.then_all([calls(&[("hold", json!({}))]), says("Held.")]);
     let mut started = session.start_turn(input("Hold!")).await.unwrap();
     soon("the call", world.tools.began(1)).await;
     refused(SCHEMA, StartTurn { if_busy: IfBusy::Steer, ..input("And?") }, "another form").await;
@@ -127,9 +123,7 @@ async fn a_turn_that_goes_on_after_a_restart_is_held_to_its_form() {
     let script = || [calls(&[("change", json!({}))])];
     let world = World::new(script());
     let session = world.session().await;
-    let mut started = session.start_turn(in_form(input("Change, and count!"))).await.unwrap();
-    let asked = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    let EventKind::InterruptRaised { interrupt } = &asked.kind else { unreachable!() };
+    let (_started, interrupt) = raising(&session, in_form(input("Change, and count!"))).await;
     // Another life of the daemon on the same journal.
     let next = World::on(Arc::clone(&world.store), EngineConfig::default(), [says("One."), says(r#"{"count": 1}"#)]);
     next.engine.recover().await.unwrap();
@@ -145,10 +139,8 @@ async fn a_turn_that_goes_on_after_a_restart_is_held_to_its_form() {
 async fn a_turn_that_continues_has_the_form_of_the_one_before_it() {
     let world = World::new([Play::Fails(Vec::new(), ErrorKind::Rejected), says("Two."), says(r#"{"count": 2}"#)]);
     let session = world.session().await;
-    let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Failed);
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, r#"{"count": 2}"#);
+    assert_eq!(ended(&session, in_form(input("How many?"))).await.stop_reason, StopReason::Failed);
+    assert_eq!(ended(&session, go_on()).await.text, r#"{"count": 2}"#);
 }
 
 #[tokio::test]

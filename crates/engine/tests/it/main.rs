@@ -6,6 +6,7 @@ mod answers;
 mod audit;
 mod choosing;
 mod client_tools;
+mod common;
 mod compaction;
 mod crash;
 mod edges;

@@ -73,7 +73,8 @@ async fn sessions_that_begin_with_their_turn_and_forks_are_told_of() {
     let world = World::new([says("Hi.")]);
     let mut news = world.engine.watch();
     let settings = world.engine.session_defaults();
-    let (session, mut started) = world.engine.start_session(settings, crate::world::input("Hello")).await.unwrap();
+    let (session, mut started) =
+        world.engine.start_session_with(settings, crate::world::input("Hello"), Default::default()).await.unwrap();
     crate::world::to_end(&mut started.events).await;
     assert!(matches!(next(&mut news).await, SessionNews::Created(id) if id == session.id()));
     while let Some(Ok(_)) = news.try_next() {}
