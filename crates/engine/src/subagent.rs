@@ -102,10 +102,8 @@ impl Subagents for SessionSubagents {
 
     fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool> {
         async move {
-            match self.0.registry() {
-                Ok(registry) => matches!(registry.live(id).await, Ok(Some(_))),
-                Err(_) => false,
-            }
+            let live = async { self.0.registry()?.live(id).await };
+            matches!(live.await, Ok(Some(_)))
         }
         .boxed()
     }
@@ -133,11 +131,8 @@ impl SessionSubagents {
 
     /// Returns whether that is so because the daemon stops, and not because a session was unloaded that nobody used.
     async fn is_stopping(&self, context: &TurnContext, why: &EngineError) -> bool {
-        why.kind() == ErrorKind::ShuttingDown
-            && match self.0.registry() {
-                Ok(registry) => registry.live(context.ids.session).await.is_err(),
-                Err(_) => true,
-            }
+        let live = async { self.0.registry()?.live(context.ids.session).await };
+        why.kind() == ErrorKind::ShuttingDown && live.await.is_err()
     }
 
     /// A subagent of an earlier life, and its turn if that has not ended meanwhile. What people have allowed since is passed

@@ -231,9 +231,9 @@ const CHANGED: &str = "project_changed";
 /// Agents of a session's project.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectAgents {
-    standing: ProjectStanding,
-    /// Configured agents, and those together with the project's: the same value as long as neither has changed.
-    merged: Option<(Arc<Agents>, Arc<Agents>)>,
+    trust: ProjectTrust,
+    /// Configured agents together with the project's, as they were when somebody last looked; none where the project has none.
+    all: Option<Arc<Agents>>,
     /// A word to people, which the next turn tells.
     pub(crate) warning: Option<EventKind>,
 }
@@ -241,27 +241,16 @@ pub(crate) struct ProjectAgents {
 impl ProjectAgents {
     /// All agents, where these are configured.
     pub(crate) fn and(&self, configured: &Arc<Agents>) -> Arc<Agents> {
-        match (&self.merged, &self.standing.agents) {
-            (_, None) => Arc::clone(configured),
-            (Some((known, merged)), Some(_)) if Arc::ptr_eq(known, configured) => Arc::clone(merged),
-            (_, Some(agents)) => merged(configured, agents),
-        }
+        Arc::clone(self.all.as_ref().unwrap_or(configured))
     }
 
     /// Takes in how the project stands now.
-    pub(crate) fn follow(&mut self, standing: ProjectStanding, configured: &Arc<Agents>) {
-        let was = std::mem::replace(&mut self.standing.trust, standing.trust);
+    pub(crate) fn follow(&mut self, standing: ProjectStanding, configured: &Agents) {
+        let was = std::mem::replace(&mut self.trust, standing.trust);
         if was == ProjectTrust::Trusted && standing.trust != ProjectTrust::Trusted {
             self.warning = Some(lost(standing.trust));
         }
-        let place = |agents: &Option<Arc<Agents>>| agents.as_ref().map(Arc::as_ptr);
-        let is_same = place(&self.standing.agents) == place(&standing.agents);
-        let is_known = self.merged.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, configured));
-        if !is_same || !is_known {
-            let all = standing.agents.as_ref().map(|agents| merged(configured, agents));
-            self.merged = all.map(|all| (Arc::clone(configured), all));
-            self.standing.agents = standing.agents;
-        }
+        self.all = standing.agents.map(|agents| merged(configured, &agents));
     }
 }
 

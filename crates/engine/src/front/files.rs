@@ -255,18 +255,11 @@ mod tests {
 
     #[test]
     fn a_place_is_told_from_an_id_and_a_title() {
-        let check = |name: &str, expected: Option<usize>| assert_eq!(place(name), expected, "{name}");
-        check("1", Some(1));
-        check(" 12 ", Some(12));
-        check("9999", Some(9999));
-        check("last", Some(1));
-        check("Last", Some(1));
-        check("0", None);
-        check("01900000", None);
-        check("12345678", None);
-        check("1a", None);
-        check("", None);
-        check("last one", None);
-        check("+1", None);
+        for (name, expected) in [("1", 1), (" 12 ", 12), ("9999", 9999), ("last", 1), ("Last", 1)] {
+            assert_eq!(place(name), Some(expected), "{name}");
+        }
+        for name in ["0", "01900000", "12345678", "1a", "", "last one", "+1"] {
+            assert_eq!(place(name), None, "{name}");
+        }
     }
 }

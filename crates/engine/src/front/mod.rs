@@ -23,7 +23,7 @@ use agentd_core::{
     model::{ListedModel, Slot, SlotInfo},
     ports::Model,
     search::{SearchQuery, SearchResult},
-    session::{SessionMode, SessionSettings, SessionSummary},
+    session::{SessionSettings, SessionSummary},
     spending::{SideUsage, UsageQuery, UsageReport},
     tool::ToolSpec,
     usage::Usage,
@@ -47,9 +47,8 @@ use crate::{
         registry::{
             QUEUE, RegistryHandle, WeakRegistry,
             shared::{Activity, EngineStats, NewsReader, NewsSender, SessionNews, Shared},
-            worktree::ClosedFolders,
+            worktree::{self, ClosedFolders},
         },
-        settings::mode_set,
     },
     subagent::SessionSubagents,
 };
@@ -122,30 +121,18 @@ impl Engine {
         settings: SessionSettings,
         title: Option<String>,
     ) -> Result<SessionHandle, EngineError> {
-        let settings = self.admitted(settings).await?;
-        let id = SessionId::generate();
-        self.audit_first_mode(id, &settings, "").await?;
-        self.store_new(id, settings).await?;
+        let (id, settings) = self.session_to_be(settings, "").await?;
+        let parts = &self.shared.ports;
+        if let Err(error) = parts.store.create_session(id, parts.clock.now(), settings, Vec::new()).await {
+            worktree::leave(parts, id).await;
+            return Err(error.into());
+        }
         self.shared.news.tell(SessionNews::Created(id));
         let handle = self.registry.get(id).await?;
         if let Some(title) = title {
             handle.rename(title).await?;
         }
         Ok(handle)
-    }
-
-    /// Tells the audit log of the mode in which a session begins: one that it has not heard of allows nothing.
-    async fn audit_first_mode(
-        &self,
-        id: SessionId,
-        settings: &SessionSettings,
-        client: &str,
-    ) -> Result<(), EngineError> {
-        if settings.mode == SessionMode::default() {
-            return Ok(());
-        }
-        let parts = &self.shared.ports;
-        Ok(parts.audit.record(mode_set(id, parts.clock.now(), settings.mode, client)).await?)
     }
 
     /// The settings of a new session where nobody says otherwise.

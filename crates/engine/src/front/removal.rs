@@ -9,14 +9,13 @@
 //!
 //! And git worktrees of sessions: made with a session, merged and removed by people, and left to them where a session goes.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
     files::FilesRemoved,
     ids::SessionId,
-    session::SessionSettings,
     worktree::{KnownWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 
@@ -25,10 +24,10 @@ use crate::{
     error::EngineError,
     front::Engine,
     session::{
-        CleanOrder, SessionCleaned, SessionHold,
+        CleanOrder, SessionCleaned,
         registry::{
             shared::SessionNews,
-            worktree::{FolderClosure, leave, ported, users, with_worktree},
+            worktree::{FolderClosure, leave, ported, users},
         },
     },
 };
@@ -64,7 +63,7 @@ impl Engine {
     /// Removes a session with all that belongs to it, unless it is needed or was used since `last_used`. Says whether it did.
     async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         // Where whoever waits for the removal goes away, it ends with this, and the sessions are found again.
-        let hold = SessionHold::default();
+        let hold = Arc::new(());
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
         let parts = &self.shared.ports;
         let summary = parts.store.session(id).await.ok().flatten().map(|stored| stored.summary);
@@ -88,7 +87,7 @@ impl Engine {
         &self,
         id: SessionId,
         last_used: Option<Timestamp>,
-        hold: &SessionHold,
+        hold: &Arc<()>,
     ) -> Result<Option<Vec<SessionId>>, EngineError> {
         if !self.retire_one(id, last_used, hold).await? {
             return Ok(None);
@@ -107,21 +106,21 @@ impl Engine {
         &self,
         id: SessionId,
         last_used: Option<Timestamp>,
-        hold: &SessionHold,
+        hold: &Arc<()>,
     ) -> Result<bool, EngineError> {
-        let mut retired = self.session(id).await?.retire(hold.mark(), last_used).await;
+        let mut retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
         for _ in 0..TRIES {
             if !retired.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown) {
                 break;
             }
             // It was unloaded in that moment. Where the daemon stops, nobody finds it again.
-            retired = self.session(id).await?.retire(hold.mark(), last_used).await;
+            retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
         }
         match retired {
             // A person can remove what cannot even be loaded.
             Err(error) if error.kind() == ErrorKind::Storage && last_used.is_none() => {
                 tracing::warn!(session = %id, "a session is removed that cannot be loaded: {error}");
-                if self.registry.withhold(id, hold.mark()).await? { Ok(true) } else { Err(error) }
+                if self.registry.withhold(id, Arc::downgrade(hold)).await? { Ok(true) } else { Err(error) }
             }
             retired => retired,
         }
@@ -282,17 +281,6 @@ impl Engine {
             if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {
                 leave(parts, session).await;
             }
-        }
-        Ok(())
-    }
-
-    /// Stores a new session, with its worktree if it wishes for one.
-    pub(super) async fn store_new(&self, id: SessionId, settings: SessionSettings) -> Result<(), EngineError> {
-        let settings = with_worktree(&self.shared.ports, id, settings).await?;
-        let parts = &self.shared.ports;
-        if let Err(error) = parts.store.create_session(id, parts.clock.now(), settings, Vec::new()).await {
-            leave(parts, id).await;
-            return Err(error.into());
         }
         Ok(())
     }

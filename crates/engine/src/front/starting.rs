@@ -10,7 +10,7 @@ use agentd_core::{
         AttachedPart, CheckedPicture, InputPart, LineRange, MAX_INPUT_PARTS, MAX_PART_BYTES, MAX_SELECTION_BYTES,
         MAX_SELECTION_URI, PICTURE_TYPES, PictureData, Selection,
     },
-    session::SessionSettings,
+    session::{SessionMode, SessionSettings},
     turn::IfBusy,
 };
 
@@ -23,7 +23,7 @@ use crate::{
     session::{
         SessionHandle, StartedTurn,
         registry::worktree,
-        settings::{checked, with_folders},
+        settings::{checked, mode_set, with_folders},
     },
 };
 
@@ -50,11 +50,8 @@ impl Engine {
         start: impl Into<TurnStart>,
         parts: CheckedParts,
     ) -> Result<(SessionHandle, StartedTurn), EngineError> {
-        let settings = self.admitted(settings).await?;
         let mut start = start.into();
-        let id = SessionId::generate();
-        self.audit_first_mode(id, &settings, &start.start.client).await?;
-        let settings = worktree::with_worktree(&self.shared.ports, id, settings).await?;
+        let (id, settings) = self.session_to_be(settings, &start.start.client).await?;
         let mounts = settings.mounts();
         let session = self.registry.newborn(id, settings).await;
         let started = async {
@@ -76,15 +73,25 @@ impl Engine {
         Ok((session?, started?))
     }
 
-    /// The settings of a new session, with all that they name looked at.
+    /// Id and settings of a session to be, with all that they name looked at, and its worktree made. The audit log is told of the mode
+    /// in which it begins: one that it has not heard of allows nothing.
     ///
     /// # Errors
     /// When they name a model or folders that it cannot have.
-    pub(super) async fn admitted(&self, settings: SessionSettings) -> Result<SessionSettings, EngineError> {
-        let settings = checked(&*self.shared.ports.models, settings)?;
+    pub(super) async fn session_to_be(
+        &self,
+        settings: SessionSettings,
+        client: &str,
+    ) -> Result<(SessionId, SessionSettings), EngineError> {
+        let parts = &self.shared.ports;
+        let settings = checked(&*parts.models, settings)?;
         let project = Mounts::from(settings.project.clone());
-        let folders = with_folders(&*self.shared.ports.workspaces, project, settings.folders.clone()).await?;
-        Ok(SessionSettings { folders, ..settings })
+        let folders = with_folders(&*parts.workspaces, project, settings.folders.clone()).await?;
+        let (id, settings) = (SessionId::generate(), SessionSettings { folders, ..settings });
+        if settings.mode != SessionMode::default() {
+            parts.audit.record(mode_set(id, parts.clock.now(), settings.mode, client)).await?;
+        }
+        Ok((id, worktree::with_worktree(parts, id, settings).await?))
     }
 
     /// Starts a turn with parts of the input beside its words.
@@ -132,7 +139,13 @@ impl Engine {
             matches!(error.kind(), ErrorKind::Storage | ErrorKind::ShuttingDown | ErrorKind::Internal)
         };
         if started.as_ref().is_err_and(|error| !is_broken(error)) {
-            self.remove_parts(files_of, kept).await;
+            // Nobody was told of the files.
+            for part in kept {
+                let AttachedPart::File { path, .. } = part else { continue };
+                if let Err(error) = self.shared.ports.workspaces.remove_upload(files_of, path).await {
+                    tracing::warn!(session = %files_of, "a file of a turn that was refused is still there: {error}");
+                }
+            }
         }
         started
     }
@@ -227,16 +240,6 @@ impl Engine {
             });
         }
         Ok(())
-    }
-
-    /// Removes the files of parts whose turn was refused: nobody was told of them.
-    async fn remove_parts(&self, session: SessionId, kept: Vec<AttachedPart>) {
-        for part in kept {
-            let AttachedPart::File { path, .. } = part else { continue };
-            if let Err(error) = self.shared.ports.workspaces.remove_upload(session, path).await {
-                tracing::warn!(%session, "a file of a turn that was refused is still there: {error}");
-            }
-        }
     }
 }
 

@@ -34,8 +34,11 @@ use crate::{
 impl Actor {
     /// Content of the window of the model that would be asked next.
     pub(crate) async fn context(&mut self) -> Result<ContextView, Fault> {
-        if let Some(view) = self.imported_context() {
-            return Ok(view);
+        // Figures of the machine that the session comes from, as long as nothing has happened in it here: they are about the
+        // same history, and what follows from this machine's models and tools shows with the next turn.
+        let imported = self.state.settings.imported.as_ref().filter(|origin| origin.events == self.journal.head());
+        if let Some(view) = imported.and_then(|origin| origin.context.clone()) {
+            return Ok(ContextView { imported: true, ..view });
         }
         let workspace = self.workspace().await?;
         let config = self.shared.config();
@@ -122,14 +125,6 @@ impl Actor {
             next_cuts: next_cuts(max_messages, held, (window, tokens), messages),
             imported: false,
         }
-    }
-
-    /// Figures of the machine that the session comes from, as long as nothing has happened in it here: they are about the
-    /// same history, and what follows from this machine's models and tools shows with the next turn.
-    fn imported_context(&self) -> Option<ContextView> {
-        let imported = self.state.settings.imported.as_ref()?;
-        let view = imported.context.as_ref().filter(|_| imported.events == self.journal.head())?;
-        Some(ContextView { imported: true, ..view.clone() })
     }
 
     /// Guides that people wrote for the model, where the history does not have them.

@@ -61,8 +61,7 @@ impl Actor {
         if looked.is_err() {
             tracing::warn!(session = %self.id, "the project's agents are left out: the disk did not answer in time");
         }
-        let configured = Arc::clone(&self.shared.config().agents);
-        self.project.follow(looked.unwrap_or_default(), &configured);
+        self.project.follow(looked.unwrap_or_default(), &self.shared.config().agents);
         Ok(())
     }
 }
@@ -98,12 +97,6 @@ impl Actor {
             self.found_out = Some(Surroundings { client, start, ..known });
         }
         Ok(told)
-    }
-
-    /// The fact to be stored of it, with the start of the turn.
-    pub(crate) fn found_out(&self) -> Option<EventKind> {
-        let found = self.found_out.clone()?;
-        Some(EventKind::StateChanged { change: StateChange::Surroundings(found) })
     }
 
     /// The words of the instructions about it; none where no turn has begun.
@@ -297,7 +290,11 @@ impl Actor {
         let acting = self.acting();
         ToolScope {
             agent: acting.reach(),
-            only: self.allowed(),
+            only: self
+                .options
+                .allowed_tools
+                .as_ref()
+                .map(|names| names.iter().map(|name| self.canonical(name)).collect()),
             is_child: acting.is_subagent(),
             sees,
             codes: slot == Slot::Code,

@@ -15,7 +15,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::{
-    common::{ended, raised, raising, results},
+    common::{answering, ended, raised, raising, results},
     world::{World, input, run, soon, to_end, until},
 };
 
@@ -58,13 +58,7 @@ async fn answered(answer: Answer) -> (World, String) {
         says("Done."),
     ]);
     let session = world.session().await;
-    let mut started = session.start_turn(StartTurn { on_interrupt: OnInterrupt::Wait, ..input("Go!") }).await.unwrap();
-    loop {
-        let event =
-            until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
-        let EventKind::InterruptRaised { interrupt } = &event.kind else { break };
-        session.answer(interrupt.id, answer.clone(), "test".to_owned()).await.unwrap();
-    }
+    answering(&session, input("Go!"), answer).await;
     let log = world.log(&session);
     (world, log)
 }

@@ -23,7 +23,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use crate::{
-    common::{WatchedTools, ports, raised, raising},
+    common::{WatchedTools, answering, ports, raised, raising},
     world::{World, input, run, soon, to_end, until},
 };
 
@@ -64,13 +64,8 @@ fn told(audit: &MemoryAudit) -> String {
 async fn one_call(tool: &str, args: Value, start: StartTurn, answer: Answer) -> World {
     let world = World::new([calls(&[(tool, args)]), says("Done.")]);
     let session = world.session().await;
-    let mut started = session.start_turn(start).await.unwrap();
-    loop {
-        let event =
-            until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
-        let EventKind::InterruptRaised { interrupt } = &event.kind else { return world };
-        session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await.unwrap();
-    }
+    answering(&session, start, answer).await;
+    world
 }
 
 async fn asked(tool: &str, args: Value, answer: Answer) -> String {

@@ -7,7 +7,7 @@ use agentd_core::{
     event::{Event, EventKind},
     files::PreparedPicture,
     interrupt::Answer,
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemBody},
     model::{Message, ModelChunk},
     session::SessionMode,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions},
@@ -185,24 +185,6 @@ async fn arguments_that_do_not_fit_ask_nobody() {
     assert!(requests.try_recv().is_err());
 }
 
-#[tokio::test]
-async fn a_client_that_goes_ends_its_calls_and_the_turn_goes_on() {
-    let world = World::new([buffer(json!({"path": "a"})), buffer(json!({"path": "b"})), says("On my own.")]);
-    let session = world.session().await;
-    let start_turn = StartTurn { on_interrupt: OnInterrupt::Approve, ..offering(vec![tool("buffer", false)]) };
-    let (mut started, mut requests) = start(&session, start_turn).await;
-    let held = next(&mut requests).await;
-    drop(requests);
-    drop(held);
-    assert_eq!(to_end(&mut started.events).await.1.text, "On my own.");
-    let told = told(&world);
-    for text in &told {
-        assert!(text.starts_with("E_TOOL: buffer: no answer came") && text.contains("is gone"), "{text}");
-        assert!(text.ends_with("whether it took effect is not known"), "{text}");
-    }
-    assert_eq!(told.len(), 2);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_answers_is_given_up() {
     let world = World::new([buffer(json!({"path": "a"})), says("Too slow.")]);
@@ -251,22 +233,6 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
     reborn.model.then(says("Well."));
     let mut next = session.start_turn(input("And now?")).await.unwrap();
     assert!(shown(&to_end(&mut next.events).await.0).is_empty());
-}
-
-#[tokio::test]
-async fn a_cancel_ends_the_wait() {
-    let world = World::new([buffer(json!({"path": "a"}))]);
-    let session = world.session().await;
-    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
-    let held = next(&mut requests).await;
-    session.cancel(None).await.unwrap();
-    let (events, result) = to_end(&mut started.events).await;
-    assert_eq!(result.stop_reason, StopReason::Cancelled);
-    let ended = events.iter().any(|event| {
-        matches!(&event.kind, EventKind::ItemCompleted { item, status: ItemStatus::Cut }
-            if matches!(&item.body, ItemBody::ToolResult(result) if result.text.contains("cancelled")))
-    });
-    assert!(ended && held.reply.is_closed());
 }
 
 #[tokio::test]

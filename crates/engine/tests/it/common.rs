@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::{
     context::PromptReport,
     event::{Event, EventKind},
-    interrupt::Interrupt,
+    interrupt::{Answer, Interrupt},
     item::ItemBody,
     model::{ModelInfo, Slot, SlotInfo},
     ports::{Model, Models, NoExchanges, NoLanguages, ToolContext, Toolbox},
@@ -33,6 +33,15 @@ pub(crate) async fn raising(session: &SessionHandle, start: StartTurn) -> (Start
     let event = until(&mut started.events, raised).await;
     let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
     (started, (**interrupt).clone())
+}
+
+/// Runs a turn to its end, and gives every question that answer.
+pub(crate) async fn answering(session: &SessionHandle, start: StartTurn, answer: Answer) {
+    let mut started = session.start_turn(start).await.unwrap();
+    let is_told = |kind: &EventKind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. });
+    while let EventKind::InterruptRaised { interrupt } = &until(&mut started.events, is_told).await.kind {
+        session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await.unwrap();
+    }
 }
 
 /// Runs a turn to its end.

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::{
-    common::{ended, prompts, raising, results},
+    common::{ended, raising, results},
     world::{World, go_on, input, run, to_end},
 };
 
@@ -185,43 +185,6 @@ async fn a_request_that_did_not_fit_is_tried_once_more_with_less() {
 }
 
 #[tokio::test]
-async fn without_a_model_the_facts_stand_and_the_report_says_so() {
-    let (world, session) = full_world().await;
-    world.model.then_all([Play::Fails(Vec::new(), ErrorKind::Provider), says("On we go.")]);
-    assert_eq!(run(&session, "And now?").await.text, "On we go.");
-    let done = &compactions(&world, &session)[0];
-    assert_eq!(done.report.strategy, CompactionStrategy::Truncate);
-    assert!(done.report.problem.as_deref().unwrap().contains("no model summed it up"));
-    assert!(done.summary.contains("Never delete the file notes.txt!"), "{}", done.summary);
-}
-
-#[tokio::test]
-async fn a_person_may_ask_for_it_and_take_it_back() {
-    let (world, session) = ten_turns().await;
-    world.model.then(says(SUMMARY));
-    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
-    let result = ended(&session, start).await;
-    assert_eq!(result.stop_reason, StopReason::Completed);
-    assert!(result.text.contains("the history was compacted from 20 to"), "{}", result.text);
-
-    world.model.then(says("With the summary."));
-    run(&session, "Next").await;
-    assert!(!texts(world.model.requests().last().unwrap()).contains("Answer 0."));
-
-    let (window, report) = session.undo_compaction().await.unwrap();
-    assert_eq!((window.after, report.cause), (0, CompactionCause::Person));
-    world.model.then(says("With everything."));
-    run(&session, "And again").await;
-    let text = texts(world.model.requests().last().unwrap());
-    for part in ["Question 0", "Answer 9.", "With the summary.", "And again"] {
-        assert!(text.contains(part), "{part} in {text}");
-    }
-    assert!(!text.contains("conversation_summary"), "{text}");
-    let error = session.undo_compaction().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict);
-}
-
-#[tokio::test]
 async fn a_short_history_is_left_alone_and_says_so() {
     let world = World::new([says("Hello.")]);
     let session = world.session().await;
@@ -232,35 +195,6 @@ async fn a_short_history_is_left_alone_and_says_so() {
     assert_eq!(compactions(&world, &session), []);
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
     assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
-}
-
-#[tokio::test]
-async fn a_cancelled_compaction_changes_nothing() {
-    let (world, session) = full_world().await;
-    world.model.then(Play::Hangs(vec![ModelChunk::Text("## What".to_owned())]));
-    let mut started = session.start_turn(input("And now?")).await.unwrap();
-    world.model.asked(11).await;
-    session.cancel(None).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
-    assert_eq!(result.stop_reason, StopReason::Cancelled);
-    let view = session.show().await.unwrap();
-    assert_eq!((view.session.window.after, view.session.window.summary), (0, 0));
-}
-
-#[tokio::test]
-async fn each_call_tells_how_much_it_repeats_and_what_broke_the_prefix() {
-    let world = World::new([calls(&[("now", json!({}))]), says("Noon."), says("Later.")]);
-    let session = world.session().await;
-    run(&session, "What time is it?").await;
-    run(&session, "And now?").await;
-    let reports = prompts(&world, &session);
-    assert_eq!(reports.len(), 3);
-    assert_eq!((reports[0].previous_bytes, reports[0].repeated_bytes), (0, 0));
-    for pair in reports.windows(2) {
-        assert_eq!(pair[1].previous_bytes, pair[0].bytes);
-        assert_eq!(pair[1].repeated_bytes, pair[0].bytes, "all of it is repeated");
-        assert_eq!(pair[1].broken_by, None);
-    }
 }
 
 #[tokio::test]
@@ -620,29 +554,6 @@ async fn the_history_file_holds_what_the_model_no_longer_sees_once() {
     let path = compactions(&world, &session).pop().unwrap().report.path.unwrap();
     let second = String::from_utf8(world.workspaces.kept(session.id(), &path).unwrap()).unwrap();
     assert!(second.contains("Question 20\n") && !second.contains("Question 0\n"), "{path}: {second}");
-}
-
-#[tokio::test]
-async fn a_window_that_its_server_names_is_used_from_then_on() {
-    let world = World::new([]);
-    let session = filled(&world, 4).await;
-    world.model.then_all([Play::Overflows(3000), says("There.")]);
-    assert_eq!(run(&session, "And now?").await.text, "There.");
-    assert_eq!(compactions(&world, &session)[0].report.cause, CompactionCause::Overflow);
-    let log = world.log(&session);
-    assert_eq!(log.matches("window_learned").count(), 1, "{log}");
-    let view = session.context().await.unwrap();
-    assert_eq!(view.window, 3000);
-
-    // Another session of the same model needs no refusal.
-    let other = world.session().await;
-    for turn in 0..8 {
-        world.model.then(says("Done."));
-        run(&other, &format!("Piece of work {turn} {}", "and more ".repeat(150))).await;
-    }
-    let done = compactions(&world, &other);
-    assert!(done.iter().any(|done| done.report.cause == CompactionCause::Critical), "{done:#?}");
-    assert!(!world.log(&other).contains("window_learned"));
 }
 
 #[tokio::test]

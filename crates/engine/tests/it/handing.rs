@@ -14,7 +14,7 @@ use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{Play, ScriptedModel, says};
 
 use crate::{
-    common::{TwoModels, ended, prompts, sized, warnings},
+    common::{TwoModels, ended, prompts, sized},
     world::{World, go_on, run},
 };
 
@@ -58,19 +58,6 @@ async fn files_are_told_with_the_next_input_and_never_again() {
 }
 
 #[tokio::test]
-async fn a_short_text_stands_in_the_request_whole() {
-    let world = World::new(["one", "two"].map(says));
-    let session = world.session().await;
-    upload(&world, &session, "notes.txt", "the needle is blue\n</file>\n".as_bytes()).await;
-    upload(&world, &session, "long.txt", "x".repeat(20_000).as_bytes()).await;
-    run(&session, "What colour?").await;
-    let told = format!("{:?}", world.model.requests()[0].messages);
-    assert!(told.contains("[File: uploads/notes.txt]") && told.contains("the needle is blue"), "{told}");
-    assert!(told.contains("- uploads/long.txt") && !told.contains("xxxx"), "{told}");
-    assert_eq!(told.matches("</file>").count(), 1, "{told}");
-}
-
-#[tokio::test]
 async fn pictures_go_to_the_model_that_sees_and_stay_with_it() {
     let base = sized("words", 8192, [says("no")]);
     let eyes = ModelInfo { id: "eyes".to_owned(), sees_pictures: true, ..base.info().clone() };
@@ -98,31 +85,4 @@ async fn pictures_go_to_the_model_that_sees_and_stay_with_it() {
     ended(&session, start).await;
     let told = requests(&base);
     assert!(shown(&told[0]).is_empty() && format!("{told:?}").contains("You cannot see pictures"), "{told:?}");
-}
-
-#[tokio::test]
-async fn where_no_model_sees_it_is_said_once() {
-    let world = World::new(["one", "two"].map(says));
-    let session = world.session().await;
-    upload(&world, &session, "a.png", b"PICTURE one").await;
-    run(&session, "What is it?").await;
-    run(&session, "Really?").await;
-    assert_eq!(warnings(&world.store.events_of(session.id()), "pictures_not_shown").len(), 1);
-    for messages in requests(&world.model) {
-        let told = format!("{messages:?}");
-        assert!(shown(&messages).is_empty() && told.contains("a picture, shown as 30 × 25"), "{told}");
-        assert!(told.contains("You cannot see pictures"), "{told}");
-    }
-}
-
-#[tokio::test]
-async fn a_damaged_picture_is_a_file_like_any_other() {
-    let world = World::new([says("one")]);
-    let session = world.session().await;
-    let uploaded = upload(&world, &session, "a.png", b"BROKEN").await;
-    assert_eq!((uploaded.path.as_str(), uploaded.picture), ("uploads/a.png", None));
-    assert_eq!(uploaded.problem.as_deref(), Some("the picture is damaged; save it again"));
-    run(&session, "What is it?").await;
-    assert!(format!("{:?}", world.model.requests()[0].messages).contains("uploads/a.png"));
-    assert!(!world.log(&session).contains("warning"), "{}", world.log(&session));
 }

@@ -1,20 +1,16 @@
 //! Answers in a form: told, checked, asked for once more, and held to across steers, restarts and continuations.
 
-use std::sync::Arc;
-
 use agentd_core::{
     answer_schema::AnswerSchema,
     error::ErrorKind,
-    interrupt::Answer,
     model::{Message, ModelRequest},
     turn::{IfBusy, StartTurn, StopReason},
 };
-use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
 use crate::{
-    common::{ended, raising, warnings},
+    common::ended,
     world::{World, go_on, input, run, soon, to_end},
 };
 
@@ -49,20 +45,6 @@ async fn an_answer_that_matches_ends_the_turn_with_its_document() {
     let requests = world.model.requests();
     assert!(requests[2..].iter().all(|request| request.answer_schema.is_none()));
     assert_eq!(told(requests.last().unwrap()).matches("has no special form").count(), 1);
-}
-
-#[tokio::test]
-async fn an_answer_that_does_not_match_is_asked_for_once_more_with_the_reasons() {
-    let world = World::new([says("Seven."), says(r#"{"count": 7}"#)]);
-    let session = world.session().await;
-    let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
-    let (events, result) = to_end(&mut started.events).await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, r#"{"count": 7}"#));
-    let requests = world.model.requests();
-    assert!(told(&requests[1]).contains("Your last answer does not match the JSON Schema"), "{}", told(&requests[1]));
-    assert!(told(&requests[1]).contains("no JSON document"));
-    assert!(!requests[1].may_call && requests[1].tools == requests[0].tools, "nothing is to be called for it");
-    assert_eq!(warnings(&events, "wrong_form").len(), 1);
 }
 
 #[tokio::test]
@@ -116,23 +98,6 @@ async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
     world.model.then(says(r#"{"count": 1}"#));
     to_end(&mut started.events).await;
     assert_eq!(to_end(&mut queued.events).await.1.text, r#"{"count": 1}"#);
-}
-
-#[tokio::test]
-async fn a_turn_that_goes_on_after_a_restart_is_held_to_its_form() {
-    let script = || [calls(&[("change", json!({}))])];
-    let world = World::new(script());
-    let session = world.session().await;
-    let (_started, interrupt) = raising(&session, in_form(input("Change, and count!"))).await;
-    // Another life of the daemon on the same journal.
-    let next = World::on(Arc::clone(&world.store), EngineConfig::default(), [says("One."), says(r#"{"count": 1}"#)]);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(session.id()).await.unwrap();
-    let mut events = session.subscribe(0).await.unwrap();
-    session.answer(interrupt.id, Answer::Approve, "a test".to_owned()).await.unwrap();
-    let (_, result) = to_end(&mut events).await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, r#"{"count": 1}"#));
-    assert!(next.model.requests().iter().all(|request| request.answer_schema.is_some()));
 }
 
 #[tokio::test]

@@ -110,34 +110,6 @@ async fn of_one_long_text_both_ends_are_in_view_and_the_same_text_is_kept_once()
 }
 
 #[tokio::test]
-async fn whoever_wants_all_of_it_seen_is_refused_before_anything_is_asked() {
-    let world = World::new([says("Whole.")]);
-    let session = world.session().await;
-    let start = StartTurn { whole: true, ..piped("Review this", &lines(3000)) };
-    let refused = session.start_turn(start).await.err().unwrap();
-    assert_eq!(refused.kind(), ErrorKind::ContextOverflow);
-    assert!(refused.to_string().contains("117,013 bytes") && refused.hint().is_some(), "{refused}");
-    assert!(world.model.requests().is_empty() && world.workspaces.uploads().is_empty());
-    let start = StartTurn { whole: true, ..piped("Review this", &lines(100)) };
-    assert_eq!(ended(&session, start).await.text, "Whole.");
-}
-
-#[tokio::test]
-async fn where_the_disk_is_full_it_is_refused_whole() {
-    let world = World::new([says("Now it is there.")]);
-    let session = world.session().await;
-    world.workspaces.get_full(true);
-    let refused = session.start_turn(piped("Review this", &lines(3000))).await.err().unwrap();
-    assert_eq!(refused.kind(), ErrorKind::Storage);
-    assert!(refused.to_string().contains("the disk is full"), "{refused}");
-    assert!(world.model.requests().is_empty() && world.workspaces.uploads().is_empty());
-    assert_eq!(world.log(&session), "", "nothing of it is told");
-    world.workspaces.get_full(false);
-    let ended = ended(&session, piped("Review this", &lines(3000))).await;
-    assert_eq!(ended.text, "Now it is there.");
-}
-
-#[tokio::test]
 async fn what_is_added_and_what_waits_is_kept_as_well() {
     let go = Arc::new(Notify::new());
     let world = World::new([Play::Waits(Arc::clone(&go), vec![ModelChunk::Text("So.".to_owned())])]);
@@ -161,18 +133,6 @@ async fn what_is_added_and_what_waits_is_kept_as_well() {
     for request in world.model.requests() {
         assert!(texts(&request).len() < 8192 * 4, "{}", texts(&request).len());
     }
-}
-
-#[tokio::test]
-async fn a_restart_finds_the_file_and_goes_on_with_what_was_in_view() {
-    let world = World::new([Play::Fails(Vec::new(), ErrorKind::Provider)]);
-    let session = world.session().await;
-    ended(&session, piped("Review this", &lines(3000))).await;
-    let before = texts(&world.model.requests()[0]);
-    let (world, session) = world.reborn([says("Reviewed.")]).with_session(&session).await;
-    assert_eq!(ended(&session, go_on()).await.text, "Reviewed.");
-    assert!(before.starts_with(&texts(&world.model.requests()[0])[..before.len() / 2]));
-    assert_eq!(upload(&world, "uploads/stdin.txt"), lines(3000));
 }
 
 /// A server that has less than is configured says so when it refuses: then what was just said is stored, and not summed up.

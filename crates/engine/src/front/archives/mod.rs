@@ -21,7 +21,7 @@ use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::FilesCopied,
-    ids::{InterruptId, SessionId, TraceId, TurnId},
+    ids::{InterruptId, SessionId, TurnId},
     interrupt::Interrupt,
     item::ItemBody,
     session::{SessionSettings, SessionSummary},
@@ -182,15 +182,11 @@ pub(super) struct OpenTurns {
 }
 
 struct OpenTurn {
-    id: TurnId,
-    trace_id: TraceId,
     began: Timestamp,
     /// Its events, as far as its end depends on them: without texts.
     events: Vec<Arc<Event>>,
-    text: String,
-    steps: u32,
-    usage: Usage,
-    tool_used: bool,
+    /// Its end, as far as it is known.
+    result: TurnResult,
 }
 
 impl OpenTurns {
@@ -205,18 +201,23 @@ impl OpenTurns {
                 if self.turns.len() == MAX_OPEN {
                     return Err("more turns are open than a session has");
                 }
-                self.turns.push(OpenTurn {
-                    id,
+                let result = TurnResult {
+                    turn_id: id,
                     trace_id: *trace_id,
-                    began: event.at,
-                    events: Vec::new(),
                     text: String::new(),
+                    tool_used: false,
+                    stop_reason: StopReason::Interrupted,
+                    error: None,
                     steps: 0,
                     usage: Usage::default(),
-                    tool_used: false,
-                });
+                    denials: Vec::new(),
+                    files: Vec::new(),
+                    duration_ms: 0,
+                    only_compacted: false,
+                };
+                self.turns.push(OpenTurn { began: event.at, events: Vec::new(), result });
             }
-            EventKind::TurnEnded { .. } => self.turns.retain(|turn| Some(turn.id) != event.turn_id),
+            EventKind::TurnEnded { .. } => self.turns.retain(|turn| Some(turn.result.turn_id) != event.turn_id),
             EventKind::InterruptRaised { interrupt } => {
                 self.held += serde_json::to_vec(interrupt).map_or(0, |text| text.len());
                 self.pending.insert(interrupt.id, (**interrupt).clone());
@@ -225,7 +226,7 @@ impl OpenTurns {
                 self.pending.remove(interrupt_id);
             }
             _ => {
-                if let Some(turn) = self.turns.iter_mut().find(|turn| Some(turn.id) == event.turn_id) {
+                if let Some(turn) = self.turns.iter_mut().find(|turn| Some(turn.result.turn_id) == event.turn_id) {
                     self.held += turn.take(event);
                 }
             }
@@ -238,7 +239,7 @@ impl OpenTurns {
         let asked = self.pending.into_values();
         let mut facts: Vec<_> = asked.map(|asked| (Some(asked.turn_id), recovery::withdrawn(asked, LEFT))).collect();
         for turn in self.turns.into_iter().rev() {
-            let turn_id = Some(turn.id);
+            let turn_id = Some(turn.result.turn_id);
             facts.extend(turn.ending(session_id, at).into_iter().map(|fact| (turn_id, fact)));
         }
         facts
@@ -272,14 +273,14 @@ impl OpenTurn {
         match &mut event.kind {
             EventKind::ItemCompleted { item, .. } => {
                 match &mut item.body {
-                    ItemBody::AgentMessage { text } => self.text = std::mem::take(text),
-                    ItemBody::ToolResult(_) => self.tool_used = true,
+                    ItemBody::AgentMessage { text } => self.result.text = std::mem::take(text),
+                    ItemBody::ToolResult(_) => self.result.tool_used = true,
                     _ => {}
                 }
                 empty(&mut item.body);
                 item.origin = None;
             }
-            EventKind::UsageUpdated { step, turn, .. } => (self.steps, self.usage) = (*step, *turn),
+            EventKind::UsageUpdated { step, turn, .. } => (self.result.steps, self.result.usage) = (*step, *turn),
             EventKind::ItemStarted { item } => {
                 match &item.body {
                     // Words that nobody was given yet: the end of the turn tells them.
@@ -294,31 +295,18 @@ impl OpenTurn {
         held + EVENT
     }
 
-    fn ending(self, session_id: SessionId, at: Timestamp) -> Vec<EventKind> {
-        let mut facts = recovery::recover(session_id, self.id, &self.events, &HashMap::new(), Vec::new()).facts;
-        let took = at.duration_since(self.began).as_millis();
-        facts.push(EventKind::TurnEnded {
-            result: Box::new(TurnResult {
-                turn_id: self.id,
-                trace_id: self.trace_id,
-                text: self.text,
-                tool_used: self.tool_used,
-                stop_reason: StopReason::Interrupted,
-                error: None,
-                steps: self.steps,
-                usage: self.usage,
-                denials: Vec::new(),
-                files: Vec::new(),
-                duration_ms: u64::try_from(took).unwrap_or_default(),
-                only_compacted: false,
-            }),
-        });
+    fn ending(mut self, session_id: SessionId, at: Timestamp) -> Vec<EventKind> {
+        let turn_id = self.result.turn_id;
+        let mut facts = recovery::recover(session_id, turn_id, &self.events, &HashMap::new(), Vec::new()).facts;
+        self.result.duration_ms = u64::try_from(at.duration_since(self.began).as_millis()).unwrap_or_default();
+        facts.push(EventKind::TurnEnded { result: Box::new(self.result) });
         facts
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::ids::TraceId;
     use serde_json::{Value, json};
 
     use super::*;

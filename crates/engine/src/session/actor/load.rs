@@ -39,7 +39,7 @@ use crate::{
     session::{
         actor::{
             Access, Actor, Command, Drain, Fault, Next, OpenTurn, not_found,
-            state::{Interrupts, MAX_ITEMS, SessionState},
+            state::{Interrupts, MAX_ITEMS, Pending, SessionState},
         },
         journal::Journal,
         registry::{
@@ -216,7 +216,13 @@ impl Actor {
         };
         let mut recovery = recovery::recover(self.id, turn_id, &events, &fates, waiting);
         self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
-        self.interrupts = Interrupts::restore(recovery.pending, recovery.answered, recovery.of_children, recovery.told);
+        let pending = recovery.pending.into_iter().map(|interrupt| Pending { interrupt, waiter: None });
+        self.interrupts = Interrupts {
+            pending: pending.collect(),
+            answered: recovery.answered,
+            of_children: recovery.of_children,
+            told: recovery.told,
+        };
         self.commit(Some(turn_id), recovery.facts).await?;
         self.journal.reopen(&recovery.steers);
         for (item, known) in recovery.under_way {

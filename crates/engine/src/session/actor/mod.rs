@@ -323,9 +323,8 @@ impl Actor {
 
     pub(super) async fn reset(&mut self) -> Result<(), Fault> {
         if self.open.is_some() {
-            return Err(
-                EngineError::busy("the session cannot be reset while a turn is open", "cancel the turn first").into()
-            );
+            let open = "the session cannot be reset while a turn is open";
+            return Err(EngineError::busy(open, "cancel the turn first").into());
         }
         self.shared.ports.workspaces.clear_temp(self.id).await?;
         self.change(StateChange::Reset).await?;

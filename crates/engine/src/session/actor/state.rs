@@ -238,22 +238,6 @@ pub(crate) struct Pending {
 }
 
 impl Interrupts {
-    /// Restores the questions of the open turn from the journal.
-    pub(crate) fn restore(
-        pending: Vec<Interrupt>,
-        answered: HashMap<CallId, CallAnswers>,
-        of_children: Vec<Interrupt>,
-        told: HashSet<InterruptId>,
-    ) -> Self {
-        let pending = pending.into_iter().map(|interrupt| Pending { interrupt, waiter: None }).collect();
-        Self { pending, answered, of_children, told }
-    }
-
-    /// All answers that calls of this turn got before.
-    pub(crate) fn answered(&self) -> HashMap<CallId, CallAnswers> {
-        self.answered.clone()
-    }
-
     /// Lets the waiter of a call that has asked the same before wait again. Whether a call may run is asked once, whatever
     /// has changed in how it is put.
     pub(crate) fn wait_again(

@@ -43,32 +43,9 @@ pub(crate) fn being_deleted(id: SessionId) -> EngineError {
         .with_hint("begin a new one; agentctl sessions list shows all that are left")
 }
 
-/// Keeps sessions from everybody but whoever removes them, while it is there.
-#[derive(Debug, Default)]
-pub(crate) struct SessionHold(Arc<()>);
-
-impl SessionHold {
-    /// The mark of this hold on a session.
-    pub(crate) fn mark(&self) -> HoldMark {
-        HoldMark(Arc::downgrade(&self.0))
-    }
-}
-
-/// The trace that a hold leaves on a session.
-#[derive(Debug, Clone)]
-pub(crate) struct HoldMark(Weak<()>);
-
-impl HoldMark {
-    pub(crate) fn is_held(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-}
-
-/// Keeps a session from being retired and cleaned while it is there: somebody brings it files.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    pub(crate) _keeps: Arc<()>,
-}
+/// The trace that a hold leaves on a session: as long as the hold is there, it keeps the session from everybody but whoever removes
+/// it.
+pub(crate) type HoldMark = Weak<()>;
 
 /// Order to clean a session.
 #[derive(Debug, Clone, Default)]
@@ -391,8 +368,8 @@ impl SessionHandle {
     }
 
     /// Keeps the session from being retired and cleaned until the lease is dropped.
-    pub(crate) async fn lease(&self) -> Result<Lease, EngineError> {
-        self.ask(Access::Changes, |actor| async move { Ok(Lease { _keeps: Arc::clone(&actor.lease) }) }.boxed()).await
+    pub(crate) async fn lease(&self) -> Result<Arc<()>, EngineError> {
+        self.ask(Access::Changes, |actor| async move { Ok(Arc::clone(&actor.lease)) }.boxed()).await
     }
 
     /// The handle of a session that is not in memory and is being removed.
@@ -405,7 +382,7 @@ impl SessionHandle {
 
     /// Tells that the session is being removed.
     pub(crate) fn is_withheld(&self) -> bool {
-        self.held.get().is_some_and(HoldMark::is_held)
+        self.held.get().is_some_and(|mark| mark.strong_count() > 0)
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -473,11 +450,15 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_command_that_slips_in_as_the_actor_leaves_is_answered() {
+    fn handle() -> (SessionHandle, mpsc::Receiver<Command>) {
         let (commands, receiver) = mpsc::channel(COMMANDS);
         let (fate, held) = (Arc::default(), Arc::default());
-        let handle = SessionHandle { id: SessionId::generate(), commands, fate, held, ended: CancellationToken::new() };
+        (SessionHandle { id: SessionId::generate(), commands, fate, held, ended: CancellationToken::new() }, receiver)
+    }
+
+    #[tokio::test]
+    async fn a_command_that_slips_in_as_the_actor_leaves_is_answered() {
+        let (handle, receiver) = handle();
         // What a sender has reserved may come when the receiver has looked for the last time.
         let slot = handle.commands.reserve().await.unwrap();
         drop(receiver);
@@ -490,17 +471,10 @@ mod tests {
         slot.send(Command { access: Access::Looks, run });
         let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;
         assert!(answered.expect("nobody waits for ever").is_none());
-    }
 
-    #[tokio::test]
-    async fn an_answer_holds_though_the_actor_is_gone_by_then() {
-        let (commands, receiver) = mpsc::channel(COMMANDS);
-        let (fate, held) = (Arc::default(), Arc::default());
-        let handle = SessionHandle { id: SessionId::generate(), commands, fate, held, ended: CancellationToken::new() };
-        drop(receiver);
+        // An answer holds though the actor is gone by then.
         let (reply, answer) = oneshot::channel();
         reply.send(1).unwrap();
-        handle.ended.cancel();
         assert_eq!(handle.answered(answer).await, Some(1));
     }
 }

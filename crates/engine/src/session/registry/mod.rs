@@ -76,7 +76,14 @@ impl Registry {
             Some((_, task)) => Some(task),
             None => None,
         };
-        let (handle, task) = spawn(id, Arc::clone(&self.shared), predecessor);
+        let shared = Arc::clone(&self.shared);
+        let (handle, task) = spawn_with(id, |commands| async move {
+            // There is one writer per session: the one before this ended well or not, but it is gone.
+            if let Some(predecessor) = predecessor {
+                let _ = predecessor.await;
+            }
+            load::load(id, shared, commands).await
+        });
         self.sessions.insert(id, (handle.clone(), task));
         handle
     }
@@ -106,17 +113,6 @@ impl Registry {
 }
 
 type Command = Box<dyn FnOnce(&mut Registry) + Send>;
-
-/// Starts a session's actor. It first waits for its predecessor to be gone: there is one writer per session.
-fn spawn(id: SessionId, shared: Arc<Shared>, predecessor: Option<JoinHandle<()>>) -> (SessionHandle, JoinHandle<()>) {
-    spawn_with(id, |commands| async move {
-        if let Some(predecessor) = predecessor {
-            // Whether it ended well or not, it is gone.
-            let _ = predecessor.await;
-        }
-        load::load(id, shared, commands).await
-    })
-}
 
 /// Starts an actor that is made so.
 fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(

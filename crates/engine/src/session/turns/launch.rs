@@ -102,7 +102,7 @@ impl Actor {
                 policy: shared.policy_in_force(),
                 grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
                 answering: open.answering.clone(),
-                answered: self.interrupts.answered(),
+                answered: self.interrupts.answered.clone(),
             },
             models,
             answer_form: open.form.clone(),

@@ -27,7 +27,7 @@ use crate::{
     recovery,
     session::{
         actor::{Actor, Fault, Next, OpenTurn, StartedTurn},
-        turns::queue::{InFront, brought},
+        turns::queue::{CONTINUED, InFront, brought, interruption},
     },
     turn::{
         TurnOutcome,
@@ -99,7 +99,10 @@ impl Actor {
         self.look_at_project().await?;
         self.check_agent(&start)?;
         if start.text.is_none() && start.compact.is_none() {
-            start.options = self.continued_options(start.options).await?;
+            // What it does not say itself holds as it did, so that a restart, or another client, widens nothing.
+            if let Some(before) = self.begun_before().await?.0 {
+                start.options = start.options.or(*before);
+            }
             start.slot = start.slot.or(start.options.slot);
         }
         let before = (self.state.settings.agent.clone(), self.state.agents.clone());
@@ -158,8 +161,8 @@ impl Actor {
         told.extend(moved);
         if start.text.is_some() {
             told.extend(self.map(model.info()).await?);
-        } else if tells {
-            told.extend(self.continued_notice());
+        } else if tells && self.state.last_stop == Some(StopReason::Cancelled) {
+            told.push(interruption(CONTINUED));
         }
         let said = match start.text.take() {
             Some(text) => {
@@ -239,7 +242,8 @@ impl Actor {
         facts.extend(paid);
         facts.extend(stood_in);
         facts.extend(turned);
-        facts.extend(self.found_out());
+        let found_out = self.found_out.clone().map(StateChange::Surroundings);
+        facts.extend(found_out.map(|change| EventKind::StateChanged { change }));
         facts.extend(loading);
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(stored);

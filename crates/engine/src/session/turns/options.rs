@@ -1,7 +1,7 @@
 //! Wishes of a client for its turn: a model, instructions, the tools that it allows, tools of its own, and the form of the answer;
 //! or what the turn had that it goes on with.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use agentd_core::{
     agent::MAIN,
@@ -130,15 +130,9 @@ impl Actor {
         Err(EngineError::invalid(format!("{shown:?} is allowed, and there is no such tool"), hint))
     }
 
-    /// The options of a turn that goes on with the one before it: what it does not say itself holds as it did, so that a restart, or
-    /// another client, widens nothing.
-    pub(crate) async fn continued_options(&self, own: TurnOptions) -> Result<TurnOptions, EngineError> {
-        Ok(self.begun_before().await?.0.map_or(own.clone(), |before| own.or(*before)))
-    }
-
     /// Options of the last turn that ran here and did more than compact, and the form of its answer. What a stranger wished for a
     /// turn that was imported holds for none here.
-    async fn begun_before(&self) -> Result<(Option<Box<TurnOptions>>, Option<AnswerSchema>), EngineError> {
+    pub(crate) async fn begun_before(&self) -> Result<(Option<Box<TurnOptions>>, Option<AnswerSchema>), EngineError> {
         let store = &self.shared.ports.store;
         let turns = store.turns(self.id).await?;
         let imported = self.state.settings.imported.as_ref().map_or(0, |origin| origin.events);
@@ -161,15 +155,9 @@ impl Actor {
     }
 
     /// The name of our tool for which others have this one.
-    fn canonical(&self, name: &str) -> String {
+    pub(crate) fn canonical(&self, name: &str) -> String {
         let ours = handoff_tools::canonical_name(name);
         self.shared.ports.toolbox.canonical_name(ours).to_owned()
-    }
-
-    /// The tools that the client of the open turn allows; all where none.
-    pub(crate) fn allowed(&self) -> Option<BTreeSet<String>> {
-        let names = self.options.allowed_tools.as_ref()?;
-        Some(names.iter().map(|name| self.canonical(name)).collect())
     }
 
     /// Files that were handed over and that the turn is to tell of, and the parts of its input.
@@ -221,5 +209,5 @@ pub(crate) fn check_form(start: &StartTurn, joins: bool) -> Result<(), EngineErr
         let message = "a running turn cannot be given another form of its answer";
         return Err(EngineError::invalid(message, "queue the input instead: agentctl run --if-busy queue"));
     }
-    AnswerForm::compile(schema).map(|_| ())
+    AnswerForm::compile(schema).map(drop)
 }

@@ -177,7 +177,7 @@ impl Actor {
 /// Said to the model where a turn was cancelled that had begun to answer.
 const INTERRUPTED: &str = "The person interrupted here. Do not continue with this unless they ask for it.";
 /// Said to the model where the person continues such a turn.
-const CONTINUED: &str = "The person asks to continue what was interrupted.";
+pub(super) const CONTINUED: &str = "The person asks to continue what was interrupted.";
 
 impl Actor {
     /// Facts of the cancel of a person's turn, stored directly after `ending`. The journal alone decides what was answered;
@@ -200,11 +200,6 @@ impl Actor {
             facts.extend(whole(Item::new(open.turn_id, interruption(INTERRUPTED))));
         }
         Ok(facts)
-    }
-
-    /// Notice in front of a turn that continues one which a person had interrupted.
-    pub(crate) fn continued_notice(&self) -> Option<ItemBody> {
-        (self.state.last_stop == Some(StopReason::Cancelled)).then(|| interruption(CONTINUED))
     }
 }
 
@@ -236,7 +231,7 @@ fn is_answer(event: &Event) -> bool {
     }
 }
 
-fn interruption(text: &str) -> ItemBody {
+pub(super) fn interruption(text: &str) -> ItemBody {
     Reminder::new(NoticeTopic::Interrupted, text).notice()
 }
 
