@@ -107,7 +107,7 @@ impl Retention {
             trial,
             report: CleanReport::default(),
         };
-        let sessions = self.engine.session_page(None, usize::MAX, true).await?.sessions;
+        let sessions = self.engine.filtered_page(None, usize::MAX, true, &Default::default()).await?.sessions;
         let left = cleaning.sessions(sessions).await;
         cleaning.files(&left).await;
         cleaning.audit().await;

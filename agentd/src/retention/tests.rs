@@ -115,7 +115,8 @@ impl World {
     /// A session that was used today, and has something of everything.
     async fn session(&self) -> SessionId {
         let start = StartTurn { text: Some("What is to be done today?".to_owned()), ..start() };
-        let (session, _) = self.engine.start_session(SessionSettings::default(), start).await.unwrap();
+        let (session, _) =
+            self.engine.start_session_with(SessionSettings::default(), start, Default::default()).await.unwrap();
         let id = session.id();
         // A session that has nothing to do is unloaded at once: it is found anew each time.
         drop(session);

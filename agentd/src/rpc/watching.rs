@@ -114,7 +114,7 @@ impl Watch {
             0 => DEFAULT_SESSIONS,
             limit => limit.min(MAX_SESSIONS),
         };
-        let page = self.engine.session_page(None, limit, self.request.children).await?;
+        let page = self.engine.filtered_page(None, limit, self.request.children, &Default::default()).await?;
         let interrupts = super::interrupts::in_view(self.engine.interrupts(None).await?);
         self.ready.push_back(Kind::Snapshot(Snapshot {
             more: page.next.is_some(),

@@ -51,7 +51,10 @@ impl AnswerForm {
             }
             reasons.get_or_insert(found);
         }
-        Err(reasons.unwrap_or_else(|| vec![not_json(answer)]))
+        Err(reasons.unwrap_or_else(|| {
+            let error = serde_json::from_str::<Value>(answer.trim()).err();
+            vec![format!("it is no JSON document{}", error.map(|error| format!(": {error}")).unwrap_or_default())]
+        }))
     }
 }
 
@@ -67,13 +70,6 @@ fn documents(answer: &str) -> impl Iterator<Item = &str> {
         whole.get(from..=end)
     });
     [Some(whole), fenced, braced].into_iter().flatten()
-}
-
-fn not_json(answer: &str) -> String {
-    match serde_json::from_str::<Value>(answer.trim()) {
-        Err(error) => format!("it is no JSON document: {error}"),
-        Ok(_) => "it is no JSON document".to_owned(),
-    }
 }
 
 fn reason(error: &jsonschema::ValidationError<'_>) -> String {

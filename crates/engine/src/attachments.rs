@@ -203,22 +203,20 @@ pub(crate) fn unshown(history: &[Arc<Item>]) -> Vec<Picture> {
 /// The notice's part about one file.
 fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     let path = path::shown(&file.path);
-    if let (Some(SelectedLines(lines)), Some(text)) = (file.selected, text) {
-        let lines = match lines {
-            Some(LineRange { first, last }) if first == last => format!(", line {first}"),
-            Some(LineRange { first, last }) => format!(", lines {first} to {last}"),
-            None => String::new(),
-        };
+    if let Some(text) = text {
         let left_out = file.text.as_deref().map_or(0, str::len) - text.len();
         let cut =
             if left_out > 0 { format!("\n[{left_out} more bytes have no room in the window]") } else { String::new() };
-        let frame = path::quoted(&file.name());
-        let text = harmless(text);
-        return format!("[Selection: {path}{lines}]\n<file name=\"{frame}\">\n{}\n</file>{cut}", text.trim_end());
-    }
-    if let Some(text) = text {
-        let frame = path::quoted(&file.path);
-        return format!("[File: {path}]\n<file name=\"{frame}\">\n{}\n</file>", harmless(text).trim_end());
+        let (kind, lines) = match file.selected {
+            Some(SelectedLines(Some(LineRange { first, last }))) if first == last => {
+                ("Selection", format!(", line {first}"))
+            }
+            Some(SelectedLines(Some(LineRange { first, last }))) => ("Selection", format!(", lines {first} to {last}")),
+            Some(SelectedLines(None)) => ("Selection", String::new()),
+            None => ("File", String::new()),
+        };
+        let (frame, text) = (path::quoted(&file.name()), harmless(text));
+        return format!("[{kind}: {path}{lines}]\n<file name=\"{frame}\">\n{}\n</file>{cut}", text.trim_end());
     }
     if let Some(Picture { width, height, .. }) = &file.picture {
         return format!("- {path}: a picture, shown as {width} × {height}");

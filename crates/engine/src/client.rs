@@ -20,6 +20,7 @@ use agentd_core::{
         MAX_CLIENT_TOOL_SCHEMA, MAX_CLIENT_TOOLS,
     },
     ports::{ClientFileAccess, ClientFiles},
+    turn::StartTurn,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use jsonschema::Validator;
@@ -259,8 +260,32 @@ impl FileLine {
     }
 }
 
-/// The lines of an open turn, which clients that join it add to.
+/// A turn to start, with the lines to its client.
 #[derive(Debug)]
+pub struct TurnStart {
+    /// The start itself.
+    pub start: StartTurn,
+    /// The lines.
+    pub lines: ClientLines,
+}
+
+/// Lines to the client of a turn.
+#[derive(Debug, Default)]
+pub struct ClientLines {
+    /// The line for calls of its tools. Without one its tools are left out.
+    pub tools: Option<ClientLine>,
+    /// The lines to those who hold files of the project, the one last that is asked first.
+    pub files: Vec<FileLine>,
+}
+
+impl From<StartTurn> for TurnStart {
+    fn from(start: StartTurn) -> Self {
+        Self { start, lines: ClientLines::default() }
+    }
+}
+
+/// The lines of an open turn, which clients that join it add to.
+#[derive(Debug, Default)]
 pub(crate) struct OpenFileLines(watch::Sender<Vec<FileLine>>);
 
 impl OpenFileLines {

@@ -56,10 +56,6 @@ impl EngineError {
         TurnError { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }
     }
 
-    pub(crate) fn unloaded() -> Self {
-        Self::new(ErrorKind::ShuttingDown, "the session was closed while it was asked").with_hint("try again")
-    }
-
     pub(crate) fn stopping() -> Self {
         Self::new(ErrorKind::ShuttingDown, "the daemon is stopping").with_hint("start it again and resume")
     }

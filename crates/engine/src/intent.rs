@@ -83,30 +83,24 @@ impl Request {
     }
 }
 
-fn is_greeting(word: &str) -> bool {
-    matches!(word, "hi" | "hello" | "hey" | "thanks" | "thank" | "thx" | "bye" | "hallo" | "danke")
-}
-
-fn is_of_large_task(word: &str) -> bool {
-    matches!(
-        word,
-        "across"
-            | "architecture"
-            | "design"
-            | "entire"
-            | "large"
-            | "migrate"
-            | "migration"
-            | "overhaul"
-            | "redesign"
-            | "rewrite"
-            | "several"
-            | "strategies"
-            | "strategy"
-            | "throughout"
-            | "whole"
-    )
-}
+const GREETINGS: [&str; 9] = ["hi", "hello", "hey", "thanks", "thank", "thx", "bye", "hallo", "danke"];
+const LARGE: [&str; 15] = [
+    "across",
+    "architecture",
+    "design",
+    "entire",
+    "large",
+    "migrate",
+    "migration",
+    "overhaul",
+    "redesign",
+    "rewrite",
+    "several",
+    "strategies",
+    "strategy",
+    "throughout",
+    "whole",
+];
 
 /// Classifies an input. In a project, fewer signs of code do.
 pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
@@ -116,7 +110,7 @@ pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
     let paths: HashSet<&str> = prose.split_whitespace().map(bare).filter(|token| is_path(token)).collect();
     let distinct: HashSet<&str> = words(&lower).collect();
     let listed = prose.lines().filter(|line| is_listed(line)).count();
-    let points = distinct.iter().filter(|word| is_of_large_task(word)).count()
+    let points = distinct.iter().filter(|word| LARGE.contains(word)).count()
         + count(&lower, &OF_LARGE_TASKS)
         + usize::from(listed >= 3)
         + usize::from(listed >= 5)
@@ -133,10 +127,12 @@ pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
 }
 
 fn kind(lower: &str, code: u32, in_project: bool) -> (IntentKind, u8, &'static str) {
-    let requests: Vec<Request> = sentences(lower).filter_map(Request::of).collect();
+    // A dot ends a sentence only before a space: others stand in names.
+    let parts = lower.split(['\n', '!', '?', ';', ':']).flat_map(|line| line.split(". "));
+    let requests: Vec<Request> = parts.flat_map(|part| part.split(", ")).filter_map(Request::of).collect();
     let changes = requests.contains(&Request::Change);
     let looks = !requests.is_empty() || count(lower, &OF_QUESTIONS) > 0;
-    let first_is_greeting = words(lower).next().is_some_and(is_greeting);
+    let first_is_greeting = words(lower).next().is_some_and(|word| GREETINGS.contains(&word));
     // A change is of what the session works in, unless it works in nothing.
     let needed = if in_project { ABOUT_CODE - 1 } else { ABOUT_CODE };
     let is_about_code = code >= needed || (in_project && changes);
@@ -182,11 +178,6 @@ fn without_fences(text: &str) -> (String, bool) {
         }
     }
     (prose, found)
-}
-
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
-    // A dot ends a sentence only before a space: others stand in names.
-    text.split(['\n', '!', '?', ';', ':']).flat_map(|line| line.split(". ")).flat_map(|part| part.split(", "))
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

@@ -170,21 +170,17 @@ pub(crate) async fn keep(
     room: InputRoom,
 ) -> Result<UserInput, WorkspaceError> {
     let UserInput { text, typed_bytes, stored: None } = input else { return Ok(input) };
-    let (text, parting) = parted(text, typed_bytes, room).await;
+    // No token has less than a byte.
+    if text.len() as u64 <= room.whole {
+        return Ok(UserInput::whole(text, typed_bytes));
+    }
+    let places = move |text: &str| (estimate(text) > room.whole).then(|| part(text, typed_bytes, room));
+    let (text, parting) = aside(text, places).await;
     let Some(parting) = parting else { return Ok(UserInput::whole(text, typed_bytes)) };
     let name = if parting.words > 0 { NAMES.0 } else { NAMES.1 };
     let content = text.as_bytes()[parting.given..].to_vec();
     let path = workspaces.keep_input(session, name.to_owned(), content).await?;
     Ok(shown(&text, typed_bytes, parting, path, tools))
-}
-
-/// The places at which the input is parted; none if it may stay whole.
-async fn parted(text: String, typed_bytes: Option<u64>, room: InputRoom) -> (String, Option<Parting>) {
-    // No token has less than a byte.
-    if text.len() as u64 <= room.whole {
-        return (text, None);
-    }
-    aside(text, move |text| (estimate(text) > room.whole).then(|| part(text, typed_bytes, room))).await
 }
 
 /// Says why an input cannot be taken whole; none where it can.

@@ -4,7 +4,7 @@
 //! [`agentd_core::ports`]. Its rooms stand on floors, and a room imports only from floors below its own:
 //!
 //! - 8 `front/`: [`Engine`] finds, loads, forks and removes sessions, and dry-runs calls against the rules.
-//! - 7 `subagent/`: sessions that work for a call of another one; implements the kernel's trait `Subagents`.
+//! - 7 `subagent`: sessions that work for a call of another one; implements the kernel's trait `Subagents`.
 //! - 6 `session/`: one actor a session, the only writer of its facts. `journal` numbers, stores and then publishes them;
 //!   any number of readers follow without ever stalling the turn; `registry` is the map of sessions.
 //! - 5 `links/`: the capabilities that surround a turn, one file each; `standard` lists them and says why in that order.
@@ -42,23 +42,20 @@ mod state_changes;
 mod subagent;
 mod turn;
 
-pub use client::{ClientFileQuestion, ClientLine, ClientToolRequest, FileLine};
+pub use client::{ClientFileQuestion, ClientLine, ClientLines, ClientToolRequest, FileLine, TurnStart};
 pub use config::{EngineConfig, Ports};
 pub use error::EngineError;
 pub use front::{
     Engine, ProbedModel,
     archives::{SessionExport, importing::SessionImport},
-    dry_run::{DryRunSubject, LookedUp, unknown_tool},
     forking::{ForkWishes, ForkedSession},
+    rules::{DryRunSubject, LookedUp, unknown_tool},
     starting::CheckedParts,
 };
 pub use session::{
-    ClientLines, SessionHandle, SessionView, StartedTurn, TurnStart,
-    history::journal::Subscription,
-    registry::{
-        activity::{Activity, EngineStats, MissedNews, NewsReader, SessionNews},
-        orders::{CleanOrder, SessionCleaned},
-    },
+    CleanOrder, SessionCleaned, SessionHandle, SessionView, StartedTurn,
+    journal::Subscription,
+    registry::shared::{Activity, EngineStats, MissedNews, NewsReader, SessionNews},
 };
 
 /// The tools that belong to every session, whatever toolbox is plugged in: their names are taken.
@@ -73,10 +70,5 @@ pub fn own_name(name: &str) -> &str {
 
 /// Those of them that people may switch off.
 pub fn hideable_tools() -> Vec<agentd_core::tool::ToolSpec> {
-    links::standard::chain()
-        .tools()
-        .into_iter()
-        .filter(|(_, can_be_disabled)| *can_be_disabled)
-        .map(|(tool, _)| tool)
-        .collect()
+    links::standard::chain().tools().into_iter().filter_map(|(tool, may_hide)| may_hide.then_some(tool)).collect()
 }

@@ -9,6 +9,7 @@
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use agentd_core::{
+    agent::AgentCard,
     catalogue::ServerCard,
     guide::Skill,
     item::{Item, ItemBody, NoticeTopic},
@@ -20,21 +21,13 @@ use crate::catalog::{MentionedTools, NO_PROJECT, ToolCatalog, ToolScope};
 /// The tool by which an agent is given work.
 const DELEGATE: &str = "delegate_task";
 
-/// An agent that can be mentioned.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KnownAgent {
-    pub(crate) id: String,
-    /// Its purpose, in a line.
-    pub(crate) description: String,
-}
-
 /// Names that can be mentioned.
 pub(crate) struct KnownNames<'a> {
     pub(crate) stock: &'a ToolCatalog,
     /// The name of a tool for an alias of it.
     pub(crate) canonical: &'a dyn Fn(&str) -> String,
     pub(crate) skills: &'a [Skill],
-    pub(crate) agents: &'a [KnownAgent],
+    pub(crate) agents: &'a [AgentCard],
 }
 
 /// Mentions of a turn's input.
@@ -44,7 +37,7 @@ pub(crate) struct Mentions {
     pub(crate) tools: MentionedTools,
     /// Skills that are mentioned, and those that files ask for.
     pub(crate) skills: Vec<LoadedSkill>,
-    pub(crate) agents: Vec<KnownAgent>,
+    pub(crate) agents: Vec<AgentCard>,
     /// MCP servers. Their tools are among the others.
     pub(crate) servers: Vec<MentionedServer>,
     /// Problems for the person: names that load nothing, a sentence each.
@@ -67,30 +60,18 @@ pub(crate) struct LoadedSkill {
     pub(crate) files: Vec<String>,
 }
 
-/// The part of an input that is read for mentions: its words as a person typed them, and the files that came with it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct MentionText<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) files: &'a [String],
-}
-
-impl MentionText<'_> {
-    /// Returns whether anything can be mentioned by it.
-    pub(crate) fn may_mention(&self) -> bool {
-        !self.files.is_empty() || !names(self.text).is_empty()
-    }
-}
-
 impl Mentions {
-    /// Finds the mentions of an input.
-    pub(crate) fn of(said: MentionText<'_>, known: &KnownNames<'_>, reach: &ToolScope) -> Self {
+    /// Finds the mentions of an input: in its words as a person typed them, and in the files that came with it.
+    pub(crate) fn of(text: &str, files: &[String], known: &KnownNames<'_>, reach: &ToolScope) -> Self {
         let mut found = Self::default();
-        for name in names(said.text) {
-            found.add(name, known, reach);
+        for name in names(text) {
+            if let Err(problem) = found.add(name, known, reach) {
+                found.problems.push(problem);
+            }
         }
         for skill in known.skills {
             let asks = |file: &&String| skill.is_for(file);
-            let files: Vec<String> = said.files.iter().filter(asks).cloned().collect();
+            let files: Vec<String> = files.iter().filter(asks).cloned().collect();
             if !files.is_empty() && !found.skills.iter().any(|loaded| loaded.skill.name == skill.name) {
                 found.skills.push(LoadedSkill { skill: skill.clone(), files });
             }
@@ -98,25 +79,17 @@ impl Mentions {
         if !found.agents.is_empty() && known.stock.get(DELEGATE).is_some() {
             found.tools.insert(DELEGATE.to_owned());
         }
-        let refused = found.tools.iter().filter_map(|name| {
+        found.problems.extend(found.tools.iter().filter_map(|name| {
             let why = known.stock.why_not(name, &found.tools, reach)?;
             Some(format!("@{name} loads nothing: {why}"))
-        });
-        let refused: Vec<String> = refused.collect();
-        found.problems.extend(refused);
+        }));
         // All of these may be shown, and none is refused.
         found.tools.extend(found.servers.iter().flat_map(|server| server.tools.iter().cloned()));
         found
     }
 
     /// Tool, then skill, then agent, then server. A name that could be several of one kind is none of them.
-    fn add(&mut self, name: &str, known: &KnownNames<'_>, reach: &ToolScope) {
-        if let Err(problem) = self.add_meant(name, known, reach) {
-            self.problems.push(problem);
-        }
-    }
-
-    fn add_meant(&mut self, name: &str, known: &KnownNames<'_>, reach: &ToolScope) -> Result<(), String> {
+    fn add(&mut self, name: &str, known: &KnownNames<'_>, reach: &ToolScope) -> Result<(), String> {
         let servers = || known.stock.servers().iter().map(|server| server.name.as_str());
         if let Some(tool) = tool(name, known)? {
             let alike = servers().filter(|server| !same(server, name) && is_server(server, name));
@@ -178,7 +151,7 @@ impl Mentions {
             told.push(format!("The person mentioned the MCP server {}: use its tools where they fit.", server.name));
         }
         told.extend(self.skills.iter().map(skill_reminder));
-        for KnownAgent { id, description } in &self.agents {
+        for AgentCard { id, description, .. } in &self.agents {
             let mut ways = Vec::new();
             if shows(DELEGATE) {
                 ways.push(format!("{DELEGATE} gives it work and returns what came of it"));
@@ -467,11 +440,11 @@ mod tests {
             skill("pdf", SkillOrigin::Bundled),
             skill("tax", SkillOrigin::Project),
         ];
-        let agents = ["pdf", "researcher"].map(|id| KnownAgent { id: id.to_owned(), description: "looks".to_owned() });
+        let agents = ["pdf", "researcher"].map(AgentCard::new);
         let canonical = |name: &str| if name == "bash" { "run_bash_command".to_owned() } else { name.to_owned() };
         let known = KnownNames { stock: &stock, canonical: &canonical, skills: &skills, agents: &agents };
         let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
-        Mentions::of(MentionText { text, files: &files }, &known, &ToolScope::default())
+        Mentions::of(text, &files, &known, &ToolScope::default())
     }
 
     #[test]

@@ -96,16 +96,8 @@ pub(crate) struct RevertPlan {
     pub(crate) undone: FilesReverted,
     /// Facts that have to be stored for that.
     pub(crate) facts: Vec<StateFileChange>,
-    /// Texts that are to be compared and shown.
-    sides: Vec<Sides>,
-}
-
-/// The two states of one file.
-#[derive(Debug)]
-struct Sides {
-    path: String,
-    from: Option<String>,
-    to: Option<String>,
+    /// Texts that are to be compared and shown: of each file its path and its two states.
+    sides: Vec<(String, Option<String>, Option<String>)>,
 }
 
 impl RevertPlan {
@@ -185,8 +177,7 @@ impl RevertPlan {
     }
 
     fn compare(&mut self, change: &FileChange, from: Option<&str>, to: Option<&str>) {
-        let (path, from, to) = (change.path.clone(), from.map(str::to_owned), to.map(str::to_owned));
-        self.sides.push(Sides { path, from, to });
+        self.sides.push((change.path.clone(), from.map(str::to_owned), to.map(str::to_owned)));
     }
 
     /// Computes the diffs where nobody waits for that thread.
@@ -197,8 +188,11 @@ impl RevertPlan {
         }
         let compared = tokio::task::spawn_blocking(move || {
             let until = Instant::now() + DIFF_TIME;
-            let compared = sides.into_iter().map(|sides| (diff(&sides, until), sides.path));
-            compared.map(|(diff, path)| (path, diff)).collect::<HashMap<_, _>>()
+            let compared = sides.into_iter().map(|(path, from, to)| {
+                let diff = diff(&path, from.as_deref(), to.as_deref(), until);
+                (path, diff)
+            });
+            compared.collect::<HashMap<_, _>>()
         });
         match compared.await {
             Ok(mut diffs) => {
@@ -266,12 +260,10 @@ pub(crate) fn hash(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn diff(Sides { path, from, to }: &Sides, until: Instant) -> String {
-    let name =
-        |side: &str, text: &Option<String>| text.as_ref().map_or("/dev/null".to_owned(), |_| format!("{side}{path}"));
-    let compared = similar::TextDiffConfig::default()
-        .deadline(until)
-        .diff_lines(from.as_deref().unwrap_or_default(), to.as_deref().unwrap_or_default());
+fn diff(path: &str, from: Option<&str>, to: Option<&str>, until: Instant) -> String {
+    let name = |side: &str, text: Option<&str>| text.map_or("/dev/null".to_owned(), |_| format!("{side}{path}"));
+    let config = &mut similar::TextDiffConfig::default();
+    let compared = config.deadline(until).diff_lines(from.unwrap_or_default(), to.unwrap_or_default());
     let mut shown = compared.unified_diff().header(&name("a", from), &name("b", to)).to_string();
     if shown.len() > MAX_DIFF {
         let whole = hash(&shown);

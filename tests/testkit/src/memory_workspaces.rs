@@ -30,6 +30,7 @@ pub struct MemoryWorkspaces {
     guides: Mutex<Guides>,
     stuck: AtomicBool,
     full: AtomicBool,
+    gone: AtomicBool,
     /// Where uploads and removals wait.
     gate: Mutex<Option<Arc<Gate>>>,
 }
@@ -93,6 +94,11 @@ impl MemoryWorkspaces {
         self.full.store(full, Ordering::Relaxed);
     }
 
+    /// From now on the person's folder is gone.
+    pub fn lose_folder(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
     /// Loses what is kept under a path.
     pub fn lose(&self, path: &str) {
         self.texts().retain(|(_, known), _| known != path);
@@ -116,6 +122,10 @@ impl MemoryWorkspaces {
 
 impl Workspaces for MemoryWorkspaces {
     fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        if self.gone.load(Ordering::Relaxed) {
+            let gone = WorkspaceError::new(ErrorKind::NotFound, "the project folder is gone");
+            return std::future::ready(Err(gone)).boxed();
+        }
         NoWorkspaces.open(session, mounts).boxed()
     }
 
@@ -199,11 +209,13 @@ impl Workspaces for MemoryWorkspaces {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        if self.full.load(Ordering::Relaxed) {
+            let full = WorkspaceError::new(ErrorKind::Storage, "the disk is full").with_hint("make room");
+            return std::future::ready(Err(full)).boxed();
+        }
         let kept = ArtifactDir::check_name(&name).map(|()| {
             let path = format!("{}/{name}", area.folder());
-            let mut texts = self.texts();
-            let text = texts.entry((session, path.clone())).or_default();
-            *text = content;
+            self.texts().insert((session, path.clone()), content);
             path
         });
         std::future::ready(kept).boxed()

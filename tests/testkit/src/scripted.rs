@@ -154,6 +154,11 @@ impl ScriptedModel {
         lock(&self.script).push_back(play);
     }
 
+    /// Adds all of these to the script.
+    pub fn then_all(&self, plays: impl IntoIterator<Item = Play>) {
+        lock(&self.script).extend(plays);
+    }
+
     fn play(&self, request: &ModelRequest) -> Option<Play> {
         let scripted = lock(&self.script).pop_front();
         scripted.or_else(|| lock(&self.otherwise).as_ref().map(|respond| respond(request)))

@@ -1,7 +1,13 @@
 //! Who works in a turn: the main agent, one that it has handed the session to, or a subagent; and
 //! the agents that a project brings along, beside the configured ones.
+//!
+//! And what turns were shown last. The tools are the most of what a short turn holds, and the same for nearly all of them: turns
+//! that show the same share it, and adapters of models that know it again need not write it anew.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use agentd_context::ToolSet;
 use agentd_core::{
@@ -16,7 +22,12 @@ use agentd_core::{
     tool::ToolSpec,
 };
 
-use crate::{agents::handoff_tools, catalog::AgentScope, config::EngineConfig, error::EngineError};
+use crate::{
+    agents::handoff_tools,
+    catalog::{AgentScope, ToolCatalog, ToolScope},
+    config::EngineConfig,
+    error::EngineError,
+};
 
 /// The agent of a turn. A reload of the configuration changes later turns only.
 #[derive(Debug, Clone)]
@@ -74,12 +85,12 @@ impl ActiveAgent {
 
     /// Makes sure that it is known what may be done here: a session that was made for an agent does nothing without its card.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
-        match self.missing() {
-            None => Ok(()),
-            Some(id) => Err(EngineError::new(ErrorKind::Configuration, format!(
-                    "this session works as the agent `{id}`, which is not in agents.yaml any more, nor in a trusted project"
-                )).with_hint("put it back there, use another session, or name another agent: --agent main is the main one")),
-        }
+        let Some(id) = self.missing() else { return Ok(()) };
+        let message = format!(
+            "this session works as the agent `{id}`, which is not in agents.yaml any more, nor in a trusted project"
+        );
+        let hint = "put it back there, use another session, or name another agent: --agent main is the main one";
+        Err(EngineError::new(ErrorKind::Configuration, message).with_hint(hint))
     }
 
     /// The agent as which the session was made to work, where nothing is known of it any more.
@@ -119,7 +130,12 @@ impl ActiveAgent {
         if self.is_subagent() {
             add(&config.subagent_prompt);
         } else if let [first, _, ..] = self.chain()[..] {
-            add(&handoff_tools::taken_over(first));
+            // It has taken over from others, of whom this one was the first.
+            add(&format!(
+                "The conversation was handed to you: continue it in your own way. Your answer goes to the person. When the \
+                 rest is not your task, hand it back with `{}{first}` and report your result.",
+                handoff_tools::TRANSFER
+            ));
         }
         text
     }
@@ -215,9 +231,9 @@ const CHANGED: &str = "project_changed";
 /// Agents of a session's project.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectAgents {
-    standing: ProjectStanding,
-    /// Configured agents, and those together with the project's: the same value as long as neither has changed.
-    merged: Option<(Arc<Agents>, Arc<Agents>)>,
+    trust: ProjectTrust,
+    /// Configured agents together with the project's, as they were when somebody last looked; none where the project has none.
+    all: Option<Arc<Agents>>,
     /// A word to people, which the next turn tells.
     pub(crate) warning: Option<EventKind>,
 }
@@ -225,30 +241,16 @@ pub(crate) struct ProjectAgents {
 impl ProjectAgents {
     /// All agents, where these are configured.
     pub(crate) fn and(&self, configured: &Arc<Agents>) -> Arc<Agents> {
-        match (&self.merged, &self.standing.agents) {
-            (_, None) => Arc::clone(configured),
-            (Some((known, merged)), Some(_)) if Arc::ptr_eq(known, configured) => Arc::clone(merged),
-            (_, Some(agents)) => merged(configured, agents),
-        }
+        Arc::clone(self.all.as_ref().unwrap_or(configured))
     }
 
     /// Takes in how the project stands now.
-    pub(crate) fn follow(&mut self, standing: ProjectStanding, configured: &Arc<Agents>) {
-        let was = std::mem::replace(&mut self.standing.trust, standing.trust);
+    pub(crate) fn follow(&mut self, standing: ProjectStanding, configured: &Agents) {
+        let was = std::mem::replace(&mut self.trust, standing.trust);
         if was == ProjectTrust::Trusted && standing.trust != ProjectTrust::Trusted {
             self.warning = Some(lost(standing.trust));
         }
-        let is_same = match (&self.standing.agents, &standing.agents) {
-            (Some(known), Some(now)) => Arc::ptr_eq(known, now),
-            (None, None) => true,
-            _ => false,
-        };
-        let is_known = self.merged.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, configured));
-        if !is_same || !is_known {
-            let all = standing.agents.as_ref().map(|agents| merged(configured, agents));
-            self.merged = all.map(|all| (Arc::clone(configured), all));
-            self.standing.agents = standing.agents;
-        }
+        self.all = standing.agents.map(|agents| merged(configured, &agents));
     }
 }
 
@@ -274,13 +276,62 @@ fn lost(trust: ProjectTrust) -> EventKind {
     EventKind::Warning { code: CHANGED.to_owned(), message }
 }
 
+/// The sets that are kept: of the main agent and its subagents, and of a few that turns mention.
+const KEPT: usize = 8;
+
+/// The sets of tools that turns were shown last, the latest at the end. A memo: its lock is held for no longer than a look.
+#[derive(Debug, Default)]
+pub(crate) struct ToolSetCache(Mutex<Vec<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    stock: Arc<ToolCatalog>,
+    loaded: Vec<String>,
+    reach: ToolScope,
+    /// Held with its agents, so that no others can stand at their place in memory.
+    acting: ActiveAgent,
+    tools: ToolSet,
+}
+
+impl ToolSetCache {
+    /// The tools that an agent is shown of this stock: as they were shown to the same before, or made now.
+    pub(crate) fn tools(
+        &self,
+        stock: &Arc<ToolCatalog>,
+        loaded: &[String],
+        reach: &ToolScope,
+        acting: &ActiveAgent,
+    ) -> ToolSet {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of an older stock nothing is shown again.
+        kept.retain(|entry| Arc::ptr_eq(&entry.stock, stock));
+        let is_same =
+            |entry: &Entry| entry.loaded == loaded && entry.reach == *reach && entry.acting.is_shown_as(acting);
+        if let Some(index) = kept.iter().position(is_same) {
+            let entry = kept.remove(index);
+            let tools = entry.tools.clone();
+            kept.push(entry);
+            return tools;
+        }
+        let tools = toolset(stock, loaded, reach, acting);
+        if kept.len() == KEPT {
+            kept.remove(0);
+        }
+        let (stock, loaded, reach, acting) = (Arc::clone(stock), loaded.to_vec(), reach.clone(), acting.clone());
+        kept.push(Entry { stock, loaded, reach, acting, tools: tools.clone() });
+        tools
+    }
+}
+
+/// The tools that an agent is shown of this stock, made now.
+pub(crate) fn toolset(stock: &ToolCatalog, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
+    let tools = acting.tools(stock.shown(loaded, reach), reach.only.as_ref());
+    if reach.brief { tools.brief() } else { tools }
+}
+
 #[cfg(test)]
 mod tests {
-    use agentd_core::{
-        agent::{AgentCard, Agents},
-        session::SessionSettings,
-        tool::Effect,
-    };
+    use agentd_core::{ids::SessionId, tool::Effect};
 
     use super::*;
 
@@ -317,5 +368,79 @@ mod tests {
             standings.iter().map(|standing| (standing.tool.spec.name.as_str(), standing.visible)).collect();
         let (critic, poet) = (names[0], names[1]);
         assert_eq!(visible, [(critic, true), (poet, false), (poet, true)]);
+    }
+
+    fn agents(id: &str) -> Arc<Agents> {
+        Arc::new(Agents::new([AgentCard::new(id)]))
+    }
+
+    fn main_among(agents: &Arc<Agents>) -> ActiveAgent {
+        ActiveAgent::of(&SessionSettings::default(), &[], agents)
+    }
+
+    fn child_among(agents: &Arc<Agents>, agent: Option<&str>) -> ActiveAgent {
+        let parent = Parent { session: SessionId::generate(), agent: agent.map(str::to_owned), tools: Vec::new() };
+        ActiveAgent::of(&SessionSettings { parent: Some(parent), ..SessionSettings::default() }, &[], agents)
+    }
+
+    /// A cache, and the stock whose tools it keeps.
+    struct Kept(ToolSetCache, Arc<ToolCatalog>);
+
+    fn kept() -> Kept {
+        Kept(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
+    }
+
+    fn told(kept: &Kept, loaded: &str, reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
+        // Without a mention all share the stock's plain set.
+        kept.0.tools(&kept.1, &[loaded.to_owned()], reach, acting)
+    }
+
+    fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {
+        Arc::ptr_eq(&one.specs, &other.specs)
+    }
+
+    #[test]
+    fn turns_that_show_the_same_share_it() {
+        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
+        let first = told(&kept, "none", &any, &main_among(&poet));
+        let child = told(&kept, "none", &any, &child_among(&poet, None));
+        assert_eq!((first.specs.len(), child.specs.len()), (1, 0));
+        assert!(is_shared(&first, &told(&kept, "none", &any, &main_among(&poet))));
+        assert!(is_shared(&child, &told(&kept, "none", &any, &child_among(&poet, None))));
+        let newer = Kept(kept.0, self::kept().1);
+        assert!(!is_shared(&first, &told(&newer, "none", &any, &main_among(&poet))), "of another stock");
+    }
+
+    #[test]
+    fn nobody_is_shown_what_is_meant_for_others() {
+        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
+        let first = told(&kept, "none", &any, &main_among(&poet));
+        let others = [
+            told(&kept, "grep", &any, &main_among(&poet)),
+            told(&kept, "none", &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
+            // A configuration that was read again.
+            told(&kept, "none", &any, &main_among(&agents("critic"))),
+            told(&kept, "none", &any, &ActiveAgent::of(&SessionSettings::default(), &["poet".to_owned()], &poet)),
+            told(&kept, "none", &any, &child_among(&poet, None)),
+            told(&kept, "none", &any, &child_among(&poet, Some("poet"))),
+        ];
+        for (index, other) in others.iter().enumerate() {
+            assert!(!is_shared(&first, other), "{index}");
+            assert!(others[..index].iter().all(|earlier| !is_shared(earlier, other)), "{index}");
+        }
+    }
+
+    #[test]
+    fn few_are_kept() {
+        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
+        let tools = |name: usize| told(&kept, &name.to_string(), &any, &main_among(&poet));
+        let (first, second) = (tools(0), tools(1));
+        for name in 2..KEPT {
+            tools(name);
+        }
+        assert!(is_shared(&first, &tools(0)), "all of them fit");
+        tools(KEPT);
+        assert!(is_shared(&first, &tools(0)), "it was shown since");
+        assert!(!is_shared(&second, &tools(1)), "it was the longest ago");
     }
 }

@@ -39,14 +39,6 @@ pub(crate) fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
 
 pub(crate) use agentd_core::agent::TRANSFERS as TRANSFER;
 
-/// Instructions for an agent that has taken over from others, of whom this one was the first.
-pub(crate) fn taken_over(first: &str) -> String {
-    format!(
-        "The conversation was handed to you: continue it in your own way. Your answer goes to the person. When the rest is \
-         not your task, hand it back with `{TRANSFER}{first}` and report your result."
-    )
-}
-
 /// The tools of this kind that the last of these agents is shown.
 pub(crate) fn specs(chain: &[&str], offered: &[&AgentCard]) -> Vec<ToolSpec> {
     // Also those that stand behind it: one list for all of them, and whoever would go round in a ring is told so.

@@ -3,25 +3,21 @@
 //! - [`ToolCatalog`]: every tool that there is, those that links answer included; made anew only where the toolbox hands out
 //!   another catalogue.
 //! - [`ToolScope`]: what a turn may use at the most, whatever is mentioned: by its agent, its depth, its model.
-//! - `visible`: from these and from what is mentioned to what is shown, and why.
-//! - [`Finds`]: what the model of a turn finds of the tools that the turn does not show, and may call from there on;
-//!   `words`: how well a tool fits what is looked for, and which one a model may have meant that calls one that is not there.
+//! - [`Availability`]: from these and from what is mentioned to what is shown, and why.
+//! - [`Finds`]: what the model of a turn finds of the tools that the turn does not show, and may call from there on; how well a tool
+//!   fits what is looked for, and which one a model may have meant that calls one that is not there.
 
 mod finds;
-mod visible;
-mod words;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use agentd_context::ToolSet;
 use agentd_core::{
+    agent::TRANSFERS,
     catalogue::{Catalogue, CatalogueTool, ServerCard, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
-    model::Slot,
     tool::{Effect, ToolSpec},
 };
 use agentd_policy::ForeignTools;
-
-use crate::catalog::visible::Availability;
 
 pub(crate) use crate::catalog::finds::Finds;
 
@@ -30,6 +26,9 @@ pub(crate) const FIND_TOOL: &str = "find_tool";
 
 /// Why a session has no tools of an MCP server that needs a project.
 pub(crate) const NO_PROJECT: &str = "its entry in mcp_servers.yaml names the project, and this session has none";
+
+/// The tools by which a session hands work on: a child session has none of them.
+const DELEGATES: &str = "delegate_task";
 
 /// The tools that people or agents mention, by the names that calls use.
 pub(crate) type MentionedTools = BTreeSet<String>;
@@ -52,9 +51,14 @@ impl ToolCatalog {
         tools.extend(source.tools.iter().cloned());
         // Links answer before the toolbox is asked, and what is built in before what others bring: nobody takes a call by
         // choosing the name of another's tool.
-        tools.sort_by(|a, b| (&a.spec.name, rank(&a.origin)).cmp(&(&b.spec.name, rank(&b.origin))));
-        let plain = visible::set(&tools, &[], &ToolScope::default());
-        Self { source, tools, plain }
+        let rank = |tool: &CatalogueTool| match tool.origin {
+            ToolOrigin::Conversation => 0,
+            ToolOrigin::BuiltIn => 1,
+            ToolOrigin::Mcp { .. } => 2,
+        };
+        tools.sort_by(|a, b| (&a.spec.name, rank(a)).cmp(&(&b.spec.name, rank(b))));
+        let catalog = Self { source, tools, plain: ToolSet::none() };
+        Self { plain: catalog.set(&[], &ToolScope::default()), ..catalog }
     }
 
     /// Returns whether it was made from this catalogue.
@@ -67,12 +71,23 @@ impl ToolCatalog {
         if loaded.is_empty() && *reach == ToolScope::default() {
             return self.plain.clone();
         }
-        visible::set(&self.tools, loaded, reach)
+        self.set(loaded, reach)
+    }
+
+    /// The tools that the turn shows: those that were mentioned or found so far behind the others, in their order.
+    fn set(&self, loaded: &[String], reach: &ToolScope) -> ToolSet {
+        let mentioned: MentionedTools = loaded.iter().cloned().collect();
+        let shown = self.judged(&mentioned, reach).filter(|(_, standing)| standing.is_shown()).map(|(tool, _)| tool);
+        let (mut added, sorted): (Vec<_>, Vec<_>) = shown.partition(|tool| mentioned.contains(&tool.spec.name));
+        added.sort_by_key(|tool| loaded.iter().position(|name| *name == tool.spec.name));
+        ToolSet::of(&sorted).followed_by(&added)
     }
 
     /// Returns whether a mention makes a turn show that tool, which it would not show otherwise.
     pub(crate) fn needs_mention(&self, name: &str, reach: &ToolScope) -> bool {
-        visible::unmentioned(&self.tools, reach).any(|tool| tool.spec.name == name)
+        let is_it =
+            |(tool, standing): (&CatalogueTool, Availability)| tool.spec.name == name && standing.is_unmentioned();
+        self.judged_each(None, reach, true).any(is_it)
     }
 
     /// Every tool, and why a turn shows it or not.
@@ -82,7 +97,35 @@ impl ToolCatalog {
             visible: standing.is_shown(),
             why: standing.to_string(),
         };
-        visible::judged(&self.tools, mentioned, reach).map(told).collect()
+        self.judged(mentioned, reach).map(told).collect()
+    }
+
+    /// Every tool, sorted by name, with where it stands.
+    fn judged<'a>(
+        &'a self,
+        mentioned: &'a MentionedTools,
+        reach: &'a ToolScope,
+    ) -> impl Iterator<Item = (&'a CatalogueTool, Availability)> {
+        // Whatever is mentioned, so that a turn that mentions all of them shows the same besides.
+        let finds = self.hidden(reach).next().is_some();
+        self.judged_each(Some(mentioned), reach, finds)
+    }
+
+    fn judged_each<'a>(
+        &'a self,
+        mentioned: Option<&'a MentionedTools>,
+        reach: &'a ToolScope,
+        finds: bool,
+    ) -> impl Iterator<Item = (&'a CatalogueTool, Availability)> {
+        self.tools.iter().enumerate().map(move |(index, tool)| {
+            let first = self.tools[..index].iter().rev().take_while(|before| before.spec.name == tool.spec.name).last();
+            let standing = match first {
+                Some(first) => Availability::Shadowed { by: first.origin.clone() },
+                None if !finds && tool.spec.name == FIND_TOOL => Availability::NothingToFind,
+                None => standing(tool, mentioned, reach),
+            };
+            (tool, standing)
+        })
     }
 
     /// The tool of that name that calls mean, whether a turn shows it or not.
@@ -107,8 +150,7 @@ impl ToolCatalog {
         server: &'a str,
         reach: &'a ToolScope,
     ) -> impl Iterator<Item = &'a CatalogueTool> {
-        let is_of = move |tool: &CatalogueTool| tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server);
-        self.usable(reach).filter(move |tool| is_of(tool))
+        self.usable(reach).filter(move |tool| is_of(tool, server))
     }
 
     /// Whose the tools are that are somebody else's, by the names that models call them.
@@ -121,17 +163,22 @@ impl ToolCatalog {
 
     /// Returns whether any tool of an MCP server is known.
     pub(crate) fn has_of(&self, server: &str) -> bool {
-        self.tools.iter().any(|tool| tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server))
+        self.tools.iter().any(|tool| is_of(tool, server))
     }
 
     /// The tools of others that a turn may use, mentioned or not.
     pub(crate) fn usable<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
-        visible::usable(&self.tools, reach)
+        let is_usable = |standing: &Availability| standing.is_shown() || standing.is_unmentioned();
+        self.of_others(reach).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
     }
 
     /// Those of them that a turn shows only where they are mentioned or found.
     pub(crate) fn hidden<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
-        visible::hidden(&self.tools, reach)
+        self.of_others(reach).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
+    }
+
+    fn of_others<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = (&'a CatalogueTool, Availability)> {
+        self.judged_each(None, reach, true).filter(|(tool, _)| tool.foreign.is_some())
     }
 
     /// The names of all tools, sorted.
@@ -141,8 +188,8 @@ impl ToolCatalog {
 
     /// Why a turn does not show a tool, in a sentence; none where it does, or there is no such tool.
     pub(crate) fn why_not(&self, name: &str, mentioned: &MentionedTools, reach: &ToolScope) -> Option<String> {
-        let found = visible::judged(&self.tools, mentioned, reach).find(|(tool, _)| tool.spec.name == name);
-        found.map(|(_, standing)| standing).filter(|standing| !standing.is_shown()).map(|standing| standing.to_string())
+        let (_, standing) = self.judged(mentioned, reach).find(|(tool, _)| tool.spec.name == name)?;
+        (!standing.is_shown()).then(|| standing.to_string())
     }
 
     /// Specifications of all tools that calls can mean, sorted by name.
@@ -153,13 +200,8 @@ impl ToolCatalog {
     }
 }
 
-/// Which of two with one name stands before the other.
-fn rank(origin: &ToolOrigin) -> u8 {
-    match origin {
-        ToolOrigin::Conversation => 0,
-        ToolOrigin::BuiltIn => 1,
-        ToolOrigin::Mcp { .. } => 2,
-    }
+fn is_of(tool: &CatalogueTool, server: &str) -> bool {
+    tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server)
 }
 
 /// A link's tool. It belongs to every session, unless its link lets people decide.
@@ -209,9 +251,187 @@ impl ToolScope {
             && (server.always_available || named.is_none_or(has))
             && self.only.as_ref().is_none_or(has)
     }
+}
 
-    /// The same for the model of a slot.
-    pub(crate) fn with_model(self, slot: Slot, sees: bool, brief: bool) -> Self {
-        Self { sees, codes: slot == Slot::Code, brief, ..self }
+/// Why a turn shows a tool, or does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Availability {
+    Core,
+    Enabled,
+    Mentioned,
+    NamedBy(String),
+    ForPictures,
+    ForCode,
+    NotMentioned { name: String, server: Option<String> },
+    Off,
+    NoProject,
+    NothingToFind,
+    Forbidden { agent: String },
+    Child,
+    Allowed,
+    NotAllowed,
+    Shadowed { by: ToolOrigin },
+}
+
+impl Availability {
+    fn is_shown(&self) -> bool {
+        matches!(
+            self,
+            Self::Core
+                | Self::Enabled
+                | Self::Mentioned
+                | Self::Allowed
+                | Self::NamedBy(_)
+                | Self::ForPictures
+                | Self::ForCode
+        )
+    }
+
+    /// Returns whether a mention is all that it takes.
+    fn is_unmentioned(&self) -> bool {
+        matches!(self, Self::NotMentioned { .. })
+    }
+}
+
+impl fmt::Display for Availability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Core => f.write_str("it belongs to every turn"),
+            Self::Enabled => f.write_str("it is enabled"),
+            Self::Mentioned => f.write_str("it was mentioned or found in this session"),
+            Self::NamedBy(agent) => write!(f, "the agent {agent} names it"),
+            Self::ForPictures => f.write_str("it is for pictures, and the model sees them"),
+            Self::ForCode => f.write_str("it is for code, and so is the model"),
+            Self::NotMentioned { name, server: None } => write!(f, "@{name} in an input loads it for the session"),
+            Self::NotMentioned { name, server: Some(server) } => {
+                write!(f, "@{name} or @{server} in an input loads it for the session, and {FIND_TOOL} finds it")
+            }
+            Self::NothingToFind => f.write_str("every known tool of an MCP server is shown already"),
+            Self::NoProject => write!(f, "its MCP server cannot be used here: {NO_PROJECT}"),
+            Self::Off => f.write_str("tools.yaml says `enabled: never`, or what it works with is not configured"),
+            Self::Forbidden { agent } => write!(f, "the agent {agent} does not name it"),
+            Self::Child => f.write_str("a session that works for another hands nothing on"),
+            Self::Allowed => f.write_str("the client allows it for this turn"),
+            Self::NotAllowed => f.write_str("the client does not allow it for this turn"),
+            Self::Shadowed { by } => write!(f, "another tool has its name ({by})"),
+        }
+    }
+}
+
+fn standing(tool: &CatalogueTool, mentioned: Option<&MentionedTools>, reach: &ToolScope) -> Availability {
+    let (name, label) = (tool.spec.name.as_str(), &tool.label);
+    if label.tier == ToolTier::Off {
+        return Availability::Off;
+    }
+    if reach.without_project && tool.foreign.as_ref().is_some_and(|foreign| foreign.needs_project) {
+        return Availability::NoProject;
+    }
+    if reach.is_child && (name == DELEGATES || name.starts_with(TRANSFERS)) {
+        return Availability::Child;
+    }
+    if reach.only.as_ref().is_some_and(|only| !only.contains(name)) {
+        return Availability::NotAllowed;
+    }
+    if let Some(AgentScope { id, tools: Some(named) }) = &reach.agent
+        && !label.always_available
+    {
+        let id = id.clone();
+        return if named.contains(name) { Availability::NamedBy(id) } else { Availability::Forbidden { agent: id } };
+    }
+    let tagged = |tag: &str| label.tags.iter().any(|known| known == tag);
+    match label.tier {
+        ToolTier::Core => Availability::Core,
+        ToolTier::Enabled => Availability::Enabled,
+        _ if reach.only.is_some() => Availability::Allowed,
+        _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Availability::Mentioned,
+        _ if reach.sees && tagged("vision") => Availability::ForPictures,
+        _ if reach.codes && tagged("code") => Availability::ForCode,
+        _ => {
+            let server = tool.foreign.as_ref().map(|foreign| foreign.server.clone());
+            Availability::NotMentioned { name: name.to_owned(), server }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str, tier: ToolTier, tags: &[&str]) -> CatalogueTool {
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: serde_json::json!({}),
+            effect: Effect::Read,
+        };
+        let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        let label = ToolLabel { tier, always_available: name == "ask_human", tags, ..ToolLabel::default() };
+        CatalogueTool { spec, origin: ToolOrigin::BuiltIn, label, stands_for: None, foreign: None }
+    }
+
+    fn tools() -> ToolCatalog {
+        let mut tools = vec![
+            tool("ask_human", ToolTier::Core, &[]),
+            tool("delegate_task", ToolTier::Discovered, &[]),
+            tool("draw", ToolTier::Discovered, &["vision"]),
+            tool("grep", ToolTier::Enabled, &[]),
+            tool("lint", ToolTier::Discovered, &["code"]),
+            tool("read_file", ToolTier::Core, &[]),
+            tool("shell", ToolTier::Off, &["code"]),
+            tool("transfer_to_x", ToolTier::Enabled, &[]),
+        ];
+        let stolen = CatalogueTool { origin: ToolOrigin::Mcp { server: "rogue".to_owned() }, ..tools[3].clone() };
+        tools.push(stolen);
+        ToolCatalog::new(Arc::new(Catalogue { tools, ..Catalogue::default() }), Vec::new())
+    }
+
+    #[track_caller]
+    fn check(mentioned: &[&str], reach: &ToolScope, expected: &[&str]) {
+        let loaded: Vec<String> = mentioned.iter().map(|name| (*name).to_owned()).collect();
+        let set = tools().shown(&loaded, reach);
+        let names: Vec<&str> = set.specs.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_turn_shows_what_it_may() {
+        let any = ToolScope::default();
+        check(&[], &any, &["ask_human", "grep", "read_file", "transfer_to_x"]);
+        check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint"]);
+        // In the order in which they came, and what was there before stays where it was.
+        check(&["lint", "draw"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint", "draw"]);
+        let child = ToolScope { is_child: true, ..any.clone() };
+        check(&["delegate_task"], &child, &["ask_human", "grep", "read_file"]);
+        let sees = ToolScope { sees: true, ..any.clone() };
+        check(&[], &sees, &["ask_human", "draw", "grep", "read_file", "transfer_to_x"]);
+        let codes = ToolScope { codes: true, ..any.clone() };
+        check(&[], &codes, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
+        let named = |names: &[&str]| {
+            let tools = Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>());
+            ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools }), ..ToolScope::default() }
+        };
+        check(&["delegate_task"], &named(&["lint", "shell", "grep"]), &["ask_human", "grep", "lint"]);
+        let free = ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools: None }), ..any };
+        check(&[], &free, &["ask_human", "grep", "read_file", "transfer_to_x"]);
+    }
+
+    #[test]
+    fn each_says_why() {
+        let (mentioned, reach) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
+        let why: Vec<String> = tools().standings(&mentioned, &reach).into_iter().map(|standing| standing.why).collect();
+        assert_eq!(
+            why,
+            [
+                "it belongs to every turn",
+                "@delegate_task in an input loads it for the session",
+                "@draw in an input loads it for the session",
+                "it is enabled",
+                "another tool has its name (built in)",
+                "it was mentioned or found in this session",
+                "it belongs to every turn",
+                "tools.yaml says `enabled: never`, or what it works with is not configured",
+                "it is enabled",
+            ]
+        );
     }
 }

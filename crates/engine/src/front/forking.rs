@@ -30,7 +30,7 @@ use crate::{
     error::EngineError,
     front::Engine,
     recovery::reading,
-    session::{SessionHandle, plain_title, registry::activity::SessionNews},
+    session::{SessionHandle, plain_title, registry::shared::SessionNews},
     state_changes::FORK_NOTICE,
     turn::recorder::whole,
 };
@@ -87,7 +87,9 @@ impl Engine {
         let (id, at) = (SessionId::generate(), parts.clock.now());
         let files_of = stored.settings.files_of(from);
         if wishes.earlier_files && files_of != from {
-            return Err(refused_files(files_of));
+            let message = "this session works for another one, and its files are that one's: they cannot be brought to a turn of it";
+            return Err(EngineError::new(ErrorKind::Conflict, message)
+                .with_hint(format!("fork it without --files, or fork session {files_of} with them")));
         }
         // It works for nobody but the person, whoever the other worked for.
         // A mode that lets more run is a permission as a grant is one.
@@ -98,37 +100,25 @@ impl Engine {
         let imported = settings.imported.as_deref().map(|origin| Box::new(kept(origin)));
         let settings = SessionSettings { imported, ..settings };
         let title = name(wishes.title.as_deref(), &stored.summary.title)?;
-        let files = match parts.workspaces.copy(files_of, id, history).await {
-            Ok(files) => files,
-            Err(error) => {
-                // Half a copy of a session that is not there would lie about for ever.
-                let _ = parts.workspaces.remove(id).await;
-                return Err(error.into());
-            }
-        };
         let made = async {
+            let files = parts.workspaces.copy(files_of, id, history).await?;
             let earlier = match wishes.earlier_files {
                 true => Some(bring_back(parts, from, id, cut.through, cut.turn).await?),
                 false => None,
             };
             let facts = facts(&*parts.store, from, cut, settings, title, earlier.as_ref()).await?;
-            Ok::<_, EngineError>((earlier, facts))
+            let numbered = facts.into_iter().zip(cut.through + 1..);
+            let first = numbered.map(|(kind, seq)| Arc::new(Event { session_id: id, turn_id: None, seq, at, kind }));
+            let fork = NewFork { id, at, from, through: cut.through, first: first.collect() };
+            parts.store.fork_session(fork).await?;
+            Ok::<_, EngineError>((files, earlier))
         };
-        let (earlier, facts) = match made.await {
-            Ok(made) => made,
-            Err(error) => {
-                let _ = parts.workspaces.remove(id).await;
-                return Err(error);
-            }
-        };
-        let numbered = facts.into_iter().zip(cut.through + 1..);
-        let first = numbered.map(|(kind, seq)| Arc::new(Event { session_id: id, turn_id: None, seq, at, kind }));
-        let fork = NewFork { id, at, from, through: cut.through, first: first.collect() };
-        if let Err(error) = parts.store.fork_session(fork).await {
-            // Files of a session that is not there would lie about for ever.
+        let made = made.await;
+        if made.is_err() {
+            // Half a copy, or files of a session that is not there, would lie about for ever.
             let _ = parts.workspaces.remove(id).await;
-            return Err(error.into());
         }
+        let (files, earlier) = made?;
         self.shared.news.tell(SessionNews::Created(id));
         Ok(ForkedSession { session: self.session(id).await?, turn: cut.turn, files, earlier })
     }
@@ -141,7 +131,12 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint,
         None => turns.iter().find(|turn| turn.ended.is_none()).map_or(head, |open| open.began - 1),
         Some(number) => {
             let chosen = usize::try_from(number).ok().and_then(|number| turns.get(number.checked_sub(1)?));
-            let chosen = chosen.ok_or_else(|| no_turn(number, turns.len()))?;
+            let unknown = || {
+                let message = format!("this session has no turn {number}; it has {}", turns.len());
+                let hint = "turns are counted from 1; without a number, all that has ended is copied";
+                EngineError::not_found(message, hint)
+            };
+            let chosen = chosen.ok_or_else(unknown)?;
             chosen.ended.ok_or_else(|| not_ended(number))?
         }
     };
@@ -150,29 +145,24 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint,
         through = around.ended.ok_or_else(|| not_ended(index as u64 + 1))?;
     }
     match turns.iter().filter(|turn| turn.began <= through).count() as u64 {
-        0 => Err(EngineError::new(
-            ErrorKind::Conflict,
-            "no turn of this session has ended: there is nothing to fork from",
-        )
-        .with_hint("wait for the end of its first turn, or begin a new session")),
+        0 => {
+            let message = "no turn of this session has ended: there is nothing to fork from";
+            let hint = "wait for the end of its first turn, or begin a new session";
+            Err(EngineError::new(ErrorKind::Conflict, message).with_hint(hint))
+        }
         turn => Ok(ForkPoint { through, turn }),
     }
 }
 
-fn no_turn(number: u64, turns: usize) -> EngineError {
-    EngineError::new(ErrorKind::NotFound, format!("this session has no turn {number}; it has {turns}"))
-        .with_hint("turns are counted from 1; without a number, all that has ended is copied")
-}
-
 fn not_ended(number: u64) -> EngineError {
-    EngineError::new(ErrorKind::Busy, format!("turn {number} of this session has not ended")).with_hint(
-        "wait for its end, answer what it waits for, or cancel it; without a number, all before it is copied",
-    )
+    let hint = "wait for its end, answer what it waits for, or cancel it; without a number, all before it is copied";
+    EngineError::busy(format!("turn {number} of this session has not ended"), hint)
 }
 
 /// The file of what was compacted, as a compaction left it that is seen at that event.
 async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<Option<HistoryFile>, EngineError> {
-    let Some(before) = window_at(store, id, through).await?.summary.checked_sub(1) else { return Ok(None) };
+    let window = reading::last(store, id, 0, through, window_of).await?.unwrap_or_default();
+    let Some(before) = window.summary.checked_sub(1) else { return Ok(None) };
     let event = store.events(id, before, 1).await?.into_iter().next();
     Ok(event.and_then(|event| match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
@@ -182,11 +172,7 @@ async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<
     }))
 }
 
-/// Which part of the history a model saw at that event.
-async fn window_at(store: &dyn Store, id: SessionId, through: u64) -> Result<Window, EngineError> {
-    Ok(reading::last(store, id, 0, through, window_of).await?.unwrap_or_default())
-}
-
+/// Which part of the history a model sees from that event on.
 fn window_of(event: &Event) -> Option<Window> {
     match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
@@ -222,8 +208,7 @@ async fn facts(
             cut.turn,
             words_on_files(earlier, cut.turn)
         );
-        let item = Item::new(turn_id, ItemBody::notice(text));
-        facts.extend(whole(item));
+        facts.extend(whole(Item::new(turn_id, ItemBody::notice(text))));
     }
     Ok(facts)
 }
@@ -248,23 +233,11 @@ fn words_on_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
     words
 }
 
-fn refused_files(parent: SessionId) -> EngineError {
-    let message =
-        "this session works for another one, and its files are that one's: they cannot be brought to a turn of it";
-    EngineError::new(ErrorKind::Conflict, message)
-        .with_hint(format!("fork it without --files, or fork session {parent} with them"))
-}
-
 /// The name of the fork: that which is given, or one that tells the two apart.
 fn name(given: Option<&str>, known: &str) -> Result<Option<String>, EngineError> {
-    match given {
-        Some(title) => plain_title(title).map(Some),
-        None if known.is_empty() => Ok(None),
-        None => {
-            let begin: String = known.chars().take(MAX_KNOWN).collect();
-            plain_title(&format!("{begin} (fork)")).map(Some)
-        }
-    }
+    let of_known = || format!("{} (fork)", known.chars().take(MAX_KNOWN).collect::<String>());
+    let name = given.map(str::to_owned).or_else(|| (!known.is_empty()).then(of_known));
+    name.map(|name| plain_title(&name)).transpose()
 }
 
 /// Folders of a session's own tree that a fork has copies of.
@@ -275,7 +248,7 @@ const SHARED: [&str; 2] = ["/project/", "/folders/"];
 const NAMED: usize = 100;
 
 /// Brings the files of a fork to that event, the end of that turn.
-pub(super) async fn bring_back(
+async fn bring_back(
     ports: &Ports,
     from: SessionId,
     fork: SessionId,
@@ -351,19 +324,15 @@ async fn changes_behind(store: &dyn Store, id: SessionId, through: u64) -> Resul
             return Err(EngineError::new(ErrorKind::Storage, message)
                 .with_hint("fork without --files, which copies them as they are now"));
         }
-        changes.extend(files_of(&event).iter().cloned());
+        changes.extend_from_slice(match &event.kind {
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => &result.files,
+            EventKind::StateChanged { change: StateChange::Undone { files, .. } } => files,
+            _ => &[],
+        });
         Ok(())
     };
     reading::each_after(store, id, through, note).await?;
     Ok(folded(&changes))
-}
-
-fn files_of(event: &Event) -> &[FileChange] {
-    match &event.kind {
-        EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => &result.files,
-        EventKind::StateChanged { change: StateChange::Undone { files, .. } } => files,
-        _ => &[],
-    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
 //! The front of the engine: finds and loads sessions; usage of all of them, and models for tests.
 
 pub mod archives;
-pub mod dry_run;
 mod files;
 pub mod forking;
-mod grants;
-mod listing;
 mod removal;
+pub mod rules;
 pub mod starting;
-mod worktrees;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,21 +21,21 @@ use agentd_core::{
     interrupt::{Answer, Interrupt},
     item::Item,
     model::{ListedModel, Slot, SlotInfo},
-    ports::{Clock, Model, Store},
+    ports::Model,
     search::{SearchQuery, SearchResult},
-    session::{SessionFilter, SessionMode, SessionPage, SessionSettings, SessionSummary},
+    session::{SessionSettings, SessionSummary},
     spending::{SideUsage, UsageQuery, UsageReport},
     tool::ToolSpec,
     usage::Usage,
 };
 use futures_util::future::join_all;
 use tokio::{
-    sync::{OnceCell, watch},
+    sync::{OnceCell, mpsc, watch},
     time::timeout,
 };
 
 use crate::{
-    agents::{active::ActiveAgent, toolset_cache::ToolSetCache},
+    agents::active::{ActiveAgent, ToolSetCache},
     catalog::{MentionedTools, ToolCatalog, ToolScope},
     config::{EngineConfig, Ports},
     error::EngineError,
@@ -47,12 +44,10 @@ use crate::{
     recovery::RecoveredTurn,
     session::{
         SessionHandle,
-        models::settings::mode_set,
         registry::{
-            RegistryBuilder, RegistryHandle,
-            activity::{Activity, EngineStats, Gauges, NewsReader, NewsSender, SessionNews},
-            shared::Shared,
-            worktree::ClosedFolders,
+            QUEUE, RegistryHandle, WeakRegistry,
+            shared::{Activity, EngineStats, NewsReader, NewsSender, SessionNews, Shared},
+            worktree::{self, ClosedFolders},
         },
     },
     subagent::SessionSubagents,
@@ -77,7 +72,7 @@ impl Engine {
         let stock = watch::Sender::new(Arc::new(ToolCatalog::new(ports.toolbox.catalogue(), chain.tools())));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&ports.store));
-        let registry = RegistryBuilder::new();
+        let (commands, asked) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
             closed: ClosedFolders::default(),
             ports: Arc::new(ports),
@@ -88,13 +83,13 @@ impl Engine {
             windows: Arc::default(),
             resting: Default::default(),
             chain,
-            gauges: Gauges::default(),
+            activity: watch::Sender::default(),
             news: NewsSender::default(),
             kept,
-            subagents: Arc::new(SessionSubagents(registry.siblings())),
+            subagents: Arc::new(SessionSubagents(WeakRegistry(commands.downgrade()))),
             config: receiver,
         });
-        let registry = registry.spawn(Arc::clone(&shared));
+        let registry = RegistryHandle::spawn(commands, asked, Arc::clone(&shared));
         Self { shared, registry, config: sender, recovered: Arc::new(OnceCell::new()) }
     }
 
@@ -126,30 +121,18 @@ impl Engine {
         settings: SessionSettings,
         title: Option<String>,
     ) -> Result<SessionHandle, EngineError> {
-        let settings = self.admitted(settings).await?;
-        let id = SessionId::generate();
-        self.audit_first_mode(id, &settings, "").await?;
-        self.store_new(id, settings).await?;
+        let (id, settings) = self.session_to_be(settings, "").await?;
+        let parts = &self.shared.ports;
+        if let Err(error) = parts.store.create_session(id, parts.clock.now(), settings, Vec::new()).await {
+            worktree::leave(parts, id).await;
+            return Err(error.into());
+        }
         self.shared.news.tell(SessionNews::Created(id));
         let handle = self.registry.get(id).await?;
         if let Some(title) = title {
             handle.rename(title).await?;
         }
         Ok(handle)
-    }
-
-    /// Tells the audit log of the mode in which a session begins: one that it has not heard of allows nothing.
-    async fn audit_first_mode(
-        &self,
-        id: SessionId,
-        settings: &SessionSettings,
-        client: &str,
-    ) -> Result<(), EngineError> {
-        if settings.mode == SessionMode::default() {
-            return Ok(());
-        }
-        let parts = &self.shared.ports;
-        Ok(parts.audit.record(mode_set(id, parts.clock.now(), settings.mode, client)).await?)
     }
 
     /// The settings of a new session where nobody says otherwise.
@@ -179,20 +162,6 @@ impl Engine {
     /// When the journal cannot be read.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
         Ok(self.shared.ports.store.sessions(limit).await?)
-    }
-
-    /// A page of them, behind what [`SessionPage::next`] of another says; if `children` is set, each is followed by those
-    /// that work for it, in the order in which they were made.
-    ///
-    /// # Errors
-    /// When the journal cannot be read.
-    pub async fn session_page(
-        &self,
-        before: Option<u64>,
-        limit: usize,
-        children: bool,
-    ) -> Result<SessionPage, EngineError> {
-        self.filtered_page(before, limit, children, &SessionFilter::default()).await
     }
 
     /// The last items that were completed above an event number, and below another if one is given, each with its number,
@@ -345,12 +314,12 @@ impl Engine {
     /// Figures about what is going on.
     pub fn stats(&self) -> EngineStats {
         let recovered = self.recovered.get().cloned().unwrap_or_default();
-        EngineStats { activity: self.shared.gauges.read(), recovered }
+        EngineStats { activity: *self.shared.activity.borrow(), recovered }
     }
 
     /// Activity of the engine, for those who act when there is none.
     pub fn activity(&self) -> watch::Receiver<Activity> {
-        self.shared.gauges.follow()
+        self.shared.activity.subscribe()
     }
 
     /// Asks the journal for something small, so that a watchdog knows that the daemon can work.
@@ -375,16 +344,15 @@ pub struct ProbedModel {
     pub model: Arc<dyn Model>,
     /// Windows as turns have learnt them.
     pub windows: Arc<ContextWindows>,
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
+    ports: Arc<Ports>,
 }
 
 impl ProbedModel {
     /// Counts one call. A test continues where that cannot be stored.
     pub async fn count(&self, usage: Usage) {
         let model = self.model.info().id.clone();
-        let side = SideUsage { at: self.clock.now(), slot: self.slot, model, usage };
-        if let Err(error) = self.store.count_usage(side).await {
+        let side = SideUsage { at: self.ports.clock.now(), slot: self.slot, model, usage };
+        if let Err(error) = self.ports.store.count_usage(side).await {
             tracing::warn!("the usage of a model test is not counted: {error}");
         }
     }
@@ -410,10 +378,9 @@ impl Engine {
 
     /// The model that serves a slot, for a test. Its server was asked which it is.
     pub async fn probed_model(&self, slot: Slot) -> ProbedModel {
-        let Ports { models, store, clock, .. } = &*self.shared.ports;
-        let model = models.get(slot);
+        let (ports, windows) = (Arc::clone(&self.shared.ports), Arc::clone(&self.shared.windows));
+        let model = ports.models.get(slot);
         let _ = timeout(LOOK_UP, model.look_up()).await;
-        let (store, clock) = (Arc::clone(store), Arc::clone(clock));
-        ProbedModel { slot, model, windows: Arc::clone(&self.shared.windows), store, clock }
+        ProbedModel { slot, model, windows, ports }
     }
 }

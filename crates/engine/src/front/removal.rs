@@ -6,22 +6,29 @@
 //!
 //! What is too old is for the caller to say; that nothing is removed of a session that somebody uses, that waits for somebody or
 //! that is pinned, is seen to here.
+//!
+//! And git worktrees of sessions: made with a session, merged and removed by people, and left to them where a session goes.
+
+use std::{path::PathBuf, sync::Arc};
 
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
     files::FilesRemoved,
     ids::SessionId,
+    worktree::{KnownWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 
 use crate::{
     config::Ports,
     error::EngineError,
     front::Engine,
-    session::registry::{
-        activity::SessionNews,
-        orders::{CleanOrder, SessionCleaned, SessionHold},
-        worktree,
+    session::{
+        CleanOrder, SessionCleaned,
+        registry::{
+            shared::SessionNews,
+            worktree::{FolderClosure, leave, ported, users},
+        },
     },
 };
 
@@ -54,9 +61,9 @@ impl Engine {
     }
 
     /// Removes a session with all that belongs to it, unless it is needed or was used since `last_used`. Says whether it did.
-    pub(super) async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
+    async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         // Where whoever waits for the removal goes away, it ends with this, and the sessions are found again.
-        let hold = SessionHold::default();
+        let hold = Arc::new(());
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
         let parts = &self.shared.ports;
         let summary = parts.store.session(id).await.ok().flatten().map(|stored| stored.summary);
@@ -80,7 +87,7 @@ impl Engine {
         &self,
         id: SessionId,
         last_used: Option<Timestamp>,
-        hold: &SessionHold,
+        hold: &Arc<()>,
     ) -> Result<Option<Vec<SessionId>>, EngineError> {
         if !self.retire_one(id, last_used, hold).await? {
             return Ok(None);
@@ -99,21 +106,21 @@ impl Engine {
         &self,
         id: SessionId,
         last_used: Option<Timestamp>,
-        hold: &SessionHold,
+        hold: &Arc<()>,
     ) -> Result<bool, EngineError> {
-        let mut retired = self.session(id).await?.retire(hold.mark(), last_used).await;
+        let mut retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
         for _ in 0..TRIES {
             if !retired.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown) {
                 break;
             }
             // It was unloaded in that moment. Where the daemon stops, nobody finds it again.
-            retired = self.session(id).await?.retire(hold.mark(), last_used).await;
+            retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
         }
         match retired {
             // A person can remove what cannot even be loaded.
             Err(error) if error.kind() == ErrorKind::Storage && last_used.is_none() => {
                 tracing::warn!(session = %id, "a session is removed that cannot be loaded: {error}");
-                if self.registry.withhold(id, hold.mark()).await? { Ok(true) } else { Err(error) }
+                if self.registry.withhold(id, Arc::downgrade(hold)).await? { Ok(true) } else { Err(error) }
             }
             retired => retired,
         }
@@ -130,7 +137,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
             parts.snapshots.remove(id).await?;
             parts.exchanges.remove(id).await?;
             // One that stays is found again.
-            worktree::leave(parts, id).await;
+            leave(parts, id).await;
             Ok::<_, WorkspaceError>(())
         };
         match removed.await {
@@ -174,20 +181,14 @@ impl Engine {
     /// As of [`Self::delete_session`].
     pub async fn expire_session(&self, id: SessionId, last_used: Timestamp, trial: bool) -> Result<bool, EngineError> {
         // Most that stay need not be loaded for that. All others decide themselves.
-        if !self.may_expire(id, last_used).await? {
-            return Ok(false);
-        }
-        if trial { Ok(true) } else { self.remove(id, Some(last_used)).await }
-    }
-
-    async fn may_expire(&self, id: SessionId, last_used: Timestamp) -> Result<bool, EngineError> {
         let store = &self.shared.ports.store;
         let Some(stored) = store.session(id).await? else { return Ok(false) };
         let is_needed = stored.settings.pinned || stored.open_turn.is_some() || !stored.queue.is_empty();
-        Ok(!is_needed
+        let may_expire = !is_needed
             && stored.summary.updated_at <= last_used
             && self.registry.live(id).await?.is_none()
-            && store.pending_interrupts(Some(id)).await?.is_empty())
+            && store.pending_interrupts(Some(id)).await?.is_empty();
+        Ok(may_expire && (trial || self.remove(id, Some(last_used)).await?))
     }
 
     /// Removes what was left of sessions and workspaces whose removal was cut off. A trial only counts.
@@ -202,5 +203,126 @@ impl Engine {
             self.finish_removals().await?;
         }
         Ok(self.shared.ports.workspaces.clean_leftovers(trial).await?)
+    }
+}
+
+/// Characters of a session's title in the message of a commit.
+const TITLE: usize = 60;
+
+impl Engine {
+    /// All worktrees, sorted by name.
+    ///
+    /// # Errors
+    /// When they, or the journal, cannot be read.
+    pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
+        let Some(worktrees) = self.shared.ports.workspaces.worktrees() else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        for known in worktrees.known().await? {
+            let is_orphan = self.shared.ports.store.session(known.session).await?.is_none();
+            match worktrees.report(known.name).await {
+                Ok(report) => all.push(WorktreeReport { is_orphan, ..report }),
+                // It was removed just now.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Difference of a worktree, which is named by its name or by a session, from the newest commit that its main tree has as well.
+    ///
+    /// # Errors
+    /// When there is none, or git fails.
+    pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
+        let known = self.worktree(named).await?;
+        Ok(ported(&self.shared.ports)?.diff(known.name).await?)
+    }
+
+    /// Merges a worktree into what its main tree has checked out: all of it or nothing.
+    ///
+    /// # Errors
+    /// Of kind `Busy` while a turn runs in it or in the main tree, of kind `Conflict` where files are in the way.
+    pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
+        let known = self.worktree(named).await?;
+        let _closed = self.close(&known, vec![known.top.clone(), known.main.clone()]).await?;
+        let KnownWorktree { name, session, .. } = known;
+        let title = self.summary(session).await?.map(|summary| summary.title).unwrap_or_default();
+        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TITLE).collect();
+        let subject = if title.is_empty() { format!("Changes of session {session}") } else { title };
+        let message = format!("{subject}\n\nMade in the worktree {name} by the agentd session {session}.");
+        Ok(ported(&self.shared.ports)?.apply(name, message).await?)
+    }
+
+    /// Removes a worktree and its branch, and returns its name.
+    ///
+    /// # Errors
+    /// Of kind `Busy` while a turn runs in it, of kind `Conflict` where it has changes that are merged nowhere, unless forced.
+    pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
+        let known = self.worktree(named).await?;
+        let _closed = self.close(&known, vec![known.top.clone()]).await?;
+        ported(&self.shared.ports)?.remove(known.name.clone(), force).await?;
+        Ok(known.name)
+    }
+
+    /// Finishes what a stop of the daemon cut off, and removes worktrees without changes whose sessions are gone.
+    ///
+    /// # Errors
+    /// When they, or the journal, cannot be read.
+    pub async fn settle_worktrees(&self) -> Result<(), EngineError> {
+        let parts = &self.shared.ports;
+        let Some(worktrees) = parts.workspaces.worktrees() else { return Ok(()) };
+        let all = worktrees.known().await?;
+        if all.is_empty() {
+            return Ok(());
+        }
+        worktrees.settle().await?;
+        for KnownWorktree { session, .. } in all {
+            // One that is being made for a session just now has it soon.
+            if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {
+                leave(parts, session).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// A worktree by its name, or by a session that works in it.
+    async fn worktree(&self, named: &str) -> Result<KnownWorktree, EngineError> {
+        let all = ported(&self.shared.ports)?.known().await?;
+        let unknown = || {
+            let message = format!("there is no worktree {named:?}, and no session has it");
+            EngineError::not_found(message, "`agentctl worktree list` shows all")
+        };
+        let of_gone = |gone: SessionId| all.iter().find(|known| known.session == gone);
+        let found = all.iter().find(|known| known.name == named).or_else(|| of_gone(named.parse().ok()?));
+        if let Some(found) = found {
+            return Ok(found.clone());
+        }
+        let session = match self.find_session(named).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(unknown()),
+            found => found?,
+        };
+        let stored = self.shared.ports.store.session(session).await?;
+        let own = stored.and_then(|stored| stored.settings.worktree).map(|worktree| worktree.name);
+        let is_own = |known: &&KnownWorktree| own.as_ref().map_or(known.session == session, |own| *own == known.name);
+        all.iter().find(is_own).cloned().ok_or_else(unknown)
+    }
+
+    /// Closes folders, so that no turn begins in them. Refused while one runs, or waits for its time, in a session that can change
+    /// files there.
+    async fn close(&self, known: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
+        // First, so that no turn begins behind the look.
+        let closed = self.shared.closed.close(folders.clone());
+        let users = users(&self.shared.ports, &folders).await?;
+        for id in users.into_iter().chain([known.session]) {
+            let Some(live) = self.live_session(id).await? else { continue };
+            if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
+                let message = format!(
+                    "a turn runs in the session {id}, which works in the worktree {} or its main tree",
+                    known.name
+                );
+                return Err(EngineError::busy(message, "wait for its end, answer what it waits for, or cancel it"));
+            }
+        }
+        Ok(closed)
     }
 }

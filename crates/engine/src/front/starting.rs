@@ -10,19 +10,20 @@ use agentd_core::{
         AttachedPart, CheckedPicture, InputPart, LineRange, MAX_INPUT_PARTS, MAX_PART_BYTES, MAX_SELECTION_BYTES,
         MAX_SELECTION_URI, PICTURE_TYPES, PictureData, Selection,
     },
-    session::SessionSettings,
+    session::{SessionMode, SessionSettings},
     turn::IfBusy,
 };
 
 use crate::{
     attachments,
+    client::TurnStart,
     config::Ports,
     error::EngineError,
     front::Engine,
     session::{
-        SessionHandle, StartedTurn, TurnStart,
-        models::settings::{checked, with_folders},
+        SessionHandle, StartedTurn,
         registry::worktree,
+        settings::{checked, mode_set, with_folders},
     },
 };
 
@@ -38,20 +39,8 @@ enum CheckedPart {
 }
 
 impl Engine {
-    /// Starts a turn in a session of its own, which is stored together with the start. A start that is refused leaves
-    /// no session behind.
-    ///
-    /// # Errors
-    /// As of [`SessionHandle::start_turn`].
-    pub async fn start_session(
-        &self,
-        settings: SessionSettings,
-        start: impl Into<TurnStart>,
-    ) -> Result<(SessionHandle, StartedTurn), EngineError> {
-        self.start_session_with(settings, start, CheckedParts::default()).await
-    }
-
-    /// The same with parts of the input beside its words.
+    /// Starts a turn in a session of its own, which is stored together with the start, with parts of the input beside its words. A
+    /// start that is refused leaves no session behind.
     ///
     /// # Errors
     /// As of [`SessionHandle::start_turn`], and when the disk does not take the parts.
@@ -61,46 +50,48 @@ impl Engine {
         start: impl Into<TurnStart>,
         parts: CheckedParts,
     ) -> Result<(SessionHandle, StartedTurn), EngineError> {
-        let settings = self.admitted(settings).await?;
         let mut start = start.into();
-        let id = SessionId::generate();
-        self.audit_first_mode(id, &settings, &start.start.client).await?;
-        let settings = worktree::with_worktree(&self.shared.ports, id, settings).await?;
+        let (id, settings) = self.session_to_be(settings, &start.start.client).await?;
         let mounts = settings.mounts();
-        let session = match self.registry.newborn(id, settings).await {
-            Ok(session) => session,
-            Err(error) => {
-                forget(&self.shared.ports, id).await;
-                return Err(error);
-            }
-        };
+        let session = self.registry.newborn(id, settings).await;
         let started = async {
+            let session = session.as_ref().map_err(EngineError::clone)?;
             if parts.0.iter().any(CheckedPart::has_file) {
                 self.shared.ports.workspaces.open(id, mounts).await?;
             }
             self.keep_parts(id, parts, &mut start.start.attached).await?;
             session.start_turn(start).await
         };
-        match started.await {
-            Ok(started) => Ok((session, started)),
-            Err(error) => {
+        let started = started.await;
+        if started.is_err() {
+            if let Ok(session) = &session {
                 // It may be gone already, with its reason for the error.
                 let _ = session.close().await;
-                forget(&self.shared.ports, session.id()).await;
-                Err(error)
             }
+            forget(&self.shared.ports, id).await;
         }
+        Ok((session?, started?))
     }
 
-    /// The settings of a new session, with all that they name looked at.
+    /// Id and settings of a session to be, with all that they name looked at, and its worktree made. The audit log is told of the mode
+    /// in which it begins: one that it has not heard of allows nothing.
     ///
     /// # Errors
     /// When they name a model or folders that it cannot have.
-    pub(super) async fn admitted(&self, settings: SessionSettings) -> Result<SessionSettings, EngineError> {
-        let settings = checked(&*self.shared.ports.models, settings)?;
+    pub(super) async fn session_to_be(
+        &self,
+        settings: SessionSettings,
+        client: &str,
+    ) -> Result<(SessionId, SessionSettings), EngineError> {
+        let parts = &self.shared.ports;
+        let settings = checked(&*parts.models, settings)?;
         let project = Mounts::from(settings.project.clone());
-        let folders = with_folders(&*self.shared.ports.workspaces, project, settings.folders.clone()).await?;
-        Ok(SessionSettings { folders, ..settings })
+        let folders = with_folders(&*parts.workspaces, project, settings.folders.clone()).await?;
+        let (id, settings) = (SessionId::generate(), SessionSettings { folders, ..settings });
+        if settings.mode != SessionMode::default() {
+            parts.audit.record(mode_set(id, parts.clock.now(), settings.mode, client)).await?;
+        }
+        Ok((id, worktree::with_worktree(parts, id, settings).await?))
     }
 
     /// Starts a turn with parts of the input beside its words.
@@ -148,7 +139,13 @@ impl Engine {
             matches!(error.kind(), ErrorKind::Storage | ErrorKind::ShuttingDown | ErrorKind::Internal)
         };
         if started.as_ref().is_err_and(|error| !is_broken(error)) {
-            self.remove_parts(files_of, kept).await;
+            // Nobody was told of the files.
+            for part in kept {
+                let AttachedPart::File { path, .. } = part else { continue };
+                if let Err(error) = self.shared.ports.workspaces.remove_upload(files_of, path).await {
+                    tracing::warn!(session = %files_of, "a file of a turn that was refused is still there: {error}");
+                }
+            }
         }
         started
     }
@@ -164,18 +161,16 @@ impl Engine {
             return Err(EngineError::invalid(message, "upload the files with Sessions.Upload, and name them"));
         }
         let mut checked = Vec::with_capacity(parts.len());
-        for (at, part) in parts.into_iter().enumerate() {
-            let number = at + 1;
+        for (number, part) in (1..).zip(parts) {
+            let whose = format!("part {number}");
             checked.push(match part {
-                InputPart::Picture(picture) => {
-                    CheckedPart::Picture(self.check_picture(&format!("part {number}"), picture).await?)
-                }
+                InputPart::Picture(picture) => CheckedPart::Picture(self.check_picture(&whose, picture).await?),
                 InputPart::File { name, content } => {
-                    check_file(&format!("part {number}"), &name, &content)?;
+                    check_file(&whose, &name, &content)?;
                     CheckedPart::File { name, content }
                 }
                 InputPart::Selection(selection) => {
-                    check_selection(number, &selection)?;
+                    check_selection(&whose, &selection)?;
                     CheckedPart::Selection(selection)
                 }
             });
@@ -246,16 +241,6 @@ impl Engine {
         }
         Ok(())
     }
-
-    /// Removes the files of parts whose turn was refused: nobody was told of them.
-    async fn remove_parts(&self, session: SessionId, kept: Vec<AttachedPart>) {
-        for part in kept {
-            let AttachedPart::File { path, .. } = part else { continue };
-            if let Err(error) = self.shared.ports.workspaces.remove_upload(session, path).await {
-                tracing::warn!(%session, "a file of a turn that was refused is still there: {error}");
-            }
-        }
-    }
 }
 
 impl CheckedPart {
@@ -278,8 +263,7 @@ fn check_file(whose: &str, name: &str, content: &[u8]) -> Result<(), EngineError
     Ok(())
 }
 
-fn check_selection(number: usize, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
-    let whose = format!("part {number}");
+fn check_selection(whose: &str, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
     if uri.trim().is_empty() {
         let hint = "give its path or address in `uri`";
         return Err(EngineError::invalid(format!("{whose} is a selection of nothing that has a name"), hint));

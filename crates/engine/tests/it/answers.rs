@@ -6,21 +6,18 @@ use agentd_core::{
     error::ErrorKind,
     event::EventKind,
     grant::GrantScope,
-    interrupt::Answer,
-    item::ItemBody,
-    session::SessionSettings,
+    interrupt::{Answer, AnsweredBy},
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::EngineConfig;
+use agentd_engine::{EngineConfig, StartedTurn};
 use agentd_testkit::scripted::{calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::world::{World, input, run, soon, to_end, until};
-
-fn raised(kind: &EventKind) -> bool {
-    matches!(kind, EventKind::InterruptRaised { .. })
-}
+use crate::{
+    shared_world::{answering, ended, raised, raising, results},
+    world::{World, input, run, soon, to_end, until},
+};
 
 #[tokio::test]
 async fn a_change_asks_first_and_runs_when_approved() {
@@ -61,35 +58,23 @@ async fn answered(answer: Answer) -> (World, String) {
         says("Done."),
     ]);
     let session = world.session().await;
-    let mut started = session.start_turn(StartTurn { on_interrupt: OnInterrupt::Wait, ..input("Go!") }).await.unwrap();
-    loop {
-        let event =
-            until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
-        let EventKind::InterruptRaised { interrupt } = &event.kind else { break };
-        session.answer(interrupt.id, answer.clone(), "test".to_owned()).await.unwrap();
-    }
+    answering(&session, input("Go!"), answer).await;
     let log = world.log(&session);
     (world, log)
 }
 
 #[tokio::test]
-async fn always_is_asked_once_and_keeps_the_shown_rule() {
+async fn an_answer_is_kept_refused_or_edited_as_it_says() {
     let (world, log) = answered(Answer::Always { scope: GrantScope::Session }).await;
     assert_eq!(world.tools.ran().len(), 2);
     assert_eq!(log.matches("\n ? ").count() + log.matches("? launch").count(), 1, "{log}");
     assert!(log.contains(r#"settings: grants ["launch: make"]"#), "{log}");
-}
 
-#[tokio::test]
-async fn a_rejection_is_told_to_the_model_and_listed() {
     let (world, log) = answered(Answer::Reject { reason: Some("not today".to_owned()) }).await;
     assert!(world.tools.ran().is_empty());
     assert_eq!(log.matches("E_DENIED: \"refused: not today").count(), 2, "{log}");
     assert!(log.contains("denied launch, denied launch"), "{log}");
-}
 
-#[tokio::test]
-async fn edited_arguments_are_what_runs_and_the_model_knows() {
     let (world, log) = answered(Answer::Edit { args: json!({"command": "make test"}) }).await;
     assert_eq!(world.tools.ran(), [r#"launch {"command":"make test"}"#; 2]);
     assert!(log.contains("The person changed the arguments to"), "{log}");
@@ -98,8 +83,7 @@ async fn edited_arguments_are_what_runs_and_the_model_knows() {
 async fn unattended(on_interrupt: OnInterrupt) -> (World, agentd_core::turn::TurnResult) {
     let world = World::new([calls(&[("change", json!({})), ("look", json!({}))]), says("Went on.")]);
     let session = world.session().await;
-    let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Change!") }).await.unwrap();
-    let result = to_end(&mut started.events).await.1;
+    let result = ended(&session, StartTurn { on_interrupt, ..input("Change!") }).await;
     (world, result)
 }
 
@@ -160,19 +144,6 @@ async fn what_was_not_tied_to_a_client_goes_on_without_it() {
 }
 
 #[tokio::test]
-async fn a_session_that_allows_is_not_asked() {
-    let config = EngineConfig {
-        session_defaults: SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() },
-        ..EngineConfig::default()
-    };
-    let world = World::with(config, [calls(&[("change", json!({})), ("launch", json!({}))]), says("Done.")]);
-    let session = world.session().await;
-    let result = run(&session, "Go!").await;
-    assert_eq!(world.tools.ran().len(), 2);
-    assert_eq!(result.files.len(), 1);
-}
-
-#[tokio::test]
 async fn a_call_that_cannot_succeed_asks_nobody() {
     let world = World::new([calls(&[("change", json!({"path": "impossible"}))]), says("Well.")]);
     let session = world.session().await;
@@ -185,9 +156,7 @@ async fn a_call_that_cannot_succeed_asks_nobody() {
 async fn the_model_asks_and_gets_the_words() {
     let world = World::new([calls(&[("ask_human", json!({"question": "Tea or coffee?"}))]), says("Tea it is.")]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Drink!")).await.unwrap();
-    let event = until(&mut started.events, raised).await;
-    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    let (mut started, interrupt) = raising(&session, input("Drink!")).await;
     let empty = session.answer(interrupt.id, Answer::Text { text: " ".to_owned() }, "test".to_owned()).await;
     assert_eq!(empty.err().unwrap().kind(), ErrorKind::InvalidInput);
     session.answer(interrupt.id, Answer::Text { text: "tea".to_owned() }, "test".to_owned()).await.unwrap();
@@ -195,40 +164,32 @@ async fn the_model_asks_and_gets_the_words() {
     assert!(world.log(&session).contains("result of ask_human: \"tea\""));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_deadline_takes_the_default() {
+/// A turn whose question has a deadline in an hour, and the world in which nobody answers it.
+async fn unanswered() -> (World, StartedTurn) {
     let config = EngineConfig { interrupt_deadline: Some(Duration::from_secs(3600)), ..EngineConfig::default() };
     let world = World::with(config, [calls(&[("change", json!({}))]), says("Never mind.")]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    until(&mut started.events, raised).await;
+    let started = raising(&world.session().await, input("Change!")).await.0;
+    (world, started)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_takes_the_default() {
+    let (world, mut started) = unanswered().await;
     world.clock.advance(Duration::from_secs(3601));
     tokio::time::advance(Duration::from_secs(3601)).await;
     let (events, result) = to_end(&mut started.events).await;
     assert_eq!((result.text.as_str(), result.denials.len()), ("Never mind.", 1));
-    let by_deadline = |kind: &EventKind| {
-        matches!(kind, EventKind::InterruptResolved { by: agentd_core::interrupt::AnsweredBy::Deadline, .. })
-    };
+    let by_deadline = |kind: &EventKind| matches!(kind, EventKind::InterruptResolved { by: AnsweredBy::Deadline, .. });
     assert!(events.iter().any(|event| by_deadline(&event.kind)));
     // The hour in which nobody answered is not the call's.
-    let took = events.iter().find_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::ToolResult(result) => Some(result.duration_ms),
-            _ => None,
-        },
-        _ => None,
-    });
-    assert!(took.unwrap() < 60_000, "{took:?}");
+    let took = results(&events)[0].duration_ms;
+    assert!(took < 60_000, "{took}");
 }
 
 /// A machine that slept, or a clock that was set: the time has come, though nobody has waited for it.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_holds_when_the_clock_jumps() {
-    let config = EngineConfig { interrupt_deadline: Some(Duration::from_secs(3600)), ..EngineConfig::default() };
-    let world = World::with(config, [calls(&[("change", json!({}))]), says("Never mind.")]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    until(&mut started.events, raised).await;
+    let (world, mut started) = unanswered().await;
     let jumped = tokio::time::Instant::now();
     world.clock.advance(Duration::from_secs(2 * 24 * 3600));
     tokio::time::advance(Duration::from_secs(31)).await;
@@ -237,16 +198,4 @@ async fn a_deadline_holds_when_the_clock_jumps() {
     assert_eq!((result.text.as_str(), result.denials.len()), ("Never mind.", 1));
     // How long it took is not what the clock says.
     assert!(result.duration_ms < 3600 * 1000, "{}", result.duration_ms);
-}
-
-#[tokio::test]
-async fn cancelling_withdraws_what_was_asked() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    until(&mut started.events, raised).await;
-    session.cancel(Some(started.turn_id)).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
-    assert!(world.engine.interrupts(None).await.unwrap().is_empty());
-    assert!(world.tools.ran().is_empty());
 }

@@ -3,34 +3,29 @@
 use std::sync::{Arc, Mutex};
 
 use agentd_core::{
-    audit::{AuditFact, DecidedBy, VerdictName},
+    audit::{AuditEntry, AuditFact, DecidedBy, VerdictName},
     event::EventKind,
     grant::GrantScope,
-    ids::CallId,
     interrupt::{Answer, AnsweredBy},
-    ports::{Audit, ToolContext, Toolbox},
+    ports::ToolContext,
     session::SessionSettings,
-    tool::{Effect, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{ToolCall, ToolErrorCode},
     turn::{OnInterrupt, StartTurn, StopReason},
     undo::UndoRequest,
 };
 use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
-    memory_disk::MemoryDisk,
-    memory_store::MemoryStore,
-    scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
+    scripted::{Play, ScriptedTools, calls, says},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
 use insta::assert_snapshot;
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
-use crate::world::{World, input, run, soon, to_end, until};
-
-fn raised(kind: &EventKind) -> bool {
-    matches!(kind, EventKind::InterruptRaised { .. })
-}
+use crate::{
+    shared_world::{WatchedTools, answering, ports, raised, raising},
+    world::{World, input, run, soon, to_end, until},
+};
 
 /// What the log was told, a line each.
 fn told(audit: &MemoryAudit) -> String {
@@ -69,13 +64,8 @@ fn told(audit: &MemoryAudit) -> String {
 async fn one_call(tool: &str, args: Value, start: StartTurn, answer: Answer) -> World {
     let world = World::new([calls(&[(tool, args)]), says("Done.")]);
     let session = world.session().await;
-    let mut started = session.start_turn(start).await.unwrap();
-    loop {
-        let event =
-            until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
-        let EventKind::InterruptRaised { interrupt } = &event.kind else { return world };
-        session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await.unwrap();
-    }
+    answering(&session, start, answer).await;
+    world
 }
 
 async fn asked(tool: &str, args: Value, answer: Answer) -> String {
@@ -144,9 +134,7 @@ async fn a_kept_rule_is_named() {
     let make = || calls(&[("launch", json!({"command": "make"}))]);
     let world = World::new([make(), says("Once."), make(), says("Twice.")]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    let event = until(&mut started.events, raised).await;
-    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    let (mut started, interrupt) = raising(&session, input("Go!")).await;
     session.answer(interrupt.id, Answer::Always { scope: GrantScope::Session }, "phone".to_owned()).await.unwrap();
     to_end(&mut started.events).await;
     run(&session, "Again!").await;
@@ -179,14 +167,10 @@ async fn a_decision_says_who_asked_and_when_and_where() {
 async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
     let world = World::new([calls(&[("change", json!({}))])]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    let event = until(&mut started.events, raised).await;
-    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    let (_started, interrupt) = raising(&session, input("Change!")).await;
     assert_eq!(world.audit.entries(), []);
 
-    let later = world.restarted([says("Changed.")]);
-    later.engine.recover().await.unwrap();
-    let session = later.engine.session(session.id()).await.unwrap();
+    let (later, session) = world.restarted([says("Changed.")]).recovered(&session).await;
     let mut events = session.subscribe(0).await.unwrap();
     session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
     to_end(&mut events).await;
@@ -198,8 +182,7 @@ async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
         matches!(&event.kind, EventKind::InterruptResolved { by: AnsweredBy::Client(name), .. } if name == "phone")
     });
     let store = later.store.copy_prefix(session.id(), answered.unwrap() + 1);
-    let last = World::on(store, EngineConfig::default(), [says("Changed.")]);
-    let session = last.engine.session(session.id()).await.unwrap();
+    let (last, session) = World::on(store, EngineConfig::default(), [says("Changed.")]).with_session(&session).await;
     let mut events = session.subscribe(0).await.unwrap();
     to_end(&mut events).await;
     assert_eq!(last.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
@@ -279,10 +262,10 @@ async fn a_log_that_comes_back_hears_that_the_call_was_refused() {
 async fn a_cancelled_question_is_told_as_refused_by_nobody() {
     let world = World::new([calls(&[("change", json!({}))])]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    until(&mut started.events, raised).await;
+    let (mut started, _) = raising(&session, input("Change!")).await;
     session.cancel(None).await.unwrap();
-    to_end(&mut started.events).await;
+    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
+    assert!(world.engine.interrupts(None).await.unwrap().is_empty() && world.tools.ran().is_empty());
     assert_snapshot!(told(&world.audit), @r"
     change {}: may not by Daemon, the rules say Ask, default, the session's confirm_write is on
     change: never ran E_CANCELLED
@@ -319,54 +302,6 @@ async fn an_undo_is_told_with_who_asked_for_it() {
     assert_eq!(files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["a"]);
 }
 
-/// Tools that look, when they are called, whether the log knows.
-struct Watching {
-    inner: Arc<ScriptedTools>,
-    audit: Arc<MemoryAudit>,
-    unknown: Mutex<Vec<String>>,
-}
-
-impl Watching {
-    fn is_admitted(&self, call: &CallId) -> bool {
-        let admits = |fact: &AuditFact| matches!(fact, AuditFact::CallDecided(decision) if decision.allowed);
-        self.audit.entries().iter().any(|entry| entry.call_id.as_ref() == Some(call) && admits(&entry.fact))
-    }
-}
-
-impl Toolbox for Watching {
-    fn specs(&self) -> Arc<[ToolSpec]> {
-        self.inner.specs()
-    }
-
-    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
-        name
-    }
-
-    fn preview<'a>(
-        &'a self,
-        context: &'a ToolContext,
-        call: &'a ToolCall,
-    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        self.inner.preview(context, call)
-    }
-
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
-        Box::pin(std::future::ready(true))
-    }
-
-    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        async move {
-            let specs = self.inner.specs();
-            let looks = specs.iter().any(|spec| spec.name == call.name && spec.effect == Effect::Read);
-            if !looks && !self.is_admitted(&context.call_id) {
-                self.unknown.lock().unwrap().push(call.name.clone());
-            }
-            self.inner.call(context, call).await
-        }
-        .boxed()
-    }
-}
-
 /// What a client answers; `None` asks nobody.
 fn answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
@@ -384,9 +319,19 @@ fn step() -> impl Strategy<Value = (Vec<&'static str>, bool)> {
 }
 
 async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, confirm: bool, answer: Answer) {
-    let audit = Arc::new(MemoryAudit::default());
-    let tools =
-        Arc::new(Watching { inner: ScriptedTools::new(), audit: Arc::clone(&audit), unknown: Mutex::default() });
+    let (audit, inner) = (Arc::new(MemoryAudit::default()), ScriptedTools::new());
+    // Tools that look, when they are called, whether the log knows.
+    let unknown: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (log, unlogged) = (Arc::clone(&audit), Arc::clone(&unknown));
+    let on_call = move |context: &ToolContext, call: &ToolCall| {
+        let admits = |fact: &AuditFact| matches!(fact, AuditFact::CallDecided(decision) if decision.allowed);
+        let is_of_call = |entry: &AuditEntry| entry.call_id.as_ref() == Some(&context.call_id) && admits(&entry.fact);
+        if call.name != "look" && !log.entries().iter().any(is_of_call) {
+            unlogged.lock().unwrap().push(call.name.clone());
+        }
+        None
+    };
+    let tools = WatchedTools { inner: Arc::clone(&inner), specs: None, holds: true, on_call: Box::new(on_call) };
     let script: Vec<Play> = steps
         .iter()
         .flat_map(|(names, _)| {
@@ -394,26 +339,13 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
             [calls(&made), says("Next.")]
         })
         .collect();
-    let engine = Engine::new(
-        Ports {
-            models: Arc::new(OneModel(ScriptedModel::new(script))),
-            toolbox: Arc::clone(&tools) as _,
-            store: Arc::new(MemoryStore::new()),
-            workspaces: Arc::new(NoWorkspaces),
-            pictures: None,
-            snapshots: Arc::new(MemoryDisk::default()),
-            languages: Arc::new(agentd_core::ports::NoLanguages),
-            exchanges: agentd_core::ports::NoExchanges::port(),
-            audit: Arc::clone(&audit) as Arc<dyn Audit>,
-            clock: Arc::new(StoppedClock::default()),
-        },
-        EngineConfig::default(),
-    );
+    let ports = Ports { audit: Arc::clone(&audit) as _, ..ports(Arc::new(tools), script) };
+    let engine = Engine::new(ports, EngineConfig::default());
     let settings = SessionSettings { confirm_write: confirm, confirm_exec: confirm, ..SessionSettings::default() };
     let session = engine.create_session(settings, None).await.unwrap();
     for (_, broken) in steps {
         audit.break_it(broken);
-        let before = tools.inner.ran().len();
+        let before = inner.ran().len();
         let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
         loop {
             let event =
@@ -426,10 +358,10 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
                 session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
             }
         }
-        let ran = tools.inner.ran();
+        let ran = inner.ran();
         assert!(!broken || ran[before..].iter().all(|call| call.starts_with("look ")), "{ran:?}");
     }
-    assert_eq!(*tools.unknown.lock().unwrap(), Vec::<String>::new());
+    assert_eq!(*unknown.lock().unwrap(), Vec::<String>::new());
     let allowed = audit.decisions().into_iter().filter(|decision| decision.allowed).count();
     let ran = audit.ends().into_iter().filter(|end| end.ran).count();
     assert_eq!(allowed, ran, "{}", told(&audit));

@@ -19,7 +19,10 @@ use agentd_core::{
 use agentd_testkit::scripted::{ScriptedModel, calls, says};
 use serde_json::json;
 
-use crate::world::{World, input, run, to_end};
+use crate::{
+    shared_world::ended,
+    world::{World, input, run, to_end},
+};
 
 /// A server in the base slot with some models, another one in the slots `code` and `chat`, and a built-in model for pictures.
 struct Servers {
@@ -107,8 +110,7 @@ fn servers_of(world: &World, servers: &Arc<Servers>) -> World {
 async fn a_turn_that_runs_keeps_its_model() {
     let (world, servers) = world();
     let session = world.session().await;
-    servers.own[&Slot::Base].then(calls(&[("hold", json!({}))]));
-    servers.own[&Slot::Base].then(says("Base to the end."));
+    servers.own[&Slot::Base].then_all([calls(&[("hold", json!({}))]), says("Base to the end.")]);
     let mut started = session.start_turn(input("Wait")).await.unwrap();
     world.tools.began(1).await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
@@ -125,7 +127,7 @@ async fn it_is_a_choice_for_its_slot_alone() {
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.own[&Slot::Code].then(says("Coder here."));
     let start = StartTurn { slot: Some(Slot::Code), ..input("Write code") };
-    assert_eq!(to_end(&mut session.start_turn(start).await.unwrap().events).await.1.text, "Coder here.");
+    assert_eq!(ended(&session, start).await.text, "Coder here.");
 
     // Other settings leave it as it is, and another slot has another server.
     let settings = session.show().await.unwrap().session.settings;
@@ -140,10 +142,9 @@ async fn the_last_answer_is_the_chosen_models_too() {
     let (world, servers) = world();
     let session = world.session().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
-    servers.named["big"].then(calls(&[("look", json!({}))]));
-    servers.named["big"].then(says("What I saw."));
+    servers.named["big"].then_all([calls(&[("look", json!({}))]), says("What I saw.")]);
     let start = StartTurn { max_steps: Some(1), ..input("Look around") };
-    let result = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+    let result = ended(&session, start).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
 }
 
@@ -152,7 +153,8 @@ async fn a_new_session_begins_with_it() {
     let (world, servers) = world();
     let settings = SessionSettings { model: Some("small".to_owned()), ..world.engine.session_defaults() };
     servers.named["small"].then(says("Small here."));
-    let (session, mut started) = world.engine.start_session(settings, input("Who are you?")).await.unwrap();
+    let (session, mut started) =
+        world.engine.start_session_with(settings, input("Who are you?"), Default::default()).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "Small here.");
     assert_eq!(session.show().await.unwrap().session.settings.slot, Some(Slot::Base));
 }
@@ -175,7 +177,7 @@ async fn what_cannot_be_chosen_is_refused_with_what_to_do() {
     let settings =
         SessionSettings { slot: Some(Slot::Vision), model: Some("big".to_owned()), ..world.engine.session_defaults() };
     assert!(world.engine.create_session(settings.clone(), None).await.is_err());
-    assert!(world.engine.start_session(settings, input("Hi")).await.is_err());
+    assert!(world.engine.start_session_with(settings, input("Hi"), Default::default()).await.is_err());
 
     // Nor does a turn go to another model where the chosen one is not there any more.
     session.set_model(None, Some("big".to_owned())).await.unwrap();

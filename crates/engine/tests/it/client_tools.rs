@@ -1,13 +1,13 @@
 //! Tools of the client: offered in its turn only, judged as others, answered by the client or ended with a reason.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
     client_tool::{ClientTool, ClientToolAnswer},
-    event::EventKind,
+    event::{Event, EventKind},
     files::PreparedPicture,
     interrupt::Answer,
-    item::{ItemBody, ItemStatus},
+    item::{Item, ItemBody},
     model::{Message, ModelChunk},
     session::SessionMode,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions},
@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     grants::{answer, question},
+    shared_world::{results, warnings},
     world::{World, input, run, soon, to_end, until},
 };
 
@@ -58,6 +59,23 @@ fn says_back(request: ClientToolRequest, text: &str) {
     request.reply.send(answer).unwrap();
 }
 
+fn picture(content: &str) -> ClientToolAnswer {
+    let (media_type, name) = ("image/png".to_owned(), format!("picture-{}.png", content.len()));
+    let picture = PreparedPicture { media_type, width: 30, height: 25, name, content: content.into() };
+    ClientToolAnswer { text: String::new(), failed: false, picture: Some(picture) }
+}
+
+/// How many pictures each notice shows.
+fn shown(events: &[Arc<Event>]) -> Vec<usize> {
+    let shown = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item: Item { body: ItemBody::Notice { pictures, .. }, .. }, .. } => {
+            Some(pictures.len())
+        }
+        _ => None,
+    });
+    shown.filter(|pictures| *pictures > 0).collect()
+}
+
 /// Results, as the model read them.
 fn told(world: &World) -> Vec<String> {
     let request = world.model.requests().pop().unwrap();
@@ -84,11 +102,7 @@ async fn a_call_goes_to_the_client_and_its_answer_to_the_model() {
     let (events, result) = to_end(&mut started.events).await;
     assert_eq!((result.text.as_str(), result.tool_used), ("I see.", true));
     assert_eq!(told(&world), ["fn main() {}[2J"]);
-    let results = events.iter().filter(|event| {
-        matches!(&event.kind, EventKind::ItemCompleted { item, .. }
-            if matches!(&item.body, ItemBody::ToolResult(result) if result.name == "client_buffer"))
-    });
-    assert_eq!(results.count(), 1);
+    assert_eq!(results(&events).iter().map(|result| &*result.name).collect::<Vec<_>>(), ["client_buffer"]);
     // The next turn has none of it.
     run(&session, "And now?").await;
     assert_eq!((offered(&world, 0), offered(&world, 2)), (vec!["client_buffer".to_owned()], Vec::new()));
@@ -124,21 +138,11 @@ async fn a_picture_comes_behind_the_results() {
     ]);
     let session = world.session().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("shot", true)])).await;
-    for content in [b"PICTURE one".to_vec(), b"PICTURE two!".to_vec()] {
-        let name = format!("picture-{}.png", content.len());
-        let picture = PreparedPicture { media_type: "image/png".to_owned(), width: 30, height: 25, name, content };
-        let answer = ClientToolAnswer { text: String::new(), failed: false, picture: Some(picture) };
-        next(&mut requests).await.reply.send(answer).unwrap();
+    for content in ["PICTURE one", "PICTURE two!"] {
+        next(&mut requests).await.reply.send(picture(content)).unwrap();
     }
     let (events, _) = to_end(&mut started.events).await;
-    let shown = events.iter().find_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::Notice { pictures, .. } if !pictures.is_empty() => Some(pictures.len()),
-            _ => None,
-        },
-        _ => None,
-    });
-    assert_eq!(shown, Some(2));
+    assert_eq!(shown(&events), [2]);
     assert!(told(&world)[0].contains("its picture comes behind"), "{:?}", told(&world));
 }
 
@@ -181,24 +185,6 @@ async fn arguments_that_do_not_fit_ask_nobody() {
     assert!(requests.try_recv().is_err());
 }
 
-#[tokio::test]
-async fn a_client_that_goes_ends_its_calls_and_the_turn_goes_on() {
-    let world = World::new([buffer(json!({"path": "a"})), buffer(json!({"path": "b"})), says("On my own.")]);
-    let session = world.session().await;
-    let start_turn = StartTurn { on_interrupt: OnInterrupt::Approve, ..offering(vec![tool("buffer", false)]) };
-    let (mut started, mut requests) = start(&session, start_turn).await;
-    let held = next(&mut requests).await;
-    drop(requests);
-    drop(held);
-    assert_eq!(to_end(&mut started.events).await.1.text, "On my own.");
-    let told = told(&world);
-    for text in &told {
-        assert!(text.starts_with("E_TOOL: buffer: no answer came") && text.contains("is gone"), "{text}");
-        assert!(text.ends_with("whether it took effect is not known"), "{text}");
-    }
-    assert_eq!(told.len(), 2);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_answers_is_given_up() {
     let world = World::new([buffer(json!({"path": "a"})), says("Too slow.")]);
@@ -206,14 +192,9 @@ async fn a_client_that_never_answers_is_given_up() {
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
     let held = requests.recv().await.unwrap();
     tokio::time::advance(Duration::from_secs(601)).await;
-    let mut text = String::new();
-    while let Some(Ok(event)) = started.events.next().await {
-        if let EventKind::TurnEnded { result } = &event.kind {
-            text.clone_from(&result.text);
-            break;
-        }
-    }
-    assert_eq!(text, "Too slow.");
+    // Without a time limit: the clock of this test does not wait.
+    let is_end = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.text == "Too slow.");
+    while !is_end(&started.events.next().await.unwrap().unwrap()) {}
     assert!(held.reply.is_closed(), "nobody waits for it any more");
     assert_eq!(told(&world), ["E_TIMEOUT: the client gave no answer within 10 minutes"]);
 }
@@ -230,14 +211,7 @@ async fn the_time_of_a_turn_ends_the_wait() {
     let held = next(&mut requests).await;
     let (events, result) = to_end(&mut started.events).await;
     assert_eq!(result.stop_reason, StopReason::TimeLimit);
-    let text = events.iter().find_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::ToolResult(result) => Some(result.text.clone()),
-            _ => None,
-        },
-        _ => None,
-    });
-    let text = text.unwrap();
+    let text = &results(&events)[0].text;
     assert!(text.contains("time of the turn was over") && text.ends_with("took effect is not known"), "{text}");
     assert!(held.reply.is_closed(), "nobody waits for it any more");
 }
@@ -248,50 +222,17 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
     let session = world.session().await;
     let start_turn = StartTurn { on_interrupt: OnInterrupt::Approve, ..offering(vec![tool("shot", false)]) };
     let (_started, mut requests) = start(&session, start_turn).await;
-    let picture = PreparedPicture {
-        media_type: "image/png".to_owned(),
-        width: 30,
-        height: 25,
-        name: "picture-one.png".to_owned(),
-        content: b"PICTURE one".to_vec(),
-    };
-    let answer = ClientToolAnswer { text: "The first.".to_owned(), failed: false, picture: Some(picture) };
-    next(&mut requests).await.reply.send(answer).unwrap();
+    next(&mut requests).await.reply.send(picture("PICTURE one")).unwrap();
     let _held = next(&mut requests).await;
-    let reborn = world.reborn([says("I saw it.")]);
-    reborn.engine.recover().await.unwrap();
-    let session = reborn.engine.session(session.id()).await.unwrap();
+    let (reborn, session) = world.reborn([says("I saw it.")]).recovered(&session).await;
     let mut again = session.start_turn(crate::world::go_on()).await.unwrap();
     let (events, result) = to_end(&mut again.events).await;
     assert_eq!(result.text, "I saw it.");
-    let notices = |events: &[std::sync::Arc<agentd_core::event::Event>]| {
-        let is_shown = |event: &&std::sync::Arc<agentd_core::event::Event>| {
-            matches!(&event.kind, EventKind::ItemCompleted { item, .. }
-                if matches!(&item.body, ItemBody::Notice { pictures, .. } if pictures.len() == 1))
-        };
-        events.iter().filter(is_shown).count()
-    };
-    assert_eq!(notices(&events), 1, "{}", reborn.log(&session));
+    assert_eq!(shown(&events), [1], "{}", reborn.log(&session));
     // Once.
     reborn.model.then(says("Well."));
     let mut next = session.start_turn(input("And now?")).await.unwrap();
-    assert_eq!(notices(&to_end(&mut next.events).await.0), 0);
-}
-
-#[tokio::test]
-async fn a_cancel_ends_the_wait() {
-    let world = World::new([buffer(json!({"path": "a"}))]);
-    let session = world.session().await;
-    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
-    let held = next(&mut requests).await;
-    session.cancel(None).await.unwrap();
-    let (events, result) = to_end(&mut started.events).await;
-    assert_eq!(result.stop_reason, StopReason::Cancelled);
-    let ended = events.iter().any(|event| {
-        matches!(&event.kind, EventKind::ItemCompleted { item, status: ItemStatus::Cut }
-            if matches!(&item.body, ItemBody::ToolResult(result) if result.text.contains("cancelled")))
-    });
-    assert!(ended && held.reply.is_closed());
+    assert!(shown(&to_end(&mut next.events).await.0).is_empty());
 }
 
 #[tokio::test]
@@ -316,9 +257,7 @@ async fn a_restart_is_told_honestly() {
     let session = world.session().await;
     let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     let asked = question(&mut started.events).await;
-    let reborn = world.reborn([says("Without it.")]);
-    reborn.engine.recover().await.unwrap();
-    let session = reborn.engine.session(session.id()).await.unwrap();
+    let (reborn, session) = world.reborn([says("Without it.")]).recovered(&session).await;
     let mut events = session.subscribe(0).await.unwrap();
     reborn.engine.answer(asked.id, Answer::Approve, "test".to_owned()).await.unwrap();
     assert_eq!(to_end(&mut events).await.1.text, "Without it.");
@@ -338,17 +277,14 @@ async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
     let (line, _requests) = ClientLine::new();
     let steered = TurnStart { start: StartTurn { if_busy: IfBusy::Steer, ..queued() }, lines: with_tools(line) };
     assert!(session.start_turn(steered).await.err().unwrap().hint().is_some());
-    world.model.then(buffer(json!({"path": "a"})));
-    world.model.then(says("Kept."));
-    world.model.then(says("Left."));
+    world.model.then_all([buffer(json!({"path": "a"})), says("Kept."), says("Left.")]);
     session.cancel(Some(running.turn_id)).await.unwrap();
     to_end(&mut running.events).await;
     says_back(next(&mut requests).await, "text");
     assert_eq!(to_end(&mut kept.events).await.1.text, "Kept.");
     let (events, result) = to_end(&mut left.events).await;
     assert_eq!(result.text, "Left.");
-    let warned = |kind: &EventKind| matches!(kind, EventKind::Warning { code, .. } if code == "client_tools_gone");
-    assert!(events.iter().any(|event| warned(&event.kind)));
+    assert_eq!(warnings(&events, "client_tools_gone").len(), 1);
     assert_eq!(offered(&world, 3), Vec::<String>::new());
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    context::{CompactionCause, CompactionStrategy, PromptReport},
+    context::{CompactionCause, CompactionStrategy},
     error::ErrorKind,
     event::EventKind,
     item::{Item, ItemBody},
@@ -17,7 +17,10 @@ use agentd_testkit::scripted::{OneModel, Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, go_on, input, run, to_end};
+use crate::{
+    shared_world::{ended, raising, results},
+    world::{World, go_on, input, run, to_end},
+};
 
 /// Words, and what the server counts for the request.
 pub(crate) fn counted(text: &str, prompt_tokens: u64) -> Play {
@@ -67,12 +70,23 @@ pub(crate) async fn full(world: &World) -> SessionHandle {
     session
 }
 
-#[tokio::test]
-async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
+async fn full_world() -> (World, SessionHandle) {
     let world = World::new([]);
     let session = full(&world).await;
-    world.model.then(says(SUMMARY));
-    world.model.then(says("On we go."));
+    (world, session)
+}
+
+async fn ten_turns() -> (World, SessionHandle) {
+    let world = World::new([]);
+    let session = world.session().await;
+    talked(&world, 0..10, &session).await;
+    (world, session)
+}
+
+#[tokio::test]
+async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
+    let (world, session) = full_world().await;
+    world.model.then_all([says(SUMMARY), says("On we go.")]);
     assert_eq!(run(&session, "And now?").await.text, "On we go.");
 
     let done = &compactions(&world, &session)[0];
@@ -81,32 +95,37 @@ async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
     assert_eq!(done.report.pinned[0], "Never delete the file notes.txt! What is up?");
     assert_eq!(done.report.model.as_deref(), Some("scripted"));
     assert_eq!(done.report.problem, None);
+    assert!((85..200).contains(&done.report.percent_before), "{:?}", done.report);
+    world.all_calls_are_counted().await;
     let last = world.model.requests().pop().unwrap();
     let text = texts(&last);
-    assert!(text.contains("Never delete the file notes.txt!"), "{text}");
-    assert!(text.contains("The broom, for it is there."), "{text}");
-    assert!(text.contains("And now?"), "{text}");
+    for part in ["Never delete the file notes.txt!", "The broom, for it is there.", "And now?"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
     assert!(!text.contains("Done 0."), "what was replaced is not sent again: {text}");
     let kept = world.workspaces.kept(session.id(), done.report.path.as_deref().unwrap()).unwrap();
     let kept = String::from_utf8(kept).unwrap();
     assert!(kept.contains("Piece of work 0 ") && kept.contains("Never delete"), "{kept}");
+
+    // Another daemon sees the same window.
+    let (second, session) = world.restarted([says("Here I am.")]).with_session(&session).await;
+    run(&session, "Are you there?").await;
+    let after = second.model.requests().pop().unwrap();
+    assert_eq!(after.messages[..last.messages.len()], last.messages[..]);
 }
 
 #[tokio::test]
 async fn the_model_may_ask_for_it() {
-    let world = World::new([]);
-    let session = full(&world).await;
+    let (world, session) = full_world().await;
     // At this level the daemon does it by itself, so the level is lowered first.
-    world.model.then(says(SUMMARY));
-    world.model.then(counted("ok", 6200));
+    world.model.then_all([says(SUMMARY), counted("ok", 6200)]);
     run(&session, "Go on.").await;
     for turn in 0..6 {
         world.model.then(counted(&format!("Again {turn}."), 6200));
         run(&session, &format!("More! {}", "and more ".repeat(40))).await;
     }
     world.model.then(calls(&[("compact_context", json!({"strategy": "summarize"}))]));
-    world.model.then(says("## Next steps\nRest."));
-    world.model.then(says("Now there is room."));
+    world.model.then_all([says("## Next steps\nRest."), says("Now there is room.")]);
     assert_eq!(run(&session, "Make room.").await.text, "Now there is room.");
     let done = compactions(&world, &session).pop().unwrap();
     assert_eq!((done.report.cause, done.report.strategy), (CompactionCause::Model, CompactionStrategy::Summarize));
@@ -150,79 +169,19 @@ async fn many_small_messages_in_a_large_window_are_left_alone() {
     assert_eq!(session.context().await.unwrap().messages, 100);
     // Another life of the daemon sees all of it, too.
     let model = ScriptedModel::with_info(model.info().clone(), [says("Still here.")]);
-    let world = world.restarted_with(Arc::new(OneModel(Arc::clone(&model))));
-    let session = world.engine.session(session.id()).await.unwrap();
+    let (_world, session) = world.restarted_with(Arc::new(OneModel(Arc::clone(&model)))).with_session(&session).await;
     run(&session, "And now?").await;
     assert!(texts(&model.requests()[0]).contains("Question 0"));
 }
 
 #[tokio::test]
-async fn a_full_window_is_summarized_and_the_report_says_how_full_it_was() {
-    let world = World::new([]);
-    let session = full(&world).await;
-    world.model.then(says(SUMMARY));
-    world.model.then(says("On we go."));
-    run(&session, "And now?").await;
-    let report = &compactions(&world, &session)[0].report;
-    assert_eq!(report.cause, CompactionCause::Critical);
-    assert!((85..200).contains(&report.percent_before), "{report:?}");
-    world.all_calls_are_counted().await;
-}
-
-#[tokio::test]
 async fn a_request_that_did_not_fit_is_tried_once_more_with_less() {
-    let world = World::new([]);
-    let session = full(&world).await;
-    world.model.then(says(SUMMARY));
-    world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
+    let (world, session) = full_world().await;
+    world.model.then_all([says(SUMMARY), Play::Fails(Vec::new(), ErrorKind::ContextOverflow)]);
     world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
     let result = run(&session, "And now?").await;
     assert_eq!(result.stop_reason, StopReason::Failed, "it does not go on for ever");
     assert_eq!(result.error.unwrap().kind, ErrorKind::ContextOverflow);
-}
-
-#[tokio::test]
-async fn without_a_model_the_facts_stand_and_the_report_says_so() {
-    let world = World::new([]);
-    let session = full(&world).await;
-    world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
-    world.model.then(says("On we go."));
-    assert_eq!(run(&session, "And now?").await.text, "On we go.");
-    let done = &compactions(&world, &session)[0];
-    assert_eq!(done.report.strategy, CompactionStrategy::Truncate);
-    assert!(done.report.problem.as_deref().unwrap().contains("no model summed it up"));
-    assert!(done.summary.contains("Never delete the file notes.txt!"), "{}", done.summary);
-}
-
-#[tokio::test]
-async fn a_person_may_ask_for_it_and_take_it_back() {
-    let world = World::new((0..10).map(|n| says(&format!("Answer {n}."))));
-    let session = world.session().await;
-    for turn in 0..10 {
-        run(&session, &format!("Question {turn}")).await;
-    }
-    world.model.then(says(SUMMARY));
-    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
-    let mut started = session.start_turn(start).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
-    assert_eq!(result.stop_reason, StopReason::Completed);
-    assert!(result.text.contains("the history was compacted from 20 to"), "{}", result.text);
-
-    world.model.then(says("With the summary."));
-    run(&session, "Next").await;
-    assert!(!texts(world.model.requests().last().unwrap()).contains("Answer 0."));
-
-    let (window, report) = session.undo_compaction().await.unwrap();
-    assert_eq!((window.after, report.cause), (0, CompactionCause::Person));
-    world.model.then(says("With everything."));
-    run(&session, "And again").await;
-    let text = texts(world.model.requests().last().unwrap());
-    for part in ["Question 0", "Answer 9.", "With the summary.", "And again"] {
-        assert!(text.contains(part), "{part} in {text}");
-    }
-    assert!(!text.contains("conversation_summary"), "{text}");
-    let error = session.undo_compaction().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict);
 }
 
 #[tokio::test]
@@ -231,65 +190,11 @@ async fn a_short_history_is_left_alone_and_says_so() {
     let session = world.session().await;
     run(&session, "Hi").await;
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    let mut started = session.start_turn(start).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
+    let result = ended(&session, start).await;
     assert!(result.text.contains("nothing to compact"), "{}", result.text);
     assert_eq!(compactions(&world, &session), []);
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
     assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
-}
-
-#[tokio::test]
-async fn another_daemon_sees_the_same_window() {
-    let world = World::new([]);
-    let session = full(&world).await;
-    world.model.then(says(SUMMARY));
-    world.model.then(says("On we go."));
-    run(&session, "And now?").await;
-    let before = world.model.requests().pop().unwrap();
-
-    let second = world.restarted([says("Here I am.")]);
-    let session = second.engine.session(session.id()).await.unwrap();
-    run(&session, "Are you there?").await;
-    let after = second.model.requests().pop().unwrap();
-    assert_eq!(after.messages[..before.messages.len()], before.messages[..]);
-}
-
-#[tokio::test]
-async fn a_cancelled_compaction_changes_nothing() {
-    let world = World::new([]);
-    let session = full(&world).await;
-    world.model.then(Play::Hangs(vec![ModelChunk::Text("## What".to_owned())]));
-    let mut started = session.start_turn(input("And now?")).await.unwrap();
-    world.model.asked(11).await;
-    session.cancel(None).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
-    assert_eq!(result.stop_reason, StopReason::Cancelled);
-    let view = session.show().await.unwrap();
-    assert_eq!((view.session.window.after, view.session.window.summary), (0, 0));
-}
-
-#[tokio::test]
-async fn each_call_tells_how_much_it_repeats_and_what_broke_the_prefix() {
-    let world = World::new([calls(&[("now", json!({}))]), says("Noon."), says("Later.")]);
-    let session = world.session().await;
-    run(&session, "What time is it?").await;
-    run(&session, "And now?").await;
-    let events = world.store.events_of(session.id());
-    let reports: Vec<PromptReport> = events
-        .iter()
-        .filter_map(|event| match &event.kind {
-            EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(reports.len(), 3);
-    assert_eq!((reports[0].previous_bytes, reports[0].repeated_bytes), (0, 0));
-    for pair in reports.windows(2) {
-        assert_eq!(pair[1].previous_bytes, pair[0].bytes);
-        assert_eq!(pair[1].repeated_bytes, pair[0].bytes, "all of it is repeated");
-        assert_eq!(pair[1].broken_by, None);
-    }
 }
 
 #[tokio::test]
@@ -323,11 +228,7 @@ async fn a_summary_without_a_model_keeps_the_one_before_it_and_the_last_answer()
 
 #[tokio::test]
 async fn what_is_added_to_a_turn_that_compacts_is_answered() {
-    let world = World::new((0..10).map(|n| says(&format!("Answer {n}."))));
-    let session = world.session().await;
-    for turn in 0..10 {
-        run(&session, &format!("Question {turn}")).await;
-    }
+    let (world, session) = ten_turns().await;
     let gate = Arc::new(Notify::new());
     world.model.then(Play::Waits(Arc::clone(&gate), vec![ModelChunk::Text(SUMMARY.to_owned())]));
     world.model.then(says("By the way, yes."));
@@ -344,30 +245,22 @@ async fn what_is_added_to_a_turn_that_compacts_is_answered() {
 async fn a_cancelled_call_does_not_keep_the_history_from_being_compacted() {
     let world = World::new([calls(&[("change", json!({"path": "a"}))])]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Never forget this.")).await.unwrap();
-    crate::world::until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let (mut started, _) = raising(&session, input("Never forget this.")).await;
     session.cancel(None).await.unwrap();
     to_end(&mut started.events).await;
     for turn in 0..9 {
         world.model.then(counted(&format!("Done {turn}."), if turn == 8 { 7900 } else { 100 }));
         run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(150))).await;
     }
-    world.model.then(says(SUMMARY));
-    world.model.then(says("On we go."));
+    world.model.then_all([says(SUMMARY), says("On we go.")]);
     assert_eq!(run(&session, "And now?").await.text, "On we go.");
     assert_eq!(compactions(&world, &session)[0].report.pinned[0], "Never forget this.");
 }
 
 /// What the model was told of its calls of `compact_context`, in order.
 fn told(world: &World, session: &SessionHandle) -> Vec<String> {
-    let events = world.store.events_of(session.id());
-    let results = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-            Some(result.text.clone()).filter(|_| result.name == "compact_context")
-        }
-        _ => None,
-    });
-    results.collect()
+    let results = results(&world.store.events_of(session.id())).into_iter();
+    results.filter(|result| result.name == "compact_context").map(|result| result.text).collect()
 }
 
 #[tokio::test]
@@ -382,8 +275,7 @@ async fn the_tool_promises_only_what_comes_to_pass() {
         Play::Chunks(chunks)
     };
     let asks = || counted_calls(1);
-    world.model.then(asks());
-    world.model.then(counted("Well then.", 6600));
+    world.model.then_all([asks(), counted("Well then.", 6600)]);
     assert_eq!(run(&session, "Make room.").await.text, "Well then.");
     let said = told(&world, &session);
     assert!(said[0].starts_with("nothing is compacted: there is nothing to compact"), "{said:?}");
@@ -394,10 +286,7 @@ async fn the_tool_promises_only_what_comes_to_pass() {
         world.model.then(counted(&format!("Done {turn}."), 6600));
         run(&session, &format!("Piece of work {turn}")).await;
     }
-    world.model.then(counted_calls(2));
-    world.model.then(says(SUMMARY));
-    world.model.then(asks());
-    world.model.then(says("There is room."));
+    world.model.then_all([counted_calls(2), says(SUMMARY), asks(), says("There is room.")]);
     let answer = run(&session, "Make room.").await.text;
     let said = told(&world, &session).split_off(1);
     assert!(said[0].contains("is compacted before your next words"), "{said:?}");
@@ -408,31 +297,25 @@ async fn the_tool_promises_only_what_comes_to_pass() {
 
 #[tokio::test]
 async fn a_last_answer_that_did_not_fit_is_asked_for_once_more_with_less() {
-    let world = World::new([]);
-    let session = full(&world).await;
+    let (world, session) = full_world().await;
     let one_step = || StartTurn { max_steps: Some(1), ..input("Look around") };
-    world.model.then(says(SUMMARY));
-    world.model.then(calls(&[("look", json!({}))]));
+    world.model.then_all([says(SUMMARY), calls(&[("look", json!({}))])]);
     world.model.then(Play::Fails(vec![ModelChunk::Text("Half a".to_owned())], ErrorKind::ContextOverflow));
     world.model.then(says("What I saw."));
-    let mut started = session.start_turn(one_step()).await.unwrap();
-    let result = to_end(&mut started.events).await.1;
+    let result = ended(&session, one_step()).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
     assert_eq!(compactions(&world, &session).pop().unwrap().report.cause, CompactionCause::Overflow);
 
     // It is not tried for ever.
-    world.model.then(calls(&[("look", json!({}))]));
+    world.model.then_all([calls(&[("look", json!({}))]), Play::Fails(Vec::new(), ErrorKind::ContextOverflow)]);
     world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
-    world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
-    let mut started = session.start_turn(one_step()).await.unwrap();
-    let result = to_end(&mut started.events).await.1;
+    let result = ended(&session, one_step()).await;
     assert_eq!((result.stop_reason, result.error.unwrap().kind), (StopReason::Failed, ErrorKind::ContextOverflow));
 }
 
 #[tokio::test]
 async fn words_that_came_before_a_request_was_found_too_long_are_no_answer() {
-    let world = World::new([]);
-    let session = full(&world).await;
+    let (world, session) = full_world().await;
     world.model.then(says(SUMMARY));
     world.model.then(Play::Fails(vec![ModelChunk::Text("Half a".to_owned())], ErrorKind::ContextOverflow));
     world.model.then(says("A whole answer."));
@@ -485,12 +368,10 @@ async fn where_instructions_and_tools_alone_do_not_fit_the_error_says_so() {
 
 #[tokio::test]
 async fn what_is_added_while_room_is_made_is_answered_and_not_summed_up() {
-    let world = World::new([]);
-    let session = full(&world).await;
+    let (world, session) = full_world().await;
     let gate = Arc::new(Notify::new());
     world.model.then(Play::Waits(Arc::clone(&gate), vec![ModelChunk::Text(SUMMARY.to_owned())]));
-    world.model.then(says("On we go."));
-    world.model.then(says("In blue."));
+    world.model.then_all([says("On we go."), says("In blue.")]);
     let mut started = session.start_turn(input("And now?")).await.unwrap();
     world.model.asked(11).await;
     session.steer(None, "It must be blue!".to_owned()).await.unwrap();
@@ -498,8 +379,7 @@ async fn what_is_added_while_room_is_made_is_answered_and_not_summed_up() {
     let result = to_end(&mut started.events).await.1;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "In blue."));
     // Another daemon reads the same from the journal.
-    let second = world.restarted([says("Still blue.")]);
-    let session = second.engine.session(session.id()).await.unwrap();
+    let (second, session) = world.restarted([says("Still blue.")]).with_session(&session).await;
     run(&session, "Which colour?").await;
     let added = Message::User { text: "It must be blue!".to_owned() };
     assert!(second.model.requests()[0].messages.contains(&added));
@@ -524,8 +404,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     while compactions(&world, &session).is_empty() {
         turns += 1;
         assert!(turns < 10, "it is never full: {:#?}", session.context().await.unwrap());
-        world.model.then(says("Done."));
-        world.model.then(says("Done."));
+        world.model.then_all([says("Done."), says("Done.")]);
         run(&session, &format!("A little {}", "more ".repeat(160))).await;
     }
     let before = session.undo_compaction().await.unwrap().0;
@@ -547,8 +426,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     assert!(said[0].starts_with("nothing is compacted: a person undid the last compaction"), "{said:?}");
 
     // Where it would not fit at all it is done again, and the person is told.
-    world.model.then(says(SUMMARY));
-    world.model.then(says("On we go."));
+    world.model.then_all([says(SUMMARY), says("On we go.")]);
     run(&session, &format!("Much {}", "more ".repeat(1400))).await;
     assert_eq!(compactions(&world, &session).len(), 2);
     assert!(world.log(&session).contains("compacted_again"), "{}", world.log(&session));
@@ -582,17 +460,12 @@ async fn turns_that_were_set_aside_and_fetched_back_stay() {
 
 pub(crate) async fn compact(session: &SessionHandle) -> agentd_core::turn::TurnResult {
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    let mut started = session.start_turn(start).await.unwrap();
-    to_end(&mut started.events).await.1
+    ended(&session, start).await
 }
 
 #[tokio::test]
 async fn compacting_changes_nothing_of_what_can_be_continued() {
-    let world = World::new((0..10).map(|n| says(&format!("Answer {n}."))));
-    let session = world.session().await;
-    for turn in 0..10 {
-        run(&session, &format!("Question {turn}")).await;
-    }
+    let (world, session) = ten_turns().await;
     // A turn that came to its end cannot be continued, however compacting ends.
     world.model.then(Play::Hangs(Vec::new()));
     let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
@@ -608,10 +481,8 @@ async fn compacting_changes_nothing_of_what_can_be_continued() {
     assert_eq!(run(&session, "The long way round").await.stop_reason, StopReason::Failed);
     world.model.then(says(SUMMARY));
     assert_eq!(compact(&session).await.stop_reason, StopReason::Completed);
-    let second = world.restarted([says("Round it was.")]);
-    let session = second.engine.session(session.id()).await.unwrap();
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, "Round it was.");
+    let (second, session) = world.restarted([says("Round it was.")]).with_session(&session).await;
+    assert_eq!(ended(&session, go_on()).await.text, "Round it was.");
     assert!(texts(&second.model.requests()[0]).contains("The long way round"));
     assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 }
@@ -633,9 +504,7 @@ pub(crate) async fn talked(world: &World, turns: std::ops::Range<usize>, session
 
 #[tokio::test]
 async fn what_a_killed_compaction_wrote_is_not_in_the_history_twice() {
-    let world = World::new([]);
-    let session = world.session().await;
-    talked(&world, 0..10, &session).await;
+    let (world, session) = ten_turns().await;
     world.workspaces.get_stuck(true);
     world.model.then(says(SUMMARY));
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
@@ -651,8 +520,7 @@ async fn what_a_killed_compaction_wrote_is_not_in_the_history_twice() {
 
     // The next life.
     world.workspaces.get_stuck(false);
-    let world = world.reborn([says(SUMMARY)]);
-    let session = world.engine.session(session.id()).await.unwrap();
+    let (world, session) = world.reborn([says(SUMMARY)]).with_session(&session).await;
     compact(&session).await;
     assert_eq!(compactions(&world, &session).iter().filter(|done| !done.summary.is_empty()).count(), 1);
     let (text, times) = history(&world, &session);
@@ -661,9 +529,7 @@ async fn what_a_killed_compaction_wrote_is_not_in_the_history_twice() {
 
 #[tokio::test]
 async fn the_history_file_holds_what_the_model_no_longer_sees_once() {
-    let world = World::new([]);
-    let session = world.session().await;
-    talked(&world, 0..10, &session).await;
+    let (world, session) = ten_turns().await;
     for _ in 0..3 {
         world.model.then(says(SUMMARY));
         compact(&session).await;
@@ -691,30 +557,6 @@ async fn the_history_file_holds_what_the_model_no_longer_sees_once() {
 }
 
 #[tokio::test]
-async fn a_window_that_its_server_names_is_used_from_then_on() {
-    let world = World::new([]);
-    let session = filled(&world, 4).await;
-    world.model.then(Play::Overflows(3000));
-    world.model.then(says("There."));
-    assert_eq!(run(&session, "And now?").await.text, "There.");
-    assert_eq!(compactions(&world, &session)[0].report.cause, CompactionCause::Overflow);
-    let log = world.log(&session);
-    assert_eq!(log.matches("window_learned").count(), 1, "{log}");
-    let view = session.context().await.unwrap();
-    assert_eq!(view.window, 3000);
-
-    // Another session of the same model needs no refusal.
-    let other = world.session().await;
-    for turn in 0..8 {
-        world.model.then(says("Done."));
-        run(&other, &format!("Piece of work {turn} {}", "and more ".repeat(150))).await;
-    }
-    let done = compactions(&world, &other);
-    assert!(done.iter().any(|done| done.report.cause == CompactionCause::Critical), "{done:#?}");
-    assert!(!world.log(&other).contains("window_learned"));
-}
-
-#[tokio::test]
 async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
     let world = World::new([]);
     let session = filled(&world, 4).await;
@@ -722,25 +564,15 @@ async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
     run(&session, "Does that fit?").await;
     for said in [4000, 100] {
         let window = session.context().await.unwrap().window;
-        world.model.then(Play::Overflows(said));
-        world.model.then(says("There."));
+        world.model.then_all([Play::Overflows(said), says("There.")]);
         assert_eq!(run(&session, "And now?").await.text, "There.");
         assert_eq!(session.context().await.unwrap().window, window);
     }
-    let log = world.log(&session);
-    assert!(!log.contains("window_learned"), "{log}");
-}
+    assert!(!world.log(&session).contains("window_learned"), "{}", world.log(&session));
 
-#[tokio::test]
-async fn a_server_that_was_started_anew_with_less_is_believed() {
-    let world = World::new([]);
-    let session = filled(&world, 4).await;
-    world.model.then(counted("Yes.", 5000));
-    run(&session, "Does that fit?").await;
-    // What is refused now is far smaller than what was taken.
+    // A server that was started anew with less is believed: what is refused now is far smaller than what was taken.
     let other = world.session().await;
-    world.model.then(Play::Overflows(3000));
-    world.model.then(says("There."));
+    world.model.then_all([Play::Overflows(3000), says("There.")]);
     assert_eq!(run(&other, "And now?").await.text, "There.");
     assert_eq!(other.context().await.unwrap().window, 3000);
     assert_eq!(world.log(&other).matches("window_learned").count(), 1, "{}", world.log(&other));

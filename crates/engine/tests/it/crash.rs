@@ -17,7 +17,10 @@ use agentd_testkit::{
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::world::{World, go_on, input, soon, to_end, until};
+use crate::{
+    shared_world::{ended, raised, raising},
+    world::{World, go_on, input, run, soon, to_end, until},
+};
 
 #[tokio::test]
 async fn a_kill_while_a_tool_runs_is_told_and_the_turn_can_go_on() {
@@ -60,8 +63,7 @@ async fn a_kill_while_a_tool_runs_is_told_and_the_turn_can_go_on() {
     18 = notice "The daemon stopped while this turn ran. Finished and not run again: look. Never ran: change. Unknown, may have taken effect or not: hold." (Done)
     19 turn ended: Interrupted "", 1 steps, tools ran
     "#);
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
+    let result = ended(&session, go_on()).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "I look again."));
     assert!(next.tools.ran().is_empty(), "nothing runs twice");
 }
@@ -73,7 +75,7 @@ async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
     let session = world.session().await;
     let start = StartTurn { environment: environment.clone(), ..input("Change!") };
     let mut started = session.start_turn(start).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    until(&mut started.events, raised).await;
 
     let next = world.restarted([says("Changed."), calls(&[("look", json!({}))]), says("Looked.")]);
     next.engine.recover().await.unwrap();
@@ -82,8 +84,7 @@ async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
     let pending = next.engine.interrupts(None).await.unwrap();
     next.engine.answer(pending[0].id, Answer::Approve, "another client".to_owned()).await.unwrap();
     to_end(&mut events).await;
-    let mut second = session.start_turn(input("Look!")).await.unwrap();
-    to_end(&mut second.events).await;
+    ended(&session, input("Look!")).await;
     assert_eq!(next.tools.environments(), [environment, ClientEnvironment::default()]);
 }
 
@@ -92,7 +93,7 @@ async fn an_answer_after_a_restart_makes_the_turn_go_on() {
     let world = World::new([calls(&[("look", json!({})), ("change", json!({})), ("change", json!({"b": 2}))])]);
     let session = world.session().await;
     let mut started = session.start_turn(input("Change!")).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    until(&mut started.events, raised).await;
 
     let next = world.restarted([says("Changed.")]);
     let recovered = next.engine.recover().await.unwrap();
@@ -126,9 +127,7 @@ async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
     let script = || [calls(&[("look", json!({})), ("change", json!({}))]), says("Changed.")];
     let world = World::new(script());
     let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    let event = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    let (mut started, interrupt) = raising(&session, input("Change!")).await;
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
     to_end(&mut started.events).await;
     let whole = world.store.events_of(session.id());
@@ -158,8 +157,7 @@ async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
         if kept < whole.len()
             && !matches!(&events[events.len() - 1].kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Completed)
         {
-            let mut started = session.start_turn(go_on()).await.unwrap();
-            assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Completed, "killed after {kept}");
+            assert_eq!(ended(&session, go_on()).await.stop_reason, StopReason::Completed, "killed after {kept}");
         }
     }
 }
@@ -178,9 +176,7 @@ async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
     until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();
 
-    let next = world.restarted([says("Green it is."), says("Still green.")]);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(session.id()).await.unwrap();
+    let (next, session) = world.restarted([says("Green it is."), says("Still green.")]).recovered(&session).await;
     assert_snapshot!(next.log(&session), @r#"
      1 turn started, base, at most 100 steps
      2 + user_message
@@ -193,8 +189,8 @@ async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
      9 = notice "The daemon stopped while this turn ran." (Done)
     10 turn ended: Interrupted "", 0 steps
     "#);
-    to_end(&mut session.start_turn(go_on()).await.unwrap().events).await;
-    crate::world::run(&session, "And now?").await;
+    ended(&session, go_on()).await;
+    run(&session, "And now?").await;
     assert_eq!((told(&next, 0), told(&next, 1)), (1, 1));
     let requests = next.model.requests();
     assert_eq!(requests[1].messages[..requests[0].messages.len()], requests[0].messages);
@@ -205,16 +201,14 @@ async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
     let world = World::new([calls(&[("change", json!({}))])]);
     let session = world.session().await;
     let mut started = session.start_turn(input("Change!")).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    until(&mut started.events, raised).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();
     // Two more lives, and in the second it is answered; or the turn is cancelled there.
     for cancelled in [false, true] {
         let store = killed_after(&world, session.id(), world.store.events_of(session.id()).len());
         let second = World::on(store, EngineConfig::default(), []);
         second.engine.recover().await.unwrap();
-        let next = second.restarted([says("Changed."), says("Green.")]);
-        next.engine.recover().await.unwrap();
-        let session = next.engine.session(session.id()).await.unwrap();
+        let (next, session) = second.restarted([says("Changed."), says("Green.")]).recovered(&session).await;
         let mut events = session.subscribe(0).await.unwrap();
         if cancelled {
             session.cancel(None).await.unwrap();
@@ -223,7 +217,7 @@ async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
             next.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
         }
         to_end(&mut events).await;
-        crate::world::run(&session, "And now?").await;
+        run(&session, "And now?").await;
         let requests = next.model.requests();
         assert_eq!(requests.len(), if cancelled { 1 } else { 2 });
         // A cancel takes back what was not read.
@@ -254,10 +248,10 @@ fn ends(events: &[Arc<agentd_core::event::Event>]) -> usize {
 async fn a_reset_hides_the_history_and_keeps_the_session() {
     let world = World::new([says("One."), says("Two.")]);
     let session = world.session().await;
-    crate::world::run(&session, "remember the word").await;
+    run(&session, "remember the word").await;
     session.reset().await.unwrap();
     let next = world.restarted([Play::Chunks(vec![ModelChunk::Text("?".to_owned())])]);
     let session = next.engine.session(session.id()).await.unwrap();
-    crate::world::run(&session, "which word?").await;
+    run(&session, "which word?").await;
     assert_eq!(next.model.requests()[0].messages.len(), 2, "the system message and the question");
 }

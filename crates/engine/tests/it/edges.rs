@@ -3,33 +3,28 @@
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
-    error::{ErrorKind, WorkspaceError},
+    error::ErrorKind,
     event::EventKind,
-    folder::Mounts,
     ids::SessionId,
     interrupt::Answer,
-    item::ItemBody,
     policy::Verdict,
-    ports::{Artifact, ArtifactDir, Store as _, ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{Store as _, ToolContext},
     session::SessionSettings,
-    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{ToolCall, ToolErrorCode, ToolOutput},
     turn::{IfBusy, StartTurn, StopReason},
 };
 use agentd_engine::{Engine, EngineConfig, LookedUp, Ports};
 use agentd_testkit::{
-    memory_audit::MemoryAudit,
-    memory_disk::MemoryDisk,
     memory_store::MemoryStore,
-    scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
+    memory_workspaces::MemoryWorkspaces,
+    scripted::{Play, ScriptedTools, calls, says},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 
-use crate::world::{World, go_on, input, run, soon, to_end, until};
-
-fn raised(kind: &EventKind) -> bool {
-    matches!(kind, EventKind::InterruptRaised { .. })
-}
+use crate::{
+    shared_world::{WatchedTools, ended, ports, raised, raising, results},
+    world::{World, go_on, input, run, soon, to_end, until},
+};
 
 fn queued(text: &str) -> StartTurn {
     StartTurn { if_busy: IfBusy::Queue, ..input(text) }
@@ -111,14 +106,16 @@ async fn a_session_is_stored_with_its_first_turn_or_not_at_all() {
     let script = [says("Hello."), says("Hello.")];
     let world = World::with(EngineConfig { max_input_bytes: 100, ..EngineConfig::default() }, script);
     let settings = || world.engine.session_defaults();
-    let refused = world.engine.start_session(settings(), input(&"x".repeat(101))).await.err().unwrap();
+    let refused =
+        world.engine.start_session_with(settings(), input(&"x".repeat(101)), Default::default()).await.err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
     world.store.fail_next_appends(1);
-    let lost = world.engine.start_session(settings(), input("Hi!")).await.err().unwrap();
+    let lost = world.engine.start_session_with(settings(), input("Hi!"), Default::default()).await.err().unwrap();
     assert_eq!(lost.kind(), ErrorKind::Storage);
     assert!(world.engine.sessions(10).await.unwrap().is_empty());
 
-    let (session, mut started) = world.engine.start_session(settings(), input("Hi!")).await.unwrap();
+    let (session, mut started) =
+        world.engine.start_session_with(settings(), input("Hi!"), Default::default()).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "Hello.");
     let [stored] = &world.engine.sessions(10).await.unwrap()[..] else { panic!("there is one") };
     assert_eq!((stored.id, stored.title.as_str(), stored.turns), (session.id(), "Hi!", 1));
@@ -200,100 +197,34 @@ async fn a_failed_turn_can_be_continued_after_a_restart_too() {
     let session = world.session().await;
     run(&session, "first").await;
     session.rename("Named since".to_owned()).await.unwrap();
-    let next = world.restarted([says("Here it is."), says("?")]);
-    let session = next.engine.session(session.id()).await.unwrap();
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, "Here it is.");
+    let (next, session) = world.restarted([says("Here it is."), says("?")]).with_session(&session).await;
+    assert_eq!(ended(&session, go_on()).await.text, "Here it is.");
 
-    let last = next.restarted([says("?")]);
-    let session = last.engine.session(session.id()).await.unwrap();
+    let (_last, session) = next.restarted([says("?")]).with_session(&session).await;
     assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 }
 
-/// The person's folder is gone.
-struct GoneWorkspaces;
-
-impl Workspaces for GoneWorkspaces {
-    fn open(&self, _: SessionId, _: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
-        let gone = WorkspaceError::new(ErrorKind::NotFound, "the project folder is gone");
-        std::future::ready(Err(gone)).boxed()
-    }
-
-    fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        NoWorkspaces.clear_temp(session).boxed()
-    }
-
-    fn remove(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        std::future::ready(Ok(())).boxed()
-    }
-
-    fn add_upload(&self, _: SessionId, name: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        std::future::ready(Ok(name)).boxed()
-    }
-
-    fn keep(
-        &self,
-        session: SessionId,
-        area: ArtifactDir,
-        name: String,
-        content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        NoWorkspaces.keep(session, area, name, content).boxed()
-    }
-
-    fn keep_on(
-        &self,
-        session: SessionId,
-        area: ArtifactDir,
-        name: String,
-        from: Option<u64>,
-        content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
-        NoWorkspaces.keep_on(session, area, name, from, content).boxed()
-    }
-
-    fn paths<'a>(&'a self, _: &'a Workspace, _: usize) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
-        std::future::ready(Ok(Vec::new())).boxed()
-    }
-}
-
-fn engine_on(
-    store: &Arc<MemoryStore>,
-    toolbox: Arc<dyn Toolbox>,
-    workspaces: Arc<dyn Workspaces>,
-    script: impl IntoIterator<Item = Play>,
-) -> Engine {
-    Engine::new(
-        Ports {
-            models: Arc::new(OneModel(ScriptedModel::new(script))),
-            toolbox,
-            store: Arc::clone(store) as _,
-            workspaces,
-            pictures: None,
-            snapshots: Arc::new(MemoryDisk::default()),
-            languages: Arc::new(agentd_core::ports::NoLanguages),
-            exchanges: agentd_core::ports::NoExchanges::port(),
-            audit: Arc::new(MemoryAudit::default()),
-            clock: Arc::new(StoppedClock::default()),
-        },
-        EngineConfig::default(),
-    )
+/// An engine on that journal, for which the person's folder is gone.
+fn folderless(store: &Arc<MemoryStore>) -> Engine {
+    let workspaces = MemoryWorkspaces::default();
+    workspaces.lose_folder();
+    let ports = ports(ScriptedTools::new(), []);
+    let ports = Ports { store: Arc::clone(store) as _, workspaces: Arc::new(workspaces), ..ports };
+    Engine::new(ports, EngineConfig::default())
 }
 
 #[tokio::test]
 async fn a_turn_that_cannot_go_on_after_its_answer_ends_and_the_session_lives() {
     let world = World::new([calls(&[("change", json!({}))])]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    let event = until(&mut started.events, raised).await;
-    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    let (_started, interrupt) = raising(&session, input("Change!")).await;
     let asked = world.store.events_of(session.id()).len();
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
 
     // Killed before the answer, and right after it.
     for kept in [asked, asked + 1] {
         let store = world.store.copy_prefix(session.id(), kept);
-        let engine = engine_on(&store, ScriptedTools::new(), Arc::new(GoneWorkspaces), []);
+        let engine = folderless(&store);
         engine.recover().await.unwrap();
         if kept == asked {
             engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
@@ -313,7 +244,7 @@ async fn a_session_whose_project_is_gone_is_judged_by_its_own_settings() {
     let world = World::new([]);
     let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
     let session = world.engine.create_session(settings, None).await.unwrap();
-    let engine = engine_on(&world.store, ScriptedTools::new(), Arc::new(GoneWorkspaces), []);
+    let engine = folderless(&world.store);
     let tool = engine.tool("change").unwrap();
     let verdict = async |session| {
         let standpoint = engine.standpoint(session).await.unwrap();
@@ -324,52 +255,15 @@ async fn a_session_whose_project_is_gone_is_judged_by_its_own_settings() {
     assert_eq!(engine.standpoint(Some(SessionId::generate())).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// Tools that break.
-struct BrokenTools(Arc<ScriptedTools>);
-
-impl Toolbox for BrokenTools {
-    fn specs(&self) -> Arc<[ToolSpec]> {
-        self.0.specs()
-    }
-
-    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
-        name
-    }
-
-    fn preview<'a>(
-        &'a self,
-        context: &'a ToolContext,
-        call: &'a ToolCall,
-    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        self.0.preview(context, call)
-    }
-
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
-        Box::pin(std::future::ready(true))
-    }
-
-    fn call<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        async { panic!("as the test asks") }.boxed()
-    }
-}
-
 #[tokio::test]
 async fn a_tool_that_breaks_the_turn_is_no_empty_success() {
-    let store = Arc::new(MemoryStore::new());
-    let tools = Arc::new(BrokenTools(ScriptedTools::new()));
-    let engine = engine_on(&store, tools, Arc::new(NoWorkspaces), [calls(&[("look", json!({}))])]);
+    let on_call = |_: &ToolContext, _: &ToolCall| -> Option<ToolOutput> { panic!("as the test asks") };
+    let tools = WatchedTools { inner: ScriptedTools::new(), specs: None, holds: true, on_call: Box::new(on_call) };
+    let engine = Engine::new(ports(Arc::new(tools), [calls(&[("look", json!({}))])]), EngineConfig::default());
     let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
-    assert_eq!(run(&session, "Look!").await.stop_reason, StopReason::Failed);
-    let events = store.events_of(session.id());
-    let errors: Vec<_> = events
-        .iter()
-        .filter_map(|event| match &event.kind {
-            EventKind::ItemCompleted { item, .. } => match &item.body {
-                ItemBody::ToolResult(result) => Some((result.error, result.text.is_empty())),
-                _ => None,
-            },
-            _ => None,
-        })
-        .collect();
-    assert_eq!(errors, [(Some(ToolErrorCode::UnknownOutcome), false)]);
+    let mut started = session.start_turn(input("Look!")).await.unwrap();
+    let (events, result) = to_end(&mut started.events).await;
+    assert_eq!(result.stop_reason, StopReason::Failed);
+    let [result] = &results(&events)[..] else { panic!("{events:#?}") };
+    assert_eq!((result.error, result.text.is_empty()), (Some(ToolErrorCode::UnknownOutcome), false));
 }

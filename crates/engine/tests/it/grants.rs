@@ -11,20 +11,14 @@ use agentd_core::{
     event::{Event, EventKind},
     grant::GrantScope,
     interrupt::{Answer, AnsweredBy, Interrupt},
-    ports::{ToolContext, Toolbox},
+    ports::ToolContext,
     session::SessionSettings,
-    tool::{Effect, ToolCall, ToolOutput, ToolSpec},
+    tool::{Effect, ToolCall, ToolOutput},
     turn::{OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle, StartedTurn, Subscription};
+use agentd_engine::{Engine, EngineConfig, SessionHandle, StartedTurn, Subscription};
 use agentd_policy::SHELL_TOOL;
-use agentd_testkit::{
-    memory_audit::MemoryAudit,
-    memory_disk::MemoryDisk,
-    memory_store::MemoryStore,
-    scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, StoppedClock, calls, says},
-};
-use futures_util::future::BoxFuture;
+use agentd_testkit::scripted::{Play, ScriptedTools, calls, says};
 use proptest::{
     strategy::{Strategy as _, ValueTree as _},
     test_runner::TestRunner,
@@ -33,6 +27,7 @@ use serde_json::{Value, json};
 
 use crate::{
     policy::{self, compiled, properties::wrapped, shipped, tool},
+    shared_world::{WatchedTools, ports, raised, raising, warnings},
     world::{World, input, run, soon, to_end, until},
 };
 
@@ -44,19 +39,17 @@ pub(crate) fn make() -> Play {
 
 /// Starts a turn and waits for its first question.
 pub(crate) async fn asked(session: &SessionHandle) -> (StartedTurn, Interrupt) {
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    let interrupt = question(&mut started.events).await;
-    (started, interrupt)
+    raising(session, input("Go!")).await
 }
 
 pub(crate) async fn question(events: &mut Subscription) -> Interrupt {
-    let event = until(events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let event = until(events, raised).await;
     let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
     (**interrupt).clone()
 }
 
 fn asks(events: &[Arc<Event>]) -> usize {
-    events.iter().filter(|event| matches!(event.kind, EventKind::InterruptRaised { .. })).count()
+    events.iter().filter(|event| raised(&event.kind)).count()
 }
 
 pub(crate) async fn answer(session: &SessionHandle, interrupt: &Interrupt, answer: Answer) -> Result<(), ErrorKind> {
@@ -267,8 +260,7 @@ async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
     assert!(next.tools.ran().is_empty());
     assert_eq!((result.denials.len(), result.tool_used), (1, false));
     assert!(result.denials[0].reason.contains("the rules deny that"), "{:?}", result.denials);
-    let told = |kind: &EventKind| matches!(kind, EventKind::Warning { code, .. } if code == "edit_denied");
-    assert!(events.iter().any(|event| told(&event.kind)));
+    assert_eq!(warnings(&events, "edit_denied").len(), 1);
     assert!(next.model.requests().last().unwrap().messages.iter().any(|m| format!("{m:?}").contains("the rules deny")));
 }
 
@@ -384,53 +376,21 @@ async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
     assert_eq!(rules(&world).await, []);
 }
 
-/// The tool whose commands are taken apart; it only remembers them.
-#[derive(Default)]
-struct Shell(Mutex<Vec<String>>);
-
-impl Toolbox for Shell {
-    fn specs(&self) -> Arc<[ToolSpec]> {
-        [tool(SHELL_TOOL, Effect::Execute)].into()
-    }
-
-    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
-        name
-    }
-
-    fn preview<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
-        Box::pin(std::future::ready(true))
-    }
-
-    fn call<'a>(&'a self, _: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        self.0.lock().unwrap().push(call.arguments.clone());
-        Box::pin(std::future::ready(ToolOutput::ok("done")))
-    }
-}
-
 /// Whatever the quoting: a denied command comes in neither by an edit nor as a rule.
 #[tokio::test]
 async fn no_way_to_write_a_denied_command_gets_in_by_an_edit_or_a_rule() {
-    let shell = Arc::new(Shell::default());
+    // The tool whose commands are taken apart; it only remembers them.
+    let commands: Arc<Mutex<Vec<String>>> = Arc::default();
+    let ran = Arc::clone(&commands);
+    let on_call = move |_: &ToolContext, call: &ToolCall| {
+        ran.lock().unwrap().push(call.arguments.clone());
+        Some(ToolOutput::ok("done"))
+    };
+    let (inner, specs) = (ScriptedTools::new(), Some(tool(SHELL_TOOL, Effect::Execute)));
+    let shell = WatchedTools { inner, specs, holds: true, on_call: Box::new(on_call) };
     let script = [calls(&[(SHELL_TOOL, json!({"command": "make"}))]), says("Done.")];
-    let engine = Engine::new(
-        Ports {
-            models: Arc::new(OneModel(ScriptedModel::new(script))),
-            toolbox: Arc::clone(&shell) as _,
-            store: Arc::new(MemoryStore::new()),
-            workspaces: Arc::new(NoWorkspaces),
-            pictures: None,
-            snapshots: Arc::new(MemoryDisk::default()),
-            languages: Arc::new(agentd_core::ports::NoLanguages),
-            exchanges: agentd_core::ports::NoExchanges::port(),
-            audit: Arc::new(MemoryAudit::default()),
-            clock: Arc::new(StoppedClock::default()),
-        },
-        EngineConfig { policy: Arc::new(shipped()), ..EngineConfig::default() },
-    );
+    let config = EngineConfig { policy: Arc::new(shipped()), ..EngineConfig::default() };
+    let engine = Engine::new(ports(Arc::new(shell), script), config);
     let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
     let (mut started, interrupt) = asked(&session).await;
     let (policy, mut runner, mut denied) = (shipped(), TestRunner::deterministic(), 0);
@@ -447,6 +407,6 @@ async fn no_way_to_write_a_denied_command_gets_in_by_an_edit_or_a_rule() {
     assert!(denied > 200, "{denied} of 300 were denied");
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
     to_end(&mut started.events).await;
-    assert_eq!(*shell.0.lock().unwrap(), [r#"{"command":"make"}"#]);
+    assert_eq!(*commands.lock().unwrap(), [r#"{"command":"make"}"#]);
     assert_eq!(engine.grants(None).await.unwrap(), []);
 }

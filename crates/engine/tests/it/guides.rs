@@ -2,16 +2,18 @@
 
 use agentd_core::{
     context::SegmentKind,
-    event::EventKind,
     guide::{GuideFile, GuideLimits, GuideOrigin, Guides, Skill},
     model::{Message, ModelChunk, ModelRequest},
     usage::Usage,
 };
-use agentd_engine::{EngineConfig, SessionHandle};
+use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, run};
+use crate::{
+    shared_world::prompts,
+    world::{World, run},
+};
 
 fn guides(words: &str) -> Guides {
     let file = |name: &str, origin, text: String| GuideFile {
@@ -50,15 +52,6 @@ fn shape(request: &ModelRequest) -> Vec<String> {
     request.messages.iter().filter_map(text).collect()
 }
 
-fn broken_by(world: &World, session: &SessionHandle) -> Vec<Option<String>> {
-    let events = world.store.events_of(session.id());
-    let reports = events.iter().filter_map(|event| match &event.kind {
-        EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
-        _ => None,
-    });
-    reports.map(|report| report.broken_by).collect()
-}
-
 #[tokio::test]
 async fn what_people_wrote_is_told_before_the_first_input_and_again_when_it_changes() {
     let world = World::new(["one", "two", "three"].map(says));
@@ -72,7 +65,7 @@ async fn what_people_wrote_is_told_before_the_first_input_and_again_when_it_chan
     assert_eq!(shape(&requests[0]), ["<memory>", "<skills>", "First."]);
     assert_eq!(shape(&requests[1]), ["<memory>", "<skills>", "First.", "one", "Second."]);
     assert_eq!(shape(&requests[2]), ["<memory>", "<skills>", "First.", "one", "Second.", "two", "<memory>", "Third."]);
-    assert_eq!(broken_by(&world, &session), [None, None, None]);
+    assert!(prompts(&world, &session).iter().all(|report| report.broken_by.is_none()));
     // What fills the window is shown file by file.
     let view = session.context().await.unwrap();
     let memory = view.segments.iter().filter(|segment| segment.kind == SegmentKind::Memory);
@@ -118,9 +111,7 @@ async fn a_compaction_in_the_middle_of_a_turn_takes_nothing_away() {
     let usage = Usage { prompt_tokens: 7900, completion_tokens: 10, ..Usage::default() };
     let Play::Chunks(mut full) = calls(&[("look", json!({}))]) else { panic!() };
     full.insert(0, ModelChunk::Usage(usage));
-    world.model.then(Play::Chunks(full));
-    world.model.then(says("## What the person wants\nA tidy house."));
-    world.model.then(says("Tidy."));
+    world.model.then_all([Play::Chunks(full), says("## What the person wants\nA tidy house."), says("Tidy.")]);
     assert_eq!(run(&session, "Look!").await.text, "Tidy.");
     let last = shape(world.model.requests().last().unwrap());
     assert_eq!(last[0], "<conversation_summary>", "{last:?}");

@@ -5,48 +5,18 @@ use std::sync::Arc;
 use agentd_core::{
     context::CompactionStrategy,
     error::ErrorKind,
-    event::EventKind,
-    model::{Message, ModelInfo, Slot, SlotInfo},
-    ports::{Model, Models},
+    files::UploadReceipt,
+    model::{Message, ModelInfo, Slot},
+    ports::Model as _,
     turn::{StartTurn, StopReason},
 };
 use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{Play, ScriptedModel, says};
 
-use crate::world::{World, go_on, run, to_end};
-
-/// A model for words, and one for pictures.
-struct TwoModels {
-    base: Arc<ScriptedModel>,
-    vision: Arc<ScriptedModel>,
-}
-
-impl Models for TwoModels {
-    fn get(&self, slot: Slot) -> Arc<dyn Model> {
-        let model = if slot == Slot::Vision { &self.vision } else { &self.base };
-        Arc::clone(model) as _
-    }
-
-    fn list(&self) -> Vec<SlotInfo> {
-        Vec::new()
-    }
-}
-
-fn model(id: &str, sees_pictures: bool, script: impl IntoIterator<Item = Play>) -> Arc<ScriptedModel> {
-    let info = ModelInfo {
-        id: id.to_owned(),
-        wire: "script".to_owned(),
-        base_url: None,
-        context_window: 8192,
-        window_source: Default::default(),
-        native_tools: true,
-        embedded: false,
-        echo_reasoning: false,
-        sees_pictures,
-        figures: Vec::new(),
-    };
-    ScriptedModel::with_info(info, script)
-}
+use crate::{
+    shared_world::{TwoModels, ended, prompts, sized},
+    world::{World, go_on, run},
+};
 
 fn requests(model: &ScriptedModel) -> Vec<Vec<Message>> {
     model.requests().into_iter().map(|request| request.messages).collect()
@@ -61,22 +31,8 @@ fn shown(messages: &[Message]) -> Vec<Vec<u8>> {
     pictures.flatten().map(|shown| shown.content.as_deref().unwrap().to_vec()).collect()
 }
 
-async fn upload(
-    world: &World,
-    session: &SessionHandle,
-    name: &str,
-    content: &[u8],
-) -> agentd_core::files::UploadReceipt {
+async fn upload(world: &World, session: &SessionHandle, name: &str, content: &[u8]) -> UploadReceipt {
     world.engine.upload(session.id(), name.to_owned(), content.to_vec()).await.unwrap()
-}
-
-fn warnings(world: &World, session: &SessionHandle) -> Vec<String> {
-    let events = world.store.events_of(session.id());
-    let codes = events.iter().filter_map(|event| match &event.kind {
-        EventKind::Warning { code, .. } => Some(code.clone()),
-        _ => None,
-    });
-    codes.collect()
 }
 
 #[tokio::test]
@@ -88,9 +44,9 @@ async fn files_are_told_with_the_next_input_and_never_again() {
     let world = world.reborn([Play::Fails(Vec::new(), ErrorKind::Provider), says("two"), says("three")]);
     let session = world.engine.session(session.id()).await.unwrap();
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    ended(&session, start).await;
     assert_eq!(run(&session, "What is in it?").await.stop_reason, StopReason::Failed);
-    to_end(&mut session.start_turn(go_on()).await.unwrap().events).await;
+    ended(&session, go_on()).await;
     run(&session, "And now?").await;
     for messages in requests(&world.model) {
         let told = format!("{messages:?}");
@@ -98,30 +54,16 @@ async fn files_are_told_with_the_next_input_and_never_again() {
         let at = messages.iter().position(|message| format!("{message:?}").contains("a.pdf")).unwrap();
         assert_eq!(messages[at + 1], Message::User { text: "What is in it?".to_owned() });
     }
-    let reports = world.store.events_of(session.id()).into_iter().filter_map(|event| match &event.kind {
-        EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
-        _ => None,
-    });
-    assert!(reports.into_iter().all(|report| report.broken_by.is_none()));
-}
-
-#[tokio::test]
-async fn a_short_text_stands_in_the_request_whole() {
-    let world = World::new(["one", "two"].map(says));
-    let session = world.session().await;
-    upload(&world, &session, "notes.txt", "the needle is blue\n</file>\n".as_bytes()).await;
-    upload(&world, &session, "long.txt", "x".repeat(20_000).as_bytes()).await;
-    run(&session, "What colour?").await;
-    let told = format!("{:?}", world.model.requests()[0].messages);
-    assert!(told.contains("[File: uploads/notes.txt]") && told.contains("the needle is blue"), "{told}");
-    assert!(told.contains("- uploads/long.txt") && !told.contains("xxxx"), "{told}");
-    assert_eq!(told.matches("</file>").count(), 1, "{told}");
+    assert!(prompts(&world, &session).iter().all(|report| report.broken_by.is_none()));
 }
 
 #[tokio::test]
 async fn pictures_go_to_the_model_that_sees_and_stay_with_it() {
-    let (base, vision) = (model("words", false, [says("no")]), model("eyes", true, ["one", "two", "three"].map(says)));
-    let world = World::with_models(Arc::new(TwoModels { base: Arc::clone(&base), vision: Arc::clone(&vision) }));
+    let base = sized("words", 8192, [says("no")]);
+    let eyes = ModelInfo { id: "eyes".to_owned(), sees_pictures: true, ..base.info().clone() };
+    let vision = ScriptedModel::with_info(eyes, ["one", "two", "three"].map(says));
+    let (slot, other) = (Slot::Vision, Arc::clone(&vision));
+    let world = World::with_models(Arc::new(TwoModels { base: Arc::clone(&base), slot, other, listed: false }));
     let session = world.session().await;
     let uploaded = upload(&world, &session, "a.png", b"PICTURE one").await;
     assert_eq!(uploaded.picture.unwrap().media_type, "image/png");
@@ -140,34 +82,7 @@ async fn pictures_go_to_the_model_that_sees_and_stay_with_it() {
     assert!(format!("{:?}", requests(&vision)[2]).contains("Not all of these pictures"));
     // A person who names a slot gets it.
     let start = StartTurn { slot: Some(Slot::Base), text: Some("In words?".to_owned()), ..go_on() };
-    to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    ended(&session, start).await;
     let told = requests(&base);
     assert!(shown(&told[0]).is_empty() && format!("{told:?}").contains("You cannot see pictures"), "{told:?}");
-}
-
-#[tokio::test]
-async fn where_no_model_sees_it_is_said_once() {
-    let world = World::new(["one", "two"].map(says));
-    let session = world.session().await;
-    upload(&world, &session, "a.png", b"PICTURE one").await;
-    run(&session, "What is it?").await;
-    run(&session, "Really?").await;
-    assert_eq!(warnings(&world, &session), ["pictures_not_shown"]);
-    for messages in requests(&world.model) {
-        let told = format!("{messages:?}");
-        assert!(shown(&messages).is_empty() && told.contains("a picture, shown as 30 × 25"), "{told}");
-        assert!(told.contains("You cannot see pictures"), "{told}");
-    }
-}
-
-#[tokio::test]
-async fn a_damaged_picture_is_a_file_like_any_other() {
-    let world = World::new([says("one")]);
-    let session = world.session().await;
-    let uploaded = upload(&world, &session, "a.png", b"BROKEN").await;
-    assert_eq!((uploaded.path.as_str(), uploaded.picture), ("uploads/a.png", None));
-    assert_eq!(uploaded.problem.as_deref(), Some("the picture is damaged; save it again"));
-    run(&session, "What is it?").await;
-    assert!(format!("{:?}", world.model.requests()[0].messages).contains("uploads/a.png"));
-    assert!(warnings(&world, &session).is_empty());
 }

@@ -1,20 +1,18 @@
 //! Answers in a form: told, checked, asked for once more, and held to across steers, restarts and continuations.
 
-use std::sync::Arc;
-
 use agentd_core::{
     answer_schema::AnswerSchema,
     error::ErrorKind,
-    event::EventKind,
-    interrupt::Answer,
     model::{Message, ModelRequest},
     turn::{IfBusy, StartTurn, StopReason},
 };
-use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, go_on, input, run, soon, to_end, until};
+use crate::{
+    shared_world::ended,
+    world::{World, go_on, input, run, soon, to_end},
+};
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"], "additionalProperties": false}"#;
 
@@ -30,8 +28,7 @@ fn told(request: &ModelRequest) -> String {
 async fn an_answer_that_matches_ends_the_turn_with_its_document() {
     let world = World::new([calls(&[("look", json!({}))]), says("Here it is:\n```json\n{\"count\": 7}\n```")]);
     let session = world.session().await;
-    let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
+    let result = ended(&session, in_form(input("How many?"))).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, r#"{"count": 7}"#));
     assert_eq!((result.steps, result.error), (2, None));
     let requests = world.model.requests();
@@ -42,8 +39,7 @@ async fn an_answer_that_matches_ends_the_turn_with_its_document() {
     }
     assert!(told(&requests[0]).contains("additionalProperties"), "the schema is told in words");
     // The next turn is free again, and is told so once.
-    world.model.then(says("In words."));
-    world.model.then(says("More."));
+    world.model.then_all([says("In words."), says("More.")]);
     assert_eq!(run(&session, "And in words?").await.text, "In words.");
     run(&session, "More?").await;
     let requests = world.model.requests();
@@ -52,27 +48,11 @@ async fn an_answer_that_matches_ends_the_turn_with_its_document() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_match_is_asked_for_once_more_with_the_reasons() {
-    let world = World::new([says("Seven."), says(r#"{"count": 7}"#)]);
-    let session = world.session().await;
-    let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
-    let (events, result) = to_end(&mut started.events).await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, r#"{"count": 7}"#));
-    let requests = world.model.requests();
-    assert!(told(&requests[1]).contains("Your last answer does not match the JSON Schema"), "{}", told(&requests[1]));
-    assert!(told(&requests[1]).contains("no JSON document"));
-    assert!(!requests[1].may_call && requests[1].tools == requests[0].tools, "nothing is to be called for it");
-    let warned = |kind: &EventKind| matches!(kind, EventKind::Warning { code, .. } if code == "wrong_form");
-    assert_eq!(events.iter().filter(|event| warned(&event.kind)).count(), 1);
-}
-
-#[tokio::test]
 async fn two_answers_that_do_not_match_end_the_turn_with_the_reason() {
     for second in [says(r#"{"count": "seven"}"#), says("Seven, I said."), calls(&[("look", json!({}))])] {
         let world = World::new([says("Seven."), second, says("Seven!"), says("Seven!!")]);
         let session = world.session().await;
-        let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
-        let (_, result) = to_end(&mut started.events).await;
+        let result = ended(&session, in_form(input("How many?"))).await;
         assert_eq!(result.stop_reason, StopReason::WrongForm);
         let error = result.error.unwrap();
         assert_eq!(error.kind, ErrorKind::Protocol);
@@ -81,8 +61,7 @@ async fn two_answers_that_do_not_match_end_the_turn_with_the_reason() {
         assert!(world.tools.ran().is_empty(), "what was called in vain does not run");
         // It can be continued, in the same form.
         world.model.then(says("{}"));
-        let mut started = session.start_turn(go_on()).await.unwrap();
-        let (_, result) = to_end(&mut started.events).await;
+        let result = ended(&session, go_on()).await;
         assert!(matches!(result.stop_reason, StopReason::WrongForm | StopReason::Completed), "{result:?}");
     }
 }
@@ -108,8 +87,7 @@ async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
     refused(SCHEMA, StartTurn { compact, ..go_on() }, "compacts").await;
     assert!(world.model.requests().is_empty() && world.store.events_of(session.id()).is_empty());
 
-    world.model.then(calls(&[("hold", json!({}))]));
-    world.model.then(says("Held."));
+    world.model.then_all([calls(&[("hold", json!({}))]), says("Held.")]);
     let mut started = session.start_turn(input("Hold!")).await.unwrap();
     soon("the call", world.tools.began(1)).await;
     refused(SCHEMA, StartTurn { if_busy: IfBusy::Steer, ..input("And?") }, "another form").await;
@@ -123,32 +101,11 @@ async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
 }
 
 #[tokio::test]
-async fn a_turn_that_goes_on_after_a_restart_is_held_to_its_form() {
-    let script = || [calls(&[("change", json!({}))])];
-    let world = World::new(script());
-    let session = world.session().await;
-    let mut started = session.start_turn(in_form(input("Change, and count!"))).await.unwrap();
-    let asked = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    let EventKind::InterruptRaised { interrupt } = &asked.kind else { unreachable!() };
-    // Another life of the daemon on the same journal.
-    let next = World::on(Arc::clone(&world.store), EngineConfig::default(), [says("One."), says(r#"{"count": 1}"#)]);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(session.id()).await.unwrap();
-    let mut events = session.subscribe(0).await.unwrap();
-    session.answer(interrupt.id, Answer::Approve, "a test".to_owned()).await.unwrap();
-    let (_, result) = to_end(&mut events).await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, r#"{"count": 1}"#));
-    assert!(next.model.requests().iter().all(|request| request.answer_schema.is_some()));
-}
-
-#[tokio::test]
 async fn a_turn_that_continues_has_the_form_of_the_one_before_it() {
     let world = World::new([Play::Fails(Vec::new(), ErrorKind::Rejected), says("Two."), says(r#"{"count": 2}"#)]);
     let session = world.session().await;
-    let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Failed);
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, r#"{"count": 2}"#);
+    assert_eq!(ended(&session, in_form(input("How many?"))).await.stop_reason, StopReason::Failed);
+    assert_eq!(ended(&session, go_on()).await.text, r#"{"count": 2}"#);
 }
 
 #[tokio::test]

@@ -3,29 +3,23 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    error::{ErrorKind, WorkspaceError},
     event::EventKind,
-    folder::Mounts,
-    ids::SessionId,
-    item::ItemBody,
     model::{Message, ModelChunk},
-    ports::{Artifact, ArtifactDir, Workspace, Workspaces},
     tool::{ToolErrorCode, ToolResult},
     turn::{OnInterrupt, StartTurn, StopReason},
     usage::Usage,
 };
 use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_testkit::{
-    memory_audit::MemoryAudit,
-    memory_disk::MemoryDisk,
-    memory_store::MemoryStore,
     memory_workspaces::MemoryWorkspaces,
-    scripted::{OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
+    scripted::{OneModel, Play, ScriptedModel, ScriptedTools, calls, says},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
-use crate::world::{input, to_end};
+use crate::{
+    shared_world::{ports, results},
+    world::{input, to_end},
+};
 
 /// What the model is shown of a call, and what is known of it elsewhere.
 struct Shown {
@@ -44,63 +38,33 @@ async fn call(tool: &str, arguments: Value) -> Shown {
 }
 
 async fn call_with(workspaces: Arc<MemoryWorkspaces>, config: EngineConfig, tool: &str, arguments: Value) -> Shown {
-    let shown = call_in(Arc::clone(&workspaces) as _, config, tool, arguments).await;
-    let (session, shown) = shown;
-    let kept = workspaces.kept_paths(session).pop().map(|path| {
-        let content = workspaces.kept(session, &path).unwrap();
-        (path, String::from_utf8(content).unwrap())
-    });
-    Shown { kept, ..shown }
-}
-
-async fn call_in(
-    workspaces: Arc<dyn Workspaces>,
-    config: EngineConfig,
-    tool: &str,
-    arguments: Value,
-) -> (SessionId, Shown) {
     let Play::Chunks(mut call) = calls(&[(tool, arguments)]) else { panic!() };
     // The arguments say what the tool returns: of the two, only the result is to be long.
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() }));
     let model = ScriptedModel::new([Play::Chunks(call), says("I see.")]);
-    let store = Arc::new(MemoryStore::new());
-    let engine = Engine::new(
-        Ports {
-            models: Arc::new(OneModel(Arc::clone(&model))),
-            toolbox: ScriptedTools::new(),
-            store: Arc::clone(&store) as _,
-            workspaces,
-            pictures: None,
-            snapshots: Arc::new(MemoryDisk::default()),
-            languages: Arc::new(agentd_core::ports::NoLanguages),
-            exchanges: agentd_core::ports::NoExchanges::port(),
-            audit: Arc::new(MemoryAudit::default()),
-            clock: Arc::new(StoppedClock::default()),
-        },
-        config,
-    );
+    let (models, disk) = (Arc::new(OneModel(Arc::clone(&model))), Arc::clone(&workspaces));
+    let ports = Ports { models, workspaces: disk, ..ports(ScriptedTools::new(), []) };
+    let engine = Engine::new(ports, config);
     let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Where is the walrus?") };
     let mut started = session.start_turn(start).await.unwrap();
     let (events, result) = to_end(&mut started.events).await;
     assert_eq!(result.stop_reason, StopReason::Completed, "{result:?}");
-    let (mut warnings, mut stored) = (Vec::new(), None);
-    for event in &events {
-        match &event.kind {
-            EventKind::Warning { code, message } => warnings.push(format!("{code}: {message}")),
-            EventKind::ItemCompleted { item, .. } => {
-                if let ItemBody::ToolResult(result) = &item.body {
-                    stored = Some(result.clone());
-                }
-            }
-            _ => {}
-        }
-    }
-    let text = match model.requests().last().unwrap().messages.iter().find(|m| matches!(m, Message::Tool { .. })) {
-        Some(Message::Tool { text, .. }) => text.clone(),
-        _ => panic!("the model was told nothing"),
+    let warning = |kind: &EventKind| match kind {
+        EventKind::Warning { code, message } => Some(format!("{code}: {message}")),
+        _ => None,
     };
-    (session.id(), Shown { text, stored: stored.unwrap(), warnings, kept: None })
+    let warnings = events.iter().filter_map(|event| warning(&event.kind)).collect();
+    let told = model.requests().pop().unwrap().messages.into_iter().find_map(|message| match message {
+        Message::Tool { text, .. } => Some(text),
+        _ => None,
+    });
+    let kept = workspaces.kept_paths(session.id()).pop().map(|path| {
+        let content = workspaces.kept(session.id(), &path).unwrap();
+        (path, String::from_utf8(content).unwrap())
+    });
+    let stored = results(&events).pop().unwrap();
+    Shown { text: told.expect("the model is told something"), stored, warnings, kept }
 }
 
 /// `count` lines of about five tokens.
@@ -200,66 +164,16 @@ async fn a_limit_below_that_of_the_window_is_held() {
 }
 
 /// A disk without room.
-struct FullDisk(MemoryWorkspaces);
-
-impl Workspaces for FullDisk {
-    fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
-        self.0.open(session, mounts)
-    }
-
-    fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        self.0.clear_temp(session)
-    }
-
-    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        self.0.remove(session)
-    }
-
-    fn add_upload(
-        &self,
-        session: SessionId,
-        name: String,
-        content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        self.0.add_upload(session, name, content)
-    }
-
-    fn keep(
-        &self,
-        _: SessionId,
-        _: ArtifactDir,
-        _: String,
-        _: Vec<u8>,
-    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        let full = WorkspaceError::new(ErrorKind::Storage, "the disk is full").with_hint("make room");
-        std::future::ready(Err(full)).boxed()
-    }
-
-    fn keep_on(
-        &self,
-        session: SessionId,
-        area: ArtifactDir,
-        name: String,
-        from: Option<u64>,
-        content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
-        self.0.keep_on(session, area, name, from, content)
-    }
-
-    fn paths<'a>(
-        &'a self,
-        workspace: &'a Workspace,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
-        self.0.paths(workspace, limit)
-    }
+fn full_disk() -> Arc<MemoryWorkspaces> {
+    let disk = MemoryWorkspaces::default();
+    disk.get_full(true);
+    Arc::new(disk)
 }
 
 #[tokio::test]
 async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
     for tool in ["look", "launch"] {
-        let disk = Arc::new(FullDisk(MemoryWorkspaces::default()));
-        let (_, shown) = call_in(disk, EngineConfig::default(), tool, json!({"answer": lines(4000)})).await;
+        let shown = call_with(full_disk(), EngineConfig::default(), tool, json!({"answer": lines(4000)})).await;
         for words in
             ["this is line 000001\n", "\nthis is line 004000\n", "could not be stored: the disk is full (make room)"]
         {
@@ -271,8 +185,7 @@ async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
     }
     // Nothing is reduced of what fits, if the rest would be lost.
     let fits = lines(300);
-    let disk = Arc::new(FullDisk(MemoryWorkspaces::default()));
-    let (_, shown) = call_in(disk, EngineConfig::default(), "launch", json!({"answer": fits})).await;
+    let shown = call_with(full_disk(), EngineConfig::default(), "launch", json!({"answer": fits})).await;
     assert_eq!((shown.text, shown.warnings.len()), (fits, 0));
 }
 
@@ -304,8 +217,7 @@ async fn bytes_are_told_by_type_size_and_path() {
     }
 
     // Where there is no room for them they are lost, and that is said.
-    let disk = Arc::new(FullDisk(MemoryWorkspaces::default()));
-    let (_, shown) = call_in(disk, EngineConfig::default(), "look", json!({"data": "x"})).await;
+    let shown = call_with(full_disk(), EngineConfig::default(), "look", json!({"data": "x"})).await;
     assert!(
         shown.text.contains("is lost, because it could not be stored: the disk is full (make room)"),
         "{}",

@@ -8,17 +8,18 @@ use agentd_core::{
     event::EventKind,
     files::StoredInput,
     item::ItemBody,
-    model::{Message, ModelChunk, ModelInfo, Slot, SlotInfo},
-    ports::{Model, Models},
+    model::{Message, ModelChunk, ModelInfo, Slot},
+    ports::Model as _,
     turn::{IfBusy, StartTurn, StopReason, TurnOptions},
 };
-use agentd_engine::{EngineConfig, SessionHandle};
+use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::{
     compaction::texts,
+    shared_world::{TwoModels, ended, sized, warnings},
     world::{World, go_on, input, run, to_end},
 };
 
@@ -43,13 +44,9 @@ fn stored(world: &World, session: &SessionHandle) -> Vec<StoredInput> {
     found.collect()
 }
 
-fn warnings(world: &World, session: &SessionHandle, code: &str) -> Vec<String> {
-    let events = world.store.events_of(session.id());
-    let found = events.iter().filter_map(|event| match &event.kind {
-        EventKind::Warning { code: known, message } if known == code => Some(message.clone()),
-        _ => None,
-    });
-    found.collect()
+/// What people were told of inputs that were stored.
+fn told(world: &World, session: &SessionHandle) -> Vec<String> {
+    warnings(&world.store.events_of(session.id()), "input_stored")
 }
 
 fn upload(world: &World, path: &str) -> String {
@@ -76,7 +73,7 @@ async fn what_is_piped_and_does_not_fit_is_a_file_of_which_the_beginning_is_in_v
     for words in ["All of it is in uploads/stdin.txt", "3,000 lines", "117,000 bytes"] {
         assert!(asked.contains(words), "{words:?} is missing in {asked}");
     }
-    let told = warnings(&world, &session, "input_stored").pop().unwrap();
+    let told = told(&world, &session).pop().unwrap();
     assert!(told.contains("117 KB of input do not fit") && told.contains("stored as uploads/stdin.txt"), "{told}");
     assert!(told.contains(&format!("the first {} of 3,000 lines are in view", kept.shown_lines)), "{told}");
     assert_eq!(world.log(&session).matches("compaction").count(), 0);
@@ -87,10 +84,10 @@ async fn what_fits_stays_as_it_came() {
     let world = World::new(["one", "two"].map(says));
     let session = world.session().await;
     let given = lines(300);
-    to_end(&mut session.start_turn(piped("Review this", &given)).await.unwrap().events).await;
+    ended(&session, piped("Review this", &given)).await;
     assert!(world.workspaces.uploads().is_empty());
     assert!(texts(&world.model.requests()[0]).contains(&given));
-    assert!(warnings(&world, &session, "input_stored").is_empty());
+    assert!(told(&world, &session).is_empty());
 }
 
 #[tokio::test]
@@ -110,34 +107,6 @@ async fn of_one_long_text_both_ends_are_in_view_and_the_same_text_is_kept_once()
     for request in world.model.requests() {
         assert!(texts(&request).len() < 8192 * 4, "{}", texts(&request).len());
     }
-}
-
-#[tokio::test]
-async fn whoever_wants_all_of_it_seen_is_refused_before_anything_is_asked() {
-    let world = World::new([says("Whole.")]);
-    let session = world.session().await;
-    let start = StartTurn { whole: true, ..piped("Review this", &lines(3000)) };
-    let refused = session.start_turn(start).await.err().unwrap();
-    assert_eq!(refused.kind(), ErrorKind::ContextOverflow);
-    assert!(refused.to_string().contains("117,013 bytes") && refused.hint().is_some(), "{refused}");
-    assert!(world.model.requests().is_empty() && world.workspaces.uploads().is_empty());
-    let start = StartTurn { whole: true, ..piped("Review this", &lines(100)) };
-    assert_eq!(to_end(&mut session.start_turn(start).await.unwrap().events).await.1.text, "Whole.");
-}
-
-#[tokio::test]
-async fn where_the_disk_is_full_it_is_refused_whole() {
-    let world = World::new([says("Now it is there.")]);
-    let session = world.session().await;
-    world.workspaces.get_full(true);
-    let refused = session.start_turn(piped("Review this", &lines(3000))).await.err().unwrap();
-    assert_eq!(refused.kind(), ErrorKind::Storage);
-    assert!(refused.to_string().contains("the disk is full"), "{refused}");
-    assert!(world.model.requests().is_empty() && world.workspaces.uploads().is_empty());
-    assert_eq!(world.log(&session), "", "nothing of it is told");
-    world.workspaces.get_full(false);
-    let ended = to_end(&mut session.start_turn(piped("Review this", &lines(3000))).await.unwrap().events).await.1;
-    assert_eq!(ended.text, "Now it is there.");
 }
 
 #[tokio::test]
@@ -166,26 +135,13 @@ async fn what_is_added_and_what_waits_is_kept_as_well() {
     }
 }
 
-#[tokio::test]
-async fn a_restart_finds_the_file_and_goes_on_with_what_was_in_view() {
-    let world = World::new([Play::Fails(Vec::new(), ErrorKind::Provider)]);
-    let session = world.session().await;
-    to_end(&mut session.start_turn(piped("Review this", &lines(3000))).await.unwrap().events).await;
-    let before = texts(&world.model.requests()[0]);
-    let world = world.reborn([says("Reviewed.")]);
-    let session = world.engine.session(session.id()).await.unwrap();
-    assert_eq!(to_end(&mut session.start_turn(go_on()).await.unwrap().events).await.1.text, "Reviewed.");
-    assert!(before.starts_with(&texts(&world.model.requests()[0])[..before.len() / 2]));
-    assert_eq!(upload(&world, "uploads/stdin.txt"), lines(3000));
-}
-
 /// A server that has less than is configured says so when it refuses: then what was just said is stored, and not summed up.
 #[tokio::test]
 async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summed_up() {
     let world = World::new([Play::Overflows(3000), says("Reviewed.")]);
     let session = world.session().await;
     let given = lines(500);
-    let ended = to_end(&mut session.start_turn(piped("Review this", &given)).await.unwrap().events).await.1;
+    let ended = ended(&session, piped("Review this", &given)).await;
     assert_eq!(ended.text, "Reviewed.");
     assert_eq!(upload(&world, "uploads/stdin.txt"), given);
     let last = texts(&world.model.requests().pop().unwrap());
@@ -193,13 +149,13 @@ async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summ
         last.contains("Review this\n\nline 0000001") && last.contains("All of it is in uploads/stdin.txt"),
         "{last}"
     );
-    assert_eq!(warnings(&world, &session, "input_stored").len(), 1);
+    assert_eq!(told(&world, &session).len(), 1);
 }
 
 #[tokio::test]
 async fn a_long_request_stays_word_for_word_through_the_compactions_of_its_turn() {
     // Larger than what a compaction leaves as it is, and small enough to be sent whole at first.
-    let world = World::with(EngineConfig::default(), []);
+    let world = World::new([]);
     let session = world.session().await;
     let request = format!("Do all of this, step by step:\n{}", lines(420));
     for n in 0..12 {
@@ -215,39 +171,9 @@ async fn a_long_request_stays_word_for_word_through_the_compactions_of_its_turn(
     assert!(last.contains("Do all of this, step by step:") && last.contains("uploads/input.txt"), "{last}");
 }
 
-/// Two models, of which one has a small window.
-struct TwoModels(Arc<ScriptedModel>, Arc<ScriptedModel>);
-
-impl Models for TwoModels {
-    fn get(&self, slot: Slot) -> Arc<dyn Model> {
-        let model = if slot == Slot::Code { &self.1 } else { &self.0 };
-        Arc::clone(model) as _
-    }
-
-    fn named(&self, _: Slot, id: &str) -> Option<Arc<dyn Model>> {
-        (id == "small").then(|| Arc::clone(&self.1) as _)
-    }
-
-    fn list(&self) -> Vec<SlotInfo> {
-        Vec::new()
-    }
-}
-
-/// A model with such a window.
-fn sized(id: &str, context_window: u64, script: Vec<Play>) -> Arc<ScriptedModel> {
-    let info = ModelInfo {
-        id: id.to_owned(),
-        wire: "script".to_owned(),
-        base_url: None,
-        context_window,
-        window_source: Default::default(),
-        native_tools: true,
-        embedded: false,
-        echo_reasoning: false,
-        sees_pictures: false,
-        figures: Vec::new(),
-    };
-    ScriptedModel::with_info(info, script)
+/// A world with two models, of which one serves the slot for code.
+fn two(base: Arc<ScriptedModel>, other: Arc<ScriptedModel>) -> World {
+    World::with_models(Arc::new(TwoModels { base, slot: Slot::Code, other, listed: false }))
 }
 
 #[tokio::test]
@@ -255,7 +181,7 @@ async fn what_waits_is_measured_by_the_model_that_it_is_for() {
     let go = Arc::new(Notify::new());
     let small = sized("small", 4096, vec![Play::Waits(Arc::clone(&go), vec![ModelChunk::Text("So.".to_owned())])]);
     let large = sized("large", 64_000, vec![says("All of it.")]);
-    let world = World::with_models(Arc::new(TwoModels(Arc::clone(&large), Arc::clone(&small))));
+    let world = two(Arc::clone(&large), Arc::clone(&small));
     let session = world.session().await;
     let of_small = TurnOptions { model: Some("small".to_owned()), ..TurnOptions::default() };
     let mut first = session.start_turn(StartTurn { options: of_small.clone(), ..input("Wait") }).await.unwrap();
@@ -273,14 +199,11 @@ async fn what_waits_is_measured_by_the_model_that_it_is_for() {
 #[tokio::test]
 async fn instructions_and_tools_of_the_client_leave_less_room() {
     let check = async |instructions: Option<String>, tools: Vec<ClientTool>, fits: bool| {
-        let world = World::with_models(Arc::new(TwoModels(
-            sized("large", 16_000, vec![says("Read.")]),
-            sized("small", 16_000, Vec::new()),
-        )));
+        let world = two(sized("large", 16_000, [says("Read.")]), sized("small", 16_000, []));
         let session = world.session().await;
         let options = TurnOptions { instructions, ..TurnOptions::default() };
         let start = StartTurn { options, tools, ..piped("Review this", &lines(800)) };
-        to_end(&mut session.start_turn(start).await.unwrap().events).await;
+        ended(&session, start).await;
         assert_eq!(world.workspaces.uploads().is_empty(), fits, "{}", world.log(&session));
     };
     let tool = |at: usize| ClientTool {
@@ -296,30 +219,15 @@ async fn instructions_and_tools_of_the_client_leave_less_room() {
 
 #[tokio::test]
 async fn an_unfinished_request_is_kept_when_a_smaller_model_goes_on_with_it() {
-    let model = |id: &str, context_window, script: Vec<Play>| {
-        let info = ModelInfo {
-            id: id.to_owned(),
-            wire: "script".to_owned(),
-            base_url: None,
-            context_window,
-            window_source: Default::default(),
-            native_tools: true,
-            embedded: false,
-            echo_reasoning: false,
-            sees_pictures: false,
-            figures: Vec::new(),
-        };
-        ScriptedModel::with_info(info, script)
-    };
-    let large = model("large", 64_000, vec![Play::Fails(Vec::new(), ErrorKind::Provider)]);
-    let small = model("small", 4096, vec![says("Reviewed.")]);
-    let world = World::with_models(Arc::new(TwoModels(large, Arc::clone(&small))));
+    let large = sized("large", 64_000, [Play::Fails(Vec::new(), ErrorKind::Provider)]);
+    let small = sized("small", 4096, [says("Reviewed.")]);
+    let world = two(large, Arc::clone(&small));
     let session = world.session().await;
     let given = lines(1000);
-    to_end(&mut session.start_turn(piped("Review this", &given)).await.unwrap().events).await;
+    ended(&session, piped("Review this", &given)).await;
     assert!(world.workspaces.uploads().is_empty(), "it did fit");
     let start = StartTurn { slot: Some(Slot::Code), ..go_on() };
-    let ended = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+    let ended = ended(&session, start).await;
     assert_eq!(ended.text, "Reviewed.", "{}", world.log(&session));
     assert_eq!(upload(&world, "uploads/stdin.txt"), given);
     let asked = texts(&small.requests().pop().unwrap());
@@ -330,20 +238,14 @@ async fn an_unfinished_request_is_kept_when_a_smaller_model_goes_on_with_it() {
 async fn the_built_in_model_sees_as_much_as_it_reads() {
     let info = ModelInfo {
         id: "tiny".to_owned(),
-        wire: "embedded".to_owned(),
-        base_url: None,
-        context_window: 8192,
-        window_source: Default::default(),
-        native_tools: false,
         embedded: true,
-        echo_reasoning: false,
-        sees_pictures: false,
-        figures: Vec::new(),
+        native_tools: false,
+        ..ScriptedModel::new([]).info().clone()
     };
     let tiny = ScriptedModel::with_info(info, [says("A list of lines.")]);
-    let world = World::with_models(Arc::new(TwoModels(Arc::clone(&tiny), Arc::clone(&tiny))));
+    let world = two(Arc::clone(&tiny), Arc::clone(&tiny));
     let session = world.session().await;
-    to_end(&mut session.start_turn(piped("Summarize this", &lines(300))).await.unwrap().events).await;
+    ended(&session, piped("Summarize this", &lines(300))).await;
     assert_eq!(upload(&world, "uploads/stdin.txt"), lines(300));
     let Some(Message::User { text }) = tiny.requests()[0].messages.last().cloned() else { panic!() };
     // It reads 6,000 letters of a request at the most.

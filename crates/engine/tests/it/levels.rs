@@ -5,8 +5,8 @@ use std::sync::Arc;
 use agentd_core::{
     context::{CompactionStrategy, TokenLevel},
     event::{EventKind, StateChange},
-    model::{Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
-    ports::{Model, Models},
+    model::{Message, ModelChunk, ModelInfo, ModelRequest, Slot},
+    ports::Model as _,
     session::SessionSettings,
     turn::{StartTurn, StopReason},
     usage::{Prices, Usage},
@@ -15,13 +15,11 @@ use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
 use serde_json::json;
 
-use crate::world::{World, go_on, input, run, to_end};
-
-/// Words, and what the server counts for the request.
-fn counted(text: &str, prompt_tokens: u64) -> Play {
-    let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
-    Play::Chunks(vec![ModelChunk::Text(text.to_owned()), ModelChunk::Usage(usage)])
-}
+use crate::{
+    compaction::counted,
+    shared_world::{TwoModels, ended, prompts, sized, warnings},
+    world::{World, go_on, input, run, to_end},
+};
 
 /// The levels that were told, in order.
 fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
@@ -35,7 +33,7 @@ fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
 
 async fn compact(session: &SessionHandle) {
     let start = StartTurn { compact: Some(CompactionStrategy::Truncate), ..go_on() };
-    to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    ended(&session, start).await;
 }
 
 fn last_words(request: &ModelRequest) -> &str {
@@ -70,8 +68,7 @@ async fn where_there_is_room_enough_the_tool_does_nothing_and_says_so() {
         world.model.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn}")).await;
     }
-    world.model.then(calls(&[("compact_context", json!({}))]));
-    world.model.then(says("Then not."));
+    world.model.then_all([calls(&[("compact_context", json!({}))]), says("Then not.")]);
     assert_eq!(run(&session, "Tidy up").await.text, "Then not.");
     let log = world.log(&session);
     assert!(log.contains("nothing is compacted: there is enough room") && !log.contains("= compaction"), "{log}");
@@ -105,8 +102,7 @@ async fn after_a_restart_it_is_known_what_was_told_last() {
     let session = world.session().await;
     run(&session, "one").await;
     assert_eq!(levels(&world, &session), [Warning]);
-    let second = world.restarted([counted("b", 6600), counted("c", 100)]);
-    let session = second.engine.session(session.id()).await.unwrap();
+    let (second, session) = world.restarted([counted("b", 6600), counted("c", 100)]).with_session(&session).await;
     run(&session, "two").await;
     assert_eq!(levels(&second, &session), [Warning], "it is no news");
     run(&session, "three").await;
@@ -137,27 +133,13 @@ async fn answers_that_no_server_counts_are_guessed_whole_and_once() {
 }
 
 /// Two models: one that writes the last answers, and one for all else.
-struct TwoModels {
-    base: Arc<ScriptedModel>,
-    chat: Arc<ScriptedModel>,
-}
-
-impl Models for TwoModels {
-    fn get(&self, slot: Slot) -> Arc<dyn Model> {
-        let model = if slot == Slot::Chat { &self.chat } else { &self.base };
-        Arc::clone(model) as Arc<dyn Model>
-    }
-
-    fn list(&self) -> Vec<SlotInfo> {
-        let of = |slot| SlotInfo { slot, falls_back_to: None, model: self.get(slot).info().clone() };
-        vec![of(Slot::Base), of(Slot::Chat)]
-    }
+fn two(base: Arc<ScriptedModel>, chat: Arc<ScriptedModel>) -> (World, Arc<TwoModels>) {
+    let models = Arc::new(TwoModels { base, slot: Slot::Chat, other: chat, listed: true });
+    (World::with_models(Arc::clone(&models) as _), models)
 }
 
 fn two_models() -> (World, Arc<TwoModels>) {
-    let chat = ModelInfo { id: "chat".to_owned(), context_window: 2048, ..ScriptedModel::new([]).info().clone() };
-    let models = Arc::new(TwoModels { base: ScriptedModel::new([]), chat: ScriptedModel::with_info(chat, []) });
-    (World::with_models(Arc::clone(&models) as _), models)
+    two(ScriptedModel::new([]), sized("chat", 2048, []))
 }
 
 #[tokio::test]
@@ -171,29 +153,21 @@ async fn another_models_count_is_not_taken_for_this_ones() {
     };
     // The base model's server counts twenty times what the chat model's does.
     models.base.then(look(2000));
-    models.chat.then(counted("That was it.", 100));
+    models.other.then(counted("That was it.", 100));
     let start = StartTurn { max_steps: Some(1), ..input("Look") };
-    to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    ended(&session, start).await;
     let view = session.context().await.unwrap();
     assert!((1500..3500).contains(&view.tokens), "{}", view.tokens);
     assert_eq!(levels(&world, &session), [], "what matters is the window of the model that is asked next");
 
     // Each model's requests are compared with its own.
     models.base.then(look(2100));
-    models.chat.then(counted("That, too.", 150));
+    models.other.then(counted("That, too.", 150));
     let start = StartTurn { max_steps: Some(1), ..input("Look again") };
-    to_end(&mut session.start_turn(start).await.unwrap().events).await;
-    let events = world.store.events_of(session.id());
-    let reports: Vec<(u64, bool)> = events
-        .iter()
-        .filter_map(|event| match &event.kind {
-            EventKind::UsageUpdated { prompt: Some(prompt), .. } => {
-                assert_eq!(prompt.broken_by, None);
-                Some((prompt.previous_bytes, prompt.repeated_bytes > 0))
-            }
-            _ => None,
-        })
-        .collect();
+    ended(&session, start).await;
+    let reports = prompts(&world, &session);
+    assert!(reports.iter().all(|report| report.broken_by.is_none()));
+    let reports: Vec<_> = reports.iter().map(|report| (report.previous_bytes, report.repeated_bytes > 0)).collect();
     assert_eq!((reports[0], reports[1]), ((0, false), (0, false)), "both servers see it for the first time");
     assert!(reports[2].1 && reports[3].1, "{reports:?}");
 }
@@ -202,21 +176,19 @@ async fn another_models_count_is_not_taken_for_this_ones() {
 async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
     let chat = ModelInfo { id: "chat".to_owned(), context_window: 2048, ..ScriptedModel::new([]).info().clone() };
     let chat = ScriptedModel::strict_with_info(chat, []);
-    let models = Arc::new(TwoModels { base: ScriptedModel::new([]), chat });
-    let world = World::with_models(Arc::clone(&models) as _);
+    let (world, models) = two(ScriptedModel::new([]), chat);
     let session = world.session().await;
     for turn in 0..9 {
         models.base.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(180))).await;
     }
-    models.base.then(calls(&[("look", json!({}))]));
-    models.base.then(says("## What the person wants\nA tidy house."));
-    models.chat.then(says("What I saw."));
+    models.base.then_all([calls(&[("look", json!({}))]), says("## What the person wants\nA tidy house.")]);
+    models.other.then(says("What I saw."));
     let start = StartTurn { max_steps: Some(1), ..input("Look around") };
-    let result = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+    let result = ended(&session, start).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."), "{result:?}");
-    assert_eq!(models.chat.requests().len(), 1, "what cannot fit is not sent");
-    let sent = format!("{:?}", models.chat.requests()[0].messages);
+    assert_eq!(models.other.requests().len(), 1, "what cannot fit is not sent");
+    let sent = format!("{:?}", models.other.requests()[0].messages);
     assert!(sent.contains("A tidy house.") && sent.contains("Look around"), "{sent}");
 }
 
@@ -240,17 +212,14 @@ async fn another_slot_has_another_window() {
 async fn what_the_embedded_model_reads_besides_is_no_part_of_the_conversation() {
     let info = ModelInfo { embedded: true, ..ScriptedModel::new([]).info().clone() };
     let model = ScriptedModel::with_info(info, []);
-    let models = TwoModels { base: Arc::clone(&model), chat: Arc::clone(&model) };
-    let world = World::with_models(Arc::new(models));
+    let (world, _) = two(Arc::clone(&model), Arc::clone(&model));
     let session = world.session().await;
     // It weighs fourteen candidates, each with a prompt of its own.
     model.then(counted("It is noon.", 8000));
     run(&session, "What time is it?").await;
     let view = session.context().await.unwrap();
     assert!(view.tokens < 20, "{view:#?}");
-    let events = world.store.events_of(session.id());
-    let reports = |kind: &EventKind| matches!(kind, EventKind::UsageUpdated { prompt: Some(_), .. });
-    assert!(!events.iter().any(|event| reports(&event.kind)), "nor does it read what is sent as it is sent");
+    assert_eq!(prompts(&world, &session), [], "nor does it read what is sent as it is sent");
     assert_eq!(levels(&world, &session), []);
 }
 
@@ -260,8 +229,7 @@ async fn thoughts_count_where_they_are_sent_back_and_nowhere_else() {
     async fn check(echo_reasoning: bool, usage: Usage, expected: std::ops::Range<u64>) {
         let info = ModelInfo { echo_reasoning, ..ScriptedModel::new([]).info().clone() };
         let model = ScriptedModel::with_info(info, []);
-        let models = TwoModels { base: Arc::clone(&model), chat: Arc::clone(&model) };
-        let world = World::with_models(Arc::new(models));
+        let (world, _) = two(Arc::clone(&model), Arc::clone(&model));
         let session = world.session().await;
         model.then(Play::Chunks(vec![
             ModelChunk::Reasoning("hmm, ".repeat(3600)),
@@ -311,14 +279,8 @@ async fn a_person_is_warned_once_before_all_of_a_request_becomes_dearer() {
         let mut warned = Vec::new();
         for turn in 0..5 {
             let mut started = session.start_turn(input("Go on")).await.unwrap();
-            for event in to_end(&mut started.events).await.0 {
-                match &event.kind {
-                    EventKind::Warning { code, message } if code == "price_border" => {
-                        warned.push((turn, message.clone()));
-                    }
-                    _ => {}
-                }
-            }
+            let events = to_end(&mut started.events).await.0;
+            warned.extend(warnings(&events, "price_border").into_iter().map(|message| (turn, message)));
         }
         assert_eq!(warned.len(), expected.len(), "{warned:?}");
         for ((turn, message), (wanted, words)) in warned.iter().zip(expected) {

@@ -3,7 +3,6 @@
 use std::{path::Path, sync::Arc};
 
 use agentd_core::{
-    event::{Event, EventKind},
     interrupt::{Answer, Ask, Interrupt},
     policy::{Explanation, Verdict},
     session::SessionSettings,
@@ -18,6 +17,7 @@ use serde_json::json;
 use crate::{
     grants::{answer, asked},
     policy::{compiled, granting, mark, shipped, tool},
+    shared_world::warnings,
     world::{World, input, run, to_end},
 };
 
@@ -90,19 +90,11 @@ fn look(path: &str) -> Play {
     calls(&[("look", json!({ "path": path }))])
 }
 
-fn ran(world: &World) -> Vec<String> {
-    world.tools.ran()
-}
-
 fn preview(interrupt: &Interrupt) -> Option<&str> {
     match &interrupt.ask {
         Ask::Approval { preview, .. } => preview.as_deref(),
         ask => panic!("{ask:?}"),
     }
-}
-
-fn warned(events: &[Arc<Event>], wanted: &str) -> bool {
-    events.iter().any(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == wanted))
 }
 
 #[tokio::test]
@@ -111,7 +103,7 @@ async fn what_runs_names_what_was_judged() {
     world.disk.link("CLAUDE.md", "AGENTS.md");
     let session = world.session().await;
     assert!(run(&session, "Go!").await.denials.is_empty());
-    assert_eq!(ran(&world), [r#"look {"path":"AGENTS.md"}"#, r#"look {"path":"plain.md"}"#]);
+    assert_eq!(world.tools.ran(), [r#"look {"path":"AGENTS.md"}"#, r#"look {"path":"plain.md"}"#]);
     // The model's own words stay what they were, in the journal and in the audit log.
     assert!(world.log(&session).contains("CLAUDE.md"), "{}", world.log(&session));
     assert_eq!(world.audit.decisions()[0].args, json!({"path": "CLAUDE.md"}));
@@ -128,7 +120,7 @@ async fn a_secret_behind_a_link_asks_and_what_was_shown_is_what_is_read() {
     world.disk.link("docs/a.md", ".ssh/id_rsa");
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
     to_end(&mut started.events).await;
-    assert_eq!(ran(&world), [r#"look {"path":".env"}"#]);
+    assert_eq!(world.tools.ran(), [r#"look {"path":".env"}"#]);
     // Nobody there to ask: refused, and allowed where a run approves all.
     for (on_interrupt, runs) in [(OnInterrupt::Deny, 0), (OnInterrupt::Approve, 1)] {
         let world = World::new([look("docs/a.md"), says("Well.")]);
@@ -136,7 +128,7 @@ async fn a_secret_behind_a_link_asks_and_what_was_shown_is_what_is_read() {
         let start = StartTurn { on_interrupt, ..input("Go!") };
         let mut started = world.session().await.start_turn(start).await.unwrap();
         to_end(&mut started.events).await;
-        assert_eq!(ran(&world), vec![r#"look {"path":".env"}"#; runs]);
+        assert_eq!(world.tools.ran(), vec![r#"look {"path":".env"}"#; runs]);
     }
 }
 
@@ -153,8 +145,8 @@ async fn a_link_that_leads_elsewhere_after_a_restart_is_not_read() {
         let mut events = session.subscribe(0).await.unwrap();
         answer(&session, &interrupt, Answer::Approve).await.unwrap();
         let (events, _) = to_end(&mut events).await;
-        assert_eq!(warned(&events, "changed_since_asked"), !reads, "{leads_to}");
-        assert_eq!(ran(&next).len(), usize::from(reads), "{leads_to}");
+        assert_eq!(warnings(&events, "changed_since_asked").is_empty(), reads, "{leads_to}");
+        assert_eq!(next.tools.ran().len(), usize::from(reads), "{leads_to}");
     }
 }
 
@@ -166,7 +158,7 @@ async fn no_edit_and_no_approval_passes_a_denial_by_a_link() {
     let world = World::with(config(), [look("docs/a.md"), says("Then not.")]);
     world.disk.link("docs/a.md", ".envrc");
     let result = run(&world.session().await, "Go!").await;
-    assert_eq!((ran(&world).len(), result.denials.len()), (0, 1));
+    assert_eq!((world.tools.ran().len(), result.denials.len()), (0, 1));
     let told = format!("{:?}", world.model.requests().last().unwrap().messages);
     assert!(told.contains("docs/a.md leads to .envrc through a link"), "{told}");
     assert_eq!(world.audit.ends()[0].error, Some(ToolErrorCode::Denied));
@@ -177,8 +169,8 @@ async fn no_edit_and_no_approval_passes_a_denial_by_a_link() {
     let (mut started, interrupt) = asked(&session).await;
     answer(&session, &interrupt, Answer::Edit { args: json!({"path": "docs/a.md"}) }).await.unwrap();
     let (events, _) = to_end(&mut started.events).await;
-    assert!(warned(&events, "edit_denied"));
-    assert!(ran(&world).is_empty());
+    assert_eq!(warnings(&events, "edit_denied").len(), 1);
+    assert!(world.tools.ran().is_empty());
     // And what they may edit it to is read where it leads.
     let world = World::with(config(), [look(".env"), says("Read.")]);
     world.disk.link("CLAUDE.md", "AGENTS.md");
@@ -186,5 +178,5 @@ async fn no_edit_and_no_approval_passes_a_denial_by_a_link() {
     let (mut started, interrupt) = asked(&session).await;
     answer(&session, &interrupt, Answer::Edit { args: json!({"path": "CLAUDE.md"}) }).await.unwrap();
     to_end(&mut started.events).await;
-    assert_eq!(ran(&world), [r#"look {"path":"AGENTS.md"}"#]);
+    assert_eq!(world.tools.ran(), [r#"look {"path":"AGENTS.md"}"#]);
 }

@@ -5,58 +5,25 @@ use std::sync::{Arc, Mutex};
 use agentd_core::{
     event::EventKind,
     interrupt::Answer,
-    item::ItemBody,
-    ports::{ToolContext, Toolbox},
+    policy::Confinement,
+    ports::ToolContext,
     session::SessionSettings,
-    tool::{Effect, ToolCall, ToolOutput, ToolSpec},
+    tool::{Effect, ToolCall, ToolOutput},
     turn::{OnInterrupt, StartTurn},
 };
 use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_policy::{Policy, SHELL_TOOL};
 use agentd_testkit::{
-    memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
-    memory_store::MemoryStore,
-    scripted::{NoWorkspaces, OneModel, ScriptedModel, StoppedClock, calls, says},
+    scripted::{ScriptedTools, calls, says},
 };
-use futures_util::future::BoxFuture;
 use serde_json::json;
 
 use crate::{
     policy::{compiled, granting, shipped, tool},
+    shared_world::{WatchedTools, ports, results},
     world::{input, until},
 };
-
-/// A shell whose commands all change a file, whatever they say.
-struct Shell {
-    holds: bool,
-    disk: Arc<MemoryDisk>,
-    held: Mutex<Vec<bool>>,
-}
-
-impl Toolbox for Shell {
-    fn specs(&self) -> Arc<[ToolSpec]> {
-        [tool(SHELL_TOOL, Effect::Execute)].into()
-    }
-
-    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
-        name
-    }
-
-    fn preview<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
-        Box::pin(std::future::ready(self.holds))
-    }
-
-    fn call<'a>(&'a self, context: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        self.held.lock().unwrap().push(context.confinement == agentd_core::policy::Confinement::ReadOnly);
-        self.disk.write("changed", "by a command");
-        Box::pin(std::future::ready(ToolOutput::ok("done")))
-    }
-}
 
 /// The way in which one command ran.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,27 +34,22 @@ struct Ran {
 }
 
 async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interrupt: OnInterrupt, holds: bool) -> Ran {
-    let disk = Arc::new(MemoryDisk::default());
-    let shell = Arc::new(Shell { holds, disk: Arc::clone(&disk), held: Mutex::default() });
+    // A shell whose commands all change a file, whatever they say.
+    let (disk, held): (Arc<MemoryDisk>, Arc<Mutex<Vec<bool>>>) = Default::default();
+    let (files, confined) = (Arc::clone(&disk), Arc::clone(&held));
+    let on_call = move |context: &ToolContext, _: &ToolCall| {
+        confined.lock().unwrap().push(context.confinement == Confinement::ReadOnly);
+        files.write("changed", "by a command");
+        Some(ToolOutput::ok("done"))
+    };
+    let (inner, specs) = (ScriptedTools::new(), Some(tool(SHELL_TOOL, Effect::Execute)));
+    let shell = WatchedTools { inner, specs, holds, on_call: Box::new(on_call) };
     let script = [calls(&[(SHELL_TOOL, json!({ "command": command }))]), says("Done.")];
-    let engine = Engine::new(
-        Ports {
-            models: Arc::new(OneModel(ScriptedModel::new(script))),
-            toolbox: Arc::clone(&shell) as _,
-            store: Arc::new(MemoryStore::new()),
-            workspaces: Arc::new(NoWorkspaces),
-            pictures: None,
-            snapshots: disk,
-            languages: Arc::new(agentd_core::ports::NoLanguages),
-            exchanges: agentd_core::ports::NoExchanges::port(),
-            audit: Arc::new(MemoryAudit::default()),
-            clock: Arc::new(StoppedClock::default()),
-        },
-        EngineConfig { policy: Arc::new(policy), ..EngineConfig::default() },
-    );
+    let config = EngineConfig { policy: Arc::new(policy), ..EngineConfig::default() };
+    let engine = Engine::new(Ports { snapshots: disk, ..ports(Arc::new(shell), script) }, config);
     let session = engine.create_session(settings, None).await.unwrap();
     let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
-    let (mut asked, mut recorded) = (false, false);
+    let (mut asked, mut events) = (false, Vec::new());
     loop {
         let event = until(&mut started.events, |_| true).await;
         match &event.kind {
@@ -95,16 +57,12 @@ async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interr
                 asked = true;
                 session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
             }
-            EventKind::ItemCompleted { item, .. } => {
-                if let ItemBody::ToolResult(result) = &item.body {
-                    recorded |= !result.files.is_empty();
-                }
-            }
             EventKind::TurnEnded { .. } => break,
-            _ => {}
+            _ => events.push(event),
         }
     }
-    let held = shell.held.lock().unwrap();
+    let recorded = results(&events).iter().any(|result| !result.files.is_empty());
+    let held = held.lock().unwrap();
     assert_eq!(held.len(), 1, "{command} runs once");
     Ran { asked, held: held[0], recorded }
 }

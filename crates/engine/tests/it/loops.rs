@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    event::EventKind,
     interrupt::Answer,
-    item::ItemBody,
     model::{Message, ModelChunk},
     turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
 };
@@ -13,7 +11,11 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, go_on, input, run, soon, to_end, until};
+use crate::{
+    grants::question,
+    shared_world::{ended, results, warnings},
+    world::{World, go_on, input, run, soon, to_end},
+};
 
 fn look() -> Play {
     calls(&[("look", json!({}))])
@@ -49,15 +51,14 @@ async fn an_approval_of_a_person_begins_the_count_anew_and_one_of_nobody_does_no
     let session = world.session().await;
     let mut started = session.start_turn(input("Change!")).await.unwrap();
     for _ in 0..6 {
-        let raised = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-        let EventKind::InterruptRaised { interrupt } = &raised.kind else { unreachable!() };
+        let interrupt = question(&mut started.events).await;
         world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
     }
     assert_eq!(reason(&to_end(&mut started.events).await.1), json!("completed"));
     let world = World::new(script());
     let session = world.session().await;
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Change!") };
-    assert_eq!(reason(&to_end(&mut session.start_turn(start).await.unwrap().events).await.1), json!("loop"));
+    assert_eq!(reason(&ended(&session, start).await), json!("loop"));
 }
 
 #[tokio::test]
@@ -66,17 +67,14 @@ async fn the_count_outlives_the_daemon_and_ends_with_the_circle() {
     let session = world.session().await;
     session.start_turn(input("Look!")).await.unwrap();
     soon("the fifth request", world.model.asked(5)).await;
-    let next = world.restarted(looks(2).chain([says("In circles.")]));
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(session.id()).await.unwrap();
-    let result = to_end(&mut session.start_turn(go_on()).await.unwrap().events).await.1;
+    let (next, session) = world.restarted(looks(2).chain([says("In circles.")])).recovered(&session).await;
+    let result = ended(&session, go_on()).await;
     assert_eq!((reason(&result), result.text.as_str(), result.steps), (json!("loop"), "In circles.", 3));
-    let events = next.store.events_of(session.id());
-    let is_noted = |kind: &EventKind| matches!(kind, EventKind::Warning { code, .. } if code == "repeated_call");
-    assert_eq!(events.iter().filter(|event| is_noted(&event.kind)).count(), 1, "it was noted before");
+    let noted = warnings(&next.store.events_of(session.id()), "repeated_call");
+    assert_eq!(noted.len(), 1, "it was noted before");
     // Who goes on behind it has seen it.
     looks(1).chain([says("Seen.")]).for_each(|play| next.model.then(play));
-    let result = to_end(&mut session.start_turn(go_on()).await.unwrap().events).await.1;
+    let result = ended(&session, go_on()).await;
     assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "Seen."));
 }
 
@@ -96,13 +94,6 @@ async fn a_subagent_in_a_circle_ends_alone_and_its_parent_is_told_why() {
     let session = world.session().await;
     let result = run(&session, "Have somebody look.").await;
     assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "It went in circles."));
-    let told = world.store.events_of(session.id()).into_iter().find_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::ToolResult(result) => Some(result.text.clone()),
-            _ => None,
-        },
-        _ => None,
-    });
-    let told = told.unwrap();
+    let told = &results(&world.store.events_of(session.id()))[0].text;
     assert!(told.contains("repeated the same calls") && told.contains("In circles."), "{told}");
 }

@@ -33,6 +33,7 @@ mod remembering;
 mod removing;
 mod routing;
 mod sampling;
+mod shared_world;
 mod shown;
 mod stops;
 mod subagents;

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use crate::{
     compaction::{SUMMARY, compactions, full, talked, texts},
+    shared_world::raised,
     world::{World, go_on, input, run, to_end, until},
 };
 
@@ -54,7 +55,7 @@ async fn waiting(world: &World) -> SessionHandle {
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 7900, completion_tokens: 10, ..Usage::default() }));
     world.model.then(Play::Chunks(call));
     let mut started = session.start_turn(input("Never mind the cat. Change it!")).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    until(&mut started.events, raised).await;
     session
 }
 
@@ -67,8 +68,7 @@ async fn nothing_is_compacted_while_a_person_is_asked_and_all_is_when_they_have_
     assert_eq!(session.undo_compaction().await.err().unwrap().kind(), ErrorKind::Busy);
     assert_eq!((compactions(&world, &session), world.engine.interrupts(None).await.unwrap().len()), (vec![], 1));
 
-    world.model.then(says(SUMMARY));
-    world.model.then(says("It is changed."));
+    world.model.then_all([says(SUMMARY), says("It is changed.")]);
     let mut events = session.subscribe(0).await.unwrap();
     let pending = world.engine.interrupts(None).await.unwrap();
     world.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
@@ -108,12 +108,10 @@ async fn a_compaction_that_waits_behind_a_question_outlives_the_daemon() {
 async fn what_is_added_before_a_last_answer_overflows_is_told_once_and_behind_it() {
     let world = World::new([]);
     let session = full(&world).await;
-    world.model.then(says(SUMMARY));
-    world.model.then(calls(&[("look", json!({}))]));
+    world.model.then_all([says(SUMMARY), calls(&[("look", json!({}))])]);
     let gate = Arc::new(Notify::new());
     let half = vec![ModelChunk::Text("Half a".to_owned())];
-    world.model.then(Play::Breaks(Arc::clone(&gate), half, ErrorKind::ContextOverflow));
-    world.model.then(says("What I saw."));
+    world.model.then_all([Play::Breaks(Arc::clone(&gate), half, ErrorKind::ContextOverflow), says("What I saw.")]);
     let start = StartTurn { max_steps: Some(1), ..input("Look around") };
     let mut started = session.start_turn(start).await.unwrap();
     until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { text, .. } if text == "Half a")).await;

@@ -58,8 +58,7 @@ async fn a_mode_outlives_the_daemon_and_other_settings() {
     let session = world.session().await;
     session.set_mode(SessionMode::Plan, client()).await.unwrap();
     session.configure(world.engine.session_defaults()).await.unwrap();
-    let next = world.restarted([change(), says("I only look.")]);
-    let session = next.engine.session(session.id()).await.unwrap();
+    let (next, session) = world.restarted([change(), says("I only look.")]).with_session(&session).await;
     assert_eq!(session.show().await.unwrap().session.settings.mode, SessionMode::Plan);
     run(&session, "Go!").await;
     assert!(next.tools.ran().is_empty(), "{:?}", next.tools.ran());

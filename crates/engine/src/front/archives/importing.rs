@@ -30,9 +30,9 @@ use crate::{
     error::EngineError,
     front::{
         Engine,
-        archives::{self, ending::OpenTurns},
+        archives::{self, OpenTurns},
     },
-    session::registry::activity::SessionNews,
+    session::registry::shared::SessionNews,
 };
 
 /// Length of a model's id at the most.
@@ -117,11 +117,7 @@ fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
     let mut known = HashSet::new();
     for session in archived {
         let parent = session.settings.parent.as_ref().map(|parent| parent.session);
-        let is_sound = match parent {
-            None => known.is_empty(),
-            Some(parent) => known.contains(&parent),
-        };
-        if !is_sound {
+        if !parent.map_or(known.is_empty(), |parent| known.contains(&parent)) {
             return refused("its sessions do not belong together");
         }
         if !known.insert(session.id) {
@@ -157,8 +153,12 @@ impl SessionImport {
 
     /// Id that the session will have.
     pub fn id(&self) -> SessionId {
-        let first = self.sessions.first().map(|session| session.archived.id);
-        first.and_then(|id| self.ids.get(&id).copied()).unwrap_or_else(SessionId::generate)
+        self.sessions.first().map_or_else(SessionId::generate, |first| self.new_id(first.archived.id))
+    }
+
+    /// Id here of a session that the archive names.
+    fn new_id(&self, id: SessionId) -> SessionId {
+        self.ids.get(&id).copied().unwrap_or(id)
     }
 
     fn journal(&self) -> Result<&dyn JournalImports, EngineError> {
@@ -193,7 +193,7 @@ impl SessionImport {
         incoming.last_seq = next;
         incoming.turns += u64::from(matches!(event.kind, EventKind::TurnStarted { .. }));
         incoming.open.take(&event).map_err(|why| refused(why.to_owned()))?;
-        event.session_id = self.ids.get(&event.session_id).copied().unwrap_or(event.session_id);
+        event.session_id = self.new_id(event.session_id);
         Ok(event)
     }
 
@@ -208,10 +208,7 @@ impl SessionImport {
             })?;
             self.tree = Some(transport.stage(self.id())?);
         }
-        match &mut self.tree {
-            Some(tree) => Ok(tree.add(file, content)?),
-            None => Ok(()),
-        }
+        self.tree.as_mut().map_or(Ok(()), |tree| Ok(tree.add(file, content)?))
     }
 
     /// Ends what is open and puts all of it in its place, at once. Blocks, too, where it has files.
@@ -219,16 +216,12 @@ impl SessionImport {
     /// # Errors
     /// When events are missing, or the journal or the disk does not take it: then nothing of it is left.
     pub async fn finish(mut self) -> Result<ImportReport, EngineError> {
-        match self.try_finish().await {
-            Ok(report) => {
-                self.engine.shared.news.tell(SessionNews::Created(report.session_id));
-                Ok(report)
-            }
-            Err(error) => {
-                self.abandon().await;
-                Err(error)
-            }
+        let finished = self.try_finish().await;
+        match &finished {
+            Ok(report) => self.engine.shared.news.tell(SessionNews::Created(report.session_id)),
+            Err(_) => self.abandon().await,
         }
+        finished
     }
 
     async fn try_finish(&mut self) -> Result<ImportReport, EngineError> {
@@ -245,65 +238,46 @@ impl SessionImport {
             None => FilesCopied::default(),
         };
         let drafts = self.sessions.iter().map(|incoming| self.draft(incoming)).collect();
-        self.audit().await?;
+        // Where the audit log cannot be told what comes, nothing comes.
+        let (session_id, events) = (self.id(), self.sessions.iter().map(|incoming| incoming.last_seq).sum());
+        // Id that the archive names, where the session gets another one.
+        let former_id = self.sessions.first().map(|first| first.archived.id).filter(|_| self.as_new);
+        let (source, by) = (self.source.clone(), AnsweredBy::Client(self.client.clone()));
+        let fact = AuditFact::SessionImported { source, former_id, events, by };
+        let ports = Arc::clone(&self.engine.shared.ports);
+        ports.audit.record(AuditEntry::of_session(self.at, session_id, fact)).await?;
         self.journal()?.finish(drafts).await?;
         if let Some(tree) = self.tree.take()
             && let Err(error) = tree.reveal()
         {
             // It is complete, and the next start puts it there.
-            tracing::error!(session = %self.id(), "the files of an imported session are not in their place yet: {error}");
+            tracing::error!(session = %session_id, "the files of an imported session are not in their place yet: {error}");
         }
-        self.report(files, interrupted).await
-    }
-
-    /// Tells the audit log what comes. Where it cannot be written, nothing comes.
-    async fn audit(&self) -> Result<(), EngineError> {
-        let fact = AuditFact::SessionImported {
-            source: self.source.clone(),
-            former_id: self.former_id(),
-            events: self.events(),
-            by: AnsweredBy::Client(self.client.clone()),
-        };
-        Ok(self.engine.shared.ports.audit.record(AuditEntry::of_session(self.at, self.id(), fact)).await?)
-    }
-
-    /// Id that the archive names, where the session gets another one.
-    fn former_id(&self) -> Option<SessionId> {
-        self.sessions.first().map(|first| first.archived.id).filter(|_| self.as_new)
-    }
-
-    /// Number of events of all sessions.
-    fn events(&self) -> u64 {
-        self.sessions.iter().map(|incoming| incoming.last_seq).sum()
-    }
-
-    async fn report(&self, files: FilesCopied, interrupted: bool) -> Result<ImportReport, EngineError> {
-        let session_id = self.id();
-        let stored = self.engine.shared.ports.store.session(session_id).await?;
+        let stored = ports.store.session(session_id).await?;
+        let first = self.sessions.first();
         Ok(ImportReport {
             session_id,
             title: stored.map(|stored| stored.summary.title).unwrap_or_default(),
-            former_id: self.former_id(),
-            turns: self.sessions.first().map_or(0, |first| first.turns),
-            events: self.events(),
+            former_id,
+            turns: first.map_or(0, |first| first.turns),
+            events,
             subagents: self.sessions.len().saturating_sub(1) as u64,
             files,
             interrupted,
             left_out: Vec::new(),
-            pins: self.sessions.first().map(|first| first.archived.settings.pins.clone()).unwrap_or_default(),
+            pins: first.map(|first| first.archived.settings.pins.clone()).unwrap_or_default(),
         })
     }
 
     /// Ends the turns of a session that were open, and says whether there were any.
     async fn end_open_turns(&mut self, at: usize) -> Result<bool, EngineError> {
-        let (now, incoming) = (self.at, &mut self.sessions[at]);
-        let open = std::mem::take(&mut incoming.open);
-        if open.is_empty() {
+        let (now, session_id) = (self.at, self.new_id(self.sessions[at].archived.id));
+        let incoming = &mut self.sessions[at];
+        let mut events = Vec::new();
+        let mut facts: Vec<(Option<TurnId>, EventKind)> = std::mem::take(&mut incoming.open).endings(session_id, now);
+        if facts.is_empty() {
             return Ok(false);
         }
-        let session_id = self.ids.get(&incoming.archived.id).copied().unwrap_or(incoming.archived.id);
-        let mut events = Vec::new();
-        let mut facts: Vec<(Option<TurnId>, EventKind)> = open.endings(session_id, now);
         facts.push((None, EventKind::StateChanged { change: StateChange::Queue { length: 0, added: None } }));
         for (turn_id, kind) in facts {
             incoming.last_seq += 1;
@@ -318,7 +292,7 @@ impl SessionImport {
         let IncomingSession { draft, archived, .. } = incoming;
         SessionDraft {
             draft: *draft,
-            id: self.ids.get(&archived.id).copied().unwrap_or(archived.id),
+            id: self.new_id(archived.id),
             created_at: archived.created_at,
             at: self.at,
             settings: self.settings(incoming),
@@ -336,7 +310,7 @@ impl SessionImport {
         let models = &self.engine.shared.ports.models;
         let is_known = |id: &String| slot.is_some_and(|slot| models.named(slot, id).is_some());
         let parent = parent.map(|mut parent| {
-            parent.session = self.ids.get(&parent.session).copied().unwrap_or(parent.session);
+            parent.session = self.new_id(parent.session);
             parent
         });
         SessionSettings {

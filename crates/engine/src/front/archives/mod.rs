@@ -2,30 +2,36 @@
 //!
 //! - This file: what leaves, and what never travels. A session is read up to the event that was its last when its actor was
 //!   asked, so that what leaves is whole, also while a turn runs. What an import that was cut off has left behind is settled here.
-//! - [`importing`]: what comes, from anybody. `ending`: the end of turns that were open, pure.
+//! - [`importing`]: what comes, from anybody. Here too: the end of turns that were open when their session left, pure. Such a turn
+//!   never goes on: whatever it waits for, and whatever a person had said to it, nothing of it runs here. It ends as one does
+//!   that a stop of the daemon has cut off.
 
-mod ending;
 pub mod importing;
 
 use std::{
+    collections::{BTreeMap, HashMap},
     io::{self, Read},
     sync::Arc,
 };
 
 use agentd_core::{
+    Timestamp,
     archive::{ArchivedSession, TreeFile},
     context::ContextView,
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::FilesCopied,
-    ids::SessionId,
+    ids::{InterruptId, SessionId, TurnId},
+    interrupt::Interrupt,
     item::ItemBody,
     session::{SessionSettings, SessionSummary},
     tool::FileChange,
+    turn::{StopReason, TurnResult},
+    usage::Usage,
 };
 use tokio::runtime::Handle;
 
-use crate::{error::EngineError, front::Engine};
+use crate::{error::EngineError, front::Engine, recovery};
 
 /// Events that are read from the journal at once.
 const PAGE: usize = 500;
@@ -158,12 +164,149 @@ impl Engine {
     }
 }
 
+/// Turns that are open at once. Few are in a journal: one that runs, and such as never ran.
+const MAX_OPEN: usize = 1000;
+/// Bytes of words and questions that wait in open turns.
+const MAX_HELD: usize = 64 << 20;
+
+/// Why questions are withdrawn.
+const LEFT: &str = "the session was moved while this waited";
+
+/// Turns that have begun and not ended, and questions that wait, as far as the events were seen.
+#[derive(Default)]
+pub(super) struct OpenTurns {
+    turns: Vec<OpenTurn>,
+    pending: BTreeMap<InterruptId, Interrupt>,
+    /// Bytes that are held.
+    held: usize,
+}
+
+struct OpenTurn {
+    began: Timestamp,
+    /// Its events, as far as its end depends on them: without texts.
+    events: Vec<Arc<Event>>,
+    /// Its end, as far as it is known.
+    result: TurnResult,
+}
+
+impl OpenTurns {
+    /// Takes note of the next event.
+    ///
+    /// # Errors
+    /// When more is open than any session has.
+    pub(super) fn take(&mut self, event: &Event) -> Result<(), &'static str> {
+        match &event.kind {
+            EventKind::TurnStarted { trace_id, .. } => {
+                let Some(id) = event.turn_id else { return Ok(()) };
+                if self.turns.len() == MAX_OPEN {
+                    return Err("more turns are open than a session has");
+                }
+                let result = TurnResult {
+                    turn_id: id,
+                    trace_id: *trace_id,
+                    text: String::new(),
+                    tool_used: false,
+                    stop_reason: StopReason::Interrupted,
+                    error: None,
+                    steps: 0,
+                    usage: Usage::default(),
+                    denials: Vec::new(),
+                    files: Vec::new(),
+                    duration_ms: 0,
+                    only_compacted: false,
+                };
+                self.turns.push(OpenTurn { began: event.at, events: Vec::new(), result });
+            }
+            EventKind::TurnEnded { .. } => self.turns.retain(|turn| Some(turn.result.turn_id) != event.turn_id),
+            EventKind::InterruptRaised { interrupt } => {
+                self.held += serde_json::to_vec(interrupt).map_or(0, |text| text.len());
+                self.pending.insert(interrupt.id, (**interrupt).clone());
+            }
+            EventKind::InterruptResolved { interrupt_id, .. } => {
+                self.pending.remove(interrupt_id);
+            }
+            _ => {
+                if let Some(turn) = self.turns.iter_mut().find(|turn| Some(turn.result.turn_id) == event.turn_id) {
+                    self.held += turn.take(event);
+                }
+            }
+        }
+        if self.held > MAX_HELD { Err("open turns hold more than a session can") } else { Ok(()) }
+    }
+
+    /// The facts that end what is open, each with its turn; none where nothing is.
+    pub(super) fn endings(self, session_id: SessionId, at: Timestamp) -> Vec<(Option<TurnId>, EventKind)> {
+        let asked = self.pending.into_values();
+        let mut facts: Vec<_> = asked.map(|asked| (Some(asked.turn_id), recovery::withdrawn(asked, LEFT))).collect();
+        for turn in self.turns.into_iter().rev() {
+            let turn_id = Some(turn.result.turn_id);
+            facts.extend(turn.ending(session_id, at).into_iter().map(|fact| (turn_id, fact)));
+        }
+        facts
+    }
+}
+
+/// Bytes of an event without texts, about.
+const EVENT: usize = 500;
+
+/// Takes the texts out of an item.
+fn empty(body: &mut ItemBody) {
+    match body {
+        ItemBody::ToolCall(call) => call.arguments.clear(),
+        ItemBody::ToolResult(result) => {
+            result.text.clear();
+            result.details = None;
+        }
+        ItemBody::AgentMessage { text }
+        | ItemBody::Notice { text, .. }
+        | ItemBody::Reasoning { text }
+        | ItemBody::UserMessage { text, .. } => text.clear(),
+        ItemBody::Compaction(compaction) => compaction.summary.clear(),
+    }
+}
+
+impl OpenTurn {
+    /// Takes note of an event, and returns the bytes that it holds on to.
+    fn take(&mut self, event: &Event) -> usize {
+        let mut event = event.clone();
+        let mut held = 0;
+        match &mut event.kind {
+            EventKind::ItemCompleted { item, .. } => {
+                match &mut item.body {
+                    ItemBody::AgentMessage { text } => self.result.text = std::mem::take(text),
+                    ItemBody::ToolResult(_) => self.result.tool_used = true,
+                    _ => {}
+                }
+                empty(&mut item.body);
+                item.origin = None;
+            }
+            EventKind::UsageUpdated { step, turn, .. } => (self.result.steps, self.result.usage) = (*step, *turn),
+            EventKind::ItemStarted { item } => {
+                match &item.body {
+                    // Words that nobody was given yet: the end of the turn tells them.
+                    ItemBody::UserMessage { text, .. } => held = text.len(),
+                    _ => empty(&mut item.body),
+                }
+                item.origin = None;
+            }
+            _ => return 0,
+        }
+        self.events.push(Arc::new(event));
+        held + EVENT
+    }
+
+    fn ending(mut self, session_id: SessionId, at: Timestamp) -> Vec<EventKind> {
+        let turn_id = self.result.turn_id;
+        let mut facts = recovery::recover(session_id, turn_id, &self.events, &HashMap::new(), Vec::new()).facts;
+        self.result.duration_ms = u64::try_from(at.duration_since(self.began).as_millis()).unwrap_or_default();
+        facts.push(EventKind::TurnEnded { result: Box::new(self.result) });
+        facts
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use agentd_core::{
-        Timestamp,
-        ids::{SessionId, TraceId, TurnId},
-    };
+    use agentd_core::ids::TraceId;
     use serde_json::{Value, json};
 
     use super::*;

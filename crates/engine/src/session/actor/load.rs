@@ -1,45 +1,57 @@
-//! Restores a session's actor from the journal, and tells what a crash left behind.
+//! How a session comes into memory: restored from the journal, with what a crash left behind told and settled.
+//!
+//! And how it leaves memory: unloaded when nobody needs it, drained when the daemon stops, or retired, so that it can be removed
+//! for good; and how it is cleaned of what nobody has used for long.
+//!
+//! The actor decides whether it is retired or cleaned, so that no turn can begin meanwhile: what came before keeps the session, what
+//! comes later is refused. Whoever removes the session has a `HoldMark` on it until that is done. As long as the hold is there,
+//! everybody else is told that the session is being deleted; once it is dropped, whatever came of the removal, the session is
+//! found anew, or not any more.
+//!
+//! The history tells of a cleaning before anything is removed: a crash in between leaves files that were told to be gone, which the
+//! next cleaning removes, and never a model that looks for files of which it was told nothing.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use agentd_core::{
+    Timestamp,
     context::{TokenLevel, Window},
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
+    files::FilesRemoved,
     ids::{SessionId, TraceId, TurnId},
-    item::Item,
+    item::{Item, ItemBody},
     model::Slot,
-    ports::Store,
+    ports::{Store, WorkspaceArea},
     session::{SessionSettings, StoredSession},
-    turn::{OnInterrupt, StopReason},
+    turn::StopReason,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     answer_form::AnswerForm,
-    client::OpenFileLines,
     error::EngineError,
     recovery::{self, Disposition, reading, subagents::of_turn},
     session::{
         actor::{
-            Actor, Fault, OpenTurn,
-            state::{MAX_ITEMS, SessionState},
+            Access, Actor, Command, Drain, Fault, Next, OpenTurn, not_found,
+            state::{Interrupts, MAX_ITEMS, Pending, SessionState},
         },
-        history::{interrupts::Interrupts, journal::Journal},
+        journal::Journal,
         registry::{
-            handle::{Access, Command},
+            handle::{CleanOrder, HoldMark, SessionCleaned, being_deleted},
             shared::Shared,
         },
     },
     turn::{
-        answering::AnswerMode,
+        recorder::whole,
         route::{self, SlotChoice},
     },
 };
-
-pub(crate) fn not_found(id: SessionId) -> EngineError {
-    EngineError::not_found(format!("there is no session {id}"), "agentctl sessions list shows all")
-}
 
 pub(crate) async fn load(
     id: SessionId,
@@ -50,7 +62,7 @@ pub(crate) async fn load(
     let stored = store.session(id).await?.ok_or_else(|| not_found(id))?;
     // A session that was made just now has nothing to read, and somebody waits for its first answer.
     let is_new = stored.summary.last_seq == 0;
-    let journal = Journal::new(id, stored.summary.last_seq, Arc::clone(store), Arc::clone(&shared.ports.clock));
+    let journal = Journal::new(id, stored.summary.last_seq, &shared.ports, None);
     let (items, compaction) = if is_new { (Vec::new(), None) } else { window(&**store, id, stored.window).await? };
     let files = if is_new { Default::default() } else { store.state_files(id).await? };
     let state = SessionState::restore(&stored, items, compaction, files);
@@ -95,9 +107,8 @@ pub(crate) fn newborn(
     shared: Arc<Shared>,
     commands: mpsc::Receiver<Command>,
 ) -> Actor {
-    let parts = &shared.ports;
-    let state = SessionState::newborn(parts.clock.now(), settings.clone());
-    let journal = Journal::unborn(id, settings, Arc::clone(&parts.store), Arc::clone(&parts.clock));
+    let state = SessionState::newborn(shared.ports.clock.now(), settings.clone());
+    let journal = Journal::new(id, 0, &shared.ports, Some(settings));
     Actor::new(id, shared, journal, state, commands)
 }
 
@@ -164,25 +175,21 @@ impl Actor {
             // Turns that waited when the daemon stopped go on without being asked for again.
             None => self.begin_next().await,
         };
-        match settled {
-            Ok(()) => {
-                self.unsettled = false;
-                Ok(())
-            }
-            Err(Fault::Request(error) | Fault::Fatal(error)) => {
-                self.open = None;
-                self.interrupts = Interrupts::default();
-                self.queue.clear();
-                Err(error)
-            }
-        }
+        self.unsettled = settled.is_err();
+        settled.map_err(|fault| {
+            self.open = None;
+            self.interrupts = Interrupts::default();
+            self.queue.clear();
+            fault.into_error()
+        })
     }
 
     /// Refuses what cannot be done now. What changes something first has settled what could not be settled before; what would
     /// change files waits until their folders are open.
     pub(crate) async fn admit(&mut self, access: Access) -> Result<(), EngineError> {
         if self.unsettled && access != Access::Looks {
-            self.settle_again().await?;
+            let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
+            self.settle(stored).await?;
         }
         let settings = &self.state.settings;
         if access == Access::ChangesFiles && self.shared.closed.concern(settings.project.as_ref(), &settings.folders) {
@@ -190,11 +197,6 @@ impl Actor {
             return Err(EngineError::busy(message, "try again in a moment, when that is over"));
         }
         Ok(())
-    }
-
-    async fn settle_again(&mut self) -> Result<(), EngineError> {
-        let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
-        self.settle(stored).await
     }
 
     /// Settles a turn that was open when the daemon stopped.
@@ -214,7 +216,13 @@ impl Actor {
         };
         let mut recovery = recovery::recover(self.id, turn_id, &events, &fates, waiting);
         self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
-        self.interrupts = Interrupts::restore(recovery.pending, recovery.answered, recovery.of_children, recovery.told);
+        let pending = recovery.pending.into_iter().map(|interrupt| Pending { interrupt, waiter: None });
+        self.interrupts = Interrupts {
+            pending: pending.collect(),
+            answered: recovery.answered,
+            of_children: recovery.of_children,
+            told: recovery.told,
+        };
         self.commit(Some(turn_id), recovery.facts).await?;
         self.journal.reopen(&recovery.steers);
         for (item, known) in recovery.under_way {
@@ -252,31 +260,6 @@ impl Actor {
 }
 
 fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<OpenTurn, EngineError> {
-    let open = |trace_id, started_at| OpenTurn {
-        mentions: None,
-        turn_id,
-        trace_id,
-        started_at,
-        begun: None,
-        first_seq,
-        choice: SlotChoice::default(),
-        stand_in: None,
-        tried: 0,
-        max_steps: 0,
-        // Whoever had said otherwise would have had the turn refused or ended, not waiting.
-        answering: AnswerMode::new(OnInterrupt::Wait, false),
-        client: None,
-        environment: Arc::default(),
-        handed_over: Vec::new(),
-        compacts: false,
-        form: None,
-        of_client: None,
-        file_lines: OpenFileLines::new(Vec::new()),
-        steers: Vec::new(),
-        under_way: HashMap::new(),
-        children: HashMap::new(),
-        running: None,
-    };
     match events.first().map(|event| (event, &event.kind)) {
         Some((
             event,
@@ -287,13 +270,196 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
             environment: Arc::new(environment.clone()),
             compacts: *compacts,
             form: AnswerForm::of(answer_schema.as_ref())?,
-            ..open(*trace_id, event.at)
+            ..OpenTurn::new(turn_id, *trace_id, event.at, first_seq)
         }),
         // It takes no step any more.
-        Some((event, _)) if event.is_damaged() => Ok(open(TraceId::generate(), event.at)),
+        Some((event, _)) if event.is_damaged() => Ok(OpenTurn::new(turn_id, TraceId::generate(), event.at, first_seq)),
         _ => Err(EngineError::new(
             ErrorKind::Storage,
             format!("the journal does not begin turn {turn_id} with its start"),
         )),
+    }
+}
+
+impl Actor {
+    /// Takes no more commands, where the session may go: where it was used since `last_used`, or is needed, it stays. Without that
+    /// a person has it removed, and only what is under way keeps it.
+    pub(crate) async fn retire(
+        &mut self,
+        last_used: Option<Timestamp>,
+        mark: HoldMark,
+        fate: &OnceLock<EngineError>,
+        held: &OnceLock<HoldMark>,
+    ) -> Result<bool, Fault> {
+        match last_used {
+            None => self.check_free()?,
+            Some(last_used) => {
+                let is_pinned = self.state.settings.pinned && self.state.settings.parent.is_none();
+                if is_pinned || self.is_in_use() || !self.commands.is_empty() || self.was_used_after(last_used).await? {
+                    return Ok(false);
+                }
+            }
+        }
+        // Before anybody can find that nothing answers.
+        let _ = held.set(mark);
+        let _ = fate.set(being_deleted(self.id));
+        self.commands.close();
+        Ok(true)
+    }
+
+    /// Asks the journal for its last use, and tells that it was after that moment.
+    pub(crate) async fn was_used_after(&self, last_used: Timestamp) -> Result<bool, EngineError> {
+        let stored = self.shared.ports.store.session(self.id).await?;
+        Ok(stored.is_some_and(|stored| stored.summary.updated_at > last_used))
+    }
+
+    /// Refuses to end where something is under way.
+    fn check_free(&self) -> Result<(), EngineError> {
+        if self.open.is_some() {
+            let hint = "cancel it first: agentctl attach and Ctrl-C, or answer what it waits for";
+            return Err(EngineError::busy("a turn of this session is open", hint));
+        }
+        if self.is_leased() {
+            return Err(EngineError::busy("a file is being written into this session", "try again when it is there"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&mut self) -> (Result<(), Fault>, Next) {
+        if let Err(busy) = self.check_free() {
+            return (Err(busy.into()), Next::Go);
+        }
+        self.commands.close();
+        (Ok(()), Next::Leave)
+    }
+
+    /// Tells that somebody brings the session files.
+    pub(crate) fn is_leased(&self) -> bool {
+        Arc::strong_count(&self.lease) > 1
+    }
+
+    /// Tells that the session could be unloaded as far as it knows itself: nothing runs, nothing is due.
+    pub(crate) fn is_idle(&self) -> bool {
+        let runs = self.open.as_ref().is_some_and(|open| open.running.is_some());
+        !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none()
+    }
+
+    /// Leaves, unless somebody needs the session. A reader that leaves wakes nobody, nor does whoever brought files, so it is
+    /// also asked while there is one.
+    pub(crate) fn unload(&mut self) -> Next {
+        if !self.is_idle() || self.journal.has_readers() || self.is_leased() || !self.commands.is_empty() {
+            return Next::Go;
+        }
+        // What slips in from here on is refused when the channel is dropped. It must not be carried out: a turn that it
+        // began could be reached by nobody.
+        self.commands.close();
+        Next::Leave
+    }
+}
+
+impl Actor {
+    /// Returns whether somebody uses the session, or it waits for somebody.
+    pub(crate) fn is_in_use(&mut self) -> bool {
+        self.open.is_some()
+            || !self.queue.is_empty()
+            || !self.interrupts.is_empty()
+            || self.journal.has_readers()
+            || self.is_leased()
+    }
+
+    /// Returns whether it, or one that works for it, was used since somebody found that nobody had for long.
+    async fn is_used_since(&self, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
+        let Some(last_used) = last_used else { return Ok(false) };
+        if !self.commands.is_empty() || self.was_used_after(last_used).await? {
+            return Ok(true);
+        }
+        let children = self.shared.ports.store.children(self.id).await?;
+        Ok(children.iter().any(|child| child.updated_at > last_used))
+    }
+
+    /// Removes what was not used for long. None where the session is needed.
+    pub(crate) async fn clean(&mut self, order: CleanOrder) -> Result<Option<SessionCleaned>, Fault> {
+        if self.is_in_use() || self.state.settings.pinned || self.is_used_since(order.last_used).await? {
+            return Ok(None);
+        }
+        let parts = &self.shared.ports;
+        let CleanOrder { areas, undo, trial, .. } = order;
+        let mut found = parts.workspaces.clean(self.id, areas.clone(), true).await?;
+        if found.is_empty() && !undo {
+            return Ok(Some(SessionCleaned::default()));
+        }
+        if !trial {
+            self.commit(None, notice(&found, undo).into()).await?;
+            let parts = &self.shared.ports;
+            if !found.is_empty() {
+                // Something may have come meanwhile, and stays with all that lies beside it.
+                found = parts.workspaces.clean(self.id, areas, false).await?;
+            }
+            if undo {
+                parts.snapshots.remove(self.id).await?;
+            }
+        }
+        Ok(Some(SessionCleaned { areas: found, undo }))
+    }
+}
+
+/// Notice for the model and the person.
+fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2] {
+    let mut removed: Vec<String> = found
+        .iter()
+        .map(|(area, removed)| {
+            let files = if removed.files == 1 { "1 file".to_owned() } else { format!("{} files", removed.files) };
+            format!("{}/ ({files})", area.folder())
+        })
+        .collect();
+    if undo {
+        removed.push("what is needed to undo earlier changes of files".to_owned());
+    }
+    let text = format!(
+        "This session had been unused for long, and files of it were removed to save space: {}. The history is whole. Ask \
+         for a file again if you need it.",
+        removed.join(", ")
+    );
+    // It belongs to no turn.
+    whole(Item::new(TurnId::generate(), ItemBody::notice(text)))
+}
+
+/// Time for a cancelled turn to tell its end.
+const CANCEL_GRACE: Duration = Duration::from_secs(7);
+
+impl Actor {
+    /// Begins no more turns from here on. Those that wait are in the journal and begin with the next daemon.
+    pub(crate) async fn drain(&mut self, deadline: Duration) -> Result<(), Fault> {
+        self.draining = Some(Drain { until: Instant::now() + deadline, suspended: false });
+        Ok(())
+    }
+
+    /// Patience has ended: the turn is suspended, and if it was before, it is dropped.
+    pub(crate) fn drain_due(&mut self) -> Next {
+        let Some(drain) = &mut self.draining else { return Next::Go };
+        let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) else { return Next::Go };
+        if drain.suspended {
+            running.task.abort();
+            return Next::Leave;
+        }
+        drain.suspended = true;
+        drain.until = Instant::now() + CANCEL_GRACE;
+        running.cancelled_for.get_or_insert(StopReason::Suspended);
+        running.cancel.cancel();
+        Next::Go
+    }
+
+    /// Returns whether a session on its way out may go: its turn has ended, or waits for a person. What waits for a
+    /// person can wait for the next daemon, because nothing is under way.
+    pub(crate) fn is_drained(&mut self) -> bool {
+        if self.draining.is_none() {
+            return false;
+        }
+        let Some(running) = self.open.as_ref().and_then(|open| open.running.as_ref()) else { return true };
+        let parks = !self.interrupts.is_empty() && running.cancelled_for.is_none();
+        if parks {
+            running.task.abort();
+        }
+        parks
     }
 }

@@ -1,8 +1,6 @@
-//! The actor of a session: what it holds.
+//! The actor of a session: what it holds, and its loop: one `select!`, one `match`.
 
-pub(crate) mod leaving;
 pub(crate) mod load;
-pub(crate) mod run;
 pub(crate) mod state;
 
 use std::{
@@ -17,15 +15,18 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     files::SessionTree,
     ids::{CallId, SessionId, TraceId, TurnId},
+    interrupt::Interrupt,
     item::{Item, ItemBody},
     ports::{FallbackModel, Workspace},
+    session::StoredSession,
     state_files::{StateFileChange, StateFiles},
     surroundings::Surroundings,
-    turn::{QueuedTurn, StopReason, TurnOptions},
+    turn::{OnInterrupt, QueuedTurn, StopReason, TurnOptions},
 };
+use futures_util::future::BoxFuture;
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinHandle,
+    task::{JoinError, JoinHandle},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -33,30 +34,22 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agents::active::ProjectAgents,
     answer_form::AnswerForm,
-    client::{OfferedTools, OpenFileLines},
+    client::{ClientLines, OfferedTools, OpenFileLines},
     error::EngineError,
     grants::SessionPermissions,
     mentions::Mentions,
     recovery::RecoveredTurn,
     session::{
-        actor::state::SessionState,
-        history::{
-            interrupts::Interrupts,
-            journal::{Journal, Subscription},
-        },
+        actor::state::{Interrupts, SessionState},
+        journal::{Journal, Subscription},
         plain_title,
-        registry::{
-            activity::{GaugeGuard, SessionNews},
-            handle::Command,
-            orders::{ClientLines, SessionView},
-            shared::Shared,
-        },
+        registry::shared::{GaugeGuard, SessionNews, Shared},
     },
     turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage, route::SlotChoice},
 };
 
 /// Messages of a turn that are taken at once, and then stored with one commit.
-pub(super) const BATCH: usize = 128;
+const BATCH: usize = 128;
 
 /// The only writer of one session's facts.
 pub(crate) struct Actor {
@@ -141,22 +134,38 @@ pub(super) struct OpenTurn {
 }
 
 impl OpenTurn {
+    /// A turn that began with that event, with nothing of it in flight.
+    pub(super) fn new(turn_id: TurnId, trace_id: TraceId, started_at: Timestamp, first_seq: u64) -> Self {
+        Self {
+            turn_id,
+            trace_id,
+            started_at,
+            begun: None,
+            first_seq,
+            choice: SlotChoice::default(),
+            stand_in: None,
+            tried: 0,
+            max_steps: 0,
+            // Whoever had said otherwise would have had the turn refused or ended, not waiting.
+            answering: AnswerMode::new(OnInterrupt::Wait, false),
+            client: None,
+            environment: Arc::default(),
+            handed_over: Vec::new(),
+            compacts: false,
+            form: None,
+            of_client: None,
+            file_lines: OpenFileLines::default(),
+            mentions: None,
+            steers: Vec::new(),
+            under_way: HashMap::new(),
+            children: HashMap::new(),
+            running: None,
+        }
+    }
+
     /// Returns true if a person cancelled it, and it has not ended yet.
     pub(super) fn is_cancelled(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.cancelled_for == Some(StopReason::Cancelled))
-    }
-
-    /// Takes note of who works for its calls.
-    pub(super) fn note(&mut self, fact: &EventKind) {
-        match fact {
-            EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
-                self.children.insert(subagent.call_id.clone(), subagent.session_id);
-            }
-            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-                self.children.remove(&result.call_id);
-            }
-            _ => {}
-        }
     }
 }
 
@@ -177,6 +186,47 @@ pub(super) struct Drain {
     pub(super) suspended: bool,
 }
 
+/// A turn that was accepted.
+pub struct StartedTurn {
+    /// Its id.
+    pub turn_id: TurnId,
+    /// Its events, from the first. A turn that waits behind another has none until its time comes.
+    pub events: Subscription,
+    /// It ran before, and the input was added to it.
+    pub joined: bool,
+}
+
+/// A session, as a person wants to see it.
+#[derive(Debug, Clone)]
+pub struct SessionView {
+    /// State in the journal.
+    pub session: StoredSession,
+    /// Pending interrupts.
+    pub pending: Vec<Interrupt>,
+    /// The turn that runs or waits.
+    pub live_turn: Option<TurnId>,
+}
+
+/// Effect of a command on its session, by which it is refused while that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It changes nothing of the session.
+    Looks,
+    Changes,
+    /// It changes files of the session's folders, too.
+    ChangesFiles,
+}
+
+/// A command of a session, for its actor.
+pub(crate) struct Command {
+    pub(crate) access: Access,
+    /// Carries it out, or answers why it cannot be.
+    pub(crate) run: Box<RunCommand>,
+}
+
+pub(crate) type RunCommand =
+    dyn for<'a> FnOnce(Result<&'a mut Actor, EngineError>) -> BoxFuture<'a, Result<Next, EngineError>> + Send;
+
 /// The actor's next move.
 pub(crate) enum Next {
     Go,
@@ -194,7 +244,7 @@ impl Actor {
     ) -> Self {
         Self {
             id,
-            share: shared.gauges.enter(),
+            share: GaugeGuard::new(&shared.activity),
             shared,
             journal,
             grants: watch::Sender::new(SessionPermissions::of(&state.settings)),
@@ -233,8 +283,16 @@ impl Actor {
     fn apply(&mut self, stored: &[Arc<Event>]) {
         for event in stored {
             self.state.apply(event);
-            if let Some(open) = &mut self.open {
-                open.note(&event.kind);
+            let Some(open) = &mut self.open else { continue };
+            // Who works for its calls.
+            match &event.kind {
+                EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
+                    open.children.insert(subagent.call_id.clone(), subagent.session_id);
+                }
+                EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
+                    open.children.remove(&result.call_id);
+                }
+                _ => {}
             }
         }
         let settings = &self.state.settings;
@@ -265,9 +323,8 @@ impl Actor {
 
     pub(super) async fn reset(&mut self) -> Result<(), Fault> {
         if self.open.is_some() {
-            return Err(
-                EngineError::busy("the session cannot be reset while a turn is open", "cancel the turn first").into()
-            );
+            let open = "the session cannot be reset while a turn is open";
+            return Err(EngineError::busy(open, "cancel the turn first").into());
         }
         self.shared.ports.workspaces.clear_temp(self.id).await?;
         self.change(StateChange::Reset).await?;
@@ -293,10 +350,14 @@ impl Actor {
 
     pub(super) async fn show(&mut self) -> Result<SessionView, Fault> {
         let stored = self.shared.ports.store.session(self.id).await?;
-        let session = stored.ok_or_else(|| load::not_found(self.id))?;
+        let session = stored.ok_or_else(|| not_found(self.id))?;
         let live_turn = self.open.as_ref().map(|open| open.turn_id);
         Ok(SessionView { session, pending: self.interrupts.pending(), live_turn })
     }
+}
+
+pub(crate) fn not_found(id: SessionId) -> EngineError {
+    EngineError::not_found(format!("there is no session {id}"), "agentctl sessions list shows all")
 }
 
 /// Why a command was not carried out.
@@ -306,6 +367,14 @@ pub(crate) enum Fault {
     /// The journal could not be written: the actor must end and be loaded again, because nobody knows what is
     /// stored.
     Fatal(EngineError),
+}
+
+impl Fault {
+    pub(crate) fn into_error(self) -> EngineError {
+        match self {
+            Self::Request(error) | Self::Fatal(error) => error,
+        }
+    }
 }
 
 impl<E: Into<EngineError>> From<E> for Fault {
@@ -322,4 +391,92 @@ pub(crate) struct MapSearch {
     pub(crate) tries: u8,
     /// Set if there is nothing to draw.
     pub(crate) is_empty: bool,
+}
+
+/// Input of the actor.
+enum Input {
+    Command(Option<Command>),
+    Messages(Vec<TurnMessage>),
+    TaskEnded(Result<(), JoinError>),
+    Deadline,
+    DrainDue,
+    Idle,
+}
+
+impl Actor {
+    /// Lives until nobody needs the session, or its journal cannot be written. Then readers are told why.
+    pub(super) async fn live(mut self) -> Result<(), EngineError> {
+        let ended = self.run().await;
+        if let Err(error) = &ended {
+            if let Some(OpenTurn { running, children, .. }) = self.open.take() {
+                if let Some(running) = running {
+                    running.task.abort();
+                }
+                self.cancel_children(children);
+            }
+            self.journal.close(error.clone());
+        } else if self.draining.is_some() {
+            self.journal.close(EngineError::stopping());
+        }
+        self.shared.ports.languages.end_session(self.id);
+        ended
+    }
+
+    async fn run(&mut self) -> Result<(), EngineError> {
+        // It grows with what comes: room for a whole batch would be most of the memory of a quiet turn.
+        let mut batch = Vec::new();
+        loop {
+            // The room that most of these take while they work is no part of a session that waits: there are hundreds of those.
+            let next = match self.next_input(&mut batch).await {
+                Input::Command(Some(command)) => {
+                    let admitted = Box::pin(self.admit(command.access)).await;
+                    (command.run)(admitted.map(|()| &mut *self)).await?
+                }
+                // Nobody can ask any more: the registry is gone, and the daemon with it.
+                Input::Command(None) => Next::Leave,
+                Input::Messages(messages) => self.take(messages).await.map(|()| Next::Go).map_err(Fault::into_error)?,
+                Input::TaskEnded(ended) => Box::pin(self.task_ended(ended)).await?,
+                Input::Deadline => Box::pin(self.deadline_passed()).await?,
+                Input::DrainDue => self.drain_due(),
+                Input::Idle => self.unload(),
+            };
+            self.share.set(self.open.is_some(), !self.interrupts.is_empty());
+            if matches!(next, Next::Leave) || self.is_drained() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn next_input(&mut self, batch: &mut Vec<TurnMessage>) -> Input {
+        let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
+        let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
+        let drain = self.draining.as_ref().map(|drain| drain.until);
+        let running = self.open.as_mut().and_then(|open| open.running.as_mut());
+        let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
+        tokio::select! {
+            command = self.commands.recv() => Input::Command(command),
+            count = receive(messages, batch) => match count {
+                // The turn's end of the line is gone; its task says why.
+                0 => Input::TaskEnded(match task { Some(task) => task.await, None => Ok(()) }),
+                _ => Input::Messages(std::mem::take(batch)),
+            },
+            () = at(deadline) => Input::Deadline,
+            () = at(drain) => Input::DrainDue,
+            () = at(idle) => Input::Idle,
+        }
+    }
+}
+
+async fn receive(messages: Option<&mut mpsc::Receiver<TurnMessage>>, batch: &mut Vec<TurnMessage>) -> usize {
+    match messages {
+        Some(messages) => messages.recv_many(batch, BATCH).await,
+        None => std::future::pending().await,
+    }
+}
+
+pub(crate) async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
 }

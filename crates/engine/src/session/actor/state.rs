@@ -1,6 +1,10 @@
-//! What a session's actor remembers of its journal: the items that a model sees, and what the state changes add up to.
+//! What a session's actor remembers of its journal: the items that a model sees, and what the state changes add up to; and the one
+//! map of questions that wait for a person.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 use agentd_context::{ContextMeter, compaction::offload};
 use agentd_core::{
@@ -8,7 +12,8 @@ use agentd_core::{
     context::{Compaction, Window},
     event::{Event, EventKind, StateChange},
     files::PendingAttachments,
-    ids::ItemId,
+    ids::{CallId, InterruptId, ItemId},
+    interrupt::{Answer, Ask, Interrupt},
     item::{Item, ItemBody},
     model::Slot,
     session::{SessionSettings, StoredSession, Todo},
@@ -16,14 +21,19 @@ use agentd_core::{
     surroundings::Surroundings,
     turn::StopReason,
 };
+use tokio::sync::oneshot;
 
-use crate::turn::route::{self, SlotChoice};
+use crate::turn::{
+    recorder::{CallAnswers, ResolvedInterrupt},
+    route::{self, SlotChoice},
+};
 
 /// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
 /// daemon stopped can come near it.
 pub(crate) const MAX_ITEMS: usize = 20_000;
 
 /// State of a session's actor.
+#[derive(Default)]
 pub(crate) struct SessionState {
     pub(crate) created_at: Timestamp,
     pub(crate) settings: SessionSettings,
@@ -75,31 +85,19 @@ impl SessionState {
     }
 
     pub(crate) fn newborn(created_at: Timestamp, settings: SessionSettings) -> Self {
-        Self {
-            created_at,
-            settings,
-            todos: Vec::new(),
-            agents: Vec::new(),
-            tools: Vec::new(),
-            surroundings: None,
-            files: Arc::default(),
-            history: VecDeque::new(),
-            window: Window::default(),
-            compaction: None,
-            handed_over: PendingAttachments::default(),
-            last_stop: None,
-            routed: None,
-            has_open_plan: false,
-            meter: ContextMeter::newborn(),
-        }
+        Self { created_at, settings, meter: ContextMeter::newborn(), ..Self::default() }
     }
 
     /// Lets a model see these items behind that summary, and no others.
     pub(crate) fn show(&mut self, items: Vec<(u64, Item)>, compaction: Option<Item>) {
-        let seen = items.into_iter().filter(|(_, item)| !is_summary(item)).map(|(seq, item)| (seq, for_model(item)));
-        let (numbers, mut items): (Vec<u64>, Vec<Arc<Item>>) = seen.map(|(seq, item)| (seq, Arc::new(item))).unzip();
-        offload::apply(&mut items);
-        self.history = numbers.into_iter().zip(items).collect();
+        // Compactions with a summary, and those that came to no end, are no part of what is seen behind one.
+        let is_seen = |item: &Item| match &item.body {
+            ItemBody::Compaction(compaction) => !compaction.offloaded.is_empty() || compaction.restores.is_some(),
+            _ => true,
+        };
+        let seen = items.into_iter().filter(|(_, item)| is_seen(item));
+        self.history = seen.map(|(seq, item)| (seq, Arc::new(for_model(item)))).collect();
+        self.offload();
         self.compaction = compaction.map(Arc::new);
         self.meter.start_over();
     }
@@ -132,7 +130,10 @@ impl SessionState {
     /// Takes in a stored event.
     pub(crate) fn apply(&mut self, event: &Event) {
         self.handed_over.apply(&event.kind);
-        self.forget_imported_figures();
+        // The figures of another machine: something has happened here.
+        if let Some(imported) = &mut self.settings.imported {
+            imported.context = None;
+        }
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => {
                 self.has_open_plan = route::is_open_behind(item).unwrap_or(self.has_open_plan);
@@ -181,20 +182,18 @@ impl SessionState {
         }
     }
 
-    /// Forgets the figures of another machine: something has happened here.
-    fn forget_imported_figures(&mut self) {
-        if let Some(imported) = &mut self.settings.imported {
-            imported.context = None;
-        }
+    /// Shows results that compactions moved to files as those say.
+    fn offload(&mut self) {
+        let (numbers, mut items): (Vec<u64>, Vec<Arc<Item>>) = self.history.drain(..).unzip();
+        offload::apply(&mut items);
+        self.history = numbers.into_iter().zip(items).collect();
     }
 
     fn remember(&mut self, seq: u64, item: &Item) {
         match &item.body {
             ItemBody::Compaction(compaction) if !compaction.offloaded.is_empty() => {
                 self.history.push_back((seq, Arc::new(item.clone())));
-                let (numbers, mut items): (Vec<u64>, Vec<Arc<Item>>) = self.history.drain(..).unzip();
-                offload::apply(&mut items);
-                self.history = numbers.into_iter().zip(items).collect();
+                self.offload();
                 self.meter.start_over();
             }
             // What it takes back has to be read first; whoever does that shows it.
@@ -219,7 +218,99 @@ fn for_model(mut item: Item) -> Item {
     item
 }
 
-/// Returns whether an item is a compaction with a summary, or one that came to no end.
-fn is_summary(item: &Item) -> bool {
-    matches!(&item.body, ItemBody::Compaction(compaction) if compaction.offloaded.is_empty() && compaction.restores.is_none())
+/// The interrupts of a session's open turn.
+#[derive(Default)]
+pub(crate) struct Interrupts {
+    pub(crate) pending: Vec<Pending>,
+    /// Answers of this turn, by the call that asked: a call that is dispatched again after a restart gets the
+    /// answer that was given, and nobody is asked twice.
+    pub(crate) answered: HashMap<CallId, CallAnswers>,
+    /// Questions of sessions that work for calls of this turn. They wait themselves; here they are only told.
+    pub(crate) of_children: Vec<Interrupt>,
+    /// All that was told of them in this turn.
+    pub(crate) told: HashSet<InterruptId>,
+}
+
+pub(crate) struct Pending {
+    pub(crate) interrupt: Interrupt,
+    /// The turn's end; nobody while no turn runs, after a restart.
+    pub(crate) waiter: Option<oneshot::Sender<ResolvedInterrupt>>,
+}
+
+impl Interrupts {
+    /// Lets the waiter of a call that has asked the same before wait again. Whether a call may run is asked once, whatever
+    /// has changed in how it is put.
+    pub(crate) fn wait_again(
+        &mut self,
+        call: &CallId,
+        ask: &Ask,
+        waiter: oneshot::Sender<ResolvedInterrupt>,
+    ) -> Result<(), oneshot::Sender<ResolvedInterrupt>> {
+        let is_same = |asked: &Ask| match ask {
+            Ask::Approval { .. } => matches!(asked, Ask::Approval { .. }),
+            Ask::Question { .. } => asked == ask,
+        };
+        let is_meant = |pending: &&mut Pending| {
+            pending.interrupt.call_id.as_ref() == Some(call) && is_same(&pending.interrupt.ask)
+        };
+        let Some(pending) = self.pending.iter_mut().find(is_meant) else { return Err(waiter) };
+        pending.waiter = Some(waiter);
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, id: InterruptId) -> Option<&Interrupt> {
+        self.pending.iter().map(|pending| &pending.interrupt).find(|interrupt| interrupt.id == id)
+    }
+
+    /// Takes the interrupt out and hands its answer to the turn, if one waits.
+    pub(crate) fn resolve(&mut self, id: InterruptId, answered: ResolvedInterrupt) {
+        let Some(index) = self.pending.iter().position(|pending| pending.interrupt.id == id) else { return };
+        let Pending { interrupt, waiter } = self.pending.remove(index);
+        if let Some(call) = interrupt.call_id.filter(|_| !interrupt.ask.is_secret()) {
+            self.answered.entry(call).or_default().note(answered.clone());
+        }
+        if let Some(waiter) = waiter {
+            // The turn may have been cancelled meanwhile; then nobody needs the answer.
+            let _ = waiter.send(answered);
+        }
+    }
+
+    /// Takes out what a call waits for, and nobody gets an answer.
+    pub(crate) fn withdraw(&mut self, call: &CallId) -> Vec<Interrupt> {
+        let of_call = |pending: &mut Pending| pending.interrupt.call_id.as_ref() == Some(call);
+        self.pending.extract_if(.., of_call).map(|pending| pending.interrupt).collect()
+    }
+
+    pub(crate) fn pending(&self) -> Vec<Interrupt> {
+        self.pending.iter().map(|pending| &pending.interrupt).chain(&self.of_children).cloned().collect()
+    }
+
+    /// Returns whether nobody is asked, by the turn or by those that work for it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.of_children.is_empty()
+    }
+
+    /// Forgets everything, at the end of the turn.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The interrupt whose deadline comes first.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        self.pending.iter().filter_map(|pending| pending.interrupt.deadline).min()
+    }
+
+    /// The interrupts whose deadline has passed, each with the answer that is taken now.
+    pub(crate) fn overdue(&self, now: Timestamp) -> Vec<(InterruptId, Answer)> {
+        self.pending
+            .iter()
+            .filter(|pending| pending.interrupt.deadline.is_some_and(|deadline| deadline <= now))
+            .map(|pending| (pending.interrupt.id, pending.interrupt.on_deadline.clone().unwrap_or_else(no_answer)))
+            .collect()
+    }
+}
+
+/// The answer where a default does not fit.
+pub(crate) fn no_answer() -> Answer {
+    Answer::Reject { reason: Some("no answer in time".to_owned()) }
 }

@@ -1,7 +1,7 @@
 //! How everybody speaks to a session: a cloneable handle, with what is said over it.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -11,11 +11,12 @@ use agentd_core::{
     context::{CompactionReport, ContextView, Window},
     error::ErrorKind,
     event::StateChange,
-    files::{Picture, SessionTree},
+    files::{FilesRemoved, Picture, SessionTree},
     grant::Grant,
     ids::{InterruptId, SessionId, TurnId},
     interrupt::Answer,
     model::{Slot, SlotInfo},
+    ports::WorkspaceArea,
     session::{Mount, SessionMode, SessionSettings},
     state_files::StateFileChange,
     undo::{UndoReport, UndoRequest},
@@ -25,41 +26,52 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    client::TurnStart,
     error::EngineError,
     grants::SessionPermissions,
     large_input::UserInput,
     recovery::RecoveredTurn,
     session::{
-        actor::{Actor, Fault, Next},
-        history::journal::Subscription,
-        registry::orders::{
-            CleanOrder, HoldMark, Lease, Retirement, SessionCleaned, SessionView, StartedTurn, TurnStart, being_deleted,
-        },
+        actor::{Access, Actor, Command, Fault, Next, RunCommand, SessionView, StartedTurn},
+        journal::Subscription,
     },
 };
 
+/// The answer to everybody else while a session is being removed.
+pub(crate) fn being_deleted(id: SessionId) -> EngineError {
+    EngineError::new(ErrorKind::NotFound, format!("session {id} is being deleted"))
+        .with_hint("begin a new one; agentctl sessions list shows all that are left")
+}
+
+/// The trace that a hold leaves on a session: as long as the hold is there, it keeps the session from everybody but whoever removes
+/// it.
+pub(crate) type HoldMark = Weak<()>;
+
+/// Order to clean a session.
+#[derive(Debug, Clone, Default)]
+pub struct CleanOrder {
+    /// The folders of its workspace, each where nothing in it was changed since that moment.
+    pub areas: Vec<(WorkspaceArea, Timestamp)>,
+    /// Set if what is needed to undo changes of files goes.
+    pub undo: bool,
+    /// When the session, or one that works for it, was used last, as far as is known: where one was used since, it stays as
+    /// it is. None where nobody looked.
+    pub last_used: Option<Timestamp>,
+    /// Nothing is removed: it is only told what would be.
+    pub trial: bool,
+}
+
+/// Parts of a session that were removed, or would be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionCleaned {
+    /// Of its workspace.
+    pub areas: Vec<(WorkspaceArea, FilesRemoved)>,
+    /// Set if what is needed to undo changes of files went.
+    pub undo: bool,
+}
+
 /// Commands that wait for a session at the most.
-pub(crate) const QUEUE: usize = 64;
-
-/// Effect of a command on its session, by which it is refused while that cannot be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// It changes nothing of the session.
-    Looks,
-    Changes,
-    /// It changes files of the session's folders, too.
-    ChangesFiles,
-}
-
-/// A command of a session, for its actor.
-pub(crate) struct Command {
-    pub(crate) access: Access,
-    /// Carries it out, or answers why it cannot be.
-    pub(crate) run: Box<RunCommand>,
-}
-
-type RunCommand =
-    dyn for<'a> FnOnce(Result<&'a mut Actor, EngineError>) -> BoxFuture<'a, Result<Next, EngineError>> + Send;
+pub(crate) const COMMANDS: usize = 64;
 
 /// Outcome of a command, and the actor's next move.
 type CommandWork<'a, T> = BoxFuture<'a, (Result<T, Fault>, Next)>;
@@ -342,12 +354,11 @@ impl SessionHandle {
     /// Why it stays, where a person has it removed.
     pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         let (fate, held) = (Arc::clone(&self.fate), Arc::clone(&self.held));
-        let order = Retirement { last_used, mark, fate, held };
         // A person can remove a session whose journal cannot be written: on a full disk that makes room.
         let access = if last_used.is_none() { Access::Looks } else { Access::Changes };
-        self.order(access, |actor| {
+        self.order(access, move |actor| {
             async move {
-                let retired = actor.retire(&order).await;
+                let retired = actor.retire(last_used, mark, &fate, &held).await;
                 let next = if matches!(retired, Ok(true)) { Next::Leave } else { actor.unload() };
                 (retired, next)
             }
@@ -357,8 +368,8 @@ impl SessionHandle {
     }
 
     /// Keeps the session from being retired and cleaned until the lease is dropped.
-    pub(crate) async fn lease(&self) -> Result<Lease, EngineError> {
-        self.ask(Access::Changes, |actor| async move { Ok(actor.let_out()) }.boxed()).await
+    pub(crate) async fn lease(&self) -> Result<Arc<()>, EngineError> {
+        self.ask(Access::Changes, |actor| async move { Ok(Arc::clone(&actor.lease)) }.boxed()).await
     }
 
     /// The handle of a session that is not in memory and is being removed.
@@ -371,7 +382,7 @@ impl SessionHandle {
 
     /// Tells that the session is being removed.
     pub(crate) fn is_withheld(&self) -> bool {
-        self.held.get().is_some_and(HoldMark::is_held)
+        self.held.get().is_some_and(|mark| mark.strong_count() > 0)
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -393,7 +404,11 @@ impl SessionHandle {
         access: Access,
         work: impl for<'a> FnOnce(&'a mut Actor) -> CommandWork<'a, T> + Send + 'static,
     ) -> Result<T, EngineError> {
-        let gone = || self.fate.get().cloned().unwrap_or_else(EngineError::unloaded);
+        let unloaded = || {
+            EngineError::new(ErrorKind::ShuttingDown, "the session was closed while it was asked")
+                .with_hint("try again")
+        };
+        let gone = || self.fate.get().cloned().unwrap_or_else(unloaded);
         let (reply, answer) = oneshot::channel();
         let run: Box<RunCommand> = Box::new(move |actor| {
             async move {
@@ -429,29 +444,21 @@ impl SessionHandle {
     }
 }
 
-/// A session's name in one line, and not too long.
-///
-/// # Errors
-/// When nothing is left of it.
-pub(crate) fn plain_title(title: &str) -> Result<String, EngineError> {
-    let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
-    if title.is_empty() {
-        return Err(EngineError::new(ErrorKind::InvalidInput, "a session's name cannot be empty"));
-    }
-    Ok(title)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
 
+    fn handle() -> (SessionHandle, mpsc::Receiver<Command>) {
+        let (commands, receiver) = mpsc::channel(COMMANDS);
+        let (fate, held) = (Arc::default(), Arc::default());
+        (SessionHandle { id: SessionId::generate(), commands, fate, held, ended: CancellationToken::new() }, receiver)
+    }
+
     #[tokio::test]
     async fn a_command_that_slips_in_as_the_actor_leaves_is_answered() {
-        let (commands, receiver) = mpsc::channel(QUEUE);
-        let (fate, held) = (Arc::default(), Arc::default());
-        let handle = SessionHandle { id: SessionId::generate(), commands, fate, held, ended: CancellationToken::new() };
+        let (handle, receiver) = handle();
         // What a sender has reserved may come when the receiver has looked for the last time.
         let slot = handle.commands.reserve().await.unwrap();
         drop(receiver);
@@ -464,17 +471,10 @@ mod tests {
         slot.send(Command { access: Access::Looks, run });
         let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;
         assert!(answered.expect("nobody waits for ever").is_none());
-    }
 
-    #[tokio::test]
-    async fn an_answer_holds_though_the_actor_is_gone_by_then() {
-        let (commands, receiver) = mpsc::channel(QUEUE);
-        let (fate, held) = (Arc::default(), Arc::default());
-        let handle = SessionHandle { id: SessionId::generate(), commands, fate, held, ended: CancellationToken::new() };
-        drop(receiver);
+        // An answer holds though the actor is gone by then.
         let (reply, answer) = oneshot::channel();
         reply.send(1).unwrap();
-        handle.ended.cancel();
         assert_eq!(handle.answered(answer).await, Some(1));
     }
 }

@@ -1,13 +1,14 @@
 //! Which sessions are in memory: an actor that owns the map. It never waits for a session, so that one slow load
 //! holds nobody else up. The way to sessions is its handle, and the same for sessions, which keeps nothing alive.
-
-pub(crate) mod activity;
 pub(crate) mod handle;
-pub(crate) mod orders;
 pub(crate) mod shared;
 pub(crate) mod worktree;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use agentd_core::{ids::SessionId, session::SessionSettings};
 use futures_util::future::join_all;
@@ -15,44 +16,25 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::EngineError,
     session::{
-        actor::run,
-        registry::{handle::SessionHandle, orders::HoldMark, shared::Shared},
+        actor::{self, Actor, load},
+        registry::{
+            handle::{COMMANDS, HoldMark, SessionHandle},
+            shared::Shared,
+        },
     },
 };
 
 /// Requests that wait for the registry at the most.
-const QUEUE: usize = 256;
+pub(crate) const QUEUE: usize = 256;
 /// Entries after which those of unloaded sessions are looked for and forgotten.
 const SWEEP_AT: usize = 64;
 
-/// Channel halves of a registry that is not running yet.
-pub(crate) struct RegistryBuilder {
-    sender: mpsc::Sender<Command>,
-    commands: mpsc::Receiver<Command>,
-}
-
-impl RegistryBuilder {
-    pub(crate) fn new() -> Self {
-        let (sender, commands) = mpsc::channel(QUEUE);
-        Self { sender, commands }
-    }
-
-    pub(crate) fn siblings(&self) -> WeakRegistry {
-        WeakRegistry(self.sender.downgrade())
-    }
-
-    pub(crate) fn spawn(self, shared: Arc<Shared>) -> RegistryHandle {
-        let Self { sender, commands } = self;
-        tokio::spawn(Registry { shared, commands, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
-        RegistryHandle { commands: sender }
-    }
-}
-
-struct Registry {
+pub(crate) struct Registry {
     shared: Arc<Shared>,
     commands: mpsc::Receiver<Command>,
     sessions: HashMap<SessionId, (SessionHandle, JoinHandle<()>)>,
@@ -60,23 +42,21 @@ struct Registry {
 }
 
 impl Registry {
+    /// Lives until nobody is left who could ask, or it is drained.
     async fn run(mut self) {
-        while let Some(command) = self.commands.recv().await {
-            match command {
-                Command::Run(work) => work(&mut self),
-                Command::Drain(deadline, reply) => {
-                    self.commands.close();
-                    self.drain(deadline).await;
-                    let _ = reply.send(());
-                    return;
-                }
+        while let Some(work) = self.commands.recv().await {
+            work(&mut self);
+            if self.commands.is_closed() {
+                return;
             }
         }
     }
 
     fn newborn(&mut self, id: SessionId, settings: SessionSettings) -> SessionHandle {
         self.sweep();
-        let (handle, task) = run::spawn_newborn(id, settings, Arc::clone(&self.shared));
+        let shared = Arc::clone(&self.shared);
+        let newborn = |commands| async move { Ok(load::newborn(id, settings, shared, commands)) };
+        let (handle, task) = spawn_with(id, newborn);
         self.sessions.insert(id, (handle.clone(), task));
         handle
     }
@@ -96,7 +76,14 @@ impl Registry {
             Some((_, task)) => Some(task),
             None => None,
         };
-        let (handle, task) = run::spawn(id, Arc::clone(&self.shared), predecessor);
+        let shared = Arc::clone(&self.shared);
+        let (handle, task) = spawn_with(id, |commands| async move {
+            // There is one writer per session: the one before this ended well or not, but it is gone.
+            if let Some(predecessor) = predecessor {
+                let _ = predecessor.await;
+            }
+            load::load(id, shared, commands).await
+        });
         self.sessions.insert(id, (handle.clone(), task));
         handle
     }
@@ -123,21 +110,33 @@ impl Registry {
             self.sweep_at = (2 * self.sessions.len()).max(SWEEP_AT);
         }
     }
-
-    async fn drain(&mut self, deadline: Duration) {
-        let sessions = std::mem::take(&mut self.sessions);
-        join_all(sessions.into_values().map(|(handle, task)| async move {
-            // A session that is gone already has nothing to drain.
-            let _ = handle.drain(deadline).await;
-            let _ = task.await;
-        }))
-        .await;
-    }
 }
 
-enum Command {
-    Run(Box<dyn FnOnce(&mut Registry) + Send>),
-    Drain(Duration, oneshot::Sender<()>),
+type Command = Box<dyn FnOnce(&mut Registry) + Send>;
+
+/// Starts an actor that is made so.
+fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
+    id: SessionId,
+    actor: impl FnOnce(mpsc::Receiver<actor::Command>) -> F,
+) -> (SessionHandle, JoinHandle<()>) {
+    let (sender, commands) = mpsc::channel(COMMANDS);
+    let fate = Arc::new(OnceLock::new());
+    let ended = CancellationToken::new();
+    let handle =
+        SessionHandle { id, commands: sender, fate: Arc::clone(&fate), held: Arc::default(), ended: ended.clone() };
+    let actor = actor(commands);
+    let task = tokio::spawn(async move {
+        let _ended = ended.drop_guard();
+        let ended = match actor.await {
+            Ok(actor) => actor.live().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
+            tracing::error!(session = %id, "the session was closed: {error}");
+            let _ = fate.set(error);
+        }
+    });
+    (handle, task)
 }
 
 /// The front of the registry.
@@ -147,6 +146,12 @@ pub(crate) struct RegistryHandle {
 }
 
 impl RegistryHandle {
+    /// Starts a registry for its end of the channel.
+    pub(crate) fn spawn(commands: mpsc::Sender<Command>, asked: mpsc::Receiver<Command>, shared: Arc<Shared>) -> Self {
+        tokio::spawn(Registry { shared, commands: asked, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
+        Self { commands }
+    }
+
     pub(crate) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
         self.ask(move |registry| registry.get(id)).await
     }
@@ -172,22 +177,28 @@ impl RegistryHandle {
     ) -> Result<T, EngineError> {
         let (reply, answer) = oneshot::channel();
         let work = Box::new(move |registry: &mut Registry| drop(reply.send(work(registry))));
-        self.commands.send(Command::Run(work)).await.map_err(|_| EngineError::stopping())?;
+        self.commands.send(work).await.map_err(|_| EngineError::stopping())?;
         answer.await.map_err(|_| EngineError::stopping())
     }
 
-    /// Drains all sessions at once; afterwards the registry is gone.
+    /// Drains all sessions at once; the registry is gone by then.
     pub(crate) async fn drain(&self, deadline: Duration) {
-        let (reply, done) = oneshot::channel();
-        if self.commands.send(Command::Drain(deadline, reply)).await.is_ok() {
-            let _ = done.await;
-        }
+        let sessions = self.ask(|registry| {
+            registry.commands.close();
+            std::mem::take(&mut registry.sessions)
+        });
+        let drained = sessions.await.unwrap_or_default().into_values().map(|(handle, task)| async move {
+            // A session that is gone already has nothing to drain.
+            let _ = handle.drain(deadline).await;
+            let _ = task.await;
+        });
+        join_all(drained).await;
     }
 }
 
 /// The way of sessions to other sessions. It keeps nothing alive: a session must not hold the map that holds it.
 #[derive(Clone)]
-pub(crate) struct WeakRegistry(mpsc::WeakSender<Command>);
+pub(crate) struct WeakRegistry(pub(crate) mpsc::WeakSender<Command>);
 
 impl WeakRegistry {
     /// The registry.

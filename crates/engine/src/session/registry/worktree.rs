@@ -74,38 +74,33 @@ async fn heir(ports: &Ports, known: &KnownWorktree, session: SessionId) -> Resul
 /// Leaves the worktrees of a session that is gone: to another one that works there, or removed where they have no changes.
 /// Otherwise they stay, for a person to merge or remove.
 pub(crate) async fn leave(ports: &Ports, gone: SessionId) {
-    let Some(worktrees) = ports.workspaces.worktrees() else { return };
-    let left = async {
-        for known in worktrees.known().await?.into_iter().filter(|known| known.session == gone) {
-            match heir(ports, &known, gone).await? {
-                Some(heir) => worktrees.hand_over(known.name, heir).await?,
-                None if worktrees.leave(known.name.clone()).await? => {}
-                None => tracing::info!(session = %gone, "the worktree {} has changes, and stays", known.name),
-            }
-        }
-        Ok::<_, EngineError>(())
-    };
-    if let Err(error) = left.await {
+    if let Err(error) = try_leave(ports, gone, true).await {
         tracing::warn!(session = %gone, "a worktree of the session stays: {error}");
     }
 }
 
 /// Removes the worktree of a subagent that has changed nothing in it and that nobody else uses. Says whether it did.
 pub(crate) async fn leave_unchanged(ports: &Ports, subagent: SessionId) -> bool {
-    let Some(worktrees) = ports.workspaces.worktrees() else { return false };
-    let left = async {
-        let mut is_gone = false;
-        for known in worktrees.known().await?.into_iter().filter(|known| known.session == subagent) {
-            if heir(ports, &known, subagent).await?.is_none() {
-                is_gone |= worktrees.leave(known.name).await?;
-            }
-        }
-        Ok::<_, EngineError>(is_gone)
-    };
-    left.await.unwrap_or_else(|error| {
+    try_leave(ports, subagent, false).await.unwrap_or_else(|error| {
         tracing::warn!(session = %subagent, "the worktree of a subagent stays: {error}");
         false
     })
+}
+
+/// Leaves the worktrees of a session, and says whether one was removed. `is_gone` if the session is, so that others inherit.
+async fn try_leave(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool, EngineError> {
+    let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(false) };
+    let mut is_removed = false;
+    for known in worktrees.known().await?.into_iter().filter(|known| known.session == session) {
+        match heir(ports, &known, session).await? {
+            Some(heir) if is_gone => worktrees.hand_over(known.name, heir).await?,
+            Some(_) => {}
+            None if worktrees.leave(known.name.clone()).await? => is_removed = true,
+            None if is_gone => tracing::info!(%session, "the worktree {} has changes, and stays", known.name),
+            None => {}
+        }
+    }
+    Ok(is_removed)
 }
 
 /// Refuses one more worktree where the subagents of a session have many.

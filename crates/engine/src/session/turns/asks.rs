@@ -21,7 +21,10 @@ use crate::{
     error::EngineError,
     grants::{SessionPermissions, not_kept},
     recovery::withdrawn,
-    session::actor::{Actor, Fault, Next},
+    session::actor::{
+        Actor, Fault, Next,
+        state::{Pending, no_answer},
+    },
     turn::recorder::ResolvedInterrupt,
 };
 
@@ -38,7 +41,8 @@ impl Actor {
         waiter: oneshot::Sender<ResolvedInterrupt>,
     ) -> Result<(), Fault> {
         // A secret is asked again rather than kept.
-        let known = self.interrupts.answer_to(&call_id, &ask).filter(|_| !ask.is_secret()).cloned();
+        let known = self.interrupts.answered.get(&call_id).and_then(|answers| answers.to(&ask));
+        let known = known.filter(|_| !ask.is_secret()).cloned();
         if let Some(answered) = known.or_else(|| self.granted(&ask)) {
             let _ = waiter.send(answered);
             return Ok(());
@@ -65,7 +69,7 @@ impl Actor {
         };
         // Stored first: a question that nobody can lose is the only one worth asking.
         let raised = EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) };
-        self.interrupts.add(interrupt, waiter);
+        self.interrupts.pending.push(Pending { interrupt, waiter: Some(waiter) });
         self.commit(Some(turn_id), vec![raised]).await
     }
 
@@ -79,12 +83,13 @@ impl Actor {
         if matches!(&answer, Answer::Edit { args } if !is_shallow(args)) {
             return Err(EngineError::new(ErrorKind::InvalidInput, "the edited arguments nest too deeply").into());
         }
-        let kept = kept_by(&interrupt.ask, &answer);
+        let ask = interrupt.ask.clone();
         if let Answer::Edit { args } = &answer {
-            let ask = interrupt.ask.clone();
             self.refuse_denied_edit(&ask, args).await?;
         }
-        self.record_kept(kept, &client).await?;
+        if let Some((rules, scope)) = answer.kept(&ask) {
+            self.record_kept(rules, scope, &client).await?;
+        }
         self.resolve(id, answer, AnsweredBy::Client(client)).await
     }
 
@@ -101,19 +106,23 @@ impl Actor {
     /// Tells what a session asks that works for a call of the turn, or what was answered to it. What a person keeps for the
     /// session is kept for this one: they know of no other.
     pub(crate) async fn tell_of_child(&mut self, turn_id: TurnId, fact: EventKind) -> Result<(), Fault> {
-        let mut facts = Vec::new();
-        match &fact {
-            EventKind::InterruptRaised { interrupt } if self.interrupts.add_of_child(interrupt) => facts.push(fact),
-            EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
-                let Some(interrupt) = self.interrupts.resolve_of_child(*interrupt_id) else { return Ok(()) };
-                if let Some((rules, GrantScope::Session)) = answer.kept(&interrupt.ask) {
-                    facts.extend(self.grants_of_answer(rules, by));
-                }
-                facts.insert(0, fact);
+        let known = &mut self.interrupts;
+        let granted = match &fact {
+            EventKind::InterruptRaised { interrupt } if known.told.insert(interrupt.id) => {
+                known.of_children.push((**interrupt).clone());
+                None
             }
-            _ => {}
-        }
-        self.commit(Some(turn_id), facts).await
+            EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
+                let Some(index) = known.of_children.iter().position(|interrupt| interrupt.id == *interrupt_id) else {
+                    return Ok(());
+                };
+                let asked = known.of_children.remove(index);
+                let granted = answer.kept(&asked.ask).filter(|(_, scope)| *scope == GrantScope::Session);
+                granted.and_then(|(rules, _)| self.grants_of_answer(rules, by))
+            }
+            _ => return Ok(()),
+        };
+        self.commit(Some(turn_id), [fact].into_iter().chain(granted).collect()).await
     }
 
     /// The session's settings with the rules that an answer keeps.
@@ -153,10 +162,10 @@ impl Actor {
 
     /// The audit log hears which rules an answer keeps before they hold: what it cannot take is not allowed, and the
     /// question waits on. That the answer was given, it hears before the call runs.
-    async fn record_kept(&self, kept: Vec<(String, GrantScope)>, client: &str) -> Result<(), EngineError> {
-        for (rule, scope) in kept {
+    async fn record_kept(&self, rules: &[String], scope: GrantScope, client: &str) -> Result<(), EngineError> {
+        for rule in rules {
             let by = AnsweredBy::Client(client.to_owned());
-            let fact = AuditFact::GrantAdded { rule, scope: scope.as_str().to_owned(), by };
+            let fact = AuditFact::GrantAdded { rule: rule.clone(), scope: scope.as_str().to_owned(), by };
             let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
             self.shared.ports.audit.record(entry).await.map_err(|error| {
                 let hint = error.hint().map(|hint| format!("{hint}; ")).unwrap_or_default();
@@ -187,11 +196,7 @@ impl Actor {
 
     /// Keeps these rules and no others, in this mode.
     pub(crate) async fn take_permissions(&mut self, permissions: SessionPermissions) -> Result<(), Fault> {
-        if permissions.are_those_of(&self.state.settings) {
-            return Ok(());
-        }
-        let settings = permissions.over(&self.state.settings);
-        self.change(StateChange::Settings { settings }).await
+        self.change_settings(permissions.over(&self.state.settings)).await
     }
 
     /// The session's settings with these rules too, unless it has them all.
@@ -207,20 +212,16 @@ impl Actor {
     }
 
     async fn resolve(&mut self, id: InterruptId, answer: Answer, by: AnsweredBy) -> Result<(), Fault> {
-        let Some(interrupt) = self.interrupts.get(id).cloned() else { return Ok(()) };
-        let (call_id, answered) =
-            (interrupt.call_id.clone(), ResolvedInterrupt::new(Some(interrupt.ask.clone()), &answer, &by));
-        let scope = answer.kept(&interrupt.ask).map(|(_, scope)| scope);
-        let kept = match answer.kept(&interrupt.ask) {
-            Some((rules, GrantScope::Session)) => self.grants_of_answer(rules, &by),
-            _ => None,
-        };
-        let shown = answer.shown(&interrupt.ask);
-        let mut facts = vec![EventKind::InterruptResolved { interrupt_id: id, call_id, answer: shown, by }];
-        facts.extend(kept);
+        let Some(Interrupt { turn_id, call_id, ask, .. }) = self.interrupts.get(id).cloned() else { return Ok(()) };
+        let answered = ResolvedInterrupt::new(Some(ask.clone()), &answer, &by);
+        let kept = answer.kept(&ask);
+        let granted = kept.filter(|(_, scope)| *scope == GrantScope::Session);
+        let granted = granted.and_then(|(rules, _)| self.grants_of_answer(rules, &by));
+        let shown = answer.shown(&ask);
+        let resolved = EventKind::InterruptResolved { interrupt_id: id, call_id, answer: shown, by };
         // Rules that are kept for good are stored with the answer, by the journal itself.
-        self.commit(Some(interrupt.turn_id), facts).await?;
-        if scope == Some(GrantScope::ForGood)
+        self.commit(Some(turn_id), [resolved].into_iter().chain(granted).collect()).await?;
+        if kept.is_some_and(|(_, scope)| scope == GrantScope::ForGood)
             && let Err(error) = self.shared.kept.reload().await
         {
             tracing::error!(session = %self.id, "what is allowed for good could not be read; nothing is until it can: {error}");
@@ -240,21 +241,15 @@ impl Actor {
     /// Deadlines have passed: their defaults are the answers.
     pub(crate) async fn deadline_passed(&mut self) -> Result<Next, EngineError> {
         for (id, answer) in self.interrupts.overdue(self.shared.ports.clock.now()) {
-            if let Err(fault) = self.resolve(id, answer, AnsweredBy::Deadline).await {
-                match fault {
-                    Fault::Fatal(error) => return Err(error),
-                    Fault::Request(error) => {
-                        tracing::error!(session = %self.id, "a parked turn could not be resumed: {error}")
-                    }
+            match self.resolve(id, answer, AnsweredBy::Deadline).await {
+                Ok(()) => {}
+                Err(Fault::Fatal(error)) => return Err(error),
+                Err(Fault::Request(error)) => {
+                    tracing::error!(session = %self.id, "a parked turn could not be resumed: {error}")
                 }
             }
         }
         Ok(Next::Go)
-    }
-
-    /// The answers that end all questions of a turn that ends.
-    pub(crate) fn withdraw_all(&self) -> Vec<EventKind> {
-        self.interrupts.pending().into_iter().map(|interrupt| withdrawn(interrupt, "the turn ended")).collect()
     }
 
     /// Ends what a call asks that needs no answer any more.
@@ -269,29 +264,23 @@ impl Actor {
 
     /// Rules that were granted while the call was on its way here.
     fn granted(&self, ask: &Ask) -> Option<ResolvedInterrupt> {
-        match ask {
-            Ask::Approval { grants, wider, for_good, .. } => {
-                let kept = self.shared.kept.now();
-                let held = |rule: &String| {
-                    self.state.settings.grants.iter().chain(kept.iter()).any(|grant| grant.rule == *rule)
-                };
-                let is_held = |(at, rule): (usize, &String)| held(rule) || for_good.get(at).is_some_and(held);
-                let covered = !grants.is_empty() && grants.iter().enumerate().all(is_held) || wider.iter().any(held);
-                covered.then(|| ResolvedInterrupt { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
-            }
-            _ => None,
-        }
+        let Ask::Approval { grants, wider, for_good, .. } = ask else { return None };
+        let kept = self.shared.kept.now();
+        let held =
+            |rule: &String| self.state.settings.grants.iter().chain(kept.iter()).any(|grant| grant.rule == *rule);
+        let is_held = |(at, rule): (usize, &String)| held(rule) || for_good.get(at).is_some_and(held);
+        let covered = !grants.is_empty() && grants.iter().enumerate().all(is_held) || wider.iter().any(held);
+        covered.then(|| ResolvedInterrupt { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
     }
 
     async fn why_not(&self, id: InterruptId) -> Result<EngineError, EngineError> {
-        Ok(match self.shared.ports.store.interrupt(id).await? {
-            Some(stored) if stored.interrupt.session_id == self.id && stored.answer.is_some() => {
-                EngineError::new(ErrorKind::Conflict, format!("interrupt {id} was answered before"))
-                    .with_hint("agentctl interrupts shows what waits")
-            }
-            _ => EngineError::new(ErrorKind::NotFound, format!("no interrupt {id} waits for an answer"))
-                .with_hint("agentctl interrupts shows what waits"),
-        })
+        let stored = self.shared.ports.store.interrupt(id).await?;
+        let was_answered = stored.is_some_and(|one| one.interrupt.session_id == self.id && one.answer.is_some());
+        let (kind, message) = match was_answered {
+            true => (ErrorKind::Conflict, format!("interrupt {id} was answered before")),
+            false => (ErrorKind::NotFound, format!("no interrupt {id} waits for an answer")),
+        };
+        Ok(EngineError::new(kind, message).with_hint("agentctl interrupts shows what waits"))
     }
 }
 
@@ -301,20 +290,11 @@ pub(crate) fn denied_edit(reason: &str) -> EngineError {
         .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
 }
 
-/// The rules that an answer keeps.
-fn kept_by(ask: &Ask, answer: &Answer) -> Vec<(String, GrantScope)> {
-    let kept = answer.kept(ask).map(|(rules, scope)| rules.iter().map(move |rule| (rule.clone(), scope)));
-    kept.into_iter().flatten().collect()
-}
-
 /// The configured default, or a refusal where it does not fit what is asked.
 fn fitting(ask: &Ask, default: Answer) -> Answer {
     let answer = match ask {
         Ask::Question { default: Some(text), .. } => Answer::Text { text: text.clone() },
         _ => default,
     };
-    match answer.misfit(ask) {
-        None => answer,
-        Some(_) => Answer::Reject { reason: Some("no answer in time".to_owned()) },
-    }
+    if answer.misfit(ask).is_none() { answer } else { no_answer() }
 }

@@ -20,7 +20,7 @@ use crate::{
     error::EngineError,
     grants::LiveGrants,
     recovery::subagents,
-    session::actor::{Actor, Fault, OpenTurn, RunningTurn},
+    session::actor::{Actor, Fault, RunningTurn},
     turn::{
         Control, Limits, Phase, PromptSource, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules, TurnState,
         TurnTools, recorder::Recorder, rounds::CallRounds, route::SlotChoice, run::run, stopwatch::Stopwatch,
@@ -30,14 +30,6 @@ use crate::{
 /// Number of paths that a model can be held to. They are no part of its prompt; what is deeper in a larger project has
 /// to be named by its whole path.
 const KNOWN_PATHS: usize = 5000;
-
-/// The lower of two limits; none where there is none.
-fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
-}
 
 impl Actor {
     /// The state of a turn that begins now.
@@ -61,14 +53,12 @@ impl Actor {
 
     /// Where the session's files are.
     pub(crate) async fn workspace(&mut self) -> Result<Arc<Workspace>, EngineError> {
-        match &self.workspace {
-            Some(workspace) => Ok(Arc::clone(workspace)),
-            None => {
-                let mounts = self.state.settings.mounts();
-                let found = self.shared.ports.workspaces.locate(self.state.settings.files_of(self.id), mounts).await?;
-                Ok(Arc::clone(self.workspace.insert(Arc::new(found))))
-            }
+        if let Some(workspace) = &self.workspace {
+            return Ok(Arc::clone(workspace));
         }
+        let mounts = self.state.settings.mounts();
+        let found = self.shared.ports.workspaces.locate(self.state.settings.files_of(self.id), mounts).await?;
+        Ok(Arc::clone(self.workspace.insert(Arc::new(found))))
     }
 
     /// Starts the task of the open turn.
@@ -81,11 +71,10 @@ impl Actor {
         let choice = open.choice.of_agent(acting.own_slot());
         let slot = choice.slot;
         let pictures = attachments::pictures(&state.history).next().is_some();
-        let known = self.open.as_ref().and_then(|open| open.mentions.clone());
-        let mentions = match known {
+        let turn_id = open.turn_id;
+        let mentions = match open.mentions.clone() {
             Some(mentions) => mentions,
             None => {
-                let turn_id = open.turn_id;
                 let mentions = self.mentioned_last(&state.history, slot, pictures).await?;
                 let loading = self.loading(&mentions, &[], slot);
                 self.commit(Some(turn_id), loading.into_iter().collect()).await?;
@@ -104,12 +93,17 @@ impl Actor {
             settings: self.state.settings.clone(),
             limits: Limits {
                 max_steps: open.max_steps,
-                time: least(config.turn_time_limit, self.options.time_ms.map(Duration::from_millis)),
-                tokens: least(config.turn_token_budget, self.options.tokens),
+                time: self.options.time_ms.map(Duration::from_millis).into_iter().chain(config.turn_time_limit).min(),
+                tokens: self.options.tokens.into_iter().chain(config.turn_token_budget).min(),
                 parallel_calls: config.parallel_calls,
             },
             options: self.options.clone(),
-            rules: self.rules(open),
+            rules: TurnRules {
+                policy: shared.policy_in_force(),
+                grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
+                answering: open.answering.clone(),
+                answered: self.interrupts.answered.clone(),
+            },
             models,
             answer_form: open.form.clone(),
             prompt,
@@ -168,6 +162,11 @@ impl Actor {
         }
     }
 
+    /// The system message that begins with this text.
+    pub(crate) fn system(&self, text: &str, finds: &Finds, workspace: &Workspace) -> String {
+        agentd_context::system(text, &finds.about_servers(), workspace, self.surroundings(), self.state.created_at)
+    }
+
     /// Ingredients of a turn's requests.
     async fn prompt(
         &self,
@@ -183,13 +182,7 @@ impl Actor {
         // The last answer may be written by another model, which reads the same results.
         let window = models.windows.of(model).min(models.windows.of(chat));
         Ok(PromptSource {
-            system: agentd_context::system(
-                &acting.instructions(config),
-                &finds.about_servers(),
-                workspace,
-                self.surroundings(),
-                self.state.created_at,
-            ),
+            system: self.system(&acting.instructions(config), finds, workspace),
             compact: Arc::clone(&config.compact_prompt),
             max_message_history: plan::most_messages(config.max_message_history),
             recall: config.recall,
@@ -199,27 +192,13 @@ impl Actor {
         })
     }
 
-    /// Rules of a turn, and what people have answered in it.
-    fn rules(&self, open: &OpenTurn) -> TurnRules {
-        TurnRules {
-            policy: self.shared.policy_in_force(),
-            grants: LiveGrants { of_session: self.grants.subscribe(), kept: self.shared.kept.clone() },
-            answering: open.answering.clone(),
-            answered: self.interrupts.answered(),
-        }
-    }
-
     /// Goes on with the open turn after a restart, from what the journal has of it. One that cannot, for its folder
     /// is gone, ends with the reason: it must not stay open, where nothing could move it and no session would load.
     pub(crate) async fn resume(&mut self) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
-        let launched = match self.look_at_project().await {
-            Ok(()) => self.launch(state).await,
-            Err(error) => Err(error.into()),
-        };
-        match launched {
-            Err(Fault::Request(error)) => self.fail(&error).await,
-            launched => launched,
+        match self.look_at_project().await {
+            Ok(()) => self.go_on(state).await,
+            Err(error) => self.fail(&error).await,
         }
     }
 

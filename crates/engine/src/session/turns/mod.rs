@@ -4,7 +4,6 @@ pub(crate) mod asks;
 pub(crate) mod launch;
 pub(crate) mod options;
 pub(crate) mod queue;
-pub(crate) mod room;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -22,22 +21,19 @@ use tokio::{task::JoinError, time::Instant};
 
 use crate::{
     attachments::Attachment,
-    client::OpenFileLines,
+    client::{OpenFileLines, TurnStart},
     error::EngineError,
     large_input::UserInput,
-    mentions::Mentions,
-    recovery::never_begun,
+    recovery,
     session::{
-        StartedTurn,
-        actor::{Actor, Fault, Next, OpenTurn},
-        registry::orders::TurnStart,
-        turns::room::{InFront, brought},
+        actor::{Actor, Fault, Next, OpenTurn, StartedTurn},
+        turns::queue::{CONTINUED, InFront, brought, interruption},
     },
     turn::{
         TurnOutcome,
         answering::AnswerMode,
         recorder::{EndVerdict, TurnMessage, whole},
-        route::{self, SlotChoice},
+        route,
     },
 };
 
@@ -53,7 +49,7 @@ impl Actor {
         match (&self.open, start.if_busy) {
             (None, _) => {
                 let turn_id = TurnId::generate();
-                self.hold_lines(turn_id, lines);
+                self.lines.insert(turn_id, lines);
                 self.begin(turn_id, start, false).await
             }
             // What is said after a cancel is not taken back by it.
@@ -103,14 +99,15 @@ impl Actor {
         self.look_at_project().await?;
         self.check_agent(&start)?;
         if start.text.is_none() && start.compact.is_none() {
-            start.options = self.continued_options(start.options).await?;
+            // What it does not say itself holds as it did, so that a restart, or another client, widens nothing.
+            if let Some(before) = self.begun_before().await?.0 {
+                start.options = start.options.or(*before);
+            }
             start.slot = start.slot.or(start.options.slot);
         }
         let before = (self.state.settings.agent.clone(), self.state.agents.clone());
-        let turned = match &start.text {
-            Some(_) => self.turn_to(start.options.agent.as_deref()),
-            None => Vec::new(),
-        };
+        let named = start.options.agent.as_deref();
+        let turned = if start.text.is_some() { self.turn_to(named) } else { Vec::new() };
         self.options = start.options.clone();
         let began = self.begin_as(turn_id, start, waited, turned).await;
         self.lines.remove(&turn_id);
@@ -150,7 +147,10 @@ impl Actor {
         self.check_model(slot)?;
         let plans = tells && self.plans(&start, intent.as_ref());
         let model = self.model(slot);
-        options::check_form_model(form.as_ref(), model.info())?;
+        if form.is_some() && model.info().embedded {
+            let hint = "name a model that can, see docs/models.md, or leave the schema out";
+            return Err(EngineError::invalid("the built-in model cannot answer in a form", hint).into());
+        }
         if !model.is_known() {
             // Once for each model that was never asked: its window decides how tools are described, from the first request on.
             self.look_up(choice).await;
@@ -159,17 +159,16 @@ impl Actor {
         let moved = if tells { self.look_around(&start.environment).await? } else { None };
         let mut told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
         told.extend(moved);
-        if tells && start.text.is_none() {
-            told.extend(self.continued_notice());
-        }
-        if tells && start.text.is_some() {
+        if start.text.is_some() {
             told.extend(self.map(model.info()).await?);
+        } else if tells && self.state.last_stop == Some(StopReason::Cancelled) {
+            told.push(interruption(CONTINUED));
         }
         let said = match start.text.take() {
             Some(text) => {
                 let input = UserInput::whole(text, start.typed_bytes);
-                let brought = brought(&start);
-                let front = InFront { choice, mentions: &mentions, handed: &handed, told: &told, brought };
+                let (mentions, brought) = (&mentions.tools, brought(&start));
+                let front = InFront { choice, mentions, handed: &handed, told: &told, brought };
                 Some(self.fit(input, start.whole, front).await?)
             }
             None => None,
@@ -177,27 +176,36 @@ impl Actor {
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         let loading = self.loading(&mentions, &handed, slot);
-        let mut open = self.opened(turn_id, &start, routed, max_steps, mentions);
-        let stood_in = self.stand_in_at_once(slot).map(|(fallback, fact)| {
-            open.stand_in = Some(fallback);
-            fact
-        });
+        let (stand_in, stood_in) = self.stand_in_at_once(slot).unzip();
         let answer_schema = form.as_ref().map(|form| form.schema().clone());
-        open.form = form;
         let (of_client, gone) = self.offered(turn_id, &start.tools)?;
-        open.of_client = of_client;
-        open.file_lines.join(self.lines.remove(&turn_id).unwrap_or_default().files);
         let handed: Vec<_> = handed.into_iter().filter(|file| file.selected.is_none()).collect();
         let handed_over = handed.iter().map(|file| file.path.clone()).collect();
         let of_file = |file: Attachment| StateChange::HandedOver { path: file.path, picture: file.picture };
-        open.handed_over = handed.into_iter().map(of_file).collect();
-        self.open = Some(open);
+        let trace_id = TraceId::generate();
+        let (now, first_seq) = (self.shared.ports.clock.now(), self.journal.head() + 1);
+        self.open = Some(OpenTurn {
+            begun: Some(Instant::now()),
+            choice: routed,
+            stand_in,
+            max_steps,
+            answering: AnswerMode::new(start.on_interrupt, start.while_connected),
+            client: Some(start.client.clone()).filter(|client| !client.is_empty()),
+            environment: Arc::new(start.environment.clone()),
+            handed_over: handed.into_iter().map(of_file).collect(),
+            compacts: start.compact.is_some(),
+            form,
+            of_client,
+            file_lines: OpenFileLines::new(self.lines.remove(&turn_id).unwrap_or_default().files),
+            mentions: Some(mentions),
+            ..OpenTurn::new(turn_id, trace_id, now, first_seq)
+        });
         // Counted from here on: the disk may be slow, and whoever wants to stop the daemon asks what is at work.
         self.share.set(true, !self.interrupts.is_empty());
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
         let told = told.into_iter().map(|body| Item::new(turn_id, body));
         let plan = plans.then(|| Item::new(turn_id, route::plan_notice()));
-        let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).chain(plan).collect();
+        let input: Vec<Item> = told.chain(said.map(|said| Item::new(turn_id, said.body(false)))).chain(plan).collect();
         let mut state = self.fresh_state();
         let options = Some(Box::new(start.options)).filter(|options| !options.is_default());
         if let Some(strategy) = start.compact {
@@ -214,7 +222,6 @@ impl Actor {
             return Err(fault);
         }
         let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
-        let trace_id = self.open.as_ref().map_or_else(TraceId::generate, |open| open.trace_id);
         let model = model.info().id.clone();
         let (reason, environment, compacts) = (choice.reason().to_owned(), start.environment, start.compact.is_some());
         let mut facts = vec![EventKind::TurnStarted {
@@ -235,11 +242,13 @@ impl Actor {
         facts.extend(paid);
         facts.extend(stood_in);
         facts.extend(turned);
-        facts.extend(self.found_out());
+        let found_out = self.found_out.clone().map(StateChange::Surroundings);
+        facts.extend(found_out.map(|change| EventKind::StateChanged { change }));
         facts.extend(loading);
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(stored);
-        facts.extend(self.project_warning());
+        // A word to people about the project, once.
+        facts.extend(self.project.warning.take());
         facts.extend(waited.then(|| self.left_queue()));
         // The turn asks its model meanwhile.
         self.commit(Some(turn_id), facts).await?;
@@ -247,48 +256,10 @@ impl Actor {
         Ok(StartedTurn { turn_id, events, joined: false })
     }
 
-    /// A turn as it is opened, with nothing of it in flight.
-    fn opened(
-        &self,
-        turn_id: TurnId,
-        start: &StartTurn,
-        choice: SlotChoice,
-        max_steps: u32,
-        mentions: Arc<Mentions>,
-    ) -> OpenTurn {
-        OpenTurn {
-            turn_id,
-            trace_id: TraceId::generate(),
-            started_at: self.shared.ports.clock.now(),
-            begun: Some(Instant::now()),
-            first_seq: self.journal.head() + 1,
-            choice,
-            stand_in: None,
-            tried: 0,
-            max_steps,
-            answering: AnswerMode::new(start.on_interrupt, start.while_connected),
-            client: Some(start.client.clone()).filter(|client| !client.is_empty()),
-            environment: Arc::new(start.environment.clone()),
-            handed_over: Vec::new(),
-            compacts: start.compact.is_some(),
-            form: None,
-            of_client: None,
-            file_lines: OpenFileLines::new(Vec::new()),
-            mentions: Some(mentions),
-            steers: Vec::new(),
-            under_way: HashMap::new(),
-            children: HashMap::new(),
-            running: None,
-        }
-    }
-
     pub(super) async fn cancel(&mut self, turn: Option<TurnId>) -> Result<(), Fault> {
         if let Some(index) = turn.and_then(|turn| self.queue.iter().position(|queued| queued.turn_id == turn)) {
-            self.lines.remove(&self.queue[index].turn_id);
-            return match self.queue.remove(index) {
-                Some(queued) => self.stillborn(&queued, StopReason::Cancelled, None).await,
-                None => Ok(()),
-            };
+            let Some(queued) = self.queue.remove(index) else { return Ok(()) };
+            return self.stillborn(queued, StopReason::Cancelled, None).await;
         }
         self.open_turn(turn)?;
         match self.open.as_mut().and_then(|open| open.running.as_mut()) {
@@ -312,21 +283,9 @@ impl Actor {
         }
     }
 
-    /// Takes in what the turn tells: neighbouring facts are stored with one commit.
-    pub(super) async fn turn_messages(&mut self, messages: Vec<TurnMessage>) -> Result<Next, EngineError> {
-        match self.take_messages(messages).await {
-            Ok(()) => Ok(Next::Go),
-            Err(Fault::Fatal(error) | Fault::Request(error)) => Err(error),
-        }
-    }
-
-    async fn take_messages(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
+    /// Stores and shows what the turn tells: neighbouring facts are stored with one commit.
+    pub(super) async fn take(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
         let Some(turn_id) = self.open.as_ref().map(|open| open.turn_id) else { return Ok(()) };
-        self.take(turn_id, messages).await
-    }
-
-    /// Stores and shows what the turn tells.
-    async fn take(&mut self, turn_id: TurnId, messages: Vec<TurnMessage>) -> Result<(), Fault> {
         let mut facts = Vec::new();
         for message in messages {
             if let TurnMessage::Facts(several) = message {
@@ -372,9 +331,8 @@ impl Actor {
                 outcome.reason = reason;
             }
             if was_added_to && outcome.reason != StopReason::Cancelled {
-                let message =
-                    "what was added came too late for this turn; the model reads it in the next one".to_owned();
-                let late = EventKind::Warning { code: "added_too_late".to_owned(), message };
+                let message = "what was added came too late for this turn; the model reads it in the next one";
+                let late = EventKind::Warning { code: "added_too_late".to_owned(), message: message.to_owned() };
                 self.commit(Some(turn_id), vec![late]).await?;
             }
         }
@@ -401,10 +359,7 @@ impl Actor {
             let state = self.replayed_state().await?;
             self.end(state.outcome(StopReason::Failed, Some(error))).await
         };
-        match ended.await {
-            Ok(()) => Ok(Next::Go),
-            Err(Fault::Fatal(error) | Fault::Request(error)) => Err(error),
-        }
+        ended.await.map(|()| Next::Go).map_err(Fault::into_error)
     }
 
     /// Ends an open turn that no task runs.
@@ -421,9 +376,10 @@ impl Actor {
         let is_taken_back = outcome.reason == StopReason::Cancelled && self.state.settings.parent.is_none();
         // What was added to it and not looked at any more makes it more than that, too.
         let unread = !open.steers.is_empty() && !is_taken_back;
-        let mut facts = self.withdraw_all();
+        let asked = self.interrupts.pending().into_iter();
+        let mut facts: Vec<_> = asked.map(|interrupt| recovery::withdrawn(interrupt, "the turn ended")).collect();
         let mut cut_off = self.journal.close_open();
-        facts.extend(never_begun(open.turn_id, &outcome.without_result, &cut_off));
+        facts.extend(recovery::never_begun(open.turn_id, &outcome.without_result, &cut_off));
         self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
         facts.extend(cut_off);
         if is_taken_back {
@@ -468,8 +424,4 @@ impl Actor {
             tokio::spawn(async move { subagents.cancel(id).await });
         }
     }
-}
-
-pub(super) fn user_item(turn_id: TurnId, input: UserInput, steered: bool) -> Item {
-    Item::new(turn_id, input.body(steered))
 }

@@ -1,16 +1,16 @@
 //! Wishes of a client for its turn: a model, instructions, the tools that it allows, tools of its own, and the form of the answer;
 //! or what the turn had that it goes on with.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use agentd_core::{
     agent::MAIN,
+    answer_schema::AnswerSchema,
     client_tool::ClientTool,
-    event::{Event, EventKind},
+    event::EventKind,
     files::SessionTree,
     ids::TurnId,
     input::AttachedPart,
-    model::ModelInfo,
     turn::{IfBusy, MAX_TURN_INSTRUCTIONS, StartTurn, StopReason, TurnOptions},
 };
 
@@ -23,7 +23,7 @@ use crate::{
     error::EngineError,
     session::{
         actor::{Actor, Fault},
-        models::settings,
+        settings,
     },
 };
 
@@ -43,19 +43,17 @@ impl Actor {
             Some(text) if text.trim().is_empty() => {
                 Err(EngineError::invalid("the input is empty", "say what you want"))
             }
-            None if start.compact.is_none()
-                && self.open.is_none()
-                && (!self.state.last_stop.is_some_and(StopReason::can_continue) || self.was_withdrawn()) =>
-            {
+            None if start.compact.is_none() && self.open.is_none() && !self.can_continue() => {
                 Err(EngineError::invalid("there is no turn to continue: the last one came to its end", "give an input"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Returns true if the last turn was taken back, and nothing else is there to go on from.
-    fn was_withdrawn(&self) -> bool {
-        self.state.last_stop == Some(StopReason::Cancelled) && self.state.seen().is_empty()
+    /// Returns true if the last turn can go on. One that was taken back cannot, where nothing else is there to go on from.
+    fn can_continue(&self) -> bool {
+        let was_withdrawn = || self.state.last_stop == Some(StopReason::Cancelled) && self.state.seen().is_empty();
+        self.state.last_stop.is_some_and(StopReason::can_continue) && !was_withdrawn()
     }
 
     /// Refuses wishes that no turn could be held to, and settles whose server has the model.
@@ -96,20 +94,17 @@ impl Actor {
     /// Refuses an agent that could not work. One that is not enabled works where it is named. What the project brings is known.
     pub(crate) fn check_agent(&self, start: &StartTurn) -> Result<(), EngineError> {
         let Some(id) = &start.options.agent else { return Ok(()) };
-        let refused = |message: String, hint: &str| Err(EngineError::invalid(message, hint));
+        let refused = |message: &str, hint: &str| Err(EngineError::invalid(message, hint));
         if start.text.is_none() {
-            return refused(
-                "a turn that goes on does so with its own agent".to_owned(),
-                "give an input with the agent",
-            );
+            return refused("a turn that goes on does so with its own agent", "give an input with the agent");
         }
         if self.state.settings.parent.is_some() {
-            let message = "the session of a subagent works as that subagent alone".to_owned();
+            let message = "the session of a subagent works as that subagent alone";
             return refused(message, "name the agent in a session of your own");
         }
         if id != MAIN && self.all_agents().get(id).is_none() {
             let shown: String = id.chars().take(100).collect();
-            return refused(format!("there is no agent {shown:?}"), "`agentctl agents` lists them");
+            return refused(&format!("there is no agent {shown:?}"), "`agentctl agents` lists them");
         }
         Ok(())
     }
@@ -128,55 +123,41 @@ impl Actor {
         let unlisted =
             |name: &str| stock.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
         let is_there = |name: &str| stock.get(&self.canonical(name)).is_some() || unlisted(name);
-        match allowed.find(|name| !of_client(name) && !transfers(name) && !is_there(name)) {
-            Some(unknown) => {
-                let shown: String = unknown.chars().take(100).collect();
-                Err(EngineError::invalid(
-                    format!("{shown:?} is allowed, and there is no such tool"),
-                    "`agentctl tools` lists them, and so does Daemon.Tools",
-                ))
-            }
-            None => Ok(()),
-        }
+        let unknown = allowed.find(|name| !of_client(name) && !transfers(name) && !is_there(name));
+        let Some(unknown) = unknown else { return Ok(()) };
+        let shown: String = unknown.chars().take(100).collect();
+        let hint = "`agentctl tools` lists them, and so does Daemon.Tools";
+        Err(EngineError::invalid(format!("{shown:?} is allowed, and there is no such tool"), hint))
     }
 
-    /// The options of a turn that goes on with the one before it: what it does not say itself holds as it did, so that a restart, or
-    /// another client, widens nothing.
-    pub(crate) async fn continued_options(&self, own: TurnOptions) -> Result<TurnOptions, EngineError> {
-        Ok(match self.begun_before().await?.map(|event| event.kind.clone()) {
-            Some(EventKind::TurnStarted { options: Some(before), .. }) => own.or(*before),
-            _ => own,
-        })
-    }
-
-    /// Start of the last turn that ran here and did more than compact.
-    async fn begun_before(&self) -> Result<Option<Arc<Event>>, EngineError> {
+    /// Options of the last turn that ran here and did more than compact, and the form of its answer. What a stranger wished for a
+    /// turn that was imported holds for none here.
+    pub(crate) async fn begun_before(&self) -> Result<(Option<Box<TurnOptions>>, Option<AnswerSchema>), EngineError> {
         let store = &self.shared.ports.store;
         let turns = store.turns(self.id).await?;
-        for turn in turns.iter().rev().take_while(|turn| !self.is_imported(turn.began)) {
+        let imported = self.state.settings.imported.as_ref().map_or(0, |origin| origin.events);
+        for turn in turns.iter().rev().take_while(|turn| turn.began > imported) {
             let first = store.events(self.id, turn.began.saturating_sub(1), 1).await?.into_iter().next();
-            if let Some(EventKind::TurnStarted { compacts: false, .. }) = first.as_ref().map(|event| &event.kind) {
-                return Ok(first);
+            if let Some(EventKind::TurnStarted { compacts: false, options, answer_schema, .. }) =
+                first.as_ref().map(|event| &event.kind)
+            {
+                return Ok((options.clone(), answer_schema.clone()));
             }
         }
-        Ok(None)
+        Ok((None, None))
     }
 
-    /// Returns whether the event with that number was imported: what a stranger wished for a turn holds for none here.
-    pub(crate) fn is_imported(&self, seq: u64) -> bool {
-        self.state.settings.imported.as_ref().is_some_and(|origin| seq <= origin.events)
+    /// The form of the answer of a turn that begins. One without an input goes on with that of the turn before it.
+    pub(crate) async fn form(&self, start: &StartTurn) -> Result<Option<Arc<AnswerForm>>, Fault> {
+        let goes_on = start.text.is_none() && start.compact.is_none();
+        let of_last = if start.answer_schema.is_none() && goes_on { self.begun_before().await?.1 } else { None };
+        Ok(AnswerForm::of(start.answer_schema.as_ref().or(of_last.as_ref()))?)
     }
 
     /// The name of our tool for which others have this one.
-    fn canonical(&self, name: &str) -> String {
+    pub(crate) fn canonical(&self, name: &str) -> String {
         let ours = handoff_tools::canonical_name(name);
         self.shared.ports.toolbox.canonical_name(ours).to_owned()
-    }
-
-    /// The tools that the client of the open turn allows; all where none.
-    pub(crate) fn allowed(&self) -> Option<BTreeSet<String>> {
-        let names = self.options.allowed_tools.as_ref()?;
-        Some(names.iter().map(|name| self.canonical(name)).collect())
     }
 
     /// Files that were handed over and that the turn is to tell of, and the parts of its input.
@@ -228,28 +209,5 @@ pub(crate) fn check_form(start: &StartTurn, joins: bool) -> Result<(), EngineErr
         let message = "a running turn cannot be given another form of its answer";
         return Err(EngineError::invalid(message, "queue the input instead: agentctl run --if-busy queue"));
     }
-    AnswerForm::compile(schema).map(|_| ())
-}
-
-/// Refuses a form that the model of the turn is too small for.
-pub(crate) fn check_form_model(form: Option<&Arc<AnswerForm>>, model: &ModelInfo) -> Result<(), EngineError> {
-    if form.is_some() && model.embedded {
-        let hint = "name a model that can, see docs/models.md, or leave the schema out";
-        return Err(EngineError::invalid("the built-in model cannot answer in a form", hint));
-    }
-    Ok(())
-}
-
-impl Actor {
-    /// The form of the answer of a turn that begins. One without an input goes on with that of the turn before it.
-    pub(crate) async fn form(&self, start: &StartTurn) -> Result<Option<Arc<AnswerForm>>, Fault> {
-        let goes_on = start.text.is_none() && start.compact.is_none();
-        if start.answer_schema.is_none() && goes_on {
-            return Ok(match self.begun_before().await?.map(|event| event.kind.clone()) {
-                Some(EventKind::TurnStarted { answer_schema, .. }) => AnswerForm::of(answer_schema.as_ref())?,
-                _ => None,
-            });
-        }
-        Ok(AnswerForm::of(start.answer_schema.as_ref())?)
-    }
+    AnswerForm::compile(schema).map(drop)
 }

@@ -2,29 +2,32 @@
 //!
 //! What is added is stored when it comes, and whole where the model is given it. A cancel takes back all that was said to a turn
 //! where nothing was answered, else what no model has read.
+//!
+//! An input that does not fit into the window is kept in a file before anybody is told that it was taken.
 
 use std::sync::Arc;
 
+use agentd_context::{Next, meter, tokens::estimate};
 use agentd_core::{
+    client_tool::ClientTool,
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     ids::{TraceId, TurnId},
     input::AttachedPart,
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
+    model::ModelInfo,
     turn::{QueuedTurn, StartTurn, StopReason, TurnError, TurnResult},
 };
 
 use crate::{
+    attachments::Attachment,
+    catalog::{Finds, MentionedTools},
+    client::ClientLines,
     error::EngineError,
-    large_input::UserInput,
+    large_input::{self, InputRoom, OccupiedRoom, UserInput},
     mentions::typed,
-    session::{
-        StartedTurn,
-        actor::{Actor, Fault, OpenTurn},
-        registry::orders::ClientLines,
-        turns::user_item,
-    },
-    turn::{hooks::Reminder, recorder::whole},
+    session::actor::{Actor, Fault, OpenTurn, StartedTurn},
+    turn::{hooks::Reminder, recorder::whole, route::SlotChoice},
 };
 
 impl Actor {
@@ -38,17 +41,10 @@ impl Actor {
         let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
         let queued = QueuedTurn { turn_id, start };
         self.queue.push_back(queued.clone());
-        self.hold_lines(turn_id, lines);
+        self.lines.insert(turn_id, lines);
         let change = StateChange::Queue { length: self.queue_length(), added: Some(Box::new(queued)) };
         self.change(change).await?;
         Ok(StartedTurn { turn_id, events, joined: false })
-    }
-
-    /// Keeps the lines to the client of a turn until it begins.
-    pub(crate) fn hold_lines(&mut self, turn_id: TurnId, lines: ClientLines) {
-        if !lines.is_empty() {
-            self.lines.insert(turn_id, lines);
-        }
     }
 
     /// Tells that a turn has left the queue, which it does with its start: a crash neither loses it nor runs it twice.
@@ -69,7 +65,7 @@ impl Actor {
                 Ok(_) => return Ok(()),
                 Err(Fault::Fatal(error)) => return Err(Fault::Fatal(error)),
                 Err(Fault::Request(error)) => {
-                    self.stillborn(&queued, StopReason::Failed, Some(error.to_turn_error())).await?;
+                    self.stillborn(queued, StopReason::Failed, Some(error.to_turn_error())).await?;
                 }
             }
         }
@@ -79,45 +75,46 @@ impl Actor {
     /// Tells of a turn that was accepted and never ran: what was acknowledged is not lost without a word.
     pub(crate) async fn stillborn(
         &mut self,
-        QueuedTurn { turn_id, start }: &QueuedTurn,
+        QueuedTurn { turn_id, start }: QueuedTurn,
         stop_reason: StopReason,
         error: Option<TurnError>,
     ) -> Result<(), Fault> {
-        let (turn_id, trace_id) = (*turn_id, TraceId::generate());
+        let trace_id = TraceId::generate();
         self.lines.remove(&turn_id);
         let choice = self.choose(start.slot, &[], None);
-        let slot = choice.slot;
-        let model = self.model(slot).info().id.clone();
-        let reason = "it waited and never ran".to_owned();
-        let (environment, compacts) = (Default::default(), start.compact.is_some());
-        let (max_steps, handed_over) = (0, Vec::new());
+        let compacts = start.compact.is_some();
         let mut facts = vec![EventKind::TurnStarted {
             trace_id,
-            slot,
-            model,
-            reason,
+            slot: choice.slot,
+            model: self.model(choice.slot).info().id.clone(),
+            reason: "it waited and never ran".to_owned(),
             rule: choice.rule,
-            max_steps,
+            max_steps: 0,
             compacts,
-            environment,
-            handed_over,
-            answer_schema: start.answer_schema.clone(),
+            environment: Default::default(),
+            handed_over: Vec::new(),
+            answer_schema: start.answer_schema,
             options: None,
         }];
         let said = match &start.text {
-            Some(text) => Some(self.fit_or_cut(text, start.typed_bytes, choice).await?),
+            Some(text) => {
+                let front = InFront { choice, mentions: &MentionedTools::new(), handed: &[], told: &[], brought: 0 };
+                match self.fit(UserInput::whole(text.clone(), start.typed_bytes), false, front).await {
+                    Err(Fault::Request(_)) => Some(large_input::cut(text, start.typed_bytes, CUT)),
+                    fitted => Some(fitted?),
+                }
+            }
             None => None,
         };
-        facts.extend(said.into_iter().flat_map(|said| whole(user_item(turn_id, said, false))));
+        facts.extend(said.into_iter().flat_map(|said| whole(Item::new(turn_id, said.body(false)))));
         if stop_reason == StopReason::Cancelled {
             facts.extend(withdrawn((self.journal.head() + 1..).zip(&facts)));
         }
         facts.push(self.left_queue());
         // The next turn tells of its files.
-        facts.extend(start.attached.iter().filter_map(|part| match part {
+        facts.extend(start.attached.into_iter().filter_map(|part| match part {
             AttachedPart::File { path, picture } => {
-                let change = StateChange::HandedOver { path: path.clone(), picture: picture.clone() };
-                Some(EventKind::StateChanged { change })
+                Some(EventKind::StateChanged { change: StateChange::HandedOver { path, picture } })
             }
             AttachedPart::Selection(_) => None,
         }));
@@ -149,13 +146,15 @@ impl Actor {
         }
         if self.open.as_ref().is_some_and(OpenTurn::is_cancelled) {
             let message = format!("turn {turn_id} is being cancelled, so nothing can be added to it");
-            return Err(EngineError::new(ErrorKind::Conflict, message)
-                .with_hint("send it when the turn has ended")
-                .into());
+            let cancelled = EngineError::new(ErrorKind::Conflict, message);
+            return Err(cancelled.with_hint("send it when the turn has ended").into());
         }
-        let input = self.fit_added(input, whole).await?;
-        let stored = self.stored_warning(&input, self.choice_at_work());
-        let item = user_item(turn_id, input, true);
+        let (choice, open) = (self.choice_at_work(), self.open.as_ref());
+        let mentions = open.and_then(|open| open.mentions.clone()).unwrap_or_default();
+        let front = InFront { choice, mentions: &mentions.tools, handed: &[], told: &[], brought: 0 };
+        let input = self.fit(input, whole, front).await?;
+        let stored = self.stored_warning(&input, choice);
+        let item = Item::new(turn_id, input.body(true));
         // It is on the disk before anybody is told that it was taken, and whole when the model is given it.
         let started = EventKind::ItemStarted { item: item.clone() };
         self.commit(Some(turn_id), [started].into_iter().chain(stored).collect()).await?;
@@ -178,7 +177,7 @@ impl Actor {
 /// Said to the model where a turn was cancelled that had begun to answer.
 const INTERRUPTED: &str = "The person interrupted here. Do not continue with this unless they ask for it.";
 /// Said to the model where the person continues such a turn.
-const CONTINUED: &str = "The person asks to continue what was interrupted.";
+pub(super) const CONTINUED: &str = "The person asks to continue what was interrupted.";
 
 impl Actor {
     /// Facts of the cancel of a person's turn, stored directly after `ending`. The journal alone decides what was answered;
@@ -201,11 +200,6 @@ impl Actor {
             facts.extend(whole(Item::new(open.turn_id, interruption(INTERRUPTED))));
         }
         Ok(facts)
-    }
-
-    /// Notice in front of a turn that continues one which a person had interrupted.
-    pub(crate) fn continued_notice(&self) -> Option<ItemBody> {
-        (self.state.last_stop == Some(StopReason::Cancelled)).then(|| interruption(CONTINUED))
     }
 }
 
@@ -237,6 +231,129 @@ fn is_answer(event: &Event) -> bool {
     }
 }
 
-fn interruption(text: &str) -> ItemBody {
+pub(super) fn interruption(text: &str) -> ItemBody {
     Reminder::new(NoticeTopic::Interrupted, text).notice()
+}
+
+/// Tokens of an input that is told of a turn which never ran and that cannot be kept.
+const CUT: u64 = 1000;
+
+/// The surroundings of an input: its reader, and the notices in front of it.
+#[derive(Clone, Copy)]
+pub(crate) struct InFront<'a> {
+    pub(crate) choice: SlotChoice,
+    pub(crate) mentions: &'a MentionedTools,
+    pub(crate) handed: &'a [Attachment],
+    pub(crate) told: &'a [ItemBody],
+    /// About how many tokens a turn that did not begin brings besides.
+    pub(crate) brought: u64,
+}
+
+/// About how many tokens a turn that did not begin has for itself: instructions, and tools of its client.
+pub(crate) fn brought(start: &StartTurn) -> u64 {
+    let instructions = start.options.instructions.as_deref().map_or(0, estimate);
+    let tool = |tool: &ClientTool| estimate(&tool.description) + estimate(&tool.parameters.to_string());
+    instructions + start.tools.iter().map(tool).sum::<u64>()
+}
+
+impl Actor {
+    /// The input as the model is to see it: whole where it fits, else its beginning, with the file that has all of it.
+    ///
+    /// # Errors
+    /// When it has to be whole and does not fit, and when the disk does not take it.
+    pub(crate) async fn fit(
+        &mut self,
+        input: UserInput,
+        has_to_be_whole: bool,
+        front: InFront<'_>,
+    ) -> Result<UserInput, Fault> {
+        let slot = front.choice.slot;
+        let model = self.model(slot);
+        if large_input::surely_fits(input.text.len(), self.least_window(front.choice), model.info().embedded) {
+            return Ok(input);
+        }
+        self.look_up(front.choice).await;
+        let (info, window) = (model.info(), self.least_window(front.choice));
+        if large_input::surely_fits(input.text.len(), window, info.embedded) {
+            return Ok(input);
+        }
+        let pictures = self.has_pictures(front.handed);
+        let finds = self.finds(front.mentions, slot, pictures, &self.state.seen());
+        let tools = finds.tools();
+        let room = self.room(info, window, &finds, front).await?;
+        if has_to_be_whole {
+            let refused = large_input::refusal(input.text.clone(), room, &info.id, window).await;
+            return refused.map_or(Ok(input), |message| {
+                let hint = "hand it over as a file, of which the model reads what it needs, or name a model with a larger \
+                            window";
+                Err(EngineError::new(ErrorKind::ContextOverflow, message).with_hint(hint).into())
+            });
+        }
+        let session = self.state.settings.files_of(self.id);
+        let kept = large_input::keep(&*self.shared.ports.workspaces, session, &tools, input, room).await;
+        Ok(kept?)
+    }
+
+    /// Keeps the input of a turn that waits where it would not fit now, so that what is acknowledged is not refused for a
+    /// full disk when its time comes.
+    async fn keep_for_later(&mut self, start: &StartTurn) -> Result<(), Fault> {
+        let Some(text) = &start.text else { return Ok(()) };
+        let input = UserInput::whole(text.clone(), start.typed_bytes);
+        // Its reader is the model that it names, not that of the turn that runs.
+        let of_open = std::mem::replace(&mut self.options, start.options.clone());
+        let choice = self.choose(start.slot, &[], None);
+        let mentions = &MentionedTools::new();
+        let front = InFront { choice, mentions, handed: &[], told: &[], brought: brought(start) };
+        let fitted = self.fit(input, start.whole, front).await;
+        self.options = of_open;
+        fitted.map(drop)
+    }
+
+    /// A word to people about an input of which the model sees a part.
+    pub(crate) fn stored_warning(&self, input: &UserInput, choice: SlotChoice) -> Option<EventKind> {
+        input.warning(&self.model(choice.slot).info().id, self.least_window(choice))
+    }
+
+    /// The smaller window of the models that a turn may ask: the last answer may be written by another one.
+    pub(crate) fn least_window(&self, choice: SlotChoice) -> u64 {
+        let (windows, (_, chat)) = (&self.shared.windows, self.chat(choice));
+        windows.of(self.model(choice.slot).info()).min(windows.of(chat.info()))
+    }
+
+    /// About how many tokens an input may have now.
+    async fn room(
+        &mut self,
+        info: &ModelInfo,
+        window: u64,
+        finds: &Finds,
+        front: InFront<'_>,
+    ) -> Result<InputRoom, EngineError> {
+        let workspace = self.workspace().await?;
+        let tools = finds.tools();
+        let shared = &self.shared;
+        let config = shared.config();
+        let instructions = self.system(&self.acting().instructions(&config), finds, &workspace);
+        let fixed = if info.embedded { 0 } else { tools.print.tokens + estimate(&instructions) };
+        let guess = |item: &Item| meter::guess(item, info.echo_reasoning);
+        let whole = || fixed + self.state.seen().iter().map(|item| guess(item)).sum::<u64>();
+        // A turn that runs counts for itself.
+        let taken = match &self.open {
+            Some(_) => shared.scales.apply(&info.id, whole()),
+            None => self.state.meter.expected(&shared.scales, Next { model: info, tools: tools.print }, whole),
+        };
+        let brought = shared.scales.apply(&info.id, if info.embedded { 0 } else { front.brought });
+        let told = front.told.iter().map(|body| match body {
+            ItemBody::Notice { text, .. } => estimate(text),
+            _ => 0,
+        });
+        let occupied = OccupiedRoom {
+            window,
+            taken: taken + brought,
+            fixed,
+            told: told.sum(),
+            thousand: shared.scales.apply(&info.id, 1000),
+            embedded: info.embedded,
+        };
+        Ok(InputRoom::of(&occupied, config.large_result_tokens))
+    }
 }

@@ -71,37 +71,28 @@ impl Actor {
         } else {
             with_folders(&*self.shared.ports.workspaces, known, added).await?
         };
-        let known_settings = self.state.settings.clone();
-        let SessionSettings { mut grants, parent, agent, pinned, mode, slot, model, pins, worktree, .. } =
-            known_settings;
-        let (former_project, imported, trace) =
-            (known_settings.former_project, known_settings.imported, known_settings.trace);
+        let had = &self.state.settings;
         let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
-        let worktree = worktree.filter(|_| place(&settings.project) == place(&self.state.settings.project));
+        let is_moved = place(&settings.project) != place(&had.project);
         // Its name may be another folder's later, of which nobody has allowed anything.
-        for gone in
-            self.state.settings.folders.iter().filter(|had| folders.iter().all(|folder| folder.path != had.path))
-        {
-            grants.retain(|grant| !gone.is_named_in(&grant.rule));
-        }
-        // A model is one of the server of its slot.
-        let model = model.filter(|_| slot == settings.slot);
-        self.set(SessionSettings {
+        let is_gone = |folder: &&AddedFolder| folders.iter().all(|kept| kept.path != folder.path);
+        let gone: Vec<&AddedFolder> = had.folders.iter().filter(is_gone).collect();
+        let mut grants = had.grants.clone();
+        grants.retain(|grant| !gone.iter().any(|folder| folder.is_named_in(&grant.rule)));
+        let settings = SessionSettings {
+            confirm_write: settings.confirm_write,
+            confirm_exec: settings.confirm_exec,
             grants,
-            parent,
-            agent,
-            pinned,
-            mode,
-            model,
-            pins,
+            slot: settings.slot,
+            // A model is one of the server of its slot.
+            model: had.model.clone().filter(|_| had.slot == settings.slot),
+            project: settings.project,
             folders,
-            worktree,
-            former_project,
-            trace: settings.trace.or(trace),
-            imported,
-            ..settings
-        })
-        .await
+            worktree: had.worktree.clone().filter(|_| !is_moved),
+            trace: settings.trace.or(had.trace),
+            ..had.clone()
+        };
+        self.set(settings).await
     }
 
     /// Adds folders to those that the session sees, where they change anything.
@@ -141,7 +132,15 @@ impl Actor {
         let entry = mode_set(self.id, self.shared.ports.clock.now(), mode, &client);
         // A mode that the audit log has not heard of allows nothing.
         self.shared.ports.audit.record(entry).await?;
-        self.change(StateChange::Settings { settings: SessionSettings { mode, ..self.state.settings.clone() } }).await
+        self.change_settings(SessionSettings { mode, ..self.state.settings.clone() }).await
+    }
+
+    /// Stores these settings, where they are others. They hold also for a turn that runs.
+    pub(crate) async fn change_settings(&mut self, settings: SessionSettings) -> Result<(), Fault> {
+        if settings == self.state.settings {
+            return Ok(());
+        }
+        self.change(StateChange::Settings { settings }).await
     }
 
     /// Works under these settings from here on, which are those of the session for which it works.
@@ -177,29 +176,17 @@ impl Actor {
         if pins.iter().any(|pin| pin.is_empty() || pin.chars().count() > MAX_PIN) {
             return refused(format!("a pinned rule has 1 to {MAX_PIN} characters"));
         }
-        if self.state.settings.pins == pins {
-            return Ok(());
-        }
-        self.change(StateChange::Settings { settings: SessionSettings { pins, ..self.state.settings.clone() } }).await
+        self.change_settings(SessionSettings { pins, ..self.state.settings.clone() }).await
     }
 
     /// Keeps the session from being cleaned, or no longer.
     pub(crate) async fn pin(&mut self, pinned: bool) -> Result<(), Fault> {
-        if self.state.settings.pinned == pinned {
-            return Ok(());
-        }
-        // It holds also for a turn that runs: nothing is cleaned under it.
-        self.change(StateChange::Settings { settings: SessionSettings { pinned, ..self.state.settings.clone() } }).await
+        self.change_settings(SessionSettings { pinned, ..self.state.settings.clone() }).await
     }
 }
 
 /// Time limit for asking servers about their models while a person waits.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The model that was chosen by its id, where it is one of that slot.
-fn chosen(settings: &SessionSettings, slot: Slot) -> Option<&str> {
-    settings.model.as_deref().filter(|_| settings.slot == Some(slot))
-}
 
 /// These settings with the slot of the model that they name, where they name one.
 ///
@@ -221,14 +208,12 @@ pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), Eng
     if models.named(slot, id).is_some() {
         return Ok(());
     }
-    let own = models.get(slot);
-    let (message, hint) = if own.info().embedded {
+    if models.get(slot).info().embedded {
         let message = format!("the slot {slot} has the built-in model, and no server that has a model {id:?}");
-        (message, "name a server in models.yaml, or by MODEL_BASIC_BASE_URL")
-    } else {
-        let message = format!("the server of the slot {slot} has one model, which is not chosen by its id");
-        (message, "with `wire: openai` and the address up to /v1 it can be asked for its models")
-    };
+        return Err(EngineError::invalid(message, "name a server in models.yaml, or by MODEL_BASIC_BASE_URL"));
+    }
+    let message = format!("the server of the slot {slot} has one model, which is not chosen by its id");
+    let hint = "with `wire: openai` and the address up to /v1 it can be asked for its models";
     Err(EngineError::invalid(message, hint))
 }
 
@@ -240,26 +225,20 @@ impl Actor {
         named.unwrap_or_else(|| models.get(slot))
     }
 
-    /// Returns whether a person chose the model that a slot means in this session.
-    pub(crate) fn is_chosen(&self, slot: Slot) -> bool {
-        self.chosen(slot).is_some()
-    }
-
     /// The model that was chosen by its id for a slot: by the client for the open turn, or for the session.
-    fn chosen(&self, slot: Slot) -> Option<&str> {
-        let of_turn = self.options.model.as_deref().filter(|_| self.options.slot == Some(slot));
-        of_turn.or_else(|| chosen(&self.state.settings, slot))
+    pub(crate) fn chosen(&self, slot: Slot) -> Option<&str> {
+        let (options, settings) = (&self.options, &self.state.settings);
+        let of_turn = options.model.as_deref().filter(|_| options.slot == Some(slot));
+        of_turn.or_else(|| settings.model.as_deref().filter(|_| settings.slot == Some(slot)))
     }
 
     /// Makes sure that a turn with that slot has the model that was chosen for it: the configuration may be another since.
     pub(crate) fn check_model(&self, slot: Slot) -> Result<(), EngineError> {
-        match self.chosen(slot) {
-            Some(id) => check(&*self.shared.ports.models, slot, id).map_err(|error| {
-                EngineError::new(ErrorKind::Configuration, format!("this session is set to a model: {error}"))
-                    .with_hint("/model default sets it back; so does /model with another one")
-            }),
-            None => Ok(()),
-        }
+        let Some(id) = self.chosen(slot) else { return Ok(()) };
+        check(&*self.shared.ports.models, slot, id).map_err(|error| {
+            EngineError::new(ErrorKind::Configuration, format!("this session is set to a model: {error}"))
+                .with_hint("/model default sets it back; so does /model with another one")
+        })
     }
 
     /// Has the models that a turn may ask tell their ids and the sizes of their windows, if they were not asked yet.

@@ -52,10 +52,8 @@ impl Actor {
     /// The slot that the main agent uses in a turn.
     pub(crate) fn choose(&self, asked: Option<Slot>, handed: &[Attachment], intent: Option<&Intent>) -> SlotChoice {
         let pictures = self.has_pictures(handed);
-        let seeing: Vec<Slot> = match pictures {
-            true => Slot::ALL.into_iter().filter(|slot| self.model(*slot).info().sees_pictures).collect(),
-            false => Vec::new(),
-        };
+        let sees = |slot: &Slot| pictures && self.model(*slot).info().sees_pictures;
+        let seeing: Vec<Slot> = Slot::ALL.into_iter().filter(sees).collect();
         let own = self.shared.ports.models.own_slots();
         let (session, last) = (self.state.settings.slot, self.state.routed);
         RouteFacts { asked, session, last, intent, pictures, own: &own, seeing: &seeing }.choose()
@@ -71,7 +69,7 @@ impl Actor {
     pub(crate) fn chat(&self, choice: SlotChoice) -> (Slot, Arc<dyn Model>) {
         let own = || (choice.slot, self.model(choice.slot));
         let slot = choice.last_answer();
-        if self.is_chosen(choice.slot) || !self.shared.ports.models.own_slots().contains(&slot) {
+        if self.chosen(choice.slot).is_some() || !self.shared.ports.models.own_slots().contains(&slot) {
             return own();
         }
         let (model, turns) = (self.model(slot), self.model(choice.slot));
@@ -102,12 +100,9 @@ impl Actor {
     /// The first of a slot's fallbacks from that place on that is another model than this one and not known to be down, and
     /// the place behind it.
     fn next_fallback(&self, slot: Slot, failed: &ModelInfo, from: usize) -> Option<(usize, FallbackModel)> {
-        let all = self.shared.ports.models.fallbacks(slot).into_iter().enumerate().skip(from);
-        let is_usable = |model: &ModelInfo| {
-            let is_same = model.id == failed.id && model.base_url == failed.base_url;
-            !is_same && self.shared.resting.since(model, REST).is_none()
-        };
-        all.map(|(place, fallback)| (place + 1, fallback)).find(|(_, fallback)| is_usable(fallback.model.info()))
+        let mut all = (1..).zip(self.shared.ports.models.fallbacks(slot)).skip(from);
+        let is_usable = |model: &dyn Model| is_other(model.info(), failed) && !self.is_resting(model);
+        all.find(|(_, fallback)| is_usable(&*fallback.model))
     }
 
     /// Continues the open turn with the next model, for the one that it has does not answer.
@@ -122,9 +117,9 @@ impl Actor {
         let UnansweredCall { model: failed, error } = call;
         self.shared.resting.note(&failed, &error.message);
         let own = self.model_at_work();
-        let is_other = |info: &ModelInfo| info.id != failed.id || info.base_url != failed.base_url;
         // Where only the last answer was another model's, the turn's own can give it.
-        let of_turn = (is_other(own.info()) && !self.is_resting(&*own)).then(|| FallbackModel { slot, model: own });
+        let can_answer = is_other(own.info(), &failed) && !self.is_resting(&*own);
+        let of_turn = can_answer.then(|| FallbackModel { slot, model: own });
         let next = of_turn.map(|own| (tried, own)).or_else(|| self.next_fallback(slot, &failed, tried));
         let Some((place, fallback)) = next else {
             return self.end(state.outcome(StopReason::Failed, Some(error))).await;
@@ -154,6 +149,10 @@ impl Actor {
         let stand_in = self.open.as_ref().and_then(|open| open.stand_in.as_ref());
         stand_in.map_or_else(|| self.model(self.choice_at_work().slot), |fallback| Arc::clone(&fallback.model))
     }
+}
+
+fn is_other(one: &ModelInfo, other: &ModelInfo) -> bool {
+    one.id != other.id || one.base_url != other.base_url
 }
 
 fn chosen_fallback(fallback: &FallbackModel, reason: &str) -> EventKind {
@@ -242,12 +241,11 @@ impl Actor {
         });
         let word = said.split_whitespace().map(|word| word.trim_matches(|char: char| !char.is_ascii_alphanumeric()));
         let kind = word.map(IntentKind::named).find(|kind| *kind != IntentKind::Uncertain);
-        match kind {
-            Some(kind) => {
-                let reason = "a model was asked, for the words did not tell".to_owned();
-                (Intent { kind, confidence: CONFIDENCE, reason, by: Some(model), ..intent }, paid)
-            }
-            None => (Intent { by: Some(model), ..intent }, paid),
+        let mut intent = Intent { by: Some(model), ..intent };
+        if let Some(kind) = kind {
+            (intent.kind, intent.confidence) = (kind, CONFIDENCE);
+            intent.reason = "a model was asked, for the words did not tell".to_owned();
         }
+        (intent, paid)
     }
 }

@@ -6,8 +6,7 @@ use agentd_context::{
     compaction::{offload, plan},
     footprint::{self, Fingerprint},
     history,
-    meter::{ContextMeter, Next},
-    tokens::TokenCalibration,
+    meter::Next,
     toolset::ToolSet,
 };
 use agentd_core::{
@@ -16,14 +15,14 @@ use agentd_core::{
     event::{EventKind, StateChange},
     guide::GuideLimits,
     ids::{ItemId, TurnId},
-    item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
+    item::{Item, ItemBody, ItemStatus, NoticeTopic},
     model::{Message, ModelInfo, Slot},
     ports::Model,
 };
 use tokio::sync::oneshot;
 
 use crate::{
-    attachments::{self, Attachment},
+    attachments::Attachment,
     catalog::MentionedTools,
     error::EngineError,
     instructions::{self, PreambleContext},
@@ -35,8 +34,11 @@ use crate::{
 impl Actor {
     /// Content of the window of the model that would be asked next.
     pub(crate) async fn context(&mut self) -> Result<ContextView, Fault> {
-        if let Some(view) = self.imported_context() {
-            return Ok(view);
+        // Figures of the machine that the session comes from, as long as nothing has happened in it here: they are about the
+        // same history, and what follows from this machine's models and tools shows with the next turn.
+        let imported = self.state.settings.imported.as_ref().filter(|origin| origin.events == self.journal.head());
+        if let Some(view) = imported.and_then(|origin| origin.context.clone()) {
+            return Ok(ContextView { imported: true, ..view });
         }
         let workspace = self.workspace().await?;
         let config = self.shared.config();
@@ -45,32 +47,84 @@ impl Actor {
         let slot = choice.slot;
         let model = self.model(slot);
         let finds = self.finds(&MentionedTools::new(), slot, pictures, &self.state.seen());
-        let instructions = agentd_context::system(
-            &config.system_prompt,
-            &finds.about_servers(),
-            &workspace,
-            self.surroundings(),
-            self.state.created_at,
-        );
-        Ok(context_view(&ContextViewInput {
-            model: model.info(),
-            instructions: &instructions,
-            tools: &finds.tools(),
-            history: &self.state.seen(),
-            scales: &self.shared.scales,
-            meter: self.open.is_none().then_some(&self.state.meter),
-            max_messages: config.max_message_history,
-            window: self.shared.windows.of(model.info()),
-            held: self.state.window().held,
-        }))
+        let instructions = self.system(&config.system_prompt, &finds, &workspace);
+        Ok(self.context_of(model.info(), instructions, &finds.tools(), config.max_message_history))
     }
 
-    /// Figures of the machine that the session comes from, as long as nothing has happened in it here: they are about the
-    /// same history, and what follows from this machine's models and tools shows with the next turn.
-    fn imported_context(&self) -> Option<ContextView> {
-        let imported = self.state.settings.imported.as_ref()?;
-        let view = imported.context.as_ref().filter(|_| imported.events == self.journal.head())?;
-        Some(ContextView { imported: true, ..view.clone() })
+    /// Content of the window of a model that is shown these instructions and tools. It sees this many messages at the most; none
+    /// where its window alone decides.
+    fn context_of(
+        &self,
+        model: &ModelInfo,
+        instructions: String,
+        tools: &ToolSet,
+        max_messages: Option<usize>,
+    ) -> ContextView {
+        let mut parts: Vec<(SegmentKind, Fingerprint, u32)> = Vec::new();
+        let mut add = |kind, print, count| match parts.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((_, sum, total)) => {
+                *sum = sum.and(print);
+                *total += count;
+            }
+            None => parts.push((kind, print, count)),
+        };
+        let (history, scales) = (self.state.seen(), &self.shared.scales);
+        let window = self.shared.windows.of(model);
+        // The embedded model is shown neither: what it may do is decided around it.
+        if !model.embedded {
+            add(SegmentKind::Tools, tools.print, count(tools.specs.len()));
+            add(SegmentKind::Instructions, footprint::print(&Message::System { text: instructions }), 1);
+        }
+        let mut sources: Vec<(&str, u64)> = Vec::new();
+        let of_memory = history.iter().flat_map(|item| match &item.body {
+            ItemBody::Notice { topic: NoticeTopic::Memory | NoticeTopic::FolderMemory, sources, .. } => {
+                sources.as_slice()
+            }
+            _ => &[],
+        });
+        for source in of_memory {
+            match sources.iter_mut().find(|(name, _)| *name == source.name) {
+                Some((_, bytes)) => *bytes += source.bytes,
+                None => sources.push((&source.name, source.bytes)),
+            }
+        }
+        for message in &history::messages(&history, model.echo_reasoning) {
+            add(history::kind(message), footprint::print(message), 1);
+        }
+        // What the server counted last is the truth; the parts share it as the guess has them.
+        let guess = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
+        let tokens = match &self.open {
+            // A turn that is open counts for itself.
+            Some(_) => scales.apply(&model.id, guess),
+            None => self.state.meter.expected(scales, Next { model, tools: tools.print }, || guess),
+        };
+        let scale =
+            |part: u64| u64::try_from(u128::from(part) * u128::from(tokens) / u128::from(guess)).unwrap_or(u64::MAX);
+        let mut segments = Vec::new();
+        for (kind, print, count) in parts {
+            let (bytes, tokens) = (print.bytes, scale(print.tokens));
+            let whole = Segment { kind, source: String::new(), bytes, tokens, count };
+            let sources = if kind == SegmentKind::Memory { sources.as_slice() } else { &[] };
+            segments.extend(by_source(whole, sources));
+        }
+        // What was lost by rounding belongs to the largest part, so that the parts make the whole.
+        let rest = tokens.saturating_sub(segments.iter().map(|segment| segment.tokens).sum());
+        if let Some(largest) = segments.iter_mut().max_by_key(|segment| segment.tokens) {
+            largest.tokens += rest;
+        }
+        let messages = plan::count_answers(&history);
+        let held = self.state.window().held;
+        ContextView {
+            model: model.id.clone(),
+            window,
+            tokens,
+            level: TokenLevel::of(tokens, window),
+            segments,
+            messages: count(messages),
+            max_messages: max_messages.map_or(0, count),
+            next_cuts: next_cuts(max_messages, held, (window, tokens), messages),
+            imported: false,
+        }
     }
 
     /// Guides that people wrote for the model, where the history does not have them.
@@ -91,17 +145,9 @@ impl Actor {
         let (_, chat) = self.chat(SlotChoice::by_name(slot));
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let history = self.state.seen();
-        let pictures =
-            handed.iter().any(|file| file.picture.is_some()) || attachments::pictures(&history).next().is_some();
-        let tools = &self.shown(&mentions.tools, slot, pictures);
-        Ok(shared.chain.preamble(&PreambleContext {
-            guides: &guides,
-            limits,
-            window,
-            history: &history,
-            handed,
-            tools,
-        }))
+        let tools = &self.finds(&mentions.tools, slot, self.has_pictures(handed), &history).tools();
+        let (guides, history) = (&guides, history.as_slice());
+        Ok(shared.chain.preamble(&PreambleContext { guides, limits, window, history, handed, tools }))
     }
 
     /// Takes the last compaction back. Nothing was removed from the journal, so all of it is there. It is not done again by
@@ -115,10 +161,8 @@ impl Actor {
             return self.undo_offload(&offloaded).await;
         }
         let Some(compaction) = self.state.compaction().cloned() else {
-            let nothing = "there is no compaction to take back";
-            return Err(EngineError::new(ErrorKind::Conflict, nothing)
-                .with_hint("`agentctl context` shows what the model sees")
-                .into());
+            let nothing = EngineError::new(ErrorKind::Conflict, "there is no compaction to take back");
+            return Err(nothing.with_hint("`agentctl context` shows what the model sees").into());
         };
         let (items, summary) = load::window(&*self.shared.ports.store, self.id, compaction.before).await?;
         // Compactions stand among the items, too, and are not seen there.
@@ -195,104 +239,6 @@ fn held(history: &[Arc<Item>]) -> u64 {
 const RELIEF: &str =
     "old tool results are moved to files, or, where that is not enough, the older part is replaced by a summary";
 
-/// Where the next request would come from.
-pub(crate) struct ContextViewInput<'a> {
-    pub(crate) model: &'a ModelInfo,
-    /// The tokens that request and answer may have together.
-    pub(crate) window: u64,
-    pub(crate) instructions: &'a str,
-    pub(crate) tools: &'a ToolSet,
-    pub(crate) history: &'a [Arc<Item>],
-    pub(crate) scales: &'a TokenCalibration,
-    /// The last count; none while a turn is open, which counts for itself.
-    pub(crate) meter: Option<&'a ContextMeter>,
-    /// None where the window alone decides.
-    pub(crate) max_messages: Option<usize>,
-    /// The messages that were seen when a compaction was taken back; 0 where none was.
-    pub(crate) held: u64,
-}
-
-/// Content of the window.
-pub(crate) fn context_view(standing: &ContextViewInput<'_>) -> ContextView {
-    let mut parts: Vec<(SegmentKind, Fingerprint, u32)> = Vec::new();
-    let mut add = |kind, print, count| match parts.iter_mut().find(|(known, ..)| *known == kind) {
-        Some((_, sum, total)) => {
-            *sum = sum.and(print);
-            *total += count;
-        }
-        None => parts.push((kind, print, count)),
-    };
-    let system = Message::System { text: standing.instructions.to_owned() };
-    // The embedded model is shown neither: what it may do is decided around it.
-    if !standing.model.embedded {
-        add(SegmentKind::Tools, standing.tools.print, count(standing.tools.specs.len()));
-        add(SegmentKind::Instructions, footprint::print(&system), 1);
-    }
-    let mut sources: Vec<(&str, u64)> = Vec::new();
-    for source in standing.history.iter().flat_map(|item| memory_sources(item)) {
-        match sources.iter_mut().find(|(name, _)| *name == source.name) {
-            Some((_, bytes)) => *bytes += source.bytes,
-            None => sources.push((&source.name, source.bytes)),
-        }
-    }
-    for message in &history::messages(standing.history, standing.model.echo_reasoning) {
-        add(history::kind(message), footprint::print(message), 1);
-    }
-    // What the server counted last is the truth; the parts share it as the guess has them.
-    let guess = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
-    let expected = match standing.meter {
-        Some(meter) => {
-            let next = Next { model: standing.model, tools: standing.tools.print };
-            meter.expected(standing.scales, next, || guess)
-        }
-        None => standing.scales.apply(&standing.model.id, guess),
-    };
-    let scale = |tokens: u64| {
-        let part = u128::from(tokens) * u128::from(expected) / u128::from(guess);
-        u64::try_from(part).unwrap_or(u64::MAX)
-    };
-    let mut segments: Vec<Segment> = parts
-        .into_iter()
-        .map(|(kind, print, count)| Segment {
-            kind,
-            source: String::new(),
-            bytes: print.bytes,
-            tokens: scale(print.tokens),
-            count,
-        })
-        .flat_map(
-            |segment| if segment.kind == SegmentKind::Memory { by_source(segment, &sources) } else { vec![segment] },
-        )
-        .collect();
-    // What was lost by rounding belongs to the largest part, so that the parts make the whole.
-    let rest = expected.saturating_sub(segments.iter().map(|segment| segment.tokens).sum());
-    if let Some(largest) = segments.iter_mut().max_by_key(|segment| segment.tokens) {
-        largest.tokens += rest;
-    }
-    let tokens = expected;
-    let window = standing.window;
-    let messages = plan::count_answers(standing.history);
-    ContextView {
-        model: standing.model.id.clone(),
-        window,
-        tokens,
-        level: TokenLevel::of(tokens, window),
-        segments,
-        messages: count(messages),
-        max_messages: standing.max_messages.map_or(0, count),
-        next_cuts: next_cuts(standing, tokens, messages),
-        imported: false,
-    }
-}
-
-/// The files whose words an item tells, where it tells memory.
-fn memory_sources(item: &Item) -> &[NoticeSource] {
-    match &item.body {
-        ItemBody::Notice { topic: NoticeTopic::Memory | NoticeTopic::FolderMemory, sources, .. } => sources,
-        _ => &[],
-    }
-}
-
 /// A segment, file by file; what stands around them is left as it is.
 fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     let (tokens, bytes) = (whole.tokens, whole.bytes.max(1));
@@ -308,13 +254,14 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     parts
 }
 
-fn next_cuts(standing: &ContextViewInput<'_>, tokens: u64, messages: usize) -> Vec<String> {
-    let window = standing.window;
-    let relief = if standing.held == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
+/// What the next requests would set aside: of a window with so many tokens, of which so many are taken, and a history that was
+/// held at so many messages when a compaction was taken back.
+fn next_cuts(max_messages: Option<usize>, held: u64, (window, tokens): (u64, u64), messages: usize) -> Vec<String> {
+    let relief = if held == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
     let left = relief.saturating_sub(tokens);
     let mut cuts = Vec::new();
-    if let Some(most) = standing.max_messages {
-        let limit = plan::limit(most, standing.held);
+    if let Some(most) = max_messages {
+        let limit = plan::limit(most, held);
         // However many a history may have that was fetched back: what is left then is half of what others may have, so
         // that it is not due again with the next message.
         let rest = most / 2;
@@ -325,11 +272,10 @@ fn next_cuts(standing: &ContextViewInput<'_>, tokens: u64, messages: usize) -> V
             format!("After {more} more messages the oldest turns are set aside, down to {rest} messages.")
         });
     }
-    if left == 0 {
-        cuts.push(format!("Before the next call {RELIEF}."));
-    } else {
-        cuts.push(format!("After about {left} more tokens {RELIEF}."));
-    }
+    cuts.push(match left {
+        0 => format!("Before the next call {RELIEF}."),
+        left => format!("After about {left} more tokens {RELIEF}."),
+    });
     cuts
 }
 

@@ -1,5 +1,5 @@
 //! The project of a session: the agents that it brings along, as far as the person trusts it; where the session works, as its
-//! instructions tell; and the map of its code.
+//! instructions tell; and the map of its code. And which tools the turns of the session show, and what their inputs mention.
 //!
 //! Agents are looked up when a turn begins, and a turn keeps them. Surroundings are looked up when the first turn begins, and are the
 //! same from there on, also after a restart; another folder of the client is told behind the history. The map is told once: with the
@@ -8,29 +8,37 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use agentd_context::system::{moved, starts_at, surroundings};
+use agentd_context::{
+    system::{moved, starts_at, surroundings},
+    toolset,
+};
 use agentd_core::{
-    agent::Agents,
+    agent::{AgentCard, Agents},
+    catalogue::ToolStanding,
     code::MapFile,
     environment::ClientEnvironment,
     event::{EventKind, StateChange},
+    guide::Skill,
     item::{Item, ItemBody, NoticeTopic},
-    model::ModelInfo,
+    model::{ModelInfo, Slot},
     path,
     ports::Workspace,
     surroundings::{MachineFacts, Surroundings},
     tool::ToolSpec,
+    turn::StartTurn,
 };
 use agentd_policy::{CallContext, read_tool, roots};
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
-    agents::active::ProjectAgents,
+    agents::active::{self, ProjectAgents},
+    attachments::Attachment,
+    catalog::{Finds, MentionedTools, ToolCatalog, ToolScope},
     error::EngineError,
-    grants::LiveGrants,
-    session::actor::{Actor, MapSearch},
-    turn::hooks::Reminder,
+    mentions::{self, KnownNames, Mentions},
+    session::actor::{Actor, Fault, MapSearch},
+    turn::{hooks::Reminder, route::SlotChoice},
 };
 
 /// Time limit for looking at a project. Where it passes, the project's agents are not there.
@@ -53,14 +61,8 @@ impl Actor {
         if looked.is_err() {
             tracing::warn!(session = %self.id, "the project's agents are left out: the disk did not answer in time");
         }
-        let configured = Arc::clone(&self.shared.config().agents);
-        self.project.follow(looked.unwrap_or_default(), &configured);
+        self.project.follow(looked.unwrap_or_default(), &self.shared.config().agents);
         Ok(())
-    }
-
-    /// A word to people about the project, once.
-    pub(crate) fn project_warning(&mut self) -> Option<EventKind> {
-        self.project.warning.take()
     }
 }
 
@@ -83,7 +85,11 @@ impl Actor {
             return Ok(None);
         };
         if client.is_none() || client == known.client {
-            return Ok(self.forgotten_move(&known));
+            // Where commands start now, where the instructions say otherwise and what was told of it is out of view.
+            let words = moved(&known.start);
+            let is_seen = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if *text == words);
+            let is_forgotten = !starts_at(&known.text, &known.start) && !self.state.seen().iter().any(is_seen);
+            return Ok(is_forgotten.then(|| ItemBody::notice(words)));
         }
         let Some(MachineFacts { start, .. }) = self.facts(&workspace, client.as_deref()).await else { return Ok(None) };
         let told = (start != known.start).then(|| ItemBody::notice(moved(&start)));
@@ -91,20 +97,6 @@ impl Actor {
             self.found_out = Some(Surroundings { client, start, ..known });
         }
         Ok(told)
-    }
-
-    /// Where commands start now, where the instructions say otherwise and what was told of it is out of view.
-    fn forgotten_move(&self, known: &Surroundings) -> Option<ItemBody> {
-        let words = moved(&known.start);
-        let has_moved = !starts_at(&known.text, &known.start);
-        let is_seen = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if *text == words);
-        (has_moved && !self.state.seen().iter().any(is_seen)).then(|| ItemBody::notice(words))
-    }
-
-    /// The fact to be stored of it, with the start of the turn.
-    pub(crate) fn found_out(&self) -> Option<EventKind> {
-        let found = self.found_out.clone()?;
-        Some(EventKind::StateChanged { change: StateChange::Surroundings(found) })
     }
 
     /// The words of the instructions about it; none where no turn has begun.
@@ -173,10 +165,8 @@ impl Actor {
 
     /// The files that the rules let a model read without asking.
     fn shown_files(&self, workspace: &Workspace, files: Vec<MapFile>) -> Vec<MapFile> {
-        let grants = LiveGrants { of_session: self.grants.subscribe(), kept: self.shared.kept.clone() };
-        let (settings, kept) = (grants.of_session().over(&self.state.settings), grants.for_good());
-        let (policy, tool): (_, ToolSpec) = (self.shared.policy_in_force(), read_tool());
-        let roots = roots(workspace);
+        let (kept, policy, roots) = (self.shared.kept.now(), self.shared.policy_in_force(), roots(workspace));
+        let tool: ToolSpec = read_tool();
         let may_show = |file: &MapFile| {
             let arguments = json!({ "path": format!("/project/{}", file.path) }).to_string();
             policy.may_show(&CallContext {
@@ -185,7 +175,7 @@ impl Actor {
                 arguments: &arguments,
                 followed: None,
                 start: None,
-                settings: &settings,
+                settings: &self.state.settings,
                 roots: &roots,
                 memories: workspace.memories.as_deref(),
                 kept: &kept,
@@ -214,4 +204,157 @@ fn notice(begin: &str, files: &[MapFile]) -> String {
          leaves out most of the code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
         plain.trim_end()
     )
+}
+
+/// Tools that a session can have shown because they were mentioned or found.
+const MOST_LOADED: usize = 1024;
+
+impl Actor {
+    /// Every tool, and why the next turn would show it or not.
+    pub(crate) async fn tools(&mut self) -> Result<Vec<ToolStanding>, Fault> {
+        // A turn keeps what it has.
+        if self.open.is_none() {
+            self.look_at_project().await?;
+        }
+        let pictures = self.has_pictures(&[]);
+        let acting = self.acting();
+        let slot = self.choose(None, &[], None).of_agent(acting.own_slot()).slot;
+        let reach = self.reach(slot, pictures);
+        let loaded = self.loaded(&MentionedTools::new(), &reach, &self.state.seen());
+        let loaded: MentionedTools = loaded.into_iter().collect();
+        Ok(acting.standings(self.stock().standings(&loaded, &reach)))
+    }
+
+    /// All tools that there are for this session. One that works for another has those of that one.
+    pub(crate) fn stock(&self) -> Arc<ToolCatalog> {
+        let parent = self.state.settings.parent.as_ref();
+        self.shared.stock_of(parent.map_or(self.id, |parent| parent.session))
+    }
+
+    /// Tools that a turn with that model shows, and what can be found, where the turn goes on from that history.
+    pub(crate) fn finds(&self, mentioned: &MentionedTools, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
+        let (stock, reach) = (self.stock(), self.reach(slot, pictures));
+        let loaded = self.loaded(mentioned, &reach, history);
+        let shown = if Arc::ptr_eq(&stock, &self.shared.stock()) {
+            self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting())
+        } else {
+            // What one session alone has takes no place from what many share.
+            active::toolset(&stock, &loaded, &reach, &self.acting())
+        };
+        let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
+            Some(tools) => shown.followed_by(&tools.for_scope(&reach)),
+            None => shown,
+        };
+        Finds::new(stock, reach, shown, loaded)
+    }
+
+    /// The tools that were mentioned or found so far, and behind them what is mentioned now. None ever leaves its place:
+    /// each request begins as the one before it.
+    fn loaded(&self, mentioned: &MentionedTools, reach: &ToolScope, history: &[Arc<Item>]) -> Vec<String> {
+        let stock = self.stock();
+        let mut loaded = self.state.tools.clone();
+        let mut add = |name: &String| {
+            if loaded.len() < MOST_LOADED && !loaded.contains(name) && stock.needs_mention(name, reach) {
+                loaded.push(name.clone());
+            }
+        };
+        // A journal of an earlier version tells of finds with their results alone.
+        let found = history.iter().flat_map(|item| match &item.body {
+            ItemBody::ToolResult(result) => result.found.as_slice(),
+            _ => &[],
+        });
+        let parent = self.state.settings.parent.as_ref();
+        found.chain(parent.into_iter().flat_map(|parent| &parent.tools)).chain(mentioned).for_each(&mut add);
+        loaded
+    }
+
+    /// The change of the session by what the input of its next turn mentions, if it changes anything.
+    pub(crate) fn loading(&self, mentions: &Mentions, handed: &[Attachment], slot: Slot) -> Option<EventKind> {
+        let history = self.state.seen();
+        let reach = self.reach(slot, self.has_pictures(handed));
+        let names = self.loaded(&mentions.tools, &reach, &history);
+        (names != self.state.tools).then_some(EventKind::StateChanged { change: StateChange::Tools { names } })
+    }
+
+    /// Upper bound on a turn's tools, given its agent, its nesting and its model.
+    fn reach(&self, slot: Slot, pictures: bool) -> ToolScope {
+        let stand_in = self.open.as_ref().and_then(|open| open.stand_in.as_ref());
+        let model = stand_in.map_or_else(|| self.model(slot), |fallback| Arc::clone(&fallback.model));
+        let sees = pictures && model.info().sees_pictures;
+        let window = match stand_in {
+            Some(_) => self.shared.windows.of(model.info()),
+            None => self.least_window(SlotChoice::by_name(slot)),
+        };
+        // The embedded model reads no descriptions.
+        let brief = !model.info().embedded && toolset::is_brief_for(window);
+        let acting = self.acting();
+        ToolScope {
+            agent: acting.reach(),
+            only: self
+                .options
+                .allowed_tools
+                .as_ref()
+                .map(|names| names.iter().map(|name| self.canonical(name)).collect()),
+            is_child: acting.is_subagent(),
+            sees,
+            codes: slot == Slot::Code,
+            brief,
+            without_project: self.state.settings.project.is_none(),
+        }
+    }
+
+    /// Mentions of the input of a turn that begins; of one without, of the input that it continues with.
+    pub(crate) async fn mentioned(
+        &mut self,
+        start: &StartTurn,
+        handed: &[Attachment],
+        slot: Slot,
+    ) -> Result<Arc<Mentions>, Fault> {
+        let pictures = self.has_pictures(handed);
+        let Some(text) = &start.text else {
+            return self.mentioned_last(&self.state.seen(), slot, pictures).await;
+        };
+        let files: Vec<String> = handed.iter().map(|file| file.path.clone()).collect();
+        let text = mentions::typed(text, start.typed_bytes);
+        self.meant_by(text, &files, slot, pictures).await
+    }
+
+    /// Mentions of the last input of a history.
+    pub(crate) async fn mentioned_last(
+        &mut self,
+        history: &[Arc<Item>],
+        slot: Slot,
+        pictures: bool,
+    ) -> Result<Arc<Mentions>, Fault> {
+        let (text, files) = mentions::last_said(history);
+        self.meant_by(&text, &files, slot, pictures).await
+    }
+
+    async fn meant_by(
+        &mut self,
+        text: &str,
+        files: &[String],
+        slot: Slot,
+        pictures: bool,
+    ) -> Result<Arc<Mentions>, Fault> {
+        // What a session is told that works for another was written by a model.
+        if self.state.settings.parent.is_some() || files.is_empty() && mentions::names(text).is_empty() {
+            return Ok(Arc::default());
+        }
+        let skills = self.skills().await?;
+        let (shared, all) = (&self.shared, self.all_agents());
+        let agents: Vec<AgentCard> = all.iter().cloned().collect();
+        let canonical = |name: &str| shared.ports.toolbox.canonical_name(name).to_owned();
+        let known = KnownNames { stock: &self.stock(), canonical: &canonical, skills: &skills, agents: &agents };
+        Ok(Arc::new(Mentions::of(text, files, &known, &self.reach(slot, pictures))))
+    }
+
+    /// The skills that this session can use.
+    async fn skills(&mut self) -> Result<Vec<Skill>, Fault> {
+        let workspace = self.workspace().await?;
+        let Some(skills) = self.shared.ports.workspaces.skills().filter(|_| self.shared.config().guides.skills) else {
+            return Ok(Vec::new());
+        };
+        Ok(timeout(LOOK_PATIENCE, skills.usable(Some(&workspace))).await.unwrap_or_default())
+    }
 }

@@ -4,38 +4,48 @@
 //! knowledge of its parent, whose files it works on. The parent's call starts it, follows its events to the end, and
 //! returns what came of it.
 //!
-//! - this file: the work, from the call to its result.
-//! - `watch`: follows a subagent, tells what a person must know, and carries down cancels, limits, grants, and that the client is gone.
+//! A monitor follows it: its questions reach the person at the parent, and the parent's cancel, limits, grants and the leave of its
+//! client reach it.
 
-mod watch;
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use agentd_core::{
     agent::{Parent, SUBAGENT, Subagent},
     error::ErrorKind,
-    event::StateChange,
-    ids::{SessionId, TurnId},
+    event::{Event, EventKind, StateChange},
+    ids::{InterruptId, SessionId, TurnId},
+    item::{Item, ItemBody},
+    ports::CallProgress,
     session::SessionSettings,
     tool::{ToolErrorCode, ToolOutput},
     turn::{IfBusy, StartTurn, StopReason, TurnOptions},
     worktree::SessionWorktree,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::time::Instant;
 
 use crate::{
+    client::{ClientLines, TurnStart},
     error::EngineError,
+    grants::LiveGrants,
     links::tools::agents,
     recovery::subagents::{self, SubagentOutput, SubagentResult, apart, ended, handed_up, without_changes},
     session::{
-        ClientLines, SessionHandle, TurnStart,
+        SessionHandle, at,
+        journal::Subscription,
         registry::{
             WeakRegistry,
             worktree::{check_number, leave_unchanged, with_worktree},
         },
     },
-    subagent::watch::Monitor,
     turn::{
         TurnContext, TurnExit, dispatch,
         hooks::{Hook, Invocation, Subagents, Task},
+        stopwatch::StopwatchGuard,
     },
 };
 
@@ -92,10 +102,8 @@ impl Subagents for SessionSubagents {
 
     fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool> {
         async move {
-            match self.0.registry() {
-                Ok(registry) => matches!(registry.live(id).await, Ok(Some(_))),
-                Err(_) => false,
-            }
+            let live = async { self.0.registry()?.live(id).await };
+            matches!(live.await, Ok(Some(_)))
         }
         .boxed()
     }
@@ -123,11 +131,8 @@ impl SessionSubagents {
 
     /// Returns whether that is so because the daemon stops, and not because a session was unloaded that nobody used.
     async fn is_stopping(&self, context: &TurnContext, why: &EngineError) -> bool {
-        why.kind() == ErrorKind::ShuttingDown
-            && match self.0.registry() {
-                Ok(registry) => registry.live(context.ids.session).await.is_err(),
-                Err(_) => true,
-            }
+        let live = async { self.0.registry()?.live(context.ids.session).await };
+        why.kind() == ErrorKind::ShuttingDown && live.await.is_err()
     }
 
     /// A subagent of an earlier life, and its turn if that has not ended meanwhile. What people have allowed since is passed
@@ -203,15 +208,10 @@ impl SessionSubagents {
             }
             None => registry.newborn(subagent.session_id, settings).await?,
         };
-        let is_apart = task.worktree || self.is_apart(context, session.id()).await;
+        let is_apart = task.worktree || apart(&context.ports, session.id(), context.ids.session).await.is_some();
         let start = input(context, task.text.clone(), task.max_steps, task.agent.as_deref(), is_apart);
         let turn = session.start_turn(start).await?.turn_id;
         Ok(RunningSubagent { session, subagent, turn })
-    }
-
-    /// Returns whether a subagent works in a worktree of its own.
-    async fn is_apart(&self, context: &TurnContext, subagent: SessionId) -> bool {
-        apart(&context.ports, subagent, context.ids.session).await.is_some()
     }
 
     /// Follows the subagent to its end, and asks it once for more where it said little.
@@ -230,18 +230,18 @@ impl SessionSubagents {
             Err(lost) => return Ok(settled(call, work.lost(&told(&lost)))),
         };
         watch.follow_to_end(&mut work).await?;
+        let context = call.context;
+        let is_apart = apart(&context.ports, session.id(), context.ids.session).await.is_some();
         if work.wants_detail(SHORT_ANSWER) {
-            let is_apart = self.is_apart(call.context, session.id()).await;
-            let detail = input(call.context, DETAIL.to_owned(), max_steps, Some(&name), is_apart);
+            let detail = input(context, DETAIL.to_owned(), max_steps, Some(&name), is_apart);
             // One that cannot be asked has said what it has to say.
             if let Ok(started) = session.start_turn(detail).await {
-                watch.go_on_with(started.turn_id);
+                (watch.turn, watch.told_of_leave) = (started.turn_id, false);
                 watch.follow_to_end(&mut work).await?;
             }
         }
         let output = settled(call, work.output());
-        let context = call.context;
-        if self.is_apart(context, session.id()).await && leave_unchanged(&context.ports, session.id()).await {
+        if is_apart && leave_unchanged(&context.ports, session.id()).await {
             return Ok(without_changes(output));
         }
         Ok(handed_up(&context.ports, session.id(), context.ids.session, output).await)
@@ -309,5 +309,155 @@ fn told(error: &EngineError) -> String {
     match error.hint() {
         Some(hint) => format!("the subagent could not work: {error}; {hint}"),
         None => format!("the subagent could not work: {error}"),
+    }
+}
+
+/// Time for a subagent to tell its end after a cancel. A tool of it has five seconds of that.
+const CANCEL_GRACE: Duration = Duration::from_secs(6);
+
+/// The characters of a call's arguments that are told.
+const ARGUMENTS: usize = 100;
+
+/// One call's look at the subagent that works for it.
+struct Monitor<'a> {
+    call: &'a Invocation<'a>,
+    session: SessionHandle,
+    /// The turn that does the work. Others may follow it, and much may be told behind its end.
+    turn: TurnId,
+    events: Subscription,
+    grants: LiveGrants,
+    progress: CallProgress,
+    /// Its open questions; while there are any, the time of the turn stands still.
+    asked: HashSet<InterruptId>,
+    share: StopwatchGuard<'a>,
+    /// Why it was told to end, and until when it may take.
+    stopped: Option<(StopReason, Instant)>,
+    /// It was told that the client is gone.
+    told_of_leave: bool,
+}
+
+/// Event of the monitor.
+enum MonitorEvent {
+    Event(Option<Result<Arc<Event>, EngineError>>),
+    Stop(StopReason),
+    Granted,
+    ClientLeft,
+    GaveUp,
+}
+
+impl<'a> Monitor<'a> {
+    async fn begin(
+        call: &'a Invocation<'a>,
+        session: SessionHandle,
+        turn: TurnId,
+        work: &SubagentResult,
+    ) -> Result<Self, EngineError> {
+        let events = session.subscribe(work.subagent().after).await?;
+        let context = call.context;
+        let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
+        // Also for clients that wait to listen: it is there now.
+        progress.tell(&format!("{}: {}", work.subagent().name, work.subagent().task));
+        let grants = context.rules.grants.clone();
+        let (asked, share) = (HashSet::new(), context.control.stopwatch.work());
+        Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None, told_of_leave: false })
+    }
+
+    /// Follows it until the turn that does the work has ended.
+    async fn follow_to_end(&mut self, work: &mut SubagentResult) -> Result<(), TurnExit> {
+        loop {
+            match self.next().await {
+                MonitorEvent::Event(Some(Ok(event))) => {
+                    self.take_in(work, &event).await?;
+                    if matches!(&event.kind, EventKind::TurnEnded { result } if result.turn_id == self.turn) {
+                        return Ok(());
+                    }
+                }
+                // The daemon stops: what is left to do is for its next life.
+                MonitorEvent::Event(Some(Err(error))) if error.kind() == ErrorKind::ShuttingDown => {
+                    return left_to_the_next_life(self.call).await;
+                }
+                MonitorEvent::Event(gone) => {
+                    let why = gone.and_then(Result::err).map_or_else(|| "it was closed".to_owned(), |e| e.to_string());
+                    work.end_lost(why);
+                    return Ok(());
+                }
+                MonitorEvent::Stop(reason) => self.stop(work, reason).await,
+                // What a person allows for the session holds for those that work for it, and what they revoke does not.
+                MonitorEvent::Granted => {
+                    if let Err(error) = self.session.take_permissions(self.grants.of_session()).await {
+                        let session = self.session.id();
+                        tracing::warn!(%session, "what is allowed now could not be passed on: {error}");
+                    }
+                }
+                MonitorEvent::ClientLeft => {
+                    self.told_of_leave = true;
+                    // One that is gone asks nothing any more.
+                    let _ = self.session.client_left(self.turn).await;
+                }
+                MonitorEvent::GaveUp => {
+                    work.end_lost("it did not end in time after it was cancelled".to_owned());
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn next(&mut self) -> MonitorEvent {
+        let context = self.call.context;
+        let runs = self.stopped.is_none();
+        let give_up_at = self.stopped.map(|(_, at)| at);
+        tokio::select! {
+            biased;
+            () = context.control.cancel.cancelled(), if runs => MonitorEvent::Stop(StopReason::Cancelled),
+            () = context.rules.answering.left(), if !self.told_of_leave => MonitorEvent::ClientLeft,
+            event = self.events.next() => MonitorEvent::Event(event),
+            () = self.grants.changed() => MonitorEvent::Granted,
+            // One that waits for a person takes no time, whatever others have taken of it.
+            () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => MonitorEvent::Stop(StopReason::TimeLimit),
+            () = at(give_up_at) => MonitorEvent::GaveUp,
+        }
+    }
+
+    async fn take_in(&mut self, work: &mut SubagentResult, event: &Event) -> Result<(), TurnExit> {
+        let context = self.call.context;
+        work.take_in(&event.kind);
+        match &event.kind {
+            EventKind::UsageUpdated { usage, .. } => {
+                let before = context.tools.delegated.fetch_add(usage.tokens(), Ordering::Relaxed);
+                let all = before.saturating_add(usage.tokens());
+                let known = self.call.state.usage.tokens().saturating_sub(self.call.state.delegated);
+                let is_spent = context.limits.tokens.is_some_and(|limit| known.saturating_add(all) >= limit);
+                if is_spent && self.stopped.is_none() {
+                    self.stop(work, StopReason::Budget).await;
+                }
+            }
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => {
+                let arguments = subagents::one_line(&call.arguments, ARGUMENTS);
+                self.progress.tell(&format!("{}: {} {arguments}", work.subagent().name, call.name));
+            }
+            EventKind::InterruptRaised { interrupt } => {
+                if self.asked.is_empty() {
+                    self.share = context.control.stopwatch.pause();
+                }
+                self.asked.insert(interrupt.id);
+                context.recorder.child(event.kind.clone()).await?;
+            }
+            EventKind::InterruptResolved { interrupt_id, .. } => {
+                if self.asked.remove(interrupt_id) && self.asked.is_empty() {
+                    self.share = context.control.stopwatch.work();
+                }
+                context.recorder.child(event.kind.clone()).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Tells it to end.
+    async fn stop(&mut self, work: &mut SubagentResult, reason: StopReason) {
+        self.stopped = Some((reason, Instant::now() + CANCEL_GRACE));
+        work.stopped_for(reason);
+        // One that has ended meanwhile has told so.
+        let _ = self.session.cancel(Some(self.turn)).await;
     }
 }

@@ -13,8 +13,7 @@ use std::{
 };
 
 use agentd_core::{
-    Timestamp,
-    error::StoreError,
+    error::ErrorKind,
     event::{Event, EventKind},
     ids::{ItemId, SessionId, TurnId},
     item::{Item, ItemBody},
@@ -24,6 +23,7 @@ use agentd_core::{
 use tokio::sync::mpsc;
 
 use crate::{
+    config::Ports,
     error::EngineError,
     recovery::{close_cut_off, is_input},
 };
@@ -33,10 +33,9 @@ pub(crate) struct Journal {
     session: SessionId,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    subscribers: Subscribers,
-    /// The number of the last stored event.
-    head: u64,
-    /// The settings of a session that is not in the journal yet: its first facts bring it there.
+    shared: Arc<Shared>,
+    readers: Vec<mpsc::Sender<Arc<Event>>>,
+    /// The settings of a session that is not in the journal yet: its first facts bring it there, with one wait for the disk.
     unborn: Option<SessionSettings>,
     /// Items that were started and not completed, with the text they hold so far. Each must be completed
     /// before its turn ends, whatever happens to the turn.
@@ -44,58 +43,47 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn new(session: SessionId, head: u64, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { session, store, clock, subscribers: Subscribers::new(head), head, unborn: None, open: Vec::new() }
-    }
-
-    /// Of a session that nobody knows yet. It is stored together with its first facts: one wait for the disk.
-    pub(crate) fn unborn(
-        session: SessionId,
-        settings: SessionSettings,
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self { unborn: Some(settings), ..Self::new(session, 0, store, clock) }
+    pub(crate) fn new(session: SessionId, head: u64, ports: &Ports, unborn: Option<SessionSettings>) -> Self {
+        let (store, clock) = (Arc::clone(&ports.store), Arc::clone(&ports.clock));
+        let shared = Arc::new(Shared { head: AtomicU64::new(head), closed: OnceLock::new() });
+        Self { session, store, clock, shared, readers: Vec::new(), unborn, open: Vec::new() }
     }
 
     /// Stores the facts, all or none, and then shows them. After an error the session must be loaded again:
     /// nobody knows whether the facts are in the journal.
     pub(crate) async fn commit(
         &mut self,
-        turn: Option<TurnId>,
+        turn_id: Option<TurnId>,
         facts: Vec<EventKind>,
     ) -> Result<Vec<Arc<Event>>, EngineError> {
         if facts.is_empty() {
             return Ok(Vec::new());
         }
-        let at = self.clock.now();
-        let events = self.number(turn, at, self.head, facts);
-        self.store(&events).await?;
-        self.show(&events);
+        let (session_id, at) = (self.session, self.clock.now());
+        let event = |(kind, seq)| Arc::new(Event { session_id, turn_id, seq, at, kind });
+        let events: Vec<Arc<Event>> = facts.into_iter().zip(self.head() + 1..).map(event).collect();
+        match self.unborn.take() {
+            Some(settings) => self.store.create_session(session_id, at, settings, events.clone()).await?,
+            None => self.store.append(events.clone()).await?,
+        }
+        for event in &events {
+            match &event.kind {
+                EventKind::ItemStarted { item } => self.open.push(item.clone()),
+                EventKind::ItemCompleted { item, .. } => self.open.retain(|open| open.id != item.id),
+                _ => {}
+            }
+            self.publish(event);
+        }
         Ok(events)
     }
 
-    /// Appends events, the first of which bring the session into the journal.
-    async fn store(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
-        let at = events.first().map_or_else(|| self.clock.now(), |first| first.at);
-        match self.unborn.take() {
-            Some(settings) => self.store.create_session(self.session, at, settings, events.to_vec()).await,
-            None => self.store.append(events.to_vec()).await,
+    /// Sends an event to everybody who has room for it and forgets those who left.
+    fn publish(&mut self, event: &Arc<Event>) {
+        if event.kind.is_stored() {
+            self.shared.head.store(event.seq, Ordering::Release);
         }
-    }
-
-    fn number(&self, turn: Option<TurnId>, at: Timestamp, after: u64, facts: Vec<EventKind>) -> Vec<Arc<Event>> {
-        let numbered = facts.into_iter().zip(after + 1..);
-        let event = |(kind, seq)| Arc::new(Event { session_id: self.session, turn_id: turn, seq, at, kind });
-        numbered.map(event).collect()
-    }
-
-    fn show(&mut self, stored: &[Arc<Event>]) {
-        for event in stored {
-            self.head = event.seq;
-            self.track(&event.kind);
-            self.subscribers.publish(event);
-        }
+        self.readers
+            .retain(|reader| !matches!(reader.try_send(Arc::clone(event)), Err(mpsc::error::TrySendError::Closed(_))));
     }
 
     /// Shows text that was added to an open item. It is stored when the item is completed.
@@ -104,17 +92,17 @@ impl Journal {
         let offset = held.len() as u64;
         held.push_str(&text);
         let event = self.delta(turn, item_id, offset, text);
-        self.subscribers.publish(&event);
-    }
-
-    /// Knows of no open items any more: what an earlier life left behind is read anew.
-    pub(crate) fn forget_open(&mut self) {
-        self.open.clear();
+        self.publish(&event);
     }
 
     /// Takes note of items that an earlier life of the daemon started, and that this one completes.
     pub(crate) fn reopen(&mut self, items: &[Item]) {
         self.open.extend_from_slice(items);
+    }
+
+    /// Knows of no open items any more: what an earlier life left behind is read anew.
+    pub(crate) fn forget_open(&mut self) {
+        self.open.clear();
     }
 
     /// The completions of all items that are still open. A tool that was still running is not told of as if it had
@@ -134,20 +122,28 @@ impl Journal {
         })
     }
 
-    /// A reader of everything after `seen`.
+    /// A reader of everything after `seen`. One that comes while a turn runs is sent what open items hold so far.
     pub(crate) fn subscribe(&mut self, seen: u64, live_turn: Option<TurnId>) -> Subscription {
-        let catch_up = match live_turn {
-            None => Vec::new(),
-            Some(turn) => self
-                .open
-                .iter()
-                .filter_map(|item| Some((item.id, text_of(&mut item.clone())?.clone())))
-                .filter(|(_, text)| !text.is_empty())
-                .map(|(id, text)| self.delta(turn, id, 0, text))
-                .collect(),
-        };
-        let origin = Origin { session: self.session, live_turn, store: Arc::clone(&self.store) };
-        self.subscribers.add(origin, seen.min(self.head), catch_up)
+        let (sender, queue) = mpsc::channel(QUEUE);
+        for item in self.open.iter().filter(|_| live_turn.is_some()) {
+            let text = text_of(&mut item.clone()).cloned().unwrap_or_default();
+            if let Some(turn) = live_turn.filter(|_| !text.is_empty()) {
+                // The queue is new: it is full only if more items are open than it holds, and then deltas may be lost.
+                let _ = sender.try_send(self.delta(turn, item.id, 0, text));
+            }
+        }
+        self.readers.push(sender);
+        Subscription {
+            session: self.session,
+            live_turn,
+            store: Arc::clone(&self.store),
+            shared: Arc::clone(&self.shared),
+            queue,
+            seen: seen.min(self.head()),
+            ready: VecDeque::new(),
+            held: None,
+            turn: None,
+        }
     }
 
     /// Returns whether its session is not in the journal yet.
@@ -155,30 +151,26 @@ impl Journal {
         self.unborn.is_some()
     }
 
+    /// The number of the last stored event.
     pub(crate) fn head(&self) -> u64 {
-        self.head
+        self.shared.head.load(Ordering::Acquire)
     }
 
+    /// Forgets readers who left, and says whether any is there.
     pub(crate) fn has_readers(&mut self) -> bool {
-        self.subscribers.any()
+        self.readers.retain(|reader| !reader.is_closed());
+        !self.readers.is_empty()
     }
 
     /// Ends all readers, with a reason.
     pub(crate) fn close(&mut self, error: EngineError) {
-        self.subscribers.close(error);
+        let _ = self.shared.closed.set(error);
+        self.readers.clear();
     }
 
     fn delta(&self, turn: TurnId, item_id: ItemId, offset: u64, text: String) -> Arc<Event> {
         let kind = EventKind::ItemDelta { item_id, offset, text };
-        Arc::new(Event { session_id: self.session, turn_id: Some(turn), seq: self.head, at: self.clock.now(), kind })
-    }
-
-    fn track(&mut self, kind: &EventKind) {
-        match kind {
-            EventKind::ItemStarted { item } => self.open.push(item.clone()),
-            EventKind::ItemCompleted { item, .. } => self.open.retain(|open| open.id != item.id),
-            _ => {}
-        }
+        Arc::new(Event { session_id: self.session, turn_id: Some(turn), seq: self.head(), at: self.clock.now(), kind })
     }
 }
 
@@ -210,71 +202,13 @@ struct Shared {
     closed: OnceLock<EngineError>,
 }
 
-/// The writer's side: all readers of one session.
-pub(crate) struct Subscribers {
-    shared: Arc<Shared>,
-    readers: Vec<mpsc::Sender<Arc<Event>>>,
-}
-
-impl Subscribers {
-    pub(crate) fn new(head: u64) -> Self {
-        Self { shared: Arc::new(Shared { head: AtomicU64::new(head), closed: OnceLock::new() }), readers: Vec::new() }
-    }
-
-    /// Sends an event to everybody who has room for it and forgets those who left.
-    pub(crate) fn publish(&mut self, event: &Arc<Event>) {
-        if event.kind.is_stored() {
-            self.shared.head.store(event.seq, Ordering::Release);
-        }
-        self.readers
-            .retain(|reader| !matches!(reader.try_send(Arc::clone(event)), Err(mpsc::error::TrySendError::Closed(_))));
-    }
-
-    /// A new reader who has seen everything up to `seen`. `catch_up` is published to it alone: what open items
-    /// hold so far.
-    pub(crate) fn add(&mut self, origin: Origin, seen: u64, catch_up: Vec<Arc<Event>>) -> Subscription {
-        let (sender, queue) = mpsc::channel(QUEUE);
-        for event in catch_up {
-            // The queue is new: it is full only if more items are open than it holds, and then deltas may be lost.
-            let _ = sender.try_send(event);
-        }
-        self.readers.push(sender);
-        Subscription {
-            shared: Arc::clone(&self.shared),
-            queue,
-            origin,
-            seen,
-            ready: VecDeque::new(),
-            held: None,
-            turn: None,
-        }
-    }
-
-    /// Forgets readers who left, and says whether any is there.
-    pub(crate) fn any(&mut self) -> bool {
-        self.readers.retain(|reader| !reader.is_closed());
-        !self.readers.is_empty()
-    }
-
-    /// Ends all readers, with a reason.
-    pub(crate) fn close(&mut self, error: EngineError) {
-        let _ = self.shared.closed.set(error);
-        self.readers.clear();
-    }
-}
-
-/// Where a reader's events come from.
-pub(crate) struct Origin {
-    pub(crate) session: SessionId,
-    pub(crate) live_turn: Option<TurnId>,
-    pub(crate) store: Arc<dyn Store>,
-}
-
 /// A reader of one session's events, in order, without a gap in the stored ones.
 pub struct Subscription {
+    session: SessionId,
+    live_turn: Option<TurnId>,
+    store: Arc<dyn Store>,
     shared: Arc<Shared>,
     queue: mpsc::Receiver<Arc<Event>>,
-    origin: Origin,
     /// The number of the last stored event that was handed out.
     seen: u64,
     /// Events read from the journal, not handed out yet.
@@ -288,12 +222,12 @@ pub struct Subscription {
 impl Subscription {
     /// The turn that was running when the reader came.
     pub fn live_turn(&self) -> Option<TurnId> {
-        self.origin.live_turn
+        self.live_turn
     }
 
     /// The session that is read.
     pub fn session_id(&self) -> SessionId {
-        self.origin.session
+        self.session
     }
 
     /// Returns whether everything stored so far was handed out. Deltas may still wait.
@@ -325,9 +259,9 @@ impl Subscription {
                 self.seen = event.seq;
                 return Some(Ok(event));
             }
-            let event = match self.take_queued() {
+            let event = match self.held.take().or_else(|| self.queue.try_recv().ok()) {
                 Some(event) => event,
-                None if self.is_behind() => match self.read_page().await {
+                None if self.shared.head.load(Ordering::Acquire) > self.seen => match self.read_page().await {
                     Ok(()) => continue,
                     Err(error) => return Some(Err(error)),
                 },
@@ -353,19 +287,11 @@ impl Subscription {
         }
     }
 
-    fn is_behind(&self) -> bool {
-        self.shared.head.load(Ordering::Acquire) > self.seen
-    }
-
-    fn take_queued(&mut self) -> Option<Arc<Event>> {
-        self.held.take().or_else(|| self.queue.try_recv().ok())
-    }
-
     async fn read_page(&mut self) -> Result<(), EngineError> {
-        let page = self.origin.store.events(self.origin.session, self.seen, PAGE).await?;
+        let page = self.store.events(self.session, self.seen, PAGE).await?;
         if page.is_empty() {
             // The journal has less than the writer said: it was deleted meanwhile.
-            return Err(EngineError::new(agentd_core::error::ErrorKind::NotFound, "the session is gone"));
+            return Err(EngineError::new(ErrorKind::NotFound, "the session is gone"));
         }
         self.ready.extend(page);
         Ok(())

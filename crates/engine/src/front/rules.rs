@@ -1,0 +1,394 @@
+//! What people have allowed: for good, which is kept in the journal and seen by every session at once, and for one
+//! session, which that session keeps itself; and the projects that they trust. Nothing that a model does leads here.
+//!
+//! And what the rules say of calls that nobody makes, and what they would do: for people who want to know beforehand.
+
+use std::{path::PathBuf, sync::Arc};
+
+use agentd_core::{
+    audit::{AuditEntry, AuditFact},
+    error::ErrorKind,
+    files::SessionTree,
+    grant::{Grant, GrantScope, HeldGrant},
+    ids::{CallId, InterruptId, SessionId, TurnId},
+    interrupt::{AnsweredBy, Ask, Interrupt},
+    policy::{Confinement, Explanation, Verdict},
+    ports::{Projects, ToolContext, Workspace},
+    project::{ProjectProblem, ProjectReport},
+    session::SessionSettings,
+    tool::{Effect, FollowedLink, StartFolder, ToolCall, ToolSpec},
+};
+use agentd_policy::{CallContext, ForeignTools, Policy, check_grant, check_grant_of_other, is_shallow, roots};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agents::handoff_tools, error::EngineError, front::Engine, grants::not_kept, links::showable,
+    session::turns::asks::denied_edit,
+};
+
+/// Characters that are kept of a client's name.
+const MAX_NAME: usize = 100;
+
+impl Engine {
+    /// The rules that people keep: those for good, then those of sessions; of one session, all that hold in it.
+    ///
+    /// # Errors
+    /// When there is no such session or the journal cannot be read.
+    pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<HeldGrant>, EngineError> {
+        let store = &self.shared.ports.store;
+        let mut held: Vec<HeldGrant> =
+            store.grants().await?.into_iter().map(|grant| HeldGrant { session_id: None, grant }).collect();
+        match session {
+            None => held.extend(store.session_grants().await?),
+            Some(id) => {
+                let settings = self.session(id).await?.show().await?.session.settings;
+                held.extend(settings.grants.into_iter().map(|grant| HeldGrant { session_id: session, grant }));
+            }
+        }
+        Ok(held)
+    }
+
+    /// Keeps a rule for one session, or for good. It holds for the next call of running turns too.
+    ///
+    /// # Errors
+    /// When the rule makes no sense, there is no such session, or the journal cannot be written.
+    pub async fn add_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<(), EngineError> {
+        let rule = rule.trim().to_owned();
+        let client: String = client.chars().take(MAX_NAME).collect();
+        let config = self.shared.config();
+        let tools = self.tools();
+        check_grant_of_other(&config.policy, &rule, &tools, &self.shared.stock().others())
+            .unwrap_or_else(|| check_grant(&config.policy, &rule, &tools))
+            .map_err(|unfit| EngineError::invalid(unfit.problem, unfit.hint))?;
+        let by = AnsweredBy::Client(client.clone());
+        let fact = AuditFact::GrantAdded { rule: rule.clone(), scope: scope(session), by };
+        let entry = self.entry(session, fact);
+        let grant = Grant { rule, at: Some(entry.at), by: Some(client) };
+        // What is not in the audit log is not allowed.
+        self.shared.ports.audit.record(entry).await?;
+        match session {
+            Some(id) => self.session(id).await?.grant(grant).await,
+            None => {
+                self.shared.ports.store.keep_grant(grant).await?;
+                self.shared.kept.reload().await
+            }
+        }
+    }
+
+    /// Takes a rule back, from one session or from what is kept for good. It no longer holds for the next call of
+    /// running turns either.
+    ///
+    /// # Errors
+    /// When no such rule is kept there, or the journal cannot be written.
+    pub async fn revoke_grant(
+        &self,
+        session: Option<SessionId>,
+        rule: String,
+        client: String,
+    ) -> Result<(), EngineError> {
+        let by = AnsweredBy::Client(client);
+        let fact = AuditFact::GrantRevoked { rule: rule.clone(), scope: scope(session), by };
+        match session {
+            Some(id) => self.session(id).await?.revoke(rule).await?,
+            None => {
+                let store = &self.shared.ports.store;
+                if !store.grants().await?.iter().any(|grant| grant.rule == rule) {
+                    return Err(not_kept("for good", &rule));
+                }
+                store.revoke_grant(rule).await?;
+                self.shared.kept.reload().await?;
+            }
+        }
+        // What is taken back must not wait for a log that cannot be written.
+        self.shared.ports.audit.note(self.entry(session, fact)).await;
+        Ok(())
+    }
+
+    /// All that is known of a project: what it brings along, and whether the person trusts it.
+    ///
+    /// # Errors
+    /// When there is no such folder, or it cannot be read.
+    pub async fn show_project(&self, project: PathBuf) -> Result<ProjectReport, EngineError> {
+        let report = self.projects()?.show(project).await?;
+        Ok(self.checked(report))
+    }
+
+    /// Trusts a project as long as its content has this hash, in a client's name.
+    ///
+    /// # Errors
+    /// When it has another hash, there is nothing to trust, or the audit log or the trust cannot be stored.
+    pub async fn trust_project(
+        &self,
+        project: PathBuf,
+        hash: String,
+        client: String,
+    ) -> Result<ProjectReport, EngineError> {
+        let projects = self.projects()?;
+        let now = projects.show(project.clone()).await?;
+        if !now.hash.is_empty() && now.hash == hash {
+            let fact = AuditFact::ProjectTrusted {
+                project: now.path.display().to_string(),
+                sha256: hash.clone(),
+                by: client_of(&client),
+            };
+            // What is not in the audit log is not allowed.
+            self.shared.ports.audit.record(self.entry(None, fact)).await?;
+        }
+        let report = projects.trust(project, hash, client).await?;
+        Ok(self.checked(report))
+    }
+
+    /// Trusts a project no longer, in a client's name.
+    ///
+    /// # Errors
+    /// When it is not trusted, or that cannot be stored.
+    pub async fn distrust_project(&self, project: PathBuf, client: String) -> Result<ProjectReport, EngineError> {
+        let report = self.projects()?.distrust(project).await?;
+        let project = report.path.display().to_string();
+        let fact = AuditFact::ProjectDistrusted { project, by: client_of(&client) };
+        // What is taken back must not wait for a log that cannot be written.
+        self.shared.ports.audit.note(self.entry(None, fact)).await;
+        Ok(self.checked(report))
+    }
+
+    fn projects(&self) -> Result<&dyn Projects, EngineError> {
+        self.shared.ports.workspaces.projects().ok_or_else(|| {
+            EngineError::new(ErrorKind::Configuration, "this daemon keeps no trust in projects")
+                .with_hint("start it as usual")
+        })
+    }
+
+    fn entry(&self, session: Option<SessionId>, fact: AuditFact) -> AuditEntry {
+        let at = self.shared.ports.clock.now();
+        match session {
+            Some(id) => AuditEntry::of_session(at, id, fact),
+            None => AuditEntry::general(at, fact),
+        }
+    }
+
+    /// The report with what the configuration has to say about its agents.
+    fn checked(&self, mut report: ProjectReport) -> ProjectReport {
+        let (configured, tools) = (self.agents(), self.tools());
+        let is_tool = |name: &str| tools.iter().any(|tool| tool.name == handoff_tools::canonical_name(name));
+        let mut problem = |message: String, is_fatal: bool| {
+            report.problems.push(ProjectProblem { file: String::new(), message, is_fatal });
+        };
+        for card in &report.agents {
+            if configured.get(&card.id).is_some() {
+                let told = "is not used, because the configuration has an agent of this name";
+                problem(format!("the agent `{}` {told}", card.id), true);
+            }
+            for name in card.named_tools().filter(|name| !is_tool(name)) {
+                problem(format!("the agent `{}` names the tool {name:?}, which is not there", card.id), false);
+            }
+        }
+        report
+    }
+}
+
+fn client_of(name: &str) -> AnsweredBy {
+    AnsweredBy::Client(name.chars().take(MAX_NAME).collect())
+}
+
+fn scope(session: Option<SessionId>) -> String {
+    let scope = if session.is_some() { GrantScope::Session } else { GrantScope::ForGood };
+    scope.as_str().to_owned()
+}
+
+/// Where a call would be made: all that a verdict depends on, besides the call and the rules.
+#[derive(Debug, Clone, Default)]
+pub struct DryRunSubject {
+    settings: SessionSettings,
+    workspace: Option<Arc<Workspace>>,
+    kept: Arc<[Grant]>,
+    /// Whose the tools are that are somebody else's.
+    others: Arc<ForeignTools>,
+    /// Nothing holds commands, as [`CallContext::held`] has it.
+    unheld: bool,
+    /// Commands are contained, as [`CallContext::contained`] has it.
+    contained: bool,
+}
+
+/// State of the files that a call is about. Empty from a standpoint without folders.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LookedUp {
+    /// The form of the call that names what it would read, where a path in it leads through a link.
+    pub followed: Option<FollowedLink>,
+    /// Where its command starts, if it runs one.
+    pub start: Option<StartFolder>,
+}
+
+impl DryRunSubject {
+    /// Verdict of a policy on a call, with what [`Engine::look_up`] has found of it.
+    pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, looked_up: &LookedUp) -> Explanation {
+        let workspace = self.workspace.as_deref();
+        rules.judge(&CallContext {
+            tool,
+            foreign: self.others.get(&tool.name).map(|other| &**other),
+            arguments,
+            followed: looked_up.followed.as_ref(),
+            start: looked_up.start.as_ref(),
+            settings: &self.settings,
+            roots: &workspace.map(roots).unwrap_or_default(),
+            memories: workspace.and_then(|workspace| workspace.memories.as_deref()),
+            kept: &self.kept,
+            held: !self.unheld,
+            contained: self.contained,
+        })
+    }
+}
+
+impl Engine {
+    /// The rules in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.shared.config().policy)
+    }
+
+    /// The standpoint of a session, or of a new one that has no project.
+    ///
+    /// # Errors
+    /// When there is no such session, or the journal does not answer.
+    pub async fn standpoint(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
+        let kept = self.shared.kept.now();
+        let others = Arc::new(self.shared.stock().others());
+        let unheld = !self.shared.ports.toolbox.holds_commands().await;
+        let contained = self.shared.ports.toolbox.contains_commands().await;
+        let Some(id) = session else {
+            let settings = self.session_defaults();
+            return Ok(DryRunSubject { settings, workspace: None, kept, others, unheld, contained });
+        };
+        let unknown = || EngineError::new(ErrorKind::NotFound, format!("there is no session {id}"));
+        let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
+        // Nothing is made for it: whoever asks only wants to know. Where the project is gone no rule reaches into it, and
+        // what the session is set to and what it was granted hold all the same.
+        let workspace = match self.shared.ports.workspaces.locate(id, settings.mounts()).await {
+            Ok(workspace) => Some(Arc::new(workspace)),
+            Err(error) => {
+                tracing::debug!(session = %id, "calls are judged without the session's folders: {error}");
+                None
+            }
+        };
+        Ok(DryRunSubject { settings, workspace, kept, others, unheld, contained })
+    }
+
+    /// Looks up the files of a call that would be made there.
+    pub async fn look_up(&self, at: &DryRunSubject, tool: &ToolSpec, arguments: &str) -> LookedUp {
+        let Some(workspace) = at.workspace.clone() else { return LookedUp::default() };
+        let call = call(tool, arguments);
+        self.look_up_in(&self.context_of(&call, SessionId::generate(), workspace), &call).await
+    }
+
+    async fn look_up_in(&self, context: &ToolContext, call: &ToolCall) -> LookedUp {
+        let toolbox = &self.shared.ports.toolbox;
+        LookedUp { followed: toolbox.follow(context, call).await, start: toolbox.start(context, call).await }
+    }
+
+    /// The arguments of a call in the words of its tool, as they would be judged if a model wrote it.
+    pub fn meant(&self, tool: &ToolSpec, arguments: String) -> String {
+        let call = call(tool, &arguments);
+        self.shared.ports.toolbox.meant(&call).map_or(arguments, |meant| meant.arguments)
+    }
+
+    /// The question that a person would be asked who wants a call that waits to run with other arguments: with the
+    /// risk, and with what it would do then. Nothing runs, and nothing is answered.
+    ///
+    /// # Errors
+    /// When nothing of that id waits for an approval, the rules deny these arguments, the call would fail with them, or it
+    /// would do more than can be shown.
+    pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask, EngineError> {
+        let waits = self.shared.ports.store.interrupt(id).await?;
+        let waits = waits.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
+        let is_plan = waits.as_ref().is_some_and(|interrupt| interrupt.ask.plan().is_some());
+        let Some(Interrupt { session_id, ask: Ask::Approval { tool, .. }, .. }) = waits else {
+            let hint = "agentctl interrupts shows what waits";
+            return Err(EngineError::not_found(format!("no approval {id} waits for an answer"), hint));
+        };
+        if !args.is_object() || !is_shallow(&args) {
+            let message = "edited arguments must be a JSON object, not too deep";
+            return Err(EngineError::new(ErrorKind::InvalidInput, message));
+        }
+        if is_plan {
+            let plan = args.get(Ask::PLAN).and_then(Value::as_str).filter(|plan| !plan.trim().is_empty());
+            let refused = || EngineError::invalid("a changed plan needs its words", r#"edit it as {"plan": "1. …"}"#);
+            return plan.map(Ask::of_plan).ok_or_else(refused);
+        }
+        let spec = self.tool(&tool)?;
+        let (_, SessionTree { workspace, state }) = self.session(session_id).await?.tree().await?;
+        let at = DryRunSubject { workspace: Some(Arc::clone(&workspace)), ..self.standpoint(Some(session_id)).await? };
+        let call = call(&spec, &args.to_string());
+        let context = ToolContext { state_files: state, ..self.context_of(&call, session_id, workspace) };
+        let toolbox = &self.shared.ports.toolbox;
+        let looked_up = self.look_up_in(&context, &call).await;
+        let judged = at.judge(&self.policy(), &spec, &call.arguments, &looked_up);
+        let reason = match &judged.verdict {
+            Verdict::Deny { reason } => return Err(denied_edit(reason)),
+            Verdict::Ask { reason, .. } => reason.clone(),
+            Verdict::Allow => String::new(),
+        };
+        // What the conversation's own tools would do, their arguments say.
+        let has_preview = toolbox.specs().iter().any(|known| known.name == spec.name);
+        let shown = if has_preview { toolbox.preview(&context, &call).await } else { Ok(None) };
+        let shown = shown.map(|shown| shown.or_else(|| looked_up.followed.map(|followed| followed.to_string())));
+        let preview = shown.and_then(showable).map_err(|output| {
+            EngineError::new(ErrorKind::InvalidInput, format!("with these arguments it would fail: {}", output.text))
+                .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
+        })?;
+        Ok(Ask::Approval {
+            tool,
+            args,
+            risk: judged.verdict.risk(),
+            reason,
+            preview,
+            layer: Some(judged.layer),
+            rule: Some(judged.rule),
+            grants: Vec::new(),
+            wider: Vec::new(),
+            for_good: Vec::new(),
+            owner: None,
+        })
+    }
+
+    /// Where a call would work that nobody makes.
+    fn context_of(&self, call: &ToolCall, session_id: SessionId, workspace: Arc<Workspace>) -> ToolContext {
+        ToolContext {
+            session_id,
+            turn_id: TurnId::generate(),
+            call_id: call.call_id.clone(),
+            workspace,
+            state_files: Arc::default(),
+            client_files: None,
+            reading: Default::default(),
+            environment: Arc::default(),
+            progress: Default::default(),
+            person: Default::default(),
+            sampler: Default::default(),
+            stands_for: None,
+            confinement: Confinement::Usual,
+            guarded: Default::default(),
+            closed: Arc::default(),
+            now: self.shared.ports.clock.now(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// A tool by its name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
+        self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(|| {
+            EngineError::new(ErrorKind::NotFound, format!("there is no tool {name:?}"))
+                .with_hint("`agentctl tools` lists them; a command line goes after `--`")
+        })
+    }
+}
+
+fn call(tool: &ToolSpec, arguments: &str) -> ToolCall {
+    ToolCall { call_id: CallId::generate(), name: tool.name.clone(), arguments: arguments.to_owned() }
+}
+
+/// A tool that is not there any more, as one that may do anything.
+pub fn unknown_tool(name: &str) -> ToolSpec {
+    ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Execute }
+}

@@ -1,0 +1,543 @@
+//! Undoing what a turn did to files, on a person's word.
+//!
+//! What a turn changed stands in the journal, in the results of its calls. So nothing has to be remembered for it, and a
+//! turn of last year can be undone like the last one, as long as its contents are kept and nobody changed the files
+//! since. An undo is itself a fact with its changes, and can be taken back the same way.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use agentd_core::{
+    audit::{AuditEntry, AuditFact},
+    error::ErrorKind,
+    event::{Event, EventKind, StateChange},
+    ids::{ItemId, SessionId, TurnId},
+    item::{Item, ItemBody},
+    tool::{FileChange, FileChangeKind, ToolErrorCode, ToolResult},
+    undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest, UndoneFile, folded},
+};
+
+use crate::{
+    error::EngineError,
+    links::UNDO_PATCH,
+    recovery::reading,
+    session::actor::{Actor, Fault},
+    state_changes::{self, DiffChoice, RevertPlan},
+    turn::recorder::whole,
+};
+
+/// Number of files that a notice names.
+const NAMED: usize = 20;
+
+impl Actor {
+    /// Takes back what a turn did to files, or brings it back, or foresees that.
+    pub(crate) async fn undo(&mut self, request: UndoRequest) -> Result<UndoReport, Fault> {
+        if let Some(open) = &self.open {
+            let message = format!("nothing can be undone while turn {} of this session is open", open.turn_id);
+            return Err(EngineError::busy(message, "wait for its end, answer what it waits for, or cancel it").into());
+        }
+        let ledger = self.ledger().await?;
+        let (past, changes) = match request.turn {
+            Some(TurnChoice::All) => ledger.all(&request)?,
+            Some(TurnChoice::Since(turn)) => ledger.since(turn, request.redo)?,
+            _ => ledger.choose(&request)?,
+        };
+        let was_undone = ledger.undone.contains(&past.turn_id);
+        let with_it = match request.turn {
+            Some(TurnChoice::Since(turn)) => ledger.changed_behind(turn, request.redo),
+            // What was taken back with it comes back with it.
+            _ if request.redo => ledger.taken_back_with(past.number),
+            _ => Vec::new(),
+        };
+        let (turn_id, turn) = (past.turn_id, past.number);
+        let workspace = self.workspace().await?;
+        let parts = &self.shared.ports;
+        let (on_disk, of_state) = state_changes::apart(changes);
+        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, DiffChoice::All).await?;
+        let mut undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await?;
+        undone.files.extend(way.undone.files);
+        undone.changes.extend(way.undone.changes);
+        let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
+        // Also where every file was as it is wanted: the turn is settled, and the next undo is of another one.
+        let is_settled = was_undone == request.redo && report.files.iter().all(is_settled);
+        if !request.preview && (is_settled || !undone.changes.is_empty()) {
+            let files = undone.changes;
+            let has_changed = !files.is_empty();
+            if has_changed {
+                // It is done: the audit log is told, and not asked.
+                let (of_turn, by) = (Some(turn_id), request.client);
+                let fact = AuditFact::Undone { of_turn, files: files.iter().map(Into::into).collect(), by };
+                let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
+                self.shared.ports.audit.note(entry).await;
+            }
+            let of_state = way.facts.into_iter().map(StateChange::File);
+            let redo = request.redo;
+            let undone = StateChange::Undone { turn_id, redo, files };
+            // The changes of all stand with the first turn; the others are told to share its fate.
+            let with_it = with_it.into_iter().map(|turn_id| StateChange::Undone { turn_id, redo, files: Vec::new() });
+            let changes = of_state.chain([undone]).chain(with_it);
+            let mut facts: Vec<EventKind> = changes.map(|change| EventKind::StateChanged { change }).collect();
+            if has_changed {
+                let since = match request.turn {
+                    Some(TurnChoice::Since(turn)) => Some(turn),
+                    _ => None,
+                };
+                facts.extend(notice(&report, since));
+            }
+            self.commit(None, facts).await?;
+        }
+        Ok(report)
+    }
+
+    /// Changes of files in the journal.
+    async fn ledger(&self) -> Result<Ledger, Fault> {
+        let mut ledger = Ledger::default();
+        let note = |event: Arc<Event>| {
+            match event.is_damaged() {
+                true => ledger.note_damage(event.turn_id),
+                false => ledger.note(event.turn_id, &event.kind),
+            }
+            Ok(())
+        };
+        reading::each_after(&*self.shared.ports.store, self.id, 0, note).await?;
+        Ok(ledger)
+    }
+
+    /// Tells of calls whose end nobody saw what they changed until now, so that it can be undone. Their turn began with that
+    /// event.
+    pub(crate) async fn tell_what_was_changed(&mut self, first_seq: u64, facts: &mut [EventKind]) {
+        for fact in facts {
+            let EventKind::ItemCompleted { item, .. } = fact else { continue };
+            let Item { id, turn_id, body: ItemBody::ToolResult(result), .. } = item else { continue };
+            // Of a taking back that was cut off, its half on the disk is not known. Taken back once more, the edit that it was
+            // about is told to be so.
+            if result.error != Some(ToolErrorCode::UnknownOutcome) || result.name == UNDO_PATCH {
+                continue;
+            }
+            // Both, or none: half of an edit that is known would be half of it that is taken back.
+            let found = async {
+                let of_state = self.changes_of_state(*turn_id, first_seq, *id).await?;
+                self.find_changes(result, of_state).await
+            };
+            if let Err(error) = found.await {
+                tracing::warn!(session = %self.id, call = %result.call_id, "what a call changed is not known: {error}");
+            }
+        }
+    }
+
+    /// Changes that the call of that result made to the session's own state. They are in the journal, a fact a file;
+    /// calls that write run alone, so that such facts of its turn that follow its start are its own.
+    async fn changes_of_state(
+        &self,
+        turn_id: TurnId,
+        first_seq: u64,
+        result: ItemId,
+    ) -> Result<Vec<FileChange>, EngineError> {
+        let events = self.turn_events(turn_id, first_seq).await?;
+        let is_start = |kind: &EventKind| matches!(kind, EventKind::ItemStarted { item } if item.id == result);
+        let since = events.iter().skip_while(|event| !is_start(&event.kind));
+        let changes: Vec<_> = since
+            .filter_map(|event| match &event.kind {
+                EventKind::StateChanged { change: StateChange::File(change) } => Some((event.seq, change.clone())),
+                _ => None,
+            })
+            .collect();
+        let store = &self.shared.ports.store;
+        let reset_seq = store.session(self.id).await?.map_or(0, |stored| stored.reset_seq);
+        Ok(state_changes::changes_without_result(&**store, self.id, reset_seq, &changes).await?)
+    }
+
+    async fn find_changes(&mut self, result: &mut ToolResult, of_state: Vec<FileChange>) -> Result<(), EngineError> {
+        let workspace = self.workspace().await?;
+        let mut found = self.shared.ports.snapshots.unfinished(self.id, &workspace, &result.call_id).await?;
+        found.files.extend(of_state);
+        if !found.files.is_empty() {
+            let shown = |files: &mut dyn Iterator<Item = &FileChange>| {
+                named(files.map(|file| (file.path.as_str(), file.change)))
+            };
+            let all = shown(&mut found.files.iter());
+            result.text.push_str(&format!(". Since it began these files have changed: {all}"));
+            if found.files.iter().any(|file| file.late) {
+                let late = shown(&mut found.files.iter().filter(|file| file.late));
+                let told = format!(". Of these, something else may have changed after the daemon ended: {late}");
+                result.text.push_str(&told);
+            }
+        }
+        let back = &found.set_aside;
+        // What a person had kept is among the changes.
+        let is_there = |path: &&str| found.files.iter().any(|file| file.path == *path);
+        let back = back.files.iter().map(|file| &*file.path).chain(back.changes.iter().map(|file| &*file.path));
+        let back: BTreeSet<&str> = back.filter(|path| !is_there(path)).collect();
+        if !back.is_empty() {
+            let back = back.into_iter().collect::<Vec<_>>().join(", ");
+            result.text.push_str(&format!(". It also wrote {back}, which others run or obey; it was taken back"));
+        }
+        if !found.notes.is_empty() {
+            result.text.push_str(&format!(". Not recorded, and cannot be undone: {}", found.notes.join("; ")));
+        }
+        result.files = found.files;
+        Ok(())
+    }
+}
+
+/// Notice of an undo for the model and the person.
+fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
+    let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
+    let what = if report.redo { "brought back" } else { "took back" };
+    let turns = match since {
+        Some(turn) => format!("turn {turn} and all after it"),
+        None => format!("turn {}", report.turn),
+    };
+    let mut text = format!(
+        "The person {what} what {} had done to files. {}.",
+        turns,
+        named(done.iter().map(|file| (file.path.as_str(), file.change)))
+    );
+    let left = report.files.len() - report.files.iter().filter(|file| is_settled(file)).count();
+    if left > 0 {
+        text.push_str(&format!(" {left} more were left unchanged, because something else has changed them since."));
+    }
+    text.push_str(" Read a file again before you change it.");
+    whole(Item::new(report.turn_id, ItemBody::notice(text)))
+}
+
+fn is_settled(file: &UndoneFile) -> bool {
+    matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already)
+}
+
+fn named<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
+    let files: Vec<String> = files
+        .map(|(path, change)| {
+            let change = match change {
+                FileChangeKind::Created => "created",
+                FileChangeKind::Modified => "modified",
+                FileChangeKind::Deleted => "deleted",
+            };
+            format!("{path} {change}")
+        })
+        .collect();
+    let more = files.len().saturating_sub(NAMED);
+    let shown = files[..files.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+/// Changes of files by the turns of a session, in order.
+#[derive(Debug, Default)]
+struct Ledger {
+    turns: Vec<Past>,
+    /// All changes in their order, those that took others back among them, each with the number of the turn that made it, or that
+    /// was taken back with it.
+    changes: Vec<(u64, Vec<FileChange>)>,
+    /// Changes that took others back and were not taken back themselves, in their order, each with the number of its turn.
+    taken_back: Vec<(u64, Vec<FileChange>)>,
+    /// The turns that were taken back and not brought back since, the last one last.
+    undone: Vec<TurnId>,
+    /// The session whose turns the first ones are, and how many: what they did to files is that session's to undo.
+    copied: Option<(SessionId, usize)>,
+}
+
+/// Changes of files by one turn.
+#[derive(Debug)]
+struct Past {
+    turn_id: TurnId,
+    /// From 1.
+    number: u64,
+    changes: Vec<FileChange>,
+    /// Set if some of what it did cannot be read any more.
+    is_damaged: bool,
+}
+
+impl Past {
+    fn of(turn_id: TurnId, number: u64) -> Self {
+        Self { turn_id, number, changes: Vec::new(), is_damaged: false }
+    }
+
+    fn damaged(&self) -> EngineError {
+        let number = self.number;
+        let message =
+            format!("a part of what turn {number} did is damaged on the disk: its changes cannot be undone or redone");
+        EngineError::new(ErrorKind::Storage, message).with_hint("other turns can be; name one with --turn")
+    }
+}
+
+impl Ledger {
+    fn note(&mut self, turn: Option<TurnId>, kind: &EventKind) {
+        match kind {
+            EventKind::TurnStarted { .. } => {
+                if let Some(turn_id) = turn {
+                    let number = self.turns.len() as u64 + 1;
+                    self.turns.push(Past::of(turn_id, number));
+                }
+            }
+            EventKind::ItemCompleted { item: Item { turn_id, body: ItemBody::ToolResult(result), .. }, .. } => {
+                if let Some(past) = self.past(*turn_id) {
+                    let number = past.number;
+                    past.changes.extend(result.files.iter().cloned());
+                    self.changes.push((number, result.files.clone()));
+                }
+            }
+            EventKind::StateChanged { change: StateChange::Undone { turn_id, redo, files } } => {
+                self.undone.retain(|undone| undone != turn_id);
+                if !redo {
+                    self.undone.push(*turn_id);
+                }
+                let number = self.past(*turn_id).map_or(0, |past| past.number);
+                self.changes.push((number, files.clone()));
+                if *redo {
+                    self.taken_back.retain(|(of, _)| *of != number);
+                } else {
+                    self.taken_back.push((number, files.clone()));
+                }
+            }
+            EventKind::StateChanged { change: StateChange::Forked { from, .. } } => {
+                self.copied = Some((*from, self.turns.len()));
+                self.undone.clear();
+                self.changes.clear();
+                self.taken_back.clear();
+                self.turns.iter_mut().for_each(|past| *past = Past::of(past.turn_id, past.number));
+            }
+            _ => {}
+        }
+    }
+
+    /// Something that cannot be read: of that turn, or of the last one for all that is known. What may be missing of it could
+    /// be what was done in between, so that taking back the rest would lead to what never was.
+    fn note_damage(&mut self, turn: Option<TurnId>) {
+        if let Some(turn_id) = turn
+            && self.past(turn_id).is_none()
+        {
+            self.turns.push(Past::of(turn_id, self.turns.len() as u64 + 1));
+        }
+        let past = match turn {
+            Some(turn_id) => self.past(turn_id),
+            None => self.turns.last_mut(),
+        };
+        if let Some(past) = past {
+            past.is_damaged = true;
+        }
+    }
+
+    fn past(&mut self, turn_id: TurnId) -> Option<&mut Past> {
+        self.turns.iter_mut().rev().find(|past| past.turn_id == turn_id)
+    }
+
+    /// The session that ran a turn, where that is another one.
+    fn came_from(&self, past: &Past) -> Option<SessionId> {
+        self.copied.filter(|(_, turns)| past.number <= *turns as u64).map(|(from, _)| from)
+    }
+
+    /// The last turn, with what all of them together did.
+    fn all(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
+        if request.redo || !request.preview {
+            let hint = "undo one turn after the other, the last one first";
+            return Err(EngineError::invalid("all turns together can be foreseen only", hint));
+        }
+        if let Some(damaged) = self.turns.iter().find(|past| past.is_damaged) {
+            return Err(damaged.damaged());
+        }
+        let changes = folded(&since(&self.changes, 0));
+        match self.turns.last().filter(|_| !changes.is_empty()) {
+            Some(last) => Ok((last, changes)),
+            None => Err(EngineError::new(ErrorKind::NotFound, "the turns of this session changed no files")),
+        }
+    }
+
+    /// That turn and all after it: the turn, and what they did to files together, or what took that back.
+    fn since(&self, turn: u64, redo: bool) -> Result<(&Past, Vec<FileChange>), EngineError> {
+        let none = || {
+            let message = format!("this session has no turn {turn}; it has {}", self.turns.len());
+            EngineError::not_found(message, "`agentctl sessions show` lists its turns")
+        };
+        let first = self.turns.iter().find(|past| past.number == turn).ok_or_else(none)?;
+        // What copied turns changed is the other session's to take back: of those nothing is known here.
+        let meant = self.turns.iter().filter(|past| past.number >= turn);
+        if let Some(damaged) = meant.clone().find(|past| past.is_damaged) {
+            return Err(damaged.damaged());
+        }
+        // What was taken back of them is among the changes; it comes back in the order in which it was taken back.
+        let changes = since(if redo { &self.taken_back } else { &self.changes }, turn);
+        Ok((first, folded(&changes)))
+    }
+
+    /// Turns behind that one that are taken back with it, or come back with it.
+    fn changed_behind(&self, turn: u64, redo: bool) -> Vec<TurnId> {
+        let behind = self.turns.iter().filter(|past| past.number > turn && !past.changes.is_empty());
+        behind.filter(|past| self.undone.contains(&past.turn_id) == redo).map(|past| past.turn_id).collect()
+    }
+
+    /// Turns behind that one whose changes were taken back with its own.
+    fn taken_back_with(&self, turn: u64) -> Vec<TurnId> {
+        let mut behind = self.changed_behind(turn, true);
+        behind.retain(|id| self.turns.iter().any(|past| past.turn_id == *id && self.undone_of(past).is_empty()));
+        behind
+    }
+
+    /// Changes that reverted a turn, since it was last brought back.
+    fn undone_of(&self, past: &Past) -> Vec<FileChange> {
+        let of_it = self.taken_back.iter().filter(|(number, _)| *number == past.number);
+        of_it.flat_map(|(_, files)| files.iter().cloned()).collect()
+    }
+
+    /// The turn that is meant, and the changes to take back: its own, or those that took them back.
+    fn choose(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
+        let nothing = |message: String| {
+            EngineError::not_found(message, "agentctl sessions show lists what its turns did; name another with --turn")
+        };
+        let mut turns = self.turns.iter();
+        let named = match request.turn {
+            None | Some(TurnChoice::All | TurnChoice::Since(_)) => None,
+            Some(TurnChoice::Number(number)) => {
+                let unknown = || nothing(format!("this session has no turn {number}; it has {}", self.turns.len()));
+                Some(turns.find(|past| past.number == number).ok_or_else(unknown)?)
+            }
+            Some(TurnChoice::Id(id)) => {
+                let unknown = || nothing(format!("this session has no turn {id}"));
+                Some(turns.find(|past| past.turn_id == id).ok_or_else(unknown)?)
+            }
+        };
+        let is_undone = |past: &Past| self.undone.contains(&past.turn_id);
+        let past = match (named, request.redo) {
+            (Some(past), _) if self.came_from(past).is_some() => {
+                let from = self.came_from(past).map(|from| from.to_string()).unwrap_or_default();
+                Err(EngineError::not_found(
+                    format!("turn {} is a copy: another session ran it", past.number),
+                    format!("agentctl undo {from} --turn {} undoes it there", past.number),
+                ))
+            }
+            (Some(past), _) if past.is_damaged => Err(past.damaged()),
+            (Some(past), true) if !is_undone(past) => Err(nothing(format!("turn {} was not undone", past.number))),
+            (Some(past), true) if self.undone_of(past).is_empty() => {
+                Err(nothing(format!("undoing turn {} changed no files: there is nothing to bring back", past.number)))
+            }
+            (Some(past), false) if folded(&past.changes).is_empty() => {
+                Err(nothing(format!("turn {} changed no files", past.number)))
+            }
+            (Some(past), _) => Ok(past),
+            (None, true) => {
+                let of = |id: &TurnId| self.turns.iter().find(|past| past.turn_id == *id);
+                let last = self.undone.iter().rev().filter_map(of).find(|past| !self.undone_of(past).is_empty());
+                last.ok_or_else(|| nothing("nothing of this session is undone".to_owned()))
+            }
+            (None, false) => {
+                let changed = |past: &&Past| !is_undone(past) && (past.is_damaged || !folded(&past.changes).is_empty());
+                match self.turns.iter().rev().find(changed) {
+                    Some(past) if past.is_damaged => Err(past.damaged()),
+                    last => last.ok_or_else(|| {
+                        nothing("no turn of this session changed files that are not undone yet".to_owned())
+                    }),
+                }
+            }
+        }?;
+        let changes = if request.redo { folded(&self.undone_of(past)) } else { folded(&past.changes) };
+        Ok((past, changes))
+    }
+}
+
+/// Changes of that turn and all after it, in their order.
+fn since(changes: &[(u64, Vec<FileChange>)], turn: u64) -> Vec<FileChange> {
+    changes.iter().filter(|(number, _)| *number >= turn).flat_map(|(_, files)| files.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{
+        ids::{CallId, TraceId},
+        item::ItemStatus,
+        model::Slot,
+        tool::{FileKind, FileState},
+    };
+
+    use super::*;
+
+    fn change(before: &str, after: &str) -> FileChange {
+        let state = |hash: &str| {
+            (!hash.is_empty()).then(|| FileState { kind: FileKind::File, hash: hash.to_owned(), size: 1, mode: 0o644 })
+        };
+        FileChange { before: state(before), after: state(after), ..FileChange::new("a", FileChangeKind::Modified) }
+    }
+
+    /// A ledger of turns that each changed this, or nothing.
+    fn ledger(turns: &[Option<(&str, &str)>]) -> (Ledger, Vec<TurnId>) {
+        let mut ledger = Ledger::default();
+        let mut ids = Vec::new();
+        for turn in turns {
+            let turn_id = TurnId::generate();
+            ids.push(turn_id);
+            let started = EventKind::TurnStarted {
+                trace_id: TraceId::generate(),
+                slot: Slot::Base,
+                model: String::new(),
+                reason: String::new(),
+                rule: Default::default(),
+                max_steps: 1,
+                compacts: false,
+                environment: Default::default(),
+                handed_over: Vec::new(),
+                answer_schema: None,
+                options: None,
+            };
+            ledger.note(Some(turn_id), &started);
+            if let Some((before, after)) = turn {
+                let result =
+                    ToolResult { files: vec![change(before, after)], ..ToolResult::empty(CallId::generate(), "x") };
+                let item = Item::new(turn_id, ItemBody::ToolResult(result));
+                ledger.note(Some(turn_id), &EventKind::ItemCompleted { item, status: ItemStatus::Done });
+            }
+        }
+        (ledger, ids)
+    }
+
+    fn undo(ledger: &mut Ledger, turn_id: TurnId, redo: bool, change: FileChange) {
+        let change = StateChange::Undone { turn_id, redo, files: vec![change] };
+        ledger.note(None, &EventKind::StateChanged { change });
+    }
+
+    #[track_caller]
+    fn check(ledger: &Ledger, turn: Option<u64>, redo: bool, expected: Result<u64, &str>) {
+        let request = UndoRequest { turn: turn.map(TurnChoice::Number), redo, ..UndoRequest::default() };
+        match (ledger.choose(&request), expected) {
+            (Ok((past, _)), Ok(number)) => assert_eq!(past.number, number),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (chosen, expected) => panic!("{chosen:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn the_last_turn_with_changes_that_stand_is_meant() {
+        let (mut ledger, ids) = ledger(&[Some(("a", "b")), None, Some(("b", "c")), Some(("c", "c")), None]);
+        check(&ledger, None, false, Ok(3));
+        check(&ledger, Some(1), false, Ok(1));
+        check(&ledger, Some(2), false, Err("turn 2 changed no files"));
+        check(&ledger, Some(4), false, Err("turn 4 changed no files"));
+        check(&ledger, Some(6), false, Err("this session has no turn 6; it has 5"));
+        check(&ledger, None, true, Err("nothing of this session is undone"));
+        check(&ledger, Some(3), true, Err("turn 3 was not undone"));
+        undo(&mut ledger, ids[2], false, change("c", "b"));
+        check(&ledger, None, false, Ok(1));
+        check(&ledger, Some(3), false, Ok(3));
+        check(&ledger, None, true, Ok(3));
+        undo(&mut ledger, ids[0], false, change("b", "a"));
+        check(&ledger, None, false, Err("no turn of this session changed files that are not undone yet"));
+        check(&ledger, None, true, Ok(1));
+        let redo = UndoRequest { redo: true, ..UndoRequest::default() };
+        assert_eq!(ledger.choose(&redo).unwrap().1, [change("b", "a")]);
+        undo(&mut ledger, ids[0], true, change("a", "b"));
+        check(&ledger, None, true, Ok(3));
+        check(&ledger, None, false, Ok(1));
+
+        // All of it together is what is left of it.
+        let all = UndoRequest { turn: Some(TurnChoice::All), preview: true, ..UndoRequest::default() };
+        assert_eq!(ledger.all(&all).unwrap().1, [change("a", "b")]);
+        for refused in [UndoRequest { redo: true, ..all.clone() }, UndoRequest { preview: false, ..all.clone() }] {
+            assert!(ledger.all(&refused).unwrap_err().to_string().contains("foreseen only"));
+        }
+
+        // From here on all of that is another session's.
+        let change = StateChange::Forked { from: SessionId::generate(), turn: 5 };
+        ledger.note(None, &EventKind::StateChanged { change });
+        check(&ledger, None, true, Err("nothing of this session is undone"));
+        check(&ledger, None, false, Err("no turn of this session changed files that are not undone yet"));
+        check(&ledger, Some(1), false, Err("turn 1 is a copy"));
+        check(&ledger, Some(3), true, Err("turn 3 is a copy"));
+        assert!(ledger.all(&all).unwrap_err().to_string().contains("changed no files"));
+    }
+}
