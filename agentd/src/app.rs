@@ -13,7 +13,7 @@ use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    audit,
+    audit::{self, Exporters},
     boot::{self, Parts},
     config::Config,
     control::{AuditWhen, DaemonControl},
@@ -27,7 +27,6 @@ use crate::{
     retention,
     rpc::{self, DaemonInfo},
     service::{SignalRequest, Signals, Supervisor},
-    telemetry::{self, Exporters},
 };
 
 /// After the turns have ended, how long connections may take to read their ends.
@@ -94,7 +93,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     parts.notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(engine).await?;
     let data = recipe.paths.data.clone();
-    let exporters = telemetry::start(&config, &recipe.env, data.clone(), store.clone(), &engine.activity()).await;
+    let exporters = audit::start(&config, &recipe.env, data.clone(), store.clone(), &engine.activity()).await;
     let (listener, incoming) = Listener::open(sockets, supervisor.listener()).await?;
     let mut presence = Presence::new(listener, lock, Arc::clone(store));
     let health = Arc::new(Health::new(data.clone(), Arc::clone(store), had_audit_log));

@@ -28,18 +28,17 @@ use jiff::tz::TimeZone;
 
 use crate::{
     audit, code,
-    config::{Config, OnDeadline, agents, layers, value::Within},
+    config::{Config, OnDeadline, agents, layers, yaml::Within},
     documents::{self, Library},
     environment::{Environment, OWN_PROGRAM},
     failure::Failure,
     listener::SocketPlaces,
-    mcp,
     models::{ModelMaker, ReloadableModels},
     paths::{ConfigSource, Paths},
     redact::Redactor,
     replay::{MakeWorkspaces, Player, PlayerParts},
     retention::Retention,
-    sandbox, skills, telemetry,
+    sandbox, skills,
     toolbox::{self, DaemonTools, SessionTools},
 };
 
@@ -117,7 +116,7 @@ pub async fn assemble(
     let noted = audit::noted(&store).await;
     let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), noted).await?;
     audit::tell_start(&audit, &*clock, &config.rules).await;
-    let exchanges = telemetry::exchanges(config, paths.traces(), own_redactor.clone(), Arc::clone(&clock));
+    let exchanges = audit::exchanges(config, paths.traces(), own_redactor.clone(), Arc::clone(&clock));
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
     let code = code::reader(OWN_PROGRAM);
@@ -136,8 +135,9 @@ pub async fn assemble(
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone(), code.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
-    let session_servers = mcp::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
-    let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin), plugins);
+    let session_servers = skills::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
+    let mcp =
+        skills::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin), plugins);
     let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), &config.tools, idle(config), idle_now(&languages));
     // All that can be left out or described otherwise.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();

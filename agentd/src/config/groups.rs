@@ -7,12 +7,10 @@ use agentd_core::{model::Slot, routing::Planning};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::{
+use crate::config::{
     ConfigError, ErrorPlace, Sources,
-    layers::SourceFile,
-    origin::{Origin, Origins},
-    value::{Auto, Limit, Span, Within},
-    yaml,
+    layers::{Origin, Origins, SourceFile},
+    yaml::{self, Auto, Limit, Span, Within},
 };
 
 /// Puts the fields of a higher layer above those of a lower one, and notes each by its name.

@@ -18,13 +18,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-use super::{
+use crate::config::{
     ConfigError, ErrorPlace, Sources,
     groups::take,
-    layers::Subject,
-    origin::{Origin, Origins},
-    value::Span,
-    yaml::{self, Reader},
+    layers::{Origin, Origins, Subject},
+    yaml::{self, Reader, Span},
 };
 
 /// Default address for a key without one: most programs that read such variables assume it.

@@ -10,11 +10,10 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use agentd_audit::redact;
 use serde_json::{Map, Value};
 
-use super::{
+use crate::config::{
     Sources,
-    in_text::InText,
-    layers::{SourceFile, Subject},
-    origin::{Origin, Origins},
+    dotenv::InText,
+    layers::{Origin, Origins, SourceFile, Subject},
     yaml,
 };
 

@@ -31,23 +31,16 @@ macro_rules! service {
 }
 
 mod archives;
-mod client_calls;
 mod daemon;
 mod documents;
 mod extensions;
 mod feed;
-mod interrupts;
-mod mcp;
 mod policy;
-mod rehearsal;
-mod replays;
 mod sessions;
 #[cfg(test)]
 #[cfg(feature = "documents")]
 mod tests;
-mod traces;
 mod turns;
-mod watching;
 
 use std::{
     collections::HashMap,

@@ -6,15 +6,12 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    append::Append,
-    counters,
-    draft::ImportStep,
-    error::Fault,
-    fork::Fork,
-    interrupts, removal,
-    rows::Rows,
+    append::{Append, Rows},
+    codec::Fault,
+    draft::{Fork, ImportStep},
+    interrupts,
     search::Missing,
-    sessions,
+    sessions, upkeep,
     usage::{self, CountedCall},
 };
 
@@ -73,10 +70,10 @@ impl Change {
             Self::Append(append) => append.apply(connection, rows),
             Self::Delete(id) => {
                 // Those that worked for it go, too.
-                rows.remove(removal::remove(connection, *id)?);
+                rows.remove(upkeep::remove(connection, *id)?);
                 Ok(())
             }
-            Self::FilesGone(ids) => removal::forget_files(connection, ids),
+            Self::FilesGone(ids) => upkeep::forget_files(connection, ids),
             Self::Keep(grant) => interrupts::keep(connection, grant),
             Self::Revoke(rule) => interrupts::revoke(connection, rule),
             Self::Index(missing) => missing.add(connection),
@@ -84,7 +81,7 @@ impl Change {
                 let call = CountedCall { at: *at, session: None, slot: *slot, model, usage: took };
                 usage::add(connection, &rows.time_zone(), &call)
             }
-            Self::NoteAudit(head) => counters::note_audit(connection, head),
+            Self::NoteAudit(head) => usage::note_audit(connection, head),
             Self::Trial => {
                 let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
                 Ok(connection.pragma_update(None, "user_version", version)?)

@@ -5,10 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use agentd_core::{event::Event, ids::SessionId};
 use rusqlite::{Connection, Params, Row};
 
-use crate::{
-    codec::{bound, first, id_from, json_from, number_from, rows, text, time_from},
-    error::Fault,
-};
+use crate::codec::{Fault, bound, first, id_from, json_from, number_from, rows, text, time_from};
 
 /// Numbers without an event that are told of one by one. More of them say that a session's count is damaged.
 const MAX_MISSING: u64 = 10_000;

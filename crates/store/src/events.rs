@@ -1,4 +1,6 @@
 //! The table `events`.
+//!
+//! Sessions with events that cannot be read.
 
 use std::sync::Arc;
 
@@ -12,10 +14,8 @@ use agentd_core::{
 use rusqlite::{Connection, Row, params};
 
 use crate::{
-    codec::{bound, id_from, id_text, json_from, limit, number, number_from, rows, run, text, time, time_from},
-    damage,
-    error::Fault,
-    sessions,
+    codec::{Fault, bound, id_from, id_text, json_from, limit, number, number_from, rows, run, text, time, time_from},
+    damage, sessions,
 };
 
 /// Adds one event. `payload` is its kind as JSON.
@@ -216,4 +216,43 @@ pub(crate) fn state_file_changes(
             other => Err(Fault::Damaged(format!("event {seq} of session {session_id} is a {}", other.name()))),
         }
     })
+}
+
+/// Events that are looked at at once.
+const PAGE: usize = 500;
+
+/// Damaged events that are named of one session.
+const NAMED: usize = 100;
+
+/// A session with events that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedSession {
+    /// The session; none where its own row cannot be read.
+    pub id: Option<SessionId>,
+    /// The numbers of the first of them; none where it cannot be read at all.
+    pub events: Vec<u64>,
+}
+
+/// The sessions of which something cannot be read.
+pub(crate) fn damaged(connection: &Connection) -> Result<Vec<DamagedSession>, Fault> {
+    let sql = "SELECT id FROM sessions WHERE parent IS NOT key ORDER BY key";
+    let ids = rows(connection, sql, [], |row| Ok(text(row, "id").and_then(id_from).ok()))?;
+    let unnamed = || Some(DamagedSession { id: None, events: Vec::new() });
+    Ok(ids.into_iter().filter_map(|id| id.map_or_else(unnamed, |id| of(connection, id))).collect())
+}
+
+fn of(connection: &Connection, id: SessionId) -> Option<DamagedSession> {
+    let unreadable = DamagedSession { id: Some(id), events: Vec::new() };
+    if sessions::one(connection, id).is_err() {
+        return Some(unreadable);
+    }
+    let mut events = Vec::new();
+    let mut after = 0;
+    while events.len() < NAMED {
+        let Ok(page) = page(connection, id, after, PAGE) else { return Some(unreadable) };
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        events.extend(page.iter().filter(|event| event.is_damaged()).map(|event| event.seq));
+    }
+    (!events.is_empty()).then_some(DamagedSession { id: Some(id), events })
 }

@@ -1,18 +1,24 @@
 //! The table `interrupts`, and the table `grants`: rules that are kept for good. Those of one session are in its settings.
+//!
+//! The table `queued_turns`.
+//!
+//! The table `state_files`.
 
 use agentd_core::{
+    Timestamp,
     event::Event,
     grant::{Grant, GrantScope, HeldGrant},
-    ids::{InterruptId, SessionId},
+    ids::{InterruptId, SessionId, TurnId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     ports::StoredInterrupt,
     session::SessionSettings,
+    state_files::{StateFile, StateFileChange, StateFiles},
+    turn::QueuedTurn,
 };
 use rusqlite::{Connection, params};
 
 use crate::{
-    codec::{first, id_from, id_text, json, json_from, number, rows, run, text, time, time_from},
-    error::Fault,
+    codec::{Fault, first, id_from, id_text, json, json_from, number, rows, run, text, time, time_from},
     sessions,
 };
 
@@ -143,4 +149,59 @@ pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, 
         Ok(settings.grants.into_iter().map(|grant| HeldGrant { session_id, grant }).collect())
     })?;
     Ok(held.into_iter().flatten().collect())
+}
+
+/// A turn joins the queue of its session.
+pub(crate) fn queue(connection: &Connection, session: i64, turn: &QueuedTurn) -> Result<(), Fault> {
+    let QueuedTurn { turn_id, start } = turn;
+    let sql = "INSERT INTO queued_turns (session, turn, start) VALUES (?1, ?2, ?3)";
+    run(connection, sql, params![session, id_text(turn_id.as_uuid()), json(start)?])?;
+    Ok(())
+}
+
+/// A turn has begun. Most never waited.
+pub(crate) fn unqueue(connection: &Connection, session: i64, turn: TurnId) -> Result<(), Fault> {
+    let sql = "DELETE FROM queued_turns WHERE session = ?1 AND turn = ?2";
+    run(connection, sql, params![session, id_text(turn.as_uuid())])?;
+    Ok(())
+}
+
+/// The turns that wait in a session, first come first.
+pub(crate) fn queued(connection: &Connection, session: i64) -> Result<Vec<QueuedTurn>, Fault> {
+    rows(connection, "SELECT turn, start FROM queued_turns WHERE session = ?1 ORDER BY key", [session], |row| {
+        Ok(QueuedTurn { turn_id: id_from(text(row, "turn")?)?, start: json_from(text(row, "start")?)? })
+    })
+}
+
+/// A file was written or removed. Only its own row is touched.
+pub(crate) fn change_file(
+    connection: &Connection,
+    session: i64,
+    at: Timestamp,
+    change: &StateFileChange,
+) -> Result<(), Fault> {
+    let put = "INSERT INTO state_files (session, path, content, changed) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO UPDATE SET content = excluded.content, changed = excluded.changed";
+    let remove = "DELETE FROM state_files WHERE session = ?1 AND path = ?2";
+    match &change.content {
+        Some(content) => run(connection, put, params![session, change.path, content, time(at)?])?,
+        None => run(connection, remove, params![session, change.path])?,
+    };
+    Ok(())
+}
+
+/// All files of a session are gone.
+pub(crate) fn clear_files(connection: &Connection, session: i64) -> Result<(), Fault> {
+    run(connection, "DELETE FROM state_files WHERE session = ?1", [session])?;
+    Ok(())
+}
+
+pub(crate) fn files(connection: &Connection, id: SessionId) -> Result<StateFiles, Fault> {
+    let Some(session) = sessions::key(connection, id)? else { return Ok(StateFiles::default()) };
+    let sql = "SELECT path, content, changed FROM state_files WHERE session = ?1";
+    let files = rows(connection, sql, [session], |row| {
+        let changed = time_from(row.get("changed")?)?;
+        Ok((row.get("path")?, StateFile { content: text(row, "content")?.to_owned(), changed }))
+    })?;
+    Ok(files.into_iter().collect())
 }

@@ -24,37 +24,27 @@
 //! - `search`: the full-text index, brought up to date by the writer while nothing waits, and by whoever searches.
 //! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
 
-mod anchor;
 mod append;
 mod change;
 mod codec;
-mod config;
-mod counters;
 mod damage;
-mod damaged_sessions;
 mod draft;
-mod error;
 mod events;
-mod fork;
 mod import;
 mod interrupts;
 mod mark;
 mod open;
 mod past;
 mod projection;
-mod queue;
 mod reader;
-mod removal;
-mod rows;
 mod search;
 mod sessions;
-mod state_files;
 mod store;
 mod upkeep;
 mod usage;
 mod writer;
 
-pub use config::StoreConfig;
-pub use damaged_sessions::DamagedSession;
+pub use crate::events::DamagedSession;
+pub use crate::open::StoreConfig;
 pub use store::{SqliteStore, StoreSize};
 pub use writer::StoreStats;

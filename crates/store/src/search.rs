@@ -12,8 +12,7 @@ use agentd_core::{
 use rusqlite::{Connection, TransactionBehavior, params, params_from_iter, types::Value};
 
 use crate::{
-    codec::{bound, first, id_from, id_text, json_from, limit, number_from, rows, run, text, time_from},
-    error::Fault,
+    codec::{Fault, bound, first, id_from, id_text, json_from, limit, number_from, rows, run, text, time_from},
     events::not_withdrawn,
     sessions,
 };

@@ -16,11 +16,11 @@ use serde::Serialize;
 
 use crate::{
     codec::{
-        bound, first, id_from, id_text, json, json_from, limit, number, number_from, rows, run, text, time, time_from,
+        Fault, bound, first, id_from, id_text, json, json_from, limit, number, number_from, rows, run, text, time,
+        time_from,
     },
-    error::Fault,
+    interrupts,
     projection::Projection,
-    queue,
 };
 
 /// A row of `sessions`.
@@ -248,7 +248,7 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     Ok(Some(StoredSession {
         todos: json_from(&todos)?,
         open_turn: row.projection.open_turn,
-        queue: queue::of(&snapshot, row.key)?,
+        queue: interrupts::queued(&snapshot, row.key)?,
         reset_seq: row.projection.reset_seq,
         window: row.projection.window,
         handed_over: json_from(&handed_over)?,

@@ -24,18 +24,15 @@ use rusqlite::Connection;
 
 use crate::{
     DamagedSession, StoreConfig, StoreStats,
-    anchor::Anchor,
     append::Append,
     change::Change,
-    counters, damaged_sessions,
-    error::Fault,
-    events,
-    fork::Fork,
-    interrupts,
-    mark::Loss,
+    codec::Fault,
+    draft::Fork,
+    events, interrupts,
+    mark::{Anchor, Loss},
     open::{self, Connections},
     reader::Readers,
-    removal, search, sessions, state_files,
+    search, sessions,
     upkeep::{self, Pages, Upkeep},
     usage,
     writer::Writer,
@@ -158,7 +155,7 @@ impl SqliteStore {
     pub async fn unknown(&self, ids: Vec<SessionId>) -> Result<Vec<SessionId>, StoreError> {
         self.read("look for sessions", move |connection| {
             // The files of those that were just removed go in a moment.
-            let removed = removal::files_left(connection)?;
+            let removed = upkeep::files_left(connection)?;
             let is_unknown =
                 |id: &SessionId| Ok::<_, Fault>(!removed.contains(id) && sessions::key(connection, *id)?.is_none());
             let mut unknown = Vec::new();
@@ -177,7 +174,7 @@ impl SqliteStore {
     /// # Errors
     /// When the journal cannot be read at all.
     pub async fn damaged(&self) -> Result<Vec<DamagedSession>, StoreError> {
-        self.read("look for damage", damaged_sessions::all).await
+        self.read("look for damage", events::damaged).await
     }
 
     /// Bytes of the events of a session, and of those that work for it.
@@ -194,7 +191,7 @@ impl SqliteStore {
     /// When it cannot be read.
     pub async fn size(&self) -> Result<StoreSize, StoreError> {
         let (pages, removed) =
-            self.read("measure", |connection| Ok((upkeep::pages(connection)?, removal::count(connection)?))).await?;
+            self.read("measure", |connection| Ok((upkeep::pages(connection)?, upkeep::removed(connection)?))).await?;
         Ok(StoreSize::of(pages, removed, self.writer.stuck()))
     }
 
@@ -224,7 +221,7 @@ impl SqliteStore {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
-        self.read("read how far the audit log was", counters::noted_audit).await
+        self.read("read how far the audit log was", usage::noted_audit).await
     }
 
     /// Brings the index of the search up to date.
@@ -386,7 +383,7 @@ impl Store for SqliteStore {
         let text = |day: Option<Date>, otherwise: &str| day.map_or_else(|| otherwise.to_owned(), |day| day.to_string());
         // Days are compared as text.
         let days = (text(since, ""), text(until, "9999"));
-        self.read("read the counters", move |connection| counters::read(connection, &days))
+        self.read("read the counters", move |connection| usage::days(connection, &days))
     }
 
     fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -394,7 +391,7 @@ impl Store for SqliteStore {
     }
 
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {
-        self.read("read the files of the session's state", move |connection| state_files::of(connection, session))
+        self.read("read the files of the session's state", move |connection| interrupts::files(connection, session))
     }
 
     fn state_file_changes(
@@ -437,7 +434,7 @@ impl Store for SqliteStore {
     }
 
     fn files_left(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        self.read("look for files of deleted sessions", removal::files_left)
+        self.read("look for files of deleted sessions", upkeep::files_left)
     }
 
     fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {

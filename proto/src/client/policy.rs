@@ -1,18 +1,25 @@
 //! Calls about the rules of what may run, those that a person keeps, and the questions that they raise.
+//!
+//! Calls about projects and the trust in them, plugins, skills, and git worktrees of sessions. A worktree is named by its name,
+//! or by a session that works in it.
 
 use agentd_core::{
     Timestamp,
     grant::HeldGrant,
+    guide::SkillReport,
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
+    plugin::PluginReport,
     policy::Explanation,
+    project::ProjectReport,
+    worktree::{WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 use serde_json::Value;
 
-use super::{AuditComparison, Client, ClientError, Comparison, PolicyCall, RuleText};
 use crate::{
+    client::{AuditComparison, Client, ClientError, Comparison, PolicyCall, RuleText},
     convert::{self, Wire as _, WireError},
-    v1,
+    v1::{self, check_skill_request, show_plugin_request},
 };
 
 impl Client {
@@ -135,5 +142,178 @@ impl Client {
             v1::AnswerRequest { interrupt_id: id.to_string(), answer: Some(answer.into()), client: client.to_owned() };
         self.interrupts_client().answer(request).await?;
         Ok(())
+    }
+}
+
+impl Client {
+    /// All that is known of a project; its path is absolute.
+    ///
+    /// # Errors
+    /// When there is no such folder or the connection fails.
+    pub async fn project(&self, folder: &str) -> Result<ProjectReport, ClientError> {
+        let request = v1::ShowProjectRequest { folder: folder.to_owned() };
+        Ok(self.projects_service().show(request).await?.into_inner().try_into()?)
+    }
+
+    /// Trusts a project as it was shown with this hash, in this client's name.
+    ///
+    /// # Errors
+    /// `Conflict` when it has another hash now, and when the connection fails.
+    pub async fn trust_project(&self, folder: &str, hash: &str, client: &str) -> Result<ProjectReport, ClientError> {
+        let (folder, hash, client) = (folder.to_owned(), hash.to_owned(), client.to_owned());
+        let request = v1::TrustProjectRequest { folder, hash, client };
+        Ok(self.projects_service().trust(request).await?.into_inner().try_into()?)
+    }
+
+    /// Trusts a project no longer, in this client's name.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not trusted, and when the connection fails.
+    pub async fn distrust_project(&self, folder: &str, client: &str) -> Result<ProjectReport, ClientError> {
+        let request = v1::DistrustProjectRequest { folder: folder.to_owned(), client: client.to_owned() };
+        Ok(self.projects_service().distrust(request).await?.into_inner().try_into()?)
+    }
+
+    /// All plugins, in the order in which they were added.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn plugins(&self) -> Result<Vec<PluginReport>, ClientError> {
+        self.listed_plugins(false).await
+    }
+
+    /// All plugins as they were when the daemon looked at them last, without problems of names.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn known_plugins(&self) -> Result<Vec<PluginReport>, ClientError> {
+        self.listed_plugins(true).await
+    }
+
+    async fn listed_plugins(&self, as_known: bool) -> Result<Vec<PluginReport>, ClientError> {
+        let listed = self.plugins_service().list(v1::ListPluginsRequest { as_known }).await?.into_inner();
+        Ok(convert::all(listed.plugins)?)
+    }
+
+    /// The plugin of that name.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, and when the connection fails.
+    pub async fn plugin(&self, name: &str) -> Result<PluginReport, ClientError> {
+        self.shown_plugin(show_plugin_request::What::Name(name.to_owned())).await
+    }
+
+    /// A folder as a plugin; its path is absolute. Nothing is added.
+    ///
+    /// # Errors
+    /// When it is no plugin, and when the connection fails.
+    pub async fn plugin_in(&self, folder: &str) -> Result<PluginReport, ClientError> {
+        self.shown_plugin(show_plugin_request::What::Folder(folder.to_owned())).await
+    }
+
+    async fn shown_plugin(&self, what: show_plugin_request::What) -> Result<PluginReport, ClientError> {
+        let request = v1::ShowPluginRequest { what: Some(what) };
+        Ok(self.plugins_service().show(request).await?.into_inner().try_into()?)
+    }
+
+    /// Adds the plugin in a folder as it was shown with this hash, in this client's name.
+    ///
+    /// # Errors
+    /// `Conflict` when it has another hash now, and when the connection fails.
+    pub async fn add_plugin(
+        &self,
+        folder: &str,
+        hash: &str,
+        source: &str,
+        client: &str,
+    ) -> Result<PluginReport, ClientError> {
+        let (folder, hash) = (folder.to_owned(), hash.to_owned());
+        let request = v1::AddPluginRequest { folder, hash, source: source.to_owned(), client: client.to_owned() };
+        Ok(self.plugins_service().add(request).await?.into_inner().try_into()?)
+    }
+
+    /// Removes a plugin, in this client's name. None where there is none of that name.
+    ///
+    /// # Errors
+    /// When that cannot be stored, and when the connection fails.
+    pub async fn remove_plugin(&self, name: &str, client: &str) -> Result<Option<PluginReport>, ClientError> {
+        let request = v1::RemovePluginRequest { name: name.to_owned(), client: client.to_owned() };
+        let removed = self.plugins_service().remove(request).await?.into_inner();
+        Ok(removed.plugin.map(TryInto::try_into).transpose()?)
+    }
+
+    /// All skills, sorted by name: those of a session's project too, where one is named.
+    ///
+    /// # Errors
+    /// When there is no such session or the connection fails.
+    pub async fn skills(&self, session: &str) -> Result<Vec<SkillReport>, ClientError> {
+        let request = v1::ListSkillsRequest { session: session.to_owned() };
+        Ok(convert::all(self.skills_service().list(request).await?.into_inner().skills)?)
+    }
+
+    /// One skill by its name, with the words of its `SKILL.md`.
+    ///
+    /// # Errors
+    /// When there is no such skill or session, or the connection fails.
+    pub async fn skill(&self, session: &str, name: &str) -> Result<SkillReport, ClientError> {
+        self.check(session, check_skill_request::What::Name(name.to_owned())).await
+    }
+
+    /// Checks a folder as a skill; its path is absolute.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn check_skill(&self, folder: &str) -> Result<SkillReport, ClientError> {
+        self.check("", check_skill_request::What::Folder(folder.to_owned())).await
+    }
+
+    async fn check(&self, session: &str, what: check_skill_request::What) -> Result<SkillReport, ClientError> {
+        let request = v1::CheckSkillRequest { session: session.to_owned(), what: Some(what) };
+        Ok(self.skills_service().check(request).await?.into_inner().try_into()?)
+    }
+
+    /// Takes a folder, by its absolute path, into the person's own skills.
+    ///
+    /// # Errors
+    /// When it is no sound skill, one of its name is there and shall not be replaced, or the connection fails.
+    pub async fn add_skill(&self, folder: &str, replace: bool) -> Result<SkillReport, ClientError> {
+        let request = v1::AddSkillRequest { folder: folder.to_owned(), replace };
+        Ok(self.skills_service().add(request).await?.into_inner().try_into()?)
+    }
+
+    /// All worktrees, sorted by name.
+    ///
+    /// # Errors
+    /// When they cannot be listed, or the connection fails.
+    pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, ClientError> {
+        let listed = self.worktrees_service().list(v1::ListWorktreesRequest {}).await?.into_inner();
+        Ok(convert::all(listed.worktrees)?)
+    }
+
+    /// Difference of a worktree from the commit that it began from.
+    ///
+    /// # Errors
+    /// When there is none of that name, git fails, or the connection does.
+    pub async fn diff_worktree(&self, name: &str) -> Result<WorktreeDiff, ClientError> {
+        let request = v1::DiffWorktreeRequest { worktree: name.to_owned() };
+        Ok(self.worktrees_service().diff(request).await?.into_inner().try_into()?)
+    }
+
+    /// Merges a worktree into what the main tree has checked out.
+    ///
+    /// # Errors
+    /// `Conflict` with the files in the way, `Busy` while a turn runs in it, and when git or the connection fails.
+    pub async fn apply_worktree(&self, name: &str) -> Result<WorktreeApplied, ClientError> {
+        let request = v1::ApplyWorktreeRequest { worktree: name.to_owned() };
+        Ok(self.worktrees_service().apply(request).await?.into_inner().try_into()?)
+    }
+
+    /// Removes a worktree and its branch, and returns its name.
+    ///
+    /// # Errors
+    /// `Conflict` where it has changes that are merged nowhere and it is not forced, and when the connection fails.
+    pub async fn remove_worktree(&self, name: &str, force: bool) -> Result<String, ClientError> {
+        let request = v1::RemoveWorktreeRequest { worktree: name.to_owned(), force };
+        Ok(self.worktrees_service().remove(request).await?.into_inner().name)
     }
 }

@@ -18,7 +18,7 @@ use agentd_core::{
     worktree::SessionWorktree,
 };
 
-use super::{Wire, WireError, document::marks, mirrored, or_default};
+use crate::convert::{Wire, WireError, mirrored, or_default, project::marks};
 use crate::{
     v1::{self, undo_request::Turn},
     view::{ExportedContent, ForkReply, NewSession, PruneReport, SessionView},
