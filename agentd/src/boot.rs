@@ -39,7 +39,7 @@ use crate::{
     replay::{MakeWorkspaces, Player, PlayerParts},
     retention::Retention,
     sandbox, skills,
-    toolbox::{self, DaemonTools, SessionTools},
+    toolbox::{self, DaemonTools},
 };
 
 /// Variables of the daemon's environment that commands of tools see: where programs are, and how to speak. Everything
@@ -138,16 +138,15 @@ pub async fn assemble(
     let session_servers = skills::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
     let mcp =
         skills::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin), plugins);
-    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), &config.tools, idle(config), idle_now(&languages));
+    let (servers, now) = (Arc::clone(&session_servers), idle_now(&languages));
+    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle(config), now);
     // All that can be left out or described otherwise.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(toolbox);
-    let of_sessions = SessionTools::new(toolbox.clone(), Arc::clone(&mcp), Arc::clone(&session_servers));
-    let of_sessions: Arc<dyn Toolbox> = Arc::new(of_sessions);
     let player = Arc::new(Player::new(PlayerParts {
         folder: paths.data.join("replays"),
         models: models.clone(),
-        toolbox: Arc::clone(&of_sessions),
+        toolbox: toolbox.clone(),
         workspaces: played_workspaces(paths, skills.clone(), projects.clone()),
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),
@@ -169,7 +168,7 @@ pub async fn assemble(
     let engine = Engine::new(
         Ports {
             models: models.clone(),
-            toolbox: of_sessions,
+            toolbox: toolbox.clone(),
             store: store.clone(),
             workspaces: Arc::new(workspaces),
             pictures: documents::pictures(),

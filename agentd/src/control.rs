@@ -21,11 +21,9 @@ use agentd_core::{
     project::ProjectProblem,
 };
 use agentd_extensions::plugins::InstalledPlugin;
-use agentd_mcp::McpPool;
 use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
 use agentd_replay::Redaction;
-use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -36,7 +34,6 @@ use crate::{
     failure::{Failure, Refusal, blocking},
     logging::LogHandle,
     paths::ConfigSource,
-    rpc::{Control, PluginControl},
     sandbox,
 };
 
@@ -122,76 +119,75 @@ impl DaemonControl {
     }
 }
 
-impl Control for DaemonControl {
-    fn stop(&self, drain: Option<Duration>) {
+/// What clients ask for.
+impl DaemonControl {
+    /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.
+    pub(crate) fn stop(&self, drain: Option<Duration>) {
         // Full means that a stop is asked for already.
         let _ = self.stop.try_send(drain);
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<ReloadOutcome, Refusal>> {
-        async {
-            self.follow(AuditWhen::Always).await.map_err(|failure| {
-                let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
-                Refusal::from(failure).with_hint(hint)
-            })
-        }
-        .boxed()
+    /// Reads the configuration again. A configuration with a mistake changes nothing.
+    pub(crate) async fn reload(&self) -> Result<ReloadOutcome, Refusal> {
+        self.follow(AuditWhen::Always).await.map_err(|failure| {
+            let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
+            Refusal::from(failure).with_hint(hint)
+        })
     }
 
-    fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal> {
+    /// The rules that would hold if the person's file of rules had this text.
+    ///
+    /// # Errors
+    /// The first thing in it that makes no sense, with its line and column.
+    pub(crate) fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal> {
         Ok(config::rules_over(&self.recipe.sources()?, text, path).map_err(Failure::from)?.policy)
     }
 
-    fn parts(&self) -> Option<&Parts> {
-        Some(&self.parts)
-    }
-
-    fn mcp(&self) -> &Arc<McpPool> {
-        &self.parts.mcp
-    }
-
-    fn redaction(&self) -> Redaction {
+    /// Masks secrets in a text: those that the daemon knows, and what looks like one.
+    pub(crate) fn redaction(&self) -> Redaction {
         let (patterns, redactor) = (Patterns::default(), self.log.redactor());
         Arc::new(move |text| patterns.clean(&redactor.clean(text)))
     }
 
-    fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
+    /// Takes the values of variables that the client of a turn lends, for its session where that is known.
+    pub(crate) fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
         self.log.redactor().learn_lent(self.parts.mcp.lend(session, values));
     }
 
-    fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal> {
+    /// Looks whether the person's file of MCP servers could have this text.
+    ///
+    /// # Errors
+    /// The first thing in it that makes no sense, with its line and column.
+    pub(crate) fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal> {
         Ok(config::try_mcp(&self.recipe.sources()?, text, path).map_err(Failure::from)?)
     }
 
-    fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
+    /// Shows every line of the audit log, oldest first.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
         agentd_audit::read::each(&self.recipe.paths.data, see).map_err(|error| {
             Refusal::new(ErrorKind::Storage, format!("could not read the audit log: {error}"))
                 .with_hint("`agentctl audit verify` says what is wrong with it")
         })
     }
 
-    fn config_sources(&self) -> Vec<String> {
+    /// The configuration that holds, weakest first: `built-in` and the paths of files.
+    pub(crate) fn config_sources(&self) -> Vec<String> {
         sources(&self.config())
     }
 
-    fn config_origins(&self) -> Vec<ConfigOrigin> {
+    /// Its keys, with the origin and the value of each. No secret is among them.
+    pub(crate) fn config_origins(&self) -> Vec<ConfigOrigin> {
         let config = self.config();
         let secrets: Vec<&str> = secrets(&config, &self.recipe.env).collect();
         let redactor = self.log.redactor();
-        let shown = config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text));
-        let view = |(key, origin, value): (&str, &config::Origin, _)| ConfigOrigin {
-            key: key.to_owned(),
-            origin: origin.to_string(),
-            value,
-        };
-        shown.into_iter().map(view).collect()
+        config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text))
     }
 
-    fn plugins(&self) -> Option<&dyn PluginControl> {
-        Some(self)
-    }
-
-    fn passed_variables(&self) -> Vec<String> {
+    /// The variables that the configuration lets clients pass to tools, besides those that always may.
+    pub(crate) fn passed_variables(&self) -> Vec<String> {
         self.config().daemon.environment.pass.clone()
     }
 }
@@ -256,88 +252,82 @@ const MAX_NAME: usize = 100;
 /// Message of a failed look at plugins.
 const UNREADABLE: &str = "the plugins could not be looked at";
 
-impl PluginControl for DaemonControl {
-    fn known(&self) -> Vec<PluginReport> {
+/// Plugins, for people.
+impl DaemonControl {
+    /// All plugins, as they were when they were looked at last.
+    pub(crate) fn known_plugins(&self) -> Vec<PluginReport> {
         self.recipe.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect()
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<PluginReport>, Refusal>> {
-        async {
-            let plugins = self.recipe.plugins.clone();
-            let before = states(&plugins.installed());
-            let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
-            // What has changed meanwhile is used no longer.
-            if states(&installed) != before
-                && let Err(failure) = self.follow(AuditWhen::OnChange).await
-            {
-                tracing::warn!("a plugin has changed, and the configuration cannot be read: {failure}");
-            }
-            let skills = self.parts.skills.reports(None).await;
-            Ok(installed.iter().map(|plugin| self.checked(plugin.report.clone(), &skills)).collect())
+    /// All plugins, after a look at their files.
+    pub(crate) async fn list_plugins(&self) -> Result<Vec<PluginReport>, Refusal> {
+        let plugins = self.recipe.plugins.clone();
+        let before = states(&plugins.installed());
+        let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
+        // What has changed meanwhile is used no longer.
+        if states(&installed) != before
+            && let Err(failure) = self.follow(AuditWhen::OnChange).await
+        {
+            tracing::warn!("a plugin has changed, and the configuration cannot be read: {failure}");
         }
-        .boxed()
+        let skills = self.parts.skills.reports(None).await;
+        Ok(installed.iter().map(|plugin| self.checked(plugin.report.clone(), &skills)).collect())
     }
 
-    fn look(&self, folder: PathBuf) -> BoxFuture<'_, Result<PluginReport, Refusal>> {
-        async {
-            let plugins = self.recipe.plugins.clone();
-            let report = blocking(UNREADABLE, move || plugins.look(&folder)).await??;
-            Ok(self.checked(report, &self.parts.skills.reports(None).await))
-        }
-        .boxed()
+    /// Describes a folder as a plugin. Nothing is added.
+    pub(crate) async fn look_at_plugin(&self, folder: PathBuf) -> Result<PluginReport, Refusal> {
+        let plugins = self.recipe.plugins.clone();
+        let report = blocking(UNREADABLE, move || plugins.look(&folder)).await??;
+        Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
-    fn add(
+    /// Adds the plugin in a folder, in a client's name, if it has this hash. Its parts can be used at once.
+    pub(crate) async fn add_plugin(
         &self,
         folder: PathBuf,
         hash: String,
         source: String,
         client: String,
-    ) -> BoxFuture<'_, Result<PluginReport, Refusal>> {
-        async move {
-            // A configuration that cannot be read would leave the plugin there and unused.
-            tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| {
-                let message = format!("nothing was added: {}", failure.message_with_causes());
-                Refusal::new(ErrorKind::Configuration, message).with_hint("mend the configuration first")
+    ) -> Result<PluginReport, Refusal> {
+        // A configuration that cannot be read would leave the plugin there and unused.
+        tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| {
+            let message = format!("nothing was added: {}", failure.message_with_causes());
+            Refusal::new(ErrorKind::Configuration, message).with_hint("mend the configuration first")
+        })?;
+        let plugins = self.recipe.plugins.clone();
+        let (looking, looked_at) = (plugins.clone(), folder.clone());
+        let known = blocking(UNREADABLE, move || looking.look(&looked_at)).await??;
+        let source = if source.is_empty() { folder.display().to_string() } else { source };
+        if known.hash == hash {
+            let fact = AuditFact::PluginAdded {
+                plugin: known.name.clone(),
+                sha256: hash.clone(),
+                source: source.clone(),
+                by: client_of(&client),
+            };
+            // What is not in the audit log is not allowed.
+            let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
+            recorded.map_err(|error| {
+                let message = format!("nothing was added, because the audit log cannot be written: {error}");
+                Refusal::new(ErrorKind::Storage, message).with_hint("agentctl doctor looks at the data folder")
             })?;
-            let plugins = self.recipe.plugins.clone();
-            let (looking, looked_at) = (plugins.clone(), folder.clone());
-            let known = blocking(UNREADABLE, move || looking.look(&looked_at)).await??;
-            let source = if source.is_empty() { folder.display().to_string() } else { source };
-            if known.hash == hash {
-                let fact = AuditFact::PluginAdded {
-                    plugin: known.name.clone(),
-                    sha256: hash.clone(),
-                    source: source.clone(),
-                    by: client_of(&client),
-                };
-                // What is not in the audit log is not allowed.
-                let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
-                recorded.map_err(|error| {
-                    let message = format!("nothing was added, because the audit log cannot be written: {error}");
-                    Refusal::new(ErrorKind::Storage, message).with_hint("agentctl doctor looks at the data folder")
-                })?;
-            }
-            let report = blocking(UNREADABLE, move || plugins.add(&folder, &hash, &source, &client)).await??;
-            self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("added", &failure))?;
-            Ok(self.checked(report, &self.parts.skills.reports(None).await))
         }
-        .boxed()
+        let report = blocking(UNREADABLE, move || plugins.add(&folder, &hash, &source, &client)).await??;
+        self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("added", &failure))?;
+        Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
-    fn remove(&self, name: String, client: String) -> BoxFuture<'_, Result<Option<PluginReport>, Refusal>> {
-        async move {
-            let plugins = self.recipe.plugins.clone();
-            let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
-                return Ok(None);
-            };
-            let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
-            // What is taken back must not wait for a log that cannot be written.
-            self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
-            self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("removed", &failure))?;
-            Ok(Some(report))
-        }
-        .boxed()
+    /// Removes a plugin, in a client's name. None where there is none of that name.
+    pub(crate) async fn remove_plugin(&self, name: String, client: String) -> Result<Option<PluginReport>, Refusal> {
+        let plugins = self.recipe.plugins.clone();
+        let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
+            return Ok(None);
+        };
+        let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
+        // What is taken back must not wait for a log that cannot be written.
+        self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
+        self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("removed", &failure))?;
+        Ok(Some(report))
     }
 }
 

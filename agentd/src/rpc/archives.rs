@@ -147,13 +147,13 @@ service! { Replays:
 
     async fn record(&self, request: v1::RecordRequest) -> Self::RecordStream {
         let id = self.session_id(&request.session).await?;
-        let recording = self.parts()?.player.record(&self.engine, id).await?;
+        let recording = self.parts().player.record(&self.engine, id).await?;
         let pieces: Vec<_> = pieces(&recording)?.into_iter().map(|data| Ok(v1::RecordingPiece { data })).collect();
         Ok(stream::iter(pieces).boxed())
     }
 
     async fn play(&self, request: Streaming<v1::PlayRequest>) -> Self::PlayStream {
-        let player = Arc::clone(&self.parts()?.player);
+        let player = Arc::clone(&self.parts().player);
         let (start, recording) = receive(request).await?;
         let update = start.update;
         let options = options(start)?;
@@ -299,7 +299,7 @@ service! { Traces:
         let id = self.session_id(&request.session).await?;
         let stored = self.engine.session(id).await?.show().await?;
         let owner = stored.session.settings.files_of(id);
-        let mut kept = self.parts()?.exchanges.read(owner, request.numbers).await?;
+        let mut kept = self.parts().exchanges.read(owner, request.numbers).await?;
         if owner != id {
             kept.exchanges.retain(|exchange| exchange.source.session_id == id);
         }

@@ -9,6 +9,7 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     process,
+    sync::Arc,
     time::Duration,
 };
 
@@ -60,7 +61,7 @@ service! { Daemon:
             version: VERSION.to_owned(),
             pid: process::id(),
             environment: ClientEnvironment::wanted(&self.control.passed_variables()),
-            variables: self.control.mcp().variables(),
+            variables: self.parts().mcp.variables(),
             data_dir: self.info.data_dir.to_str().unwrap_or_default().to_owned(),
             salt,
             started_with,
@@ -69,7 +70,8 @@ service! { Daemon:
 
     async fn status(&self, _: v1::StatusRequest) -> v1::StatusResponse {
         let stats = self.engine.stats();
-        let (socket, parts) = (self.info.socket.borrow().clone(), self.control.parts());
+        let (socket, languages) = (self.info.socket.borrow().clone(), Arc::clone(&self.parts().languages));
+        let language_servers = tokio::task::spawn_blocking(move || crate::boot::language_servers(&languages));
         let status = DaemonStatus {
             version: VERSION.to_owned(),
             pid: process::id(),
@@ -82,29 +84,15 @@ service! { Daemon:
             socket,
             data_dir: self.info.data_dir.clone(),
             config_sources: self.control.config_sources(),
-            sandbox: match parts {
-                Some(parts) => Some(crate::sandbox::state(parts.sandbox.status().await)),
-                None => None,
-            },
-            problems: match &self.info.health {
-                Some(health) => health.problems().await,
-                None => Vec::new(),
-            },
-            language_servers: match parts.map(|parts| parts.languages.clone()) {
-                Some(languages) => {
-                    tokio::task::spawn_blocking(move || crate::boot::language_servers(&languages)).await.ok()
-                }
-                None => None,
-            },
+            sandbox: Some(crate::sandbox::state(self.parts().sandbox.status().await)),
+            problems: self.info.health.problems().await,
+            language_servers: language_servers.await.ok(),
         };
         Ok((&status).into())
     }
 
     async fn examine(&self, _: v1::ExamineRequest) -> v1::ExamineResponse {
-        let findings = match &self.info.health {
-            Some(health) => health.examine().await,
-            None => Vec::new(),
-        };
+        let findings = self.info.health.examine().await;
         Ok(v1::ExamineResponse { findings: findings.iter().map(Into::into).collect() })
     }
 
@@ -172,13 +160,13 @@ service! { Daemon:
 
 service! { Storage:
     async fn show(&self, _: v1::ShowStorageRequest) -> v1::ShowStorageResponse {
-        Ok((&self.parts()?.retention.storage().await?).into())
+        Ok((&self.parts().retention.storage().await?).into())
     }
 
     async fn clean(&self, request: v1::CleanRequest) -> v1::CleanResponse {
         let client: String = request.client.chars().take(LONGEST_NAME).collect();
         let by = if client.is_empty() { "client" } else { client.as_str() };
-        Ok((&self.parts()?.retention.clean(by, request.dry_run).await?).into())
+        Ok((&self.parts().retention.clean(by, request.dry_run).await?).into())
     }
 }
 

@@ -28,7 +28,11 @@ use agentd_proto::{
     },
 };
 
-use crate::rpc::{Context, PluginControl, Refusal, absolute, blocking};
+use crate::{
+    config::nearest,
+    failure::blocking,
+    rpc::{Context, Refusal, absolute},
+};
 
 /// Message of a failed look at a skill.
 const UNREADABLE: &str = "the skill could not be looked at";
@@ -49,17 +53,15 @@ service! { Projects:
 
 service! { Plugins:
     async fn list(&self, request: v1::ListPluginsRequest) -> v1::ListPluginsResponse {
-        let control = self.plugins()?;
-        let plugins = if request.as_known { control.known() } else { control.list().await? };
+        let plugins = if request.as_known { self.control.known_plugins() } else { self.control.list_plugins().await? };
         Ok(v1::ListPluginsResponse { plugins: plugins.iter().map(Into::into).collect() })
     }
 
     async fn show(&self, request: v1::ShowPluginRequest) -> v1::Plugin {
-        let plugins = self.plugins()?;
         let report = match request.what {
-            Some(show_plugin_request::What::Folder(folder)) => plugins.look(absolute(folder)?).await?,
+            Some(show_plugin_request::What::Folder(folder)) => self.control.look_at_plugin(absolute(folder)?).await?,
             Some(show_plugin_request::What::Name(name)) => {
-                let found = plugins.list().await?.into_iter().find(|report| report.name == name);
+                let found = self.control.list_plugins().await?.into_iter().find(|report| report.name == name);
                 found.ok_or_else(|| unknown("plugin", &name, "agentctl plugin list shows all"))?
             }
             None => return Err(Refusal::invalid("neither a folder nor a name is given").into()),
@@ -69,11 +71,11 @@ service! { Plugins:
 
     async fn add(&self, request: v1::AddPluginRequest) -> v1::Plugin {
         let v1::AddPluginRequest { folder, hash, source, client } = request;
-        Ok((&self.plugins()?.add(absolute(folder)?, hash, source, client).await?).into())
+        Ok((&self.control.add_plugin(absolute(folder)?, hash, source, client).await?).into())
     }
 
     async fn remove(&self, request: v1::RemovePluginRequest) -> v1::RemovePluginResponse {
-        let removed = self.plugins()?.remove(request.name, request.client).await?;
+        let removed = self.control.remove_plugin(request.name, request.client).await?;
         Ok(v1::RemovePluginResponse { plugin: removed.as_ref().map(Into::into) })
     }
 }
@@ -86,7 +88,7 @@ service! { Skills:
     }
 
     async fn check(&self, request: v1::CheckSkillRequest) -> v1::SkillReport {
-        let shelf = self.parts()?.skills.clone();
+        let shelf = self.parts().skills.clone();
         let report = match request.what {
             Some(check_skill_request::What::Folder(folder)) => {
                 let folder = absolute(folder)?;
@@ -107,7 +109,7 @@ service! { Skills:
     }
 
     async fn add(&self, request: v1::AddSkillRequest) -> v1::SkillReport {
-        let (shelf, folder) = (self.parts()?.skills.clone(), absolute(request.folder)?);
+        let (shelf, folder) = (self.parts().skills.clone(), absolute(request.folder)?);
         let mut added = [blocking(UNREADABLE, move || shelf.add(&folder, request.replace)).await??];
         self.note_listings(None, &mut added).await?;
         Ok((&added[0]).into())
@@ -115,10 +117,6 @@ service! { Skills:
 }
 
 impl Context {
-    fn plugins(&self) -> Result<&dyn PluginControl, Refusal> {
-        self.control.plugins().ok_or_else(|| Refusal::invalid("this daemon has no plugins"))
-    }
-
     /// All skills: those of a session's project too, where one is named.
     async fn reports(&self, session: &str) -> Result<Vec<SkillReport>, Refusal> {
         let session = self.named_session(session).await?;
@@ -126,7 +124,7 @@ impl Context {
             Some(session) => Some(self.engine.workspace(session).await?),
             None => None,
         };
-        let mut reports = self.parts()?.skills.reports(workspace.as_ref()).await;
+        let mut reports = self.parts().skills.reports(workspace.as_ref()).await;
         self.note_listings(session, &mut reports).await?;
         Ok(reports)
     }
@@ -150,8 +148,8 @@ fn unknown(kind: &str, name: &str, hint: &str) -> Refusal {
 service! { Mcp:
     async fn list(&self, request: v1::ListMcpServersRequest) -> v1::ListMcpServersResponse {
         let reports = match self.named_session(&request.session).await? {
-            None => self.control.mcp().report(),
-            Some(session) => self.parts()?.session_servers.of(session).map(|pool| pool.report()).unwrap_or_default(),
+            None => self.parts().mcp.report(),
+            Some(session) => self.parts().session_servers.of(session).map(|pool| pool.report()).unwrap_or_default(),
         };
         let servers = reports.iter().map(|server| (&view(server)).into()).collect();
         Ok(v1::ListMcpServersResponse { servers })
@@ -160,7 +158,7 @@ service! { Mcp:
     async fn start(&self, request: v1::StartMcpServerRequest) -> v1::StartMcpServerResponse {
         let name = self.known(request.name)?;
         let folder = Some(PathBuf::from(request.folder)).filter(|folder| folder.is_absolute());
-        let report = self.control.mcp().start(&name, folder).await.map_err(|why| {
+        let report = self.parts().mcp.start(&name, folder).await.map_err(|why| {
             Refusal::new(ErrorKind::Conflict, format!("the MCP server {name} could not be started: {why}"))
                 .with_hint(format!("`agentctl mcp logs {name}` shows its log"))
         })?;
@@ -169,26 +167,26 @@ service! { Mcp:
 
     async fn stop(&self, request: v1::StopMcpServerRequest) -> v1::StopMcpServerResponse {
         let name = self.known(request.name)?;
-        self.control.mcp().stop(&name).await.map_err(Refusal::invalid)?;
+        self.parts().mcp.stop(&name).await.map_err(Refusal::invalid)?;
         Ok(v1::StopMcpServerResponse {})
     }
 
     async fn logs(&self, request: v1::McpServerLogsRequest) -> v1::McpServerLogsResponse {
         let name = self.known(request.name)?;
         let most = usize::try_from(request.lines).ok().filter(|lines| *lines > 0).unwrap_or(usize::MAX);
-        let lines = self.control.mcp().log(&name).map(|log| log.last(most)).unwrap_or_default();
+        let lines = self.parts().mcp.log(&name).map(|log| log.last(most)).unwrap_or_default();
         Ok(v1::McpServerLogsResponse { lines })
     }
 
     async fn begin_login(&self, request: v1::BeginMcpLoginRequest) -> v1::BeginMcpLoginResponse {
         let name = self.known(request.name)?;
-        let begun = self.control.mcp().begin_login(&name, &request.redirect).await;
+        let begun = self.parts().mcp.begin_login(&name, &request.redirect).await;
         Ok(v1::BeginMcpLoginResponse { address: begun.map_err(|why| no_login(&name, &why))? })
     }
 
     async fn finish_login(&self, request: v1::FinishMcpLoginRequest) -> v1::FinishMcpLoginResponse {
         let name = self.known(request.name)?;
-        let finished = self.control.mcp().finish_login(&name, &request.came_back_to).await;
+        let finished = self.parts().mcp.finish_login(&name, &request.came_back_to).await;
         finished.map_err(|why| no_login(&name, &why))?;
         Ok(v1::FinishMcpLoginResponse {})
     }
@@ -218,7 +216,7 @@ impl Context {
         }
         let servers = request.servers.into_iter().map(definition).collect::<Result<Vec<_>, _>>()?;
         let client = ClientEnvironment::unjudged(request.environment).allowed(&self.control.passed_variables());
-        let brought = &self.parts()?.session_servers;
+        let brought = &self.parts().session_servers;
         let set = brought.set(session.id(), &servers, &client, request.replaces).await?;
         tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");
         // It may have been deleted meanwhile.
@@ -231,12 +229,12 @@ impl Context {
 
     /// The name of a server, if there is one of that name.
     fn known(&self, name: String) -> Result<String, Refusal> {
-        let reports = self.control.mcp().report();
+        let reports = self.parts().mcp.report();
         if reports.iter().any(|server| server.name == name) {
             return Ok(name);
         }
         let shown: String = name.chars().take(80).collect();
-        let hint = match crate::config::nearest(&shown, reports.iter().map(|server| server.name.as_str())) {
+        let hint = match nearest(&shown, reports.iter().map(|server| server.name.as_str())) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => "`agentctl mcp list` shows them, and `agentctl mcp add` adds one".to_owned(),
         };

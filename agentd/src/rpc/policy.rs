@@ -11,6 +11,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Ask, Interrupt},
     policy::Verdict,
+    ports::AuditReader,
     tool::{FollowedLink, ToolSpec},
 };
 use agentd_engine::{DryRunSubject, LookedUp, unknown_tool};
@@ -24,7 +25,10 @@ use agentd_proto::{
 use prost::Message as _;
 use serde_json::Value;
 
-use crate::rpc::{Context, Refusal, blocking};
+use crate::{
+    failure::blocking,
+    rpc::{Context, Refusal},
+};
 
 /// Calls that are compared in one request.
 const MOST_CALLS: usize = 1000;
@@ -109,14 +113,14 @@ service! { Audit:
             }),
         };
         let query = RecordQuery { session_id, ..request.try_into()? };
-        let records = self.audit.records(query).await?;
+        let records = AuditReader::records(&*self.parts().audit, query).await?;
         let records = records.iter().map(TryInto::try_into).collect::<Result<_, _>>()?;
         Ok(v1::ListAuditResponse { records })
     }
 
     async fn verify(&self, request: v1::VerifyAuditRequest) -> v1::VerifyAuditResponse {
         let noted = Some(request.noted_hash).filter(|hash| !hash.is_empty());
-        Ok((&self.audit.verify(noted).await?).into())
+        Ok((&AuditReader::verify(&*self.parts().audit, noted).await?).into())
     }
 }
 

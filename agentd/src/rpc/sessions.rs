@@ -90,7 +90,7 @@ service! { Sessions:
         let unused_since = optional_moment(request.unused_since, "the last use of sessions")?.ok_or_else(|| {
             Refusal::invalid("it is not said how long sessions were not used").with_hint("give a moment, such as now")
         })?;
-        Ok((&self.parts()?.retention.prune(&filter, unused_since, request.dry_run, "prune").await?).into())
+        Ok((&self.parts().retention.prune(&filter, unused_since, request.dry_run, "prune").await?).into())
     }
 
     async fn configure(&self, request: v1::ConfigureSessionRequest) -> v1::ConfigureSessionResponse {
