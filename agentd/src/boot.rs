@@ -184,7 +184,6 @@ pub async fn assemble(
     let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, kept);
     let mut notes = toolbox::notes(&config.tools, &configurable, &engine.tools());
     notes.extend(layers::exposed(&config.files));
-    notes.extend(config.origins.notes().iter().cloned());
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, &config.agent_plugins, known.iter().map(|tool| tool.name.as_str())));
     Ok(Parts {

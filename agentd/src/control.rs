@@ -218,7 +218,7 @@ fn sources(config: &Config) -> Vec<String> {
 /// Changes in the files that take effect only with the next start.
 fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|why| why.replace('\n', "; ")).collect();
-    notes.extend(config::layers::exposed(&new.files).into_iter().chain(new.origins.notes().iter().cloned()));
+    notes.extend(config::layers::exposed(&new.files));
     let (before, after) = (&old.daemon, &new.daemon);
     let network = before.sandbox.network;
     let sizes = |trace: &TraceSettings| (trace.max_file_bytes, trace.max_files);

@@ -62,7 +62,7 @@ pub(super) fn resolve(
     let variables = sources.env.texts();
     let mut cards: BTreeMap<String, AgentCard> = BTreeMap::new();
     for file in sources.files_about(Subject::Agents) {
-        let AgentsFile { agents } = yaml::parse(file, &variables, origins)?;
+        let AgentsFile { agents } = yaml::parse(file, &variables)?;
         for (id, over) in agents.into_iter().flatten() {
             check_id(file, &id)?;
             let card = cards.entry(id.clone()).or_insert_with(|| AgentCard::new(&id));
@@ -226,7 +226,7 @@ pub(super) fn tools(sources: &Sources, names: &ToolNames, origins: &mut Origins)
     let variables = sources.env.texts();
     let mut tools = ToolSettings::new();
     for file in sources.files_about(Subject::Tools) {
-        let ToolsFile { core, optional } = yaml::parse(file, &variables, origins)?;
+        let ToolsFile { core, optional } = yaml::parse(file, &variables)?;
         let core = core.into_iter().flatten().map(|(name, over)| (name, ToolSetting { is_core: true, ..over }));
         let mut named: Vec<(String, ToolSetting)> = core.chain(optional.into_iter().flatten()).collect();
         // Where a file has a tool under its own name, too, that counts more.
@@ -319,7 +319,7 @@ pub(super) fn skills(sources: &Sources, origins: &mut Origins) -> Result<SkillSe
     let variables = sources.env.texts();
     let mut skills = SkillSettings::new();
     for file in sources.files_about(Subject::Skills) {
-        let SkillsFile { core, optional } = yaml::parse(file, &variables, origins)?;
+        let SkillsFile { core, optional } = yaml::parse(file, &variables)?;
         for (name, over) in core.into_iter().chain(optional).flatten() {
             let mut note = |key: &str| origins.set(format!("skills.{name}.{key}"), &file.origin);
             let setting = skills.entry(name.clone()).or_default();

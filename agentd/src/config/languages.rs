@@ -72,7 +72,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Langua
     let mut limits = GlobalFile::default();
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     for file in sources.files_about(Subject::Languages) {
-        let LanguagesFile { global, servers: named } = yaml::parse(file, &variables, origins)?;
+        let LanguagesFile { global, servers: named } = yaml::parse(file, &variables)?;
         limits.overlay(global, GLOBAL, &file.origin, origins);
         for (name, over) in named.into_iter().flatten() {
             let place = yaml::place(file, over.defined);
@@ -249,7 +249,7 @@ pub(super) fn web(sources: &Sources, origins: &mut Origins) -> Result<WebConfig,
     let variables = sources.env.texts();
     let (mut web, mut search) = (WebConfig::default(), Search::default());
     for file in sources.files_about(Subject::Web) {
-        let WebFile { fetch, search: over } = yaml::parse(file, &variables, origins)?;
+        let WebFile { fetch, search: over } = yaml::parse(file, &variables)?;
         let reader = Reader { file, sources, variables: &variables };
         fetch.unwrap_or_default().overlay(&reader, &mut web, origins)?;
         search.overlay(over.unwrap_or_default(), &reader, origins)?;

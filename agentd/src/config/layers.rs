@@ -219,8 +219,6 @@ impl fmt::Display for Origin {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins {
     keys: BTreeMap<String, Origin>,
-    /// Keys without effect, in a sentence each.
-    notes: Vec<String>,
 }
 
 impl Origins {
@@ -232,18 +230,6 @@ impl Origins {
     /// A layer takes a value of a lower one away.
     pub(super) fn clear(&mut self, key: &str) {
         self.keys.remove(key);
-    }
-
-    /// Notes a key without effect.
-    pub(super) fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
-    }
-
-    /// Keys without effect, in a sentence each.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
     }
 
     /// The place to name in an error about the value of a key.

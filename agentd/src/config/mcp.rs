@@ -92,7 +92,7 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
     let known = dotenv::mcp_secrets(sources)?;
     for file in sources.files_about(Subject::Mcp) {
         let (file, variables) = &with_marks(file, &known);
-        let McpFile { global: over, servers: named, unread } = McpFile::read(file, variables, origins)?;
+        let McpFile { global: over, servers: named, unread } = McpFile::read(file, variables)?;
         let reader = Reader { file, sources, variables };
         global.overlay(over, GLOBAL, &file.origin, origins);
         for (name, error) in unread {

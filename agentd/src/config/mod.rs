@@ -5,7 +5,7 @@
 //! - `groups` and this file (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), [`agents`] (`agents.yaml`, `tools.yaml`, `skills.yaml`),
 //!   `languages` (`languages.yaml`, `web.yaml`), `mcp` (`mcp_servers.yaml`), this file (`hitl_rules.yaml`): their schema, and how the
 //!   layers are merged.
-//! - [`dotenv`] (`.env`): variables for all of them. `removed`: keys that an earlier version had.
+//! - [`dotenv`] (`.env`): variables for all of them.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; times and limits.
 //! - [`layers`]: the origin of each value, for people who wonder; [`values`]: the values themselves, without secrets.
 //!
@@ -59,7 +59,6 @@ mod languages;
 pub mod layers;
 mod mcp;
 mod models;
-mod removed;
 pub mod values;
 mod yaml;
 
@@ -227,7 +226,7 @@ fn daemon_settings(sources: &Sources, origins: &mut Origins) -> Result<DaemonSet
     let mut sum = DaemonLayer::default();
     let variables = sources.env.texts();
     for file in sources.files_about(Subject::Daemon) {
-        let mut layer: DaemonLayer = yaml::parse(file, &variables, origins)?;
+        let mut layer: DaemonLayer = yaml::parse(file, &variables)?;
         let sandbox = layer.sandbox.iter_mut().flat_map(|sandbox| [&mut sandbox.read, &mut sandbox.write]);
         let weights = layer.embedded.iter_mut().flat_map(|embedded| &mut embedded.weights);
         for path in sandbox.flatten().flatten().chain(weights) {
@@ -344,7 +343,7 @@ fn lay(
     rules: &mut RuleFile,
     origins: &mut Origins,
 ) -> Result<(), ConfigError> {
-    let mut over: RuleFile = yaml::parse(file, &sources.env.texts(), origins)?;
+    let mut over: RuleFile = yaml::parse(file, &sources.env.texts())?;
     if let Some(tools) = over.tools.take() {
         let mut named = BTreeMap::new();
         for (name, section) in tools {

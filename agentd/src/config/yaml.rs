@@ -14,45 +14,25 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use url::Url;
 
-use crate::config::{
-    ConfigError, ErrorPlace, Sources,
-    layers::{Origins, SourceFile},
-    nearest,
-    removed::{self, REMOVED},
-};
+use crate::config::{ConfigError, ErrorPlace, Sources, layers::SourceFile, nearest};
 
 /// Reads a file. An empty one sets nothing.
 pub(super) fn parse<T: DeserializeOwned>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
-    origins: &mut Origins,
 ) -> Result<T, ConfigError> {
-    read(file, variables, origins, |text, options| serde_saphyr::from_str_with_options(text, options))
+    read(file, variables, |text, options| serde_saphyr::from_str_with_options(text, options))
 }
 
-/// Reads the text of a file. Keys that were removed are noted, and left out.
 fn read<T>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
-    origins: &mut Origins,
     deserialize: impl Fn(&str, Options) -> Result<T, Error>,
 ) -> Result<T, ConfigError> {
-    let mut text = file.text.clone();
-    loop {
-        // No snippets: the line in question may hold a key.
-        let options = options! { with_snippet: false }.with_properties(variables.clone());
-        let source = if is_blank(&text) { "{}" } else { text.as_str() };
-        let error = match deserialize(source, options) {
-            Ok(read) => return Ok(read),
-            Err(error) => error,
-        };
-        match removed::blank(file.subject, &mut text, &error, REMOVED) {
-            Some((key, at)) => {
-                origins.note(format!("{}: `{}` {}, and is passed over", place(file, at), key.key, key.reason));
-            }
-            None => return Err(describe(file, &error)),
-        }
-    }
+    // No snippets: the line in question may hold a key.
+    let options = options! { with_snippet: false }.with_properties(variables.clone());
+    let source = if is_blank(&file.text) { "{}" } else { file.text.as_str() };
+    deserialize(source, options).map_err(|error| describe(file, &error))
 }
 
 /// Reads a file as values without a schema, in which only `true` and `false` are neither words nor numbers. None where it says
@@ -69,10 +49,9 @@ pub(super) fn tree(file: &SourceFile, variables: &HashMap<String, String>) -> Op
 pub(super) fn parse_seed<S: for<'de> DeserializeSeed<'de, Value = T> + Copy, T>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
-    origins: &mut Origins,
     seed: S,
 ) -> Result<T, ConfigError> {
-    read(file, variables, origins, |text, options| {
+    read(file, variables, |text, options| {
         serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
             seed.deserialize(deserializer)
         })

@@ -22,7 +22,7 @@ use agentd_engine::{Engine, MissedNews, NewsReader, SessionNews};
 use agentd_proto::{
     PROTOCOL_VERSION,
     client::{ConfigView, DaemonStatus, RecoveredTurn, ReloadOutcome},
-    convert::{counter_days, listed_slot, tested_slot, usage_query},
+    convert::{Wire, or_default},
     v1::{
         self,
         daemon_server::Daemon,
@@ -45,6 +45,9 @@ use crate::{
 };
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Name of the slot of a request in errors.
+const SLOT: &str = "the model slot";
 
 /// Characters of a client's name that are kept.
 const LONGEST_NAME: usize = 60;
@@ -102,12 +105,12 @@ service! { Daemon:
     }
 
     async fn list_models(&self, request: v1::ListModelsRequest) -> v1::ListModelsResponse {
-        let models = self.engine.listed_models(listed_slot(&request)?).await?;
+        let models = self.engine.listed_models(or_default(request.slot, SLOT)?).await?;
         Ok(v1::ListModelsResponse { models: models.iter().map(Into::into).collect() })
     }
 
     async fn test_model(&self, request: v1::TestModelRequest) -> Self::TestModelStream {
-        let test = ModelTest::new(self.engine.probed_model(tested_slot(&request)?).await);
+        let test = ModelTest::new(self.engine.probed_model(or_default(request.slot, SLOT)?).await);
         let part = |part: Part| Ok(v1::TestModelResponse { part: Some(part) });
         let plan = part(Part::Plan((&test.plan()).into()));
         let checks = stream::unfold(test, move |mut test| async move {
@@ -172,12 +175,11 @@ service! { Storage:
 
 service! { Spending:
     async fn show(&self, request: v1::ShowSpendingRequest) -> v1::ShowSpendingResponse {
-        let query = usage_query(&request)?;
-        Ok((&self.engine.usage(query).await?).into())
+        Ok((&self.engine.usage(request.try_into()?).await?).into())
     }
 
     async fn counters(&self, request: v1::CountersRequest) -> v1::CountersResponse {
-        let (since, until) = counter_days(&request)?;
+        let (since, until) = (Wire::from_wire(request.since, "since")?, Wire::from_wire(request.until, "until")?);
         let days = self.engine.counters(since, until).await?;
         Ok(v1::CountersResponse { days: days.iter().map(Into::into).collect() })
     }

@@ -7,6 +7,7 @@
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use agentd_core::{
+    Timestamp,
     audit::{AuditFact, AuditLine, Decision, RecordQuery},
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Ask, Interrupt},
@@ -19,7 +20,7 @@ use agentd_policy::Policy as Rules;
 use agentd_proto::{
     MAX_MESSAGE_BYTES,
     client::{AuditChange, AuditComparison, Comparison, PolicyCall, RuleText},
-    convert::{self, WireError},
+    convert::{self, Wire, WireError},
     v1::{self, audit_server::Audit, grants_server::Grants, interrupts_server::Interrupts, policy_server::Policy},
 };
 use prost::Message as _;
@@ -78,7 +79,7 @@ service! { Policy:
 
     async fn test_audit(&self, request: v1::TestAuditRequest) -> v1::TestAuditResponse {
         let tried = self.tried(request.rules).await?;
-        let since = convert::optional_moment(request.since, "the time")?;
+        let since: Option<Timestamp> = Wire::from_wire(request.since, "the time")?;
         let (context, policy, tools) = (self.clone(), self.engine.policy(), self.engine.tools());
         let runtime = tokio::runtime::Handle::current();
         let outcome = blocking(UNJUDGED, move || {

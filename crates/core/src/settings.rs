@@ -65,23 +65,22 @@ pub const MAX_PINS: usize = 30;
 /// Characters of a pinned rule at the most.
 pub const MAX_PIN: usize = 500;
 
-/// A session's mode: it answers where nothing but the defaults would ask. No rule that denies, and no rule that asks, is
-/// weakened by it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SessionMode {
-    /// Ask as the session's `confirm_write` and `confirm_exec` say.
-    #[default]
-    Ask,
-    /// Files are changed unasked, commands ask.
-    AcceptEdits,
-    /// Look only: nothing is changed, whatever was allowed before.
-    Plan,
-    /// Files are changed, and commands run unasked if the sandbox holds them; the rest asks.
-    Auto,
+names! {
+    /// A session's mode: it answers where nothing but the defaults would ask. No rule that denies, and no rule that asks, is
+    /// weakened by it.
+    #[derive(Default, Hash)]
+    pub enum SessionMode {
+        /// Ask as the session's `confirm_write` and `confirm_exec` say.
+        #[default]
+        Ask = "ask",
+        /// Files are changed unasked, commands ask.
+        AcceptEdits = "accept-edits",
+        /// Look only: nothing is changed, whatever was allowed before.
+        Plan = "plan",
+        /// Files are changed, and commands run unasked if the sandbox holds them; the rest asks.
+        Auto = "auto",
+    }
 }
-
-names! { SessionMode: Ask "ask", AcceptEdits "accept-edits", Plan "plan", Auto "auto" }
 
 impl SessionMode {
     /// One line for people.

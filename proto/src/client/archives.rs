@@ -70,7 +70,7 @@ impl ExportStream {
                     Err(error) if error.is_unknown_kind() => continue,
                     Err(error) => return Err(error.into()),
                 },
-                Some(export_piece::Part::Summary(summary)) => ExportPart::Content(summary.into()),
+                Some(export_piece::Part::Summary(summary)) => ExportPart::Content(summary.try_into()?),
                 None => continue,
             };
             return Ok(Some(part));

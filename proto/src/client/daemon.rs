@@ -262,7 +262,7 @@ impl Client {
     /// # Errors
     /// When the days make no sense, the journal cannot be read, or the connection fails.
     pub async fn usage(&self, query: &UsageQuery) -> Result<UsageReport, ClientError> {
-        Ok(self.spending().show(convert::usage_query_to_wire(query)).await?.into_inner().try_into()?)
+        Ok(self.spending().show(v1::ShowSpendingRequest::from(query)).await?.into_inner().try_into()?)
     }
 
     /// Counters of what happened from one day to another, day by day.

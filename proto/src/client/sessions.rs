@@ -86,7 +86,7 @@ impl Client {
         filter: &SessionFilter,
     ) -> Result<(Vec<SessionSummary>, Option<String>), ClientError> {
         let (limit, after) = (limit.to_wire(), after.to_owned());
-        let filter = Some(filter).filter(|filter| !filter.is_empty()).map(convert::filter_to_wire);
+        let filter = Some(filter).filter(|filter| !filter.is_empty()).map(Into::into);
         let request = v1::ListSessionsRequest { limit, children, after, filter };
         let v1::ListSessionsResponse { sessions, next } = self.sessions_client().list(request).await?.into_inner();
         Ok((convert::all(sessions)?, Some(next).filter(|next| !next.is_empty())))
@@ -174,7 +174,7 @@ impl Client {
         unused_since: Timestamp,
         dry_run: bool,
     ) -> Result<PruneReport, ClientError> {
-        let (filter, unused_since) = (Some(convert::filter_to_wire(filter)), unused_since.to_wire());
+        let (filter, unused_since) = (Some(filter.into()), unused_since.to_wire());
         let request = v1::PruneSessionsRequest { filter, unused_since, dry_run };
         Ok(self.sessions_client().prune(request).await?.into_inner().try_into()?)
     }

@@ -3,7 +3,6 @@
 //! Slots, the models in them, and what a model sees of a session.
 
 use agentd_core::{
-    Date,
     audit::{AuditFinding, AuditHead, AuditProblem, AuditRecord, AuditReport, RecordQuery, VerdictName},
     context::{
         CompactionCause, CompactionReport, CompactionStrategy, ContextView, PromptReport, Segment, SegmentKind,
@@ -18,7 +17,7 @@ use agentd_core::{
 };
 
 use crate::{
-    convert::{Wire, WireError, by_name, mirrored, or_default},
+    convert::{Wire, WireError, by_name, mirrored},
     v1::{self, context_view},
     view::{
         ConfigOrigin, ConfigView, DaemonStatus, Finding, LanguageServer, McpServerState, McpServerView, RecoveredTurn,
@@ -80,6 +79,7 @@ mirrored! { Counter as v1::Counter: kind name outcome count milliseconds }
 mirrored! {
     UsageReport as v1::ShowSpendingResponse: since until time_zone by groups left_out, total = total "the total"
 }
+mirrored! { UsageQuery as v1::ShowSpendingRequest: last_days since until ? by }
 mirrored! { AuditFinding as v1::AuditFinding: file line message, problem = problem "what is wrong with the log" }
 
 by_name! {
@@ -146,34 +146,6 @@ impl TryFrom<v1::CleanResponse> for CleanReport {
         }
         Ok(report)
     }
-}
-
-/// A question for the wire.
-pub(crate) fn usage_query_to_wire(query: &UsageQuery) -> v1::ShowSpendingRequest {
-    let (since, until) = (query.since.to_wire(), query.until.to_wire());
-    v1::ShowSpendingRequest { last_days: query.last_days, since, until, by: query.by.to_wire() }
-}
-
-/// A question from the wire.
-///
-/// # Errors
-/// When a day is none, or the grouping is not known.
-pub fn usage_query(request: &v1::ShowSpendingRequest) -> Result<UsageQuery, WireError> {
-    let v1::ShowSpendingRequest { last_days, since, until, by } = request.clone();
-    Ok(UsageQuery {
-        last_days,
-        since: Wire::from_wire(since, "since")?,
-        until: Wire::from_wire(until, "until")?,
-        by: or_default(by, "by")?,
-    })
-}
-
-/// The days of a question from the wire.
-///
-/// # Errors
-/// When a day is none.
-pub fn counter_days(request: &v1::CountersRequest) -> Result<(Option<Date>, Option<Date>), WireError> {
-    Ok((Wire::from_wire(request.since.clone(), "since")?, Wire::from_wire(request.until.clone(), "until")?))
 }
 
 impl From<&DayCounters> for v1::DayCounters {
@@ -327,24 +299,4 @@ impl Wire<i32> for WindowSource {
         let all = [Self::Configured, Self::Server, Self::Refusal, Self::Cut, Self::Catalogue];
         Ok(all.into_iter().find(|source| source.to_wire() == wire).unwrap_or(Self::Default))
     }
-}
-
-/// The slot whose model is tested.
-///
-/// # Errors
-/// When it is none that is known.
-pub fn tested_slot(request: &v1::TestModelRequest) -> Result<Slot, WireError> {
-    slot_or_default(request.slot)
-}
-
-/// The slot whose server is asked for its models.
-///
-/// # Errors
-/// When it is none that is known.
-pub fn listed_slot(request: &v1::ListModelsRequest) -> Result<Slot, WireError> {
-    slot_or_default(request.slot)
-}
-
-fn slot_or_default(slot: i32) -> Result<Slot, WireError> {
-    or_default(slot, "the model slot")
 }

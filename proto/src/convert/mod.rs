@@ -5,11 +5,7 @@
 //!
 //! Conversions of nouns that look the same on the wire, a row each.
 
-pub use crate::convert::daemon::{listed_slot, tested_slot};
-pub(crate) use daemon::usage_query_to_wire;
-pub use daemon::{counter_days, usage_query};
-pub(crate) use session::filter_to_wire;
-pub use session::{chosen_slot, mode_of, session_filter, settings_over, undo_to_wire};
+pub use session::{settings_over, undo_to_wire};
 pub use turn::{answered_file, input_parts};
 pub(crate) use turn::{file_answer, newer};
 
@@ -99,24 +95,22 @@ pub fn json(text: &str, what: &'static str) -> Result<serde_json::Value, WireErr
     serde_json::from_str(text).map_err(|error| WireError::Json { what, cause: error.to_string() })
 }
 
-/// A moment from the wire that may be absent.
-///
-/// # Errors
-/// When it makes no sense.
-pub fn optional_moment(at: Option<prost_types::Timestamp>, what: &'static str) -> Result<Option<Timestamp>, WireError> {
-    Wire::from_wire(at, what)
-}
-
 /// A value with a form on the wire. `what` names it in errors.
-pub(crate) trait Wire<W>: Sized {
+pub trait Wire<W>: Sized {
     /// The form.
     fn to_wire(&self) -> W;
     /// The value of a form, checked.
+    ///
+    /// # Errors
+    /// When it makes no sense.
     fn from_wire(wire: W, what: &'static str) -> Result<Self, WireError>;
 }
 
 /// A value that is its default where the wire has none.
-pub(crate) fn or_default<T: Default, W>(wire: W, what: &'static str) -> Result<T, WireError>
+///
+/// # Errors
+/// When it makes no sense.
+pub fn or_default<T: Default, W>(wire: W, what: &'static str) -> Result<T, WireError>
 where
     Option<T>: Wire<W>,
 {
@@ -269,6 +263,7 @@ impl<T: Wire<W>, W> Wire<W> for Box<T> {
 /// - `Segment as v1::Segment: kind bytes …`: a message with these fields. Then, in this order, those with another name on the
 ///   wire or a name in errors (`at = at "the time"`), the one with a stand-in for what only newer daemons know
 ///   (`! kind (ErrorKind::Internal)`), those that are their default where the wire has none (`? shown`),
+///   the ones of a part whose fields stand beside the others (`@ files: FilesCopied {files}`, with the same forms inside),
 ///   and the values of those that do not travel (`.. origin: None`).
 /// - `Mount as v1::Mount`: a message whose conversions are written out.
 macro_rules! mirrored {
@@ -303,7 +298,11 @@ macro_rules! mirrored {
         }
     };
     ($core:ty as $wire:ty: $($field:ident)*
-        $(, $own:ident = $theirs:ident $what:literal)* $(! $newer:ident ($stand_in:expr))? $(? $or:ident)* $(.. $($left:ident: $value:expr),+)?) => {
+        $(, $own:ident = $theirs:ident $what:literal)* $(! $newer:ident ($stand_in:expr))? $(? $or:ident)*
+        $(@ $group:ident: $kind:ident {
+            $($part:ident)* $(, $inner:ident = $beside:ident $name:literal)* $(? $may:ident)*
+            $(.. $($out:ident: $fill:expr),+)?
+        })? $(.. $($left:ident: $value:expr),+)?) => {
         impl From<&$core> for $wire {
             fn from(core: &$core) -> Self {
                 Self {
@@ -311,6 +310,9 @@ macro_rules! mirrored {
                     $($theirs: $crate::convert::Wire::to_wire(&core.$own),)*
                     $($newer: $crate::convert::Wire::to_wire(&core.$newer),)?
                     $($or: $crate::convert::Wire::to_wire(&Some(core.$or.clone())),)*
+                    $($($part: $crate::convert::Wire::to_wire(&core.$group.$part),)*
+                    $($beside: $crate::convert::Wire::to_wire(&core.$group.$inner),)*
+                    $($may: $crate::convert::Wire::to_wire(&Some(core.$group.$may.clone())),)*)?
                 }
             }
         }
@@ -326,6 +328,12 @@ macro_rules! mirrored {
                         $stand_in,
                     )?,)?
                     $($or: $crate::convert::or_default(wire.$or, stringify!($or))?,)*
+                    $($group: $kind {
+                        $($part: $crate::convert::Wire::from_wire(wire.$part, stringify!($part))?,)*
+                        $($inner: $crate::convert::Wire::from_wire(wire.$beside, $name)?,)*
+                        $($may: $crate::convert::or_default(wire.$may, stringify!($may))?,)*
+                        $($($out: $fill,)+)?
+                    },)?
                     $($($left: $value,)+)?
                 })
             }

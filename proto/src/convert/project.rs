@@ -19,7 +19,7 @@ use agentd_core::{
 };
 
 use crate::{
-    convert::{Wire, WireError, mirrored, or_default},
+    convert::{Wire, WireError, mirrored},
     v1::{self, agent_card::Names},
 };
 
@@ -47,6 +47,11 @@ mirrored! { PluginSkill as v1::PluginSkill: name description scripts packages }
 mirrored! { PluginServer as v1::PluginServer: name command url sets reads values steering cwd }
 mirrored! { AgentCard as v1::AgentCard: id enabled description prompt tools skills slot max_steps }
 mirrored! { SkillProblem as v1::SkillProblem: file line message is_fatal }
+mirrored! {
+    SkillReport as v1::SkillReport:
+        folder plugin usable license allowed_tools files bytes installed problems text ? shown
+        @ skill: Skill { name description path origin enabled file_types packages .. digest: String::new() }
+}
 mirrored! { SessionWorktree as v1::SessionWorktree: name branch project left_out }
 mirrored! {
     WorktreeReport as v1::Worktree: name branch session is_orphan folder project base changed ahead is_merged problem
@@ -61,62 +66,6 @@ impl Wire<Names> for Vec<String> {
 
     fn from_wire(wire: Names, _: &'static str) -> Result<Self, WireError> {
         Ok(wire.names)
-    }
-}
-
-impl From<&SkillReport> for v1::SkillReport {
-    fn from(report: &SkillReport) -> Self {
-        let Skill { name, description, path, origin, enabled, file_types, packages, digest: _ } = report.skill.clone();
-        Self {
-            name,
-            description,
-            path,
-            folder: report.folder.clone(),
-            plugin: report.plugin.clone(),
-            origin: origin.to_wire(),
-            enabled,
-            file_types,
-            packages,
-            installed: report.installed,
-            usable: report.usable,
-            shown: report.shown.to_wire(),
-            license: report.license.to_wire(),
-            allowed_tools: report.allowed_tools.clone(),
-            files: report.files,
-            bytes: report.bytes,
-            problems: report.problems.to_wire(),
-            text: report.text.clone(),
-        }
-    }
-}
-
-impl TryFrom<v1::SkillReport> for SkillReport {
-    type Error = WireError;
-
-    fn try_from(report: v1::SkillReport) -> Result<Self, WireError> {
-        Ok(Self {
-            skill: Skill {
-                name: report.name,
-                description: report.description,
-                path: report.path,
-                digest: String::new(),
-                origin: Wire::from_wire(report.origin, "whose a skill is")?,
-                enabled: report.enabled,
-                file_types: report.file_types,
-                packages: report.packages,
-            },
-            folder: report.folder,
-            plugin: report.plugin,
-            usable: report.usable,
-            shown: or_default(report.shown, "how a skill is listed")?,
-            license: Wire::from_wire(report.license, "the license")?,
-            allowed_tools: report.allowed_tools,
-            files: report.files,
-            bytes: report.bytes,
-            installed: report.installed,
-            problems: super::all(report.problems)?,
-            text: report.text,
-        })
     }
 }
 

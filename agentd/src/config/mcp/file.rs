@@ -59,25 +59,21 @@ struct Frame {
 impl McpFile {
     /// Reads a file. An entry that makes no sense stands in nobody's way; what is no YAML is refused, and so is what
     /// says something else of all servers than can be said.
-    pub(super) fn read(
-        file: &SourceFile,
-        variables: &HashMap<String, String>,
-        origins: &mut Origins,
-    ) -> Result<Self, ConfigError> {
-        match yaml::parse(file, variables, origins) {
+    pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
+        match yaml::parse(file, variables) {
             Ok(Whole { global, servers }) => {
                 Ok(Self { global, servers: servers.unwrap_or_default(), unread: BTreeMap::new() })
             }
-            Err(why) => Self::piece_by_piece(file, variables, origins).ok_or(why),
+            Err(why) => Self::piece_by_piece(file, variables).ok_or(why),
         }
     }
 
     /// The entries one by one. None where it is none of them that is wrong.
-    fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>, origins: &mut Origins) -> Option<Self> {
-        let Frame { global, servers } = yaml::parse(file, variables, origins).ok()?;
+    fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
+        let Frame { global, servers } = yaml::parse(file, variables).ok()?;
         let mut read = Self { global, ..Self::default() };
         for name in servers.unwrap_or_default().into_keys() {
-            match yaml::parse_seed(file, variables, origins, One { name: &name, is_root: true }) {
+            match yaml::parse_seed(file, variables, One { name: &name, is_root: true }) {
                 Ok(Some(entry)) => drop(read.servers.insert(name, entry)),
                 Ok(None) => {}
                 Err(why) => drop(read.unread.insert(name, why)),
@@ -288,7 +284,7 @@ pub(super) fn add(
             of_plugins.insert(name.clone(), plugin.report.name.clone());
             origins.set(format!("mcp_servers.{name}"), &file.origin);
             let file = SourceFile { text: json!({"servers": {name: entry}}).to_string(), ..file.clone() };
-            match read(sources, known, plugin, &file, name, origins) {
+            match read(sources, known, plugin, &file, name) {
                 Ok(server) => {
                     let over = servers.remove(name).unwrap_or_default();
                     servers.insert(name.clone(), over.above(server));
@@ -312,7 +308,6 @@ fn read(
     plugin: &InstalledPlugin,
     file: &SourceFile,
     name: &str,
-    origins: &mut Origins,
 ) -> Result<Server, ConfigError> {
     let plugin_name = &plugin.report.name;
     let place = ErrorPlace::Setting(format!("plugin {plugin_name}"));
@@ -324,7 +319,7 @@ fn read(
         );
     }
     let (file, variables) = &with_marks(file, known);
-    let McpFile { servers, unread, .. } = McpFile::read(file, variables, origins)?;
+    let McpFile { servers, unread, .. } = McpFile::read(file, variables)?;
     if let Some((_, error)) = unread.into_iter().next() {
         return Err(error);
     }
