@@ -109,20 +109,20 @@ pub async fn assemble(
     let ConfigSource { paths, env, .. } = recipe;
     agentd_models::init_crypto();
     let own_redactor = redactor.clone();
-    let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.model_facts()), env.routes());
+    let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.data.join("model-facts.json")), env.routes());
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = Arc::new(open_store(paths.journal()).await?);
+    let store = Arc::new(open_store(paths.data.join("agentd.db")).await?);
     let noted = audit::noted(&store).await;
     let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), noted).await?;
     audit::tell_start(&audit, &*clock, &config.rules).await;
-    let exchanges = audit::exchanges(config, paths.traces(), own_redactor.clone(), Arc::clone(&clock));
+    let exchanges = audit::exchanges(config, paths.data.join("traces"), own_redactor.clone(), Arc::clone(&clock));
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
     let code = code::reader(OWN_PROGRAM);
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
     let worktrees = worktrees(config, paths, env, Arc::clone(&sandbox));
-    let projects = ProjectStore::beside(paths.projects(), Some(worktrees.clone()));
+    let projects = ProjectStore::beside(paths.data.join("projects"), Some(worktrees.clone()));
     let plugins = recipe.plugins.clone();
     let leftovers = plugins.clone();
     // What cannot be removed only takes room.
@@ -224,7 +224,7 @@ fn played_workspaces(paths: &Paths, skills: SkillStore, projects: ProjectStore) 
 fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
     let environment = env.only(&PASSED_TO_COMMANDS);
     let settings = sandbox::variables(config, env).get("GIT_CONFIG_GLOBAL").map(PathBuf::from);
-    WorktreeFolders::new(paths.worktrees(), Some(sandbox), &environment, settings)
+    WorktreeFolders::new(paths.data.join("worktrees"), Some(sandbox), &environment, settings)
 }
 
 /// The tools that have nothing to work with. What they need is read at the start, and so is this.

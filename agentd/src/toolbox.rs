@@ -119,7 +119,8 @@ impl DaemonTools {
     fn of_session(&self, context: &ToolContext) -> Option<Result<Arc<dyn Toolbox>, ToolOutput>> {
         let (session, _) = context.stands_for.as_ref()?.strip_prefix(MARK)?.split_once(' ')?;
         let pool = session.parse().ok().and_then(|session| self.servers.of(session));
-        Some(pool.map(|pool| Arc::new(McpToolbox::marked(pool, mark(session))) as _).ok_or_else(gone))
+        let theirs = |pool| Arc::new(McpToolbox::marked(pool, mark(session))) as Arc<dyn Toolbox>;
+        Some(pool.map(theirs).ok_or_else(gone))
     }
 
     /// The toolbox that looks at a call without making it.

@@ -16,7 +16,7 @@ use serde_saphyr::Spanned;
 use crate::config::{
     ConfigError, ErrorPlace, Sources,
     groups::group,
-    layers::{Origins, Subject},
+    layers::{Origin, Origins, Subject},
     yaml::{self, Limit, Reader, Span, Within, address},
 };
 

@@ -60,7 +60,7 @@ pub mod layers;
 mod mcp;
 mod models;
 pub mod values;
-mod yaml;
+pub mod yaml;
 
 #[cfg(test)]
 mod tests;

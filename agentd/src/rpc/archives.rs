@@ -80,8 +80,8 @@ service! { Archives:
         let (sender, queue) = mpsc::channel(archives::QUEUE);
         let (engine, source) = (self.engine.clone(), PieceReader::new(queue));
         let importing = tokio::task::spawn_blocking(move || match format {
-            None => import::archive(engine, source, as_new, client),
-            Some(format) => import::foreign(engine, source, format, as_new, client),
+            None => archives::archive(engine, source, as_new, client),
+            Some(format) => archives::foreign(engine, source, format, as_new, client),
         });
         hand_on(pieces, sender).await;
         let imported = importing.await.map_err(|error| {

@@ -299,7 +299,7 @@ impl Watch {
             limit => limit.min(MAX_SESSIONS),
         };
         let page = self.engine.session_page(None, limit, self.request.children).await?;
-        let interrupts = super::interrupts::in_view(self.engine.interrupts(None).await?);
+        let interrupts = super::policy::in_view(self.engine.interrupts(None).await?);
         self.ready.push_back(Kind::Snapshot(Snapshot {
             more: page.next.is_some(),
             sessions: page.sessions.iter().map(Into::into).collect(),

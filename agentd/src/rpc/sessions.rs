@@ -241,11 +241,7 @@ async fn show(session: &SessionHandle) -> Result<v1::Session, Refusal> {
 
 async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
     let view = session.show().await?;
-    Ok(SessionView {
-        session: view.session,
-        pending: super::interrupts::in_view(view.pending),
-        live_turn: view.live_turn,
-    })
+    Ok(SessionView { session: view.session, pending: super::policy::in_view(view.pending), live_turn: view.live_turn })
 }
 
 /// A place in the list of sessions, as an answer told it.

@@ -269,7 +269,7 @@ impl CommandReader {
     }
 
     async fn answer(&self, command: AnswerInterrupt) -> Result<(), Refusal> {
-        let (id, answer) = super::interrupts::read_answer(&command.interrupt_id, command.answer)?;
+        let (id, answer) = super::policy::read_answer(&command.interrupt_id, command.answer)?;
         Ok(self.engine.answer(id, answer, self.client.clone()).await?)
     }
 

@@ -138,19 +138,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_named_as_in_json() {
-        for part in StoragePart::ALL {
-            assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
-            assert_eq!(StoragePart::from_name(part.as_str()), Some(part));
-        }
-        for part in CleanedPart::ALL {
-            assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
-            assert_eq!(CleanedPart::from_name(part.as_str()), Some(part));
-        }
-        assert_eq!(CleanedPart::from_name("the attic"), None);
-    }
-
-    #[test]
     fn each_kind_is_told_once() {
         let mut report = CleanReport::default();
         report.add(CleanedPart::Undo, 1, 2, 3);

@@ -138,7 +138,7 @@ pub struct StartFolder {
 
 /// The outcome of a call, as it is stored.
 #[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// Joins it to the call.
     pub call_id: CallId,
@@ -182,22 +182,7 @@ pub struct ToolResult {
 impl ToolResult {
     /// The outcome of a call of that tool, with nothing to tell yet.
     pub fn empty(call_id: CallId, name: impl Into<String>) -> Self {
-        Self {
-            call_id,
-            name: name.into(),
-            text: String::new(),
-            error: None,
-            exit_code: None,
-            details: None,
-            files: Vec::new(),
-            ran_with: None,
-            takes_back: None,
-            found: Vec::new(),
-            pictures: Vec::new(),
-            said: None,
-            unchanged: None,
-            duration_ms: 0,
-        }
+        Self { call_id, name: name.into(), ..Self::default() }
     }
 
     /// The part of the text that the tool wrote, without what is said to the model alone.

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     append::{Append, Rows},
-    codec::Fault,
+    codec::{Fault, run},
     draft::{Fork, ImportStep},
     interrupts,
     search::Missing,
@@ -75,7 +75,7 @@ impl Change {
             }
             Self::FilesGone(ids) => upkeep::forget_files(connection, ids),
             Self::Keep(grant) => interrupts::keep(connection, grant),
-            Self::Revoke(rule) => interrupts::revoke(connection, rule),
+            Self::Revoke(rule) => run(connection, "DELETE FROM grants WHERE rule = ?1", [rule]),
             Self::Index(missing) => missing.add(connection),
             Self::Count(SideUsage { at, slot, model, usage: took }) => {
                 let call = CountedCall { at: *at, session: None, slot: *slot, model, usage: took };

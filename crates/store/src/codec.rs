@@ -9,7 +9,10 @@ use std::{path::Path, str::FromStr, sync::Arc};
 
 use agentd_core::error::{ErrorKind, StoreError};
 use jiff::Timestamp;
-use rusqlite::{Connection, ErrorCode, Params, Row, types::Type};
+use rusqlite::{
+    Connection, ErrorCode, Params, Row,
+    types::{FromSql, Type},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
@@ -69,9 +72,19 @@ pub(crate) fn text<'a>(row: &'a Row<'_>, column: &str) -> Result<&'a str, Fault>
     })
 }
 
-/// Runs a statement and returns the number of rows that it changed.
-pub(crate) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<usize, Fault> {
+/// Runs a statement.
+pub(crate) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<(), Fault> {
+    changed(connection, sql, params).map(drop)
+}
+
+/// Runs a statement, and returns how many rows it has changed.
+pub(crate) fn changed(connection: &Connection, sql: &str, params: impl Params) -> Result<usize, Fault> {
     Ok(connection.prepare_cached(sql)?.execute(params)?)
+}
+
+/// The only value of a query that has one row.
+pub(crate) fn value<T: FromSql>(connection: &Connection, sql: &str, params: impl Params) -> Result<T, Fault> {
+    Ok(connection.prepare_cached(sql)?.query_row(params, |row| row.get(0))?)
 }
 
 /// The rows of a query.

@@ -22,7 +22,7 @@ use rusqlite::{Connection, params};
 
 use crate::{
     append::{Append, Rows},
-    codec::{Fault, first, id_text, json, number, number_from, run, time},
+    codec::{Fault, changed, first, id_text, json, number, number_from, run, time},
     events,
     past::Past,
     sessions,
@@ -81,8 +81,7 @@ fn begin(connection: &Connection, draft: DraftId) -> Result<(), Fault> {
     let now = time(Timestamp::UNIX_EPOCH)?;
     let sql = "INSERT INTO sessions (id, created_at, updated_at, usage, last_seq) VALUES (?1, ?2, ?2, '{}', 0)";
     run(connection, sql, params![name(draft), now])?;
-    run(connection, "UPDATE sessions SET parent = key WHERE id = ?1", [name(draft)])?;
-    Ok(())
+    run(connection, "UPDATE sessions SET parent = key WHERE id = ?1", [name(draft)])
 }
 
 /// Key of a draft and the number of its last event.
@@ -105,8 +104,7 @@ fn add(connection: &Connection, draft: DraftId, events: &[(Arc<Event>, String)])
         }
         events::insert(connection, key, event, payload)?;
     }
-    run(connection, "UPDATE sessions SET last_seq = ?2 WHERE key = ?1", params![key, number(last)?])?;
-    Ok(())
+    run(connection, "UPDATE sessions SET last_seq = ?2 WHERE key = ?1", params![key, number(last)?])
 }
 
 fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Result<(), Fault> {
@@ -214,7 +212,7 @@ fn copy(connection: &Connection, source: i64, key: i64, through: u64, id: Sessio
                 CASE WHEN kind = 'interrupt_raised' AND json_valid(payload)
                     THEN json_set(payload, '$.interrupt.session_id', ?4) ELSE payload END
              FROM events WHERE session = ?2 AND seq <= ?3 ORDER BY seq";
-    let copied = run(connection, sql, params![key, source, number(through)?, id.to_string()])?;
+    let copied = changed(connection, sql, params![key, source, number(through)?, id.to_string()])?;
     if copied as u64 == through { Ok(()) } else { Err(Fault::Damaged("an event of the session is missing".to_owned())) }
 }
 

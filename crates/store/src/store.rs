@@ -32,7 +32,8 @@ use crate::{
     mark::{Anchor, Loss},
     open::{self, Connections},
     reader::Readers,
-    search, sessions,
+    search::{self, Behind},
+    sessions,
     upkeep::{self, Pages, Upkeep},
     usage,
     writer::Writer,
@@ -225,8 +226,8 @@ impl SqliteStore {
     }
 
     /// Brings the index of the search up to date.
-    async fn add_missing(&self, action: &'static str, session: Option<SessionId>) -> Result<(), StoreError> {
-        for (key, until) in self.read(action, move |connection| search::behind(connection, session)).await? {
+    async fn add_missing(&self, action: &'static str, sessions: Vec<Behind>) -> Result<(), StoreError> {
+        for Behind { session: key, until, .. } in sessions {
             let mut damaged = 0;
             while let Some(missing) =
                 self.read(action, move |connection| search::missing(connection, key, until)).await?
@@ -349,20 +350,21 @@ impl Store for SqliteStore {
     ) -> BoxFuture<'_, Result<SearchResult, StoreError>> {
         async move {
             let action = "bring the index up to date";
-            let lacks = self.read(action, move |connection| search::lacks(connection, session)).await?;
-            if lacks > search::FEW {
+            let behind = self.read(action, move |connection| search::behind(connection, session)).await?;
+            let lacks: u64 = behind.iter().map(|behind| behind.lacks).sum();
+            let unsearched = if lacks > search::FEW {
                 self.writer.catch_up();
-                let hits = self.read("search", move |connection| search::find(connection, &query, session, limit));
-                return Ok(SearchResult { hits: hits.await?, unsearched: lacks });
-            }
-            let unsearched = match self.add_missing(action, session).await {
-                Ok(()) => 0,
-                // Nothing can be added on a full disk. What is there is searched.
-                Err(error) if error.kind() == ErrorKind::Storage => {
-                    tracing::warn!("the index of the search is not up to date: {error}");
-                    lacks
+                lacks
+            } else {
+                match self.add_missing(action, behind).await {
+                    Ok(()) => 0,
+                    // Nothing can be added on a full disk. What is there is searched.
+                    Err(error) if error.kind() == ErrorKind::Storage => {
+                        tracing::warn!("the index of the search is not up to date: {error}");
+                        lacks
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             };
             let hits = self.read("search", move |connection| search::find(connection, &query, session, limit)).await?;
             Ok(SearchResult { hits, unsearched })

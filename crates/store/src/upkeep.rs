@@ -23,7 +23,7 @@ use agentd_core::ids::SessionId;
 use rusqlite::{Connection, Row, TransactionBehavior};
 
 use crate::{
-    codec::{Fault, first, id_from, id_text, limit, number_from, rows, run},
+    codec::{Fault, first, id_from, id_text, limit, number_from, rows, run, value},
     mark::{self, Mark},
     sessions, usage,
 };
@@ -228,8 +228,7 @@ fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
     run(connection, sql, [key])?;
     let sql = "UPDATE sessions SET id = 'removed ' || key, parent = key, title = '', usage = '{}', last_seq = 0,
                 open_turn = NULL, open_turn_seq = NULL WHERE key = ?1";
-    run(connection, sql, [key])?;
-    Ok(())
+    run(connection, sql, [key])
 }
 
 /// The rest of removed sessions that is still to be overwritten, as far as the writer has found out.
@@ -359,17 +358,13 @@ fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
         run(connection, &format!("DELETE FROM {table} WHERE session = ?1"), [session])?;
     }
     usage::forget_session(connection, session)?;
-    run(connection, "DELETE FROM sessions WHERE key = ?1", [session])?;
-    Ok(())
+    run(connection, "DELETE FROM sessions WHERE key = ?1", [session])
 }
 
 /// The sessions of which something is left to overwrite.
 pub(crate) fn removed(connection: &Connection) -> Result<u64, Fault> {
-    let count: i64 = connection
-        .prepare_cached(
-            "SELECT count(*) FROM sessions INDEXED BY removed_sessions WHERE parent = key AND id LIKE 'removed %'",
-        )?
-        .query_row([], |row| row.get(0))?;
+    let sql = "SELECT count(*) FROM sessions INDEXED BY removed_sessions WHERE parent = key AND id LIKE 'removed %'";
+    let count: i64 = value(connection, sql, [])?;
     number_from(count)
 }
 

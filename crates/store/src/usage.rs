@@ -21,7 +21,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use rusqlite::{Connection, Row, named_params, params};
 use sha2::{Digest as _, Sha256};
 
-use crate::codec::{Fault, bound, first, id_from, id_text, json_from, limit, number, number_from, rows, run};
+use crate::codec::{Fault, bound, first, id_from, id_text, json_from, limit, number, number_from, rows, run, value};
 
 /// The session of calls that belong to none, or to one that is gone.
 const NO_SESSION: i64 = 0;
@@ -77,8 +77,7 @@ pub(crate) fn add(connection: &Connection, zone: &TimeZone, call: &CountedCall<'
         ":reasoning": bound(reasoning_tokens),
         ":cost": cost_microusd.map(bound),
     };
-    run(connection, sql, values)?;
-    Ok(())
+    run(connection, sql, values)
 }
 
 fn day(at: Timestamp, zone: &TimeZone) -> Date {
@@ -96,8 +95,7 @@ pub(crate) fn forget_session(connection: &Connection, session: i64) -> Result<()
         sum_up!()
     );
     run(connection, sql, params![session, NO_SESSION])?;
-    run(connection, "DELETE FROM usage WHERE session = ?1", [session])?;
-    Ok(())
+    run(connection, "DELETE FROM usage WHERE session = ?1", [session])
 }
 
 /// The columns of a sum over rows of `usage`. `total` never overflows, and is exact below 2^53.
@@ -329,8 +327,7 @@ pub(crate) fn add_event(
         ":outcome": *outcome,
         ":milliseconds": bound(*milliseconds),
     };
-    run(connection, sql, values)?;
-    Ok(())
+    run(connection, sql, values)
 }
 
 /// Returns whether a name is counted as itself: it is short, and known on that day or one of few.
@@ -341,15 +338,12 @@ fn has_room(connection: &Connection, day: &str, kind: &str, name: &str) -> Resul
     if name.len() > LONGEST_NAME {
         return Ok(false);
     }
-    let known: bool = connection
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM counters WHERE day = ?1 AND kind = ?2 AND name = ?3)")?
-        .query_row(params![day, kind, name], |row| row.get(0))?;
-    if known {
+    let sql = "SELECT EXISTS (SELECT 1 FROM counters WHERE day = ?1 AND kind = ?2 AND name = ?3)";
+    if value(connection, sql, params![day, kind, name])? {
         return Ok(true);
     }
-    let names: i64 = connection
-        .prepare_cached("SELECT count(DISTINCT name) FROM counters WHERE day = ?1 AND kind = ?2")?
-        .query_row(params![day, kind], |row| row.get(0))?;
+    let sql = "SELECT count(DISTINCT name) FROM counters WHERE day = ?1 AND kind = ?2";
+    let names: i64 = value(connection, sql, params![day, kind])?;
     Ok(names < MAX_NAMES)
 }
 
@@ -393,8 +387,7 @@ pub(crate) fn remember(connection: &Connection, key: i64) -> Result<(), Fault> {
     let Some((id, last)) = found.filter(|(_, last)| *last > 0) else { return Ok(()) };
     let sql = "INSERT INTO counted (digest, through) VALUES (?1, ?2)
              ON CONFLICT (digest) DO UPDATE SET through = max(through, excluded.through)";
-    run(connection, sql, params![digest(&id), last])?;
-    Ok(())
+    run(connection, sql, params![digest(&id), last])
 }
 
 /// Number of the last event of a session whose calls were counted before it was deleted; 0 where it never was.
@@ -411,8 +404,7 @@ fn digest(id: &str) -> Vec<u8> {
 pub(crate) fn note_audit(connection: &Connection, head: &AuditHead) -> Result<(), Fault> {
     let sql = "INSERT INTO audit_head (one, n, hash) VALUES (1, ?1, ?2)
              ON CONFLICT DO UPDATE SET n = excluded.n, hash = excluded.hash";
-    run(connection, sql, params![number(head.n)?, head.hash])?;
-    Ok(())
+    run(connection, sql, params![number(head.n)?, head.hash])
 }
 
 pub(crate) fn noted_audit(connection: &Connection) -> Result<Option<AuditHead>, Fault> {

@@ -10,8 +10,8 @@
 //!
 //! Where the socket is.
 
-pub use crate::socket::io::{SocketFile, adopt, bind, is_live};
-pub use io::{Incoming, Io, PeerInfo, connect};
+pub use stream::{Incoming, Io, PeerInfo, connect};
+pub use stream::{SocketFile, adopt, bind, is_live};
 
 use std::{
     ffi::OsString,
@@ -22,7 +22,7 @@ use std::{
 
 use agentd_core::error::ErrorKind;
 
-mod io;
+mod stream;
 
 /// A socket that cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -170,4 +170,3 @@ names! {
         Unreadable = "unreadable",
     }
 }
-
