@@ -1,10 +1,8 @@
 //! Sessions that leave the daemon, and that come to it: what the engine gives and takes, and the files that they are in
-//! between. [`export`] writes an archive, or hands out events; [`import`] reads an archive, or the history of another program.
+//! between. [`export`] writes an archive, or hands out events; this file reads an archive, or the history of another program.
 //!
-//! This file has the bytes between a stream of a client and a thread that blocks, with bounded queues in both directions. A client
+//! It also has the bytes between a stream of a client and a thread that blocks, with bounded queues in both directions. A client
 //! that neither reads nor writes is given up.
-//!
-//! Takes a session in: from an archive, or from the history of another program.
 
 use std::{
     io::{self, Read, Write},

@@ -223,6 +223,17 @@ fn is_secret(name: &str) -> bool {
         .any(|word| MARKS.contains(&word.to_ascii_uppercase().as_str()))
 }
 
+impl Sources {
+    /// The same, where the environment has what `.env` files add to it.
+    ///
+    /// # Errors
+    /// A line of such a file that is no variable.
+    pub fn with_dotenv(&self) -> Result<Self, ConfigError> {
+        let added = variables(&self.files, &self.env)?;
+        Ok(Self { env: self.env.and(&added), ..self.clone() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;

@@ -7,9 +7,12 @@ use std::{
     fmt, fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use crate::environment::objection;
+use agentd_extensions::plugins::InstalledPlugin;
+
+use crate::environment::{Environment, objection};
 
 /// No configuration that people write is longer; a device or a log named by mistake is not read to its end.
 const LONGEST_FILE: u64 = 1 << 20;
@@ -320,6 +323,40 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .filter(|(distance, _)| *distance <= tolerance)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// Everything that a configuration is made of.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// The files, lowest layer first.
+    pub files: Vec<SourceFile>,
+    /// The plugins, whose agents and servers stand below those of all files.
+    pub plugins: Arc<[InstalledPlugin]>,
+    /// The environment.
+    pub env: Environment,
+    /// The command line.
+    pub flags: Flags,
+}
+
+/// Settings of the command line.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// `--log-level`
+    pub log_level: Option<String>,
+}
+
+impl Sources {
+    pub(super) fn files_about(&self, subject: Subject) -> impl Iterator<Item = &SourceFile> {
+        self.files.iter().filter(move |file| file.subject == subject)
+    }
+
+    /// A path that a file names: `~/` is the person's home, and a relative one belongs to the file's own folder.
+    pub(super) fn path_in(&self, file: &SourceFile, path: &str) -> PathBuf {
+        match (path.strip_prefix("~/"), self.env.path("HOME")) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => file.folder().join(Path::new(path)),
+        }
+    }
 }
 
 #[cfg(test)]

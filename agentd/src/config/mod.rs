@@ -1,20 +1,17 @@
 //! Configuration: what came with agentd < the machine's files < the person's files < the environment < the command
 //! line. Each layer sets only what it names.
 //!
-//! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
-//! - `groups` and this file (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), [`agents`] (`agents.yaml`, `tools.yaml`, `skills.yaml`),
-//!   `languages` (`languages.yaml`, `web.yaml`), `mcp` (`mcp_servers.yaml`), this file (`hitl_rules.yaml`): their schema, and how the
-//!   layers are merged.
+//! - [`layers`]: the files, and the origin of each value, for people who wonder. Reading them is all the I/O there is, but for
+//!   keys that a file keeps elsewhere.
+//! - this file with `groups` (`agentd.yaml`) and the rules (`hitl_rules.yaml`), `models` (`models.yaml`, `MODEL_*`), [`agents`]
+//!   (`agents.yaml`, `tools.yaml`, `skills.yaml`), `languages` (`languages.yaml`, `web.yaml`), `mcp` (`mcp_servers.yaml`): their
+//!   schema, and how the layers are merged.
 //! - [`dotenv`] (`.env`): variables for all of them.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; times and limits.
-//! - [`layers`]: the origin of each value, for people who wonder; [`values`]: the values themselves, without secrets.
+//! - [`values`]: the values themselves, without secrets.
 //!
 //! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails if a key is
 //! not set.
-//!
-//! `agentd.yaml`: everything that is not about models or single tools.
-//!
-//! `hitl_rules.yaml`: what may run, and when a person is asked.
 
 pub use crate::config::{
     agents::{ToolNames, ToolSetting, ToolSettings, ToolSwitch},
@@ -22,22 +19,17 @@ pub use crate::config::{
         Confinement, DaemonSettings, HardLinkRule, IndexSettings, LogFormat, OnDeadline, ReadingSettings,
         RetentionSettings, SandboxSettings, ServiceSettings, TraceSettings,
     },
-    layers::{ConfigError, ErrorPlace, Origin, Origins, SourceFile, Subject, nearest},
+    layers::{ConfigError, ErrorPlace, Flags, Origin, Origins, SourceFile, Sources, Subject, nearest},
     mcp::over as try_mcp,
     models::{ModelPlace, ModelSettings},
     values::ConfigValues,
 };
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use agentd_audit::chain::sha256;
 use agentd_core::agent::Agents;
-use agentd_extensions::{plugins::InstalledPlugin, skills::SkillSettings};
+use agentd_extensions::skills::SkillSettings;
 use agentd_lsp::LanguageConfig;
 use agentd_mcp::McpConfig;
 use agentd_policy::{Policy, RuleError, RuleFile, Rules};
@@ -64,26 +56,6 @@ pub mod yaml;
 
 #[cfg(test)]
 mod tests;
-
-/// Everything that a configuration is made of.
-#[derive(Debug, Clone)]
-pub struct Sources {
-    /// The files, lowest layer first.
-    pub files: Vec<SourceFile>,
-    /// The plugins, whose agents and servers stand below those of all files.
-    pub plugins: Arc<[InstalledPlugin]>,
-    /// The environment.
-    pub env: Environment,
-    /// The command line.
-    pub flags: Flags,
-}
-
-/// Settings of the command line.
-#[derive(Debug, Clone, Default)]
-pub struct Flags {
-    /// `--log-level`
-    pub log_level: Option<String>,
-}
 
 /// The configuration, all layers together.
 #[derive(Debug, Clone)]
@@ -177,29 +149,6 @@ fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut 
         origins.set(key, &file.origin);
     }
     text
-}
-
-impl Sources {
-    /// The same, where the environment has what `.env` files add to it.
-    ///
-    /// # Errors
-    /// A line of such a file that is no variable.
-    pub fn with_dotenv(&self) -> Result<Self, ConfigError> {
-        let added = dotenv::variables(&self.files, &self.env)?;
-        Ok(Self { env: self.env.and(&added), ..self.clone() })
-    }
-
-    fn files_about(&self, subject: Subject) -> impl Iterator<Item = &SourceFile> {
-        self.files.iter().filter(move |file| file.subject == subject)
-    }
-
-    /// A path that a file names: `~/` is the person's home, and a relative one belongs to the file's own folder.
-    fn path_in(&self, file: &SourceFile, path: &str) -> PathBuf {
-        match (path.strip_prefix("~/"), self.env.path("HOME")) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => file.folder().join(Path::new(path)),
-        }
-    }
 }
 
 impl Config {

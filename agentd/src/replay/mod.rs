@@ -2,7 +2,7 @@
 //! in the person's sessions, counts in their usage, or reaches a model or a network that was not asked for.
 //!
 //! - this file: the player, an engine for one play, and a session's events for a recording; `drive`: turn by turn through a
-//!   recording; `ports`: the ports that only a play has, and its files.
+//!   recording, with the ports that only a play has, and its files.
 
 mod drive;
 

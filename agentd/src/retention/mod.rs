@@ -1,7 +1,7 @@
 //! Retention: unused data is removed, as the configuration says, so that nothing grows for ever.
 //!
 //! - [`Retention`]: the front, for the schedule and for clients; one cleaning at a time.
-//! - `due`: when to clean by itself, and selection of expired data; `usage`: disk usage.
+//! - `due`: when to clean by itself, selection of expired data, and disk usage.
 //!
 //! The engine spares sessions that are in use, waiting or pinned; it asks the session itself. Each kind is cleaned
 //! separately: if one cannot be, the others are, and it is reported.

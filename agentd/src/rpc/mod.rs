@@ -1,13 +1,12 @@
 //! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
 //!
-//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both; `client_calls`: what is
-//!   asked of the client of a turn.
+//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both, and what is asked of the
+//!   client of a turn.
 //! - `sessions`: sessions, their files and worktrees; `documents`: content of documents among them; `archives`: sessions that
-//!   leave and that come; `replays`: recordings; `traces`: requests to models as they were on the wire.
-//! - `interrupts`: pending requests, and stored rules; `policy`: verdicts of the rules, and the audit log, with `rehearsal`:
-//!   verdicts of other rules on its calls.
-//! - `extensions`: projects, plugins and skills; `mcp`: MCP servers.
-//! - `daemon`: the daemon itself, its storage and its spending; `watching`: what happens in all sessions.
+//!   leave and that come, recordings, and requests to models as they were on the wire.
+//! - `policy`: pending requests, stored rules, verdicts of the rules, the audit log, and verdicts of other rules on its calls.
+//! - `extensions`: projects, plugins, skills and MCP servers.
+//! - `daemon`: the daemon itself, its storage and its spending, and what happens in all sessions.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
 //! token is cancelled. The daemon drains its turns first and cancels then, so that every stream can show its turn's

@@ -33,13 +33,13 @@ use crate::{
 
 pub use crate::ports::{
     content::{
-        CallProgress, ClientFileAccess, ClientFiles, CodeReader, Knowledge, Languages, NoLanguages, OnCodeProgress,
-        OnProgress, Person, Pictures, ReadRules, SampleAnswer, SampleRequest, Sampler, Web,
+        ClientFileAccess, ClientFiles, CodeReader, Knowledge, Languages, NoLanguages, OnCodeProgress, OnProgress,
+        Person, Pictures, ReadRules, SampleAnswer, SampleRequest, Sampler, Web,
     },
     folders::{
-        Audit, AuditReader, Changes, ConfineError, ConfinedProcess, ConfinedProgram, Confiner, Exchanges, FilesBefore,
-        JournalImports, NoExchanges, ProgramEnd, ProjectStanding, Projects, SecretFile, SkillPackages, Skills,
-        Snapshots, StagedTree, TreeTransport, Worktrees,
+        Audit, AuditReader, CallProgress, Changes, ConfineError, ConfinedProcess, ConfinedProgram, Confiner, Exchanges,
+        FilesBefore, JournalImports, NoExchanges, ProgramEnd, ProjectStanding, Projects, SecretFile, SkillPackages,
+        Skills, Snapshots, StagedTree, TreeTransport, Worktrees,
     },
     workspaces::{Artifact, ArtifactDir, SessionTree, Workspace, WorkspaceArea, Workspaces},
 };

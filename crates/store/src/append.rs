@@ -133,10 +133,10 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
             interrupts::clear_files(connection, session)
         }
         EventKind::StateChanged { change: StateChange::Queue { added: Some(turn), .. } } => {
-            interrupts::queue(connection, session, turn)
+            sessions::queue(connection, session, turn)
         }
         EventKind::TurnStarted { .. } => {
-            event.turn_id.map_or(Ok(()), |turn| interrupts::unqueue(connection, session, turn))
+            event.turn_id.map_or(Ok(()), |turn| sessions::unqueue(connection, session, turn))
         }
         _ => Ok(()),
     }

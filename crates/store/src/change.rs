@@ -95,14 +95,7 @@ impl Change {
             Self::Fork(fork) => fork.size(),
             Self::Import(step) => step.size(),
             Self::Index(missing) => missing.size(),
-            Self::Create { first: None, .. }
-            | Self::Delete(_)
-            | Self::FilesGone(_)
-            | Self::Keep(_)
-            | Self::Revoke(_)
-            | Self::Count(_)
-            | Self::NoteAudit(_)
-            | Self::Trial => 0,
+            _ => 0,
         }
     }
 

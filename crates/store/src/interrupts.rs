@@ -1,19 +1,16 @@
 //! The table `interrupts`, and the table `grants`: rules that are kept for good. Those of one session are in its settings.
 //!
-//! The table `queued_turns`.
-//!
 //! The table `state_files`.
 
 use agentd_core::{
     Timestamp,
     event::Event,
     grant::{Grant, GrantScope, HeldGrant},
-    ids::{InterruptId, SessionId, TurnId},
+    ids::{InterruptId, SessionId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     ports::StoredInterrupt,
     session::SessionSettings,
     state_files::{StateFile, StateFileChange, StateFiles},
-    turn::QueuedTurn,
 };
 use rusqlite::{Connection, params};
 
@@ -144,26 +141,6 @@ pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, 
         Ok(settings.grants.into_iter().map(|grant| HeldGrant { session_id, grant }).collect())
     })?;
     Ok(held.into_iter().flatten().collect())
-}
-
-/// A turn joins the queue of its session.
-pub(crate) fn queue(connection: &Connection, session: i64, turn: &QueuedTurn) -> Result<(), Fault> {
-    let QueuedTurn { turn_id, start } = turn;
-    let sql = "INSERT INTO queued_turns (session, turn, start) VALUES (?1, ?2, ?3)";
-    run(connection, sql, params![session, id_text(turn_id.as_uuid()), json(start)?])
-}
-
-/// A turn has begun. Most never waited.
-pub(crate) fn unqueue(connection: &Connection, session: i64, turn: TurnId) -> Result<(), Fault> {
-    let sql = "DELETE FROM queued_turns WHERE session = ?1 AND turn = ?2";
-    run(connection, sql, params![session, id_text(turn.as_uuid())])
-}
-
-/// The turns that wait in a session, first come first.
-pub(crate) fn queued(connection: &Connection, session: i64) -> Result<Vec<QueuedTurn>, Fault> {
-    rows(connection, "SELECT turn, start FROM queued_turns WHERE session = ?1 ORDER BY key", [session], |row| {
-        Ok(QueuedTurn { turn_id: id_from(text(row, "turn")?)?, start: json_from(text(row, "start")?)? })
-    })
 }
 
 /// A file was written or removed. Only its own row is touched.

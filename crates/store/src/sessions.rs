@@ -1,12 +1,13 @@
-//! The tables `sessions` and `session_state`.
+//! The tables `sessions`, `session_state` and `queued_turns`.
 
 use agentd_core::{
     context::Window,
     event::{EventKind, StateChange},
     files::PendingAttachments,
     folder::Mounts,
-    ids::SessionId,
+    ids::{SessionId, TurnId},
     session::{SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession},
+    turn::QueuedTurn,
     usage::Usage,
     worktree::SessionWorktree,
 };
@@ -19,7 +20,6 @@ use crate::{
         Fault, bound, changed, first, id_from, id_text, json, json_from, limit, number, number_from, rows, run, text,
         time, time_from, value,
     },
-    interrupts,
     projection::Projection,
 };
 
@@ -238,7 +238,7 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     Ok(Some(StoredSession {
         todos: json_from(&todos)?,
         open_turn: row.projection.open_turn,
-        queue: interrupts::queued(&snapshot, row.key)?,
+        queue: queued(&snapshot, row.key)?,
         reset_seq: row.projection.reset_seq,
         window: row.projection.window,
         handed_over: json_from(&handed_over)?,
@@ -377,4 +377,24 @@ fn session_id(row: &Row<'_>) -> Result<SessionId, Fault> {
 
 pub(crate) fn unknown(id: SessionId) -> Fault {
     Fault::not_found(format!("there is no session {id}"))
+}
+
+/// A turn joins the queue of its session.
+pub(crate) fn queue(connection: &Connection, session: i64, turn: &QueuedTurn) -> Result<(), Fault> {
+    let QueuedTurn { turn_id, start } = turn;
+    let sql = "INSERT INTO queued_turns (session, turn, start) VALUES (?1, ?2, ?3)";
+    run(connection, sql, params![session, id_text(turn_id.as_uuid()), json(start)?])
+}
+
+/// A turn has begun. Most never waited.
+pub(crate) fn unqueue(connection: &Connection, session: i64, turn: TurnId) -> Result<(), Fault> {
+    let sql = "DELETE FROM queued_turns WHERE session = ?1 AND turn = ?2";
+    run(connection, sql, params![session, id_text(turn.as_uuid())])
+}
+
+/// The turns that wait in a session, first come first.
+pub(crate) fn queued(connection: &Connection, session: i64) -> Result<Vec<QueuedTurn>, Fault> {
+    rows(connection, "SELECT turn, start FROM queued_turns WHERE session = ?1 ORDER BY key", [session], |row| {
+        Ok(QueuedTurn { turn_id: id_from(text(row, "turn")?)?, start: json_from(text(row, "start")?)? })
+    })
 }

@@ -79,6 +79,35 @@ impl ExportStream {
     }
 }
 
+calls! {
+    /// Documents of a session with their states, below a path where one is given.
+    ///
+    /// # Errors
+    /// As of [`Self::index_documents`].
+    fn list_documents(session: &str, path: &str) -> DocumentListing =
+        documents.list(v1::ListDocumentsRequest { session: session.to_owned(), path: path.to_owned() }) whole;
+
+    /// Pages, sheets or slides of a document.
+    ///
+    /// # Errors
+    /// As of [`Self::index_documents`]; also when the document cannot be read.
+    fn read_document(session: &str, path: &str, range: PartRange, password: Option<&Password>) -> Reading =
+        documents.read(v1::ReadDocumentRequest {
+            session: session.to_owned(),
+            path: path.to_owned(),
+            first: range.first,
+            count: range.count.unwrap_or_default(),
+            from: range.from.to_wire(),
+            password: password.map(|password| password.reveal().to_owned()),
+        }) whole;
+
+    /// Size of the index, of all sessions together.
+    ///
+    /// # Errors
+    /// When the index cannot be used, or the connection fails.
+    fn document_stats() -> KnowledgeStats = documents.stats(v1::DocumentStatsRequest {}) whole;
+}
+
 impl Client {
     /// Reads a session as an archive.
     ///
@@ -352,37 +381,6 @@ impl Client {
         Err(WireError::Missing("what came of indexing").into())
     }
 
-    /// Documents of a session with their states, below a path where one is given.
-    ///
-    /// # Errors
-    /// As of [`Self::index_documents`].
-    pub async fn list_documents(&self, session: &str, path: &str) -> Result<DocumentListing, ClientError> {
-        let request = v1::ListDocumentsRequest { session: session.to_owned(), path: path.to_owned() };
-        Ok(self.documents().list(request).await?.into_inner().try_into()?)
-    }
-
-    /// Pages, sheets or slides of a document.
-    ///
-    /// # Errors
-    /// As of [`Self::index_documents`]; also when the document cannot be read.
-    pub async fn read_document(
-        &self,
-        session: &str,
-        path: &str,
-        range: PartRange,
-        password: Option<&Password>,
-    ) -> Result<Reading, ClientError> {
-        let request = v1::ReadDocumentRequest {
-            session: session.to_owned(),
-            path: path.to_owned(),
-            first: range.first,
-            count: range.count.unwrap_or_default(),
-            from: range.from.to_wire(),
-            password: password.map(|password| password.reveal().to_owned()),
-        };
-        Ok(self.documents().read(request).await?.into_inner().try_into()?)
-    }
-
     /// Finds what documents of a session say, all of them where no path is named, and shows how far those are that are brought
     /// into the index first.
     ///
@@ -419,13 +417,5 @@ impl Client {
             }
         }
         Err(WireError::Missing("what was found").into())
-    }
-
-    /// Size of the index, of all sessions together.
-    ///
-    /// # Errors
-    /// When the index cannot be used, or the connection fails.
-    pub async fn document_stats(&self) -> Result<KnowledgeStats, ClientError> {
-        Ok(self.documents().stats(v1::DocumentStatsRequest {}).await?.into_inner().try_into()?)
     }
 }

@@ -3,13 +3,8 @@
 //! [`Client::connect`] shakes hands first and tells apart what can be wrong there. A [`Client`] is cheap to clone and
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
-//! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `archives`, `documents`, `turns`, `policy`, `projects`, `daemon`, `watch`: the other calls. `error`: what can
-//!   go wrong.
-//!
-//! Connecting and shaking hands.
-//!
-//! What can go wrong between a client and the daemon.
+//! This file has the handshake, what can go wrong, and the rows of calls; `sessions`, `archives`, `turns`, `policy` and `daemon`
+//! have the calls.
 
 pub use crate::client::daemon::{WatchEvent, WatchStream};
 pub use crate::view::{
@@ -44,6 +39,34 @@ use crate::{
     status,
     v1::{self, daemon_client::DaemonClient},
 };
+
+/// Calls of services that take a request and answer once, a row each. Of the answer comes the `whole`, `nothing`, `all` values of
+/// a list in it, or `only` one field.
+macro_rules! calls {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $kind:ty),*) -> $value:ty
+        = $stub:ident.$method:ident($request:expr) $what:ident $($part:ident)?;)*) => {
+        impl $crate::client::Client {
+            $($(#[$doc])*
+            pub async fn $name(&self, $($arg: $kind),*) -> Result<$value, $crate::client::ClientError> {
+                let answer = self.$stub().$method($request).await?.into_inner();
+                calls!(@$what answer $($part)?)
+            })*
+        }
+    };
+    (@whole $answer:ident) => {
+        Ok($answer.try_into()?)
+    };
+    (@nothing $answer:ident) => {{
+        let _empty = $answer;
+        Ok(())
+    }};
+    (@all $answer:ident $part:ident) => {
+        Ok($crate::convert::all($answer.$part)?)
+    };
+    (@only $answer:ident $part:ident) => {
+        Ok($answer.$part)
+    };
+}
 
 mod archives;
 mod daemon;

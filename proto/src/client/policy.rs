@@ -22,6 +22,108 @@ use crate::{
     v1::{self, check_skill_request, show_plugin_request},
 };
 
+calls! {
+    /// Verdicts of a file of rules on the calls in the audit log.
+    ///
+    /// # Errors
+    /// When the file has a mistake, the log cannot be read, or the connection fails.
+    fn test_rules_on_audit(rules: &RuleText, since: Option<Timestamp>) -> AuditComparison =
+        policy.test_audit(v1::TestAuditRequest { rules: Some(rules.into()), since: since.to_wire() }) whole;
+
+    /// The rules that are kept: all that hold in the session with this id or unique prefix, or those of all sessions.
+    /// Those for good come first.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    fn grants(session: Option<&str>) -> Vec<HeldGrant> =
+        grants_client.list(v1::ListGrantsRequest { session: session.unwrap_or_default().to_owned() }) all grants;
+
+    /// Keeps a rule for a session, or for good, in this client's name.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a rule that could never hold, and when the connection fails.
+    fn add_grant(rule: &str, session: Option<&str>, client: &str) -> () =
+        grants_client.add(v1::AddGrantRequest {
+            rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
+        }) nothing;
+
+    /// Takes a rule back that a session keeps, or that is kept for good, in this client's name.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not kept there, and when the connection fails.
+    fn revoke_grant(rule: &str, session: Option<&str>, client: &str) -> () =
+        grants_client.revoke(v1::RevokeGrantRequest {
+            rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
+        }) nothing;
+
+    /// Answers an interrupt in this client's name.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown one, `Conflict` for one that has its answer, `InvalidInput` for an answer that does
+    /// not fit, and when the connection fails.
+    fn answer(id: InterruptId, answer: &Answer, client: &str) -> () =
+        interrupts_client.answer(v1::AnswerRequest {
+            interrupt_id: id.to_string(), answer: Some(answer.into()), client: client.to_owned(),
+        }) nothing;
+
+    /// All that is known of a project; its path is absolute.
+    ///
+    /// # Errors
+    /// When there is no such folder or the connection fails.
+    fn project(folder: &str) -> ProjectReport =
+        projects_service.show(v1::ShowProjectRequest { folder: folder.to_owned() }) whole;
+
+    /// Trusts a project no longer, in this client's name.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not trusted, and when the connection fails.
+    fn distrust_project(folder: &str, client: &str) -> ProjectReport =
+        projects_service.distrust(v1::DistrustProjectRequest {
+            folder: folder.to_owned(), client: client.to_owned(),
+        }) whole;
+
+    /// All skills, sorted by name: those of a session's project too, where one is named.
+    ///
+    /// # Errors
+    /// When there is no such session or the connection fails.
+    fn skills(session: &str) -> Vec<SkillReport> =
+        skills_service.list(v1::ListSkillsRequest { session: session.to_owned() }) all skills;
+
+    /// Takes a folder, by its absolute path, into the person's own skills.
+    ///
+    /// # Errors
+    /// When it is no sound skill, one of its name is there and shall not be replaced, or the connection fails.
+    fn add_skill(folder: &str, replace: bool) -> SkillReport =
+        skills_service.add(v1::AddSkillRequest { folder: folder.to_owned(), replace }) whole;
+
+    /// All worktrees, sorted by name.
+    ///
+    /// # Errors
+    /// When they cannot be listed, or the connection fails.
+    fn worktrees() -> Vec<WorktreeReport> = worktrees_service.list(v1::ListWorktreesRequest {}) all worktrees;
+
+    /// Difference of a worktree from the commit that it began from.
+    ///
+    /// # Errors
+    /// When there is none of that name, git fails, or the connection does.
+    fn diff_worktree(name: &str) -> WorktreeDiff =
+        worktrees_service.diff(v1::DiffWorktreeRequest { worktree: name.to_owned() }) whole;
+
+    /// Merges a worktree into what the main tree has checked out.
+    ///
+    /// # Errors
+    /// `Conflict` with the files in the way, `Busy` while a turn runs in it, and when git or the connection fails.
+    fn apply_worktree(name: &str) -> WorktreeApplied =
+        worktrees_service.apply(v1::ApplyWorktreeRequest { worktree: name.to_owned() }) whole;
+
+    /// Removes a worktree and its branch, and returns its name.
+    ///
+    /// # Errors
+    /// `Conflict` where it has changes that are merged nowhere and it is not forced, and when the connection fails.
+    fn remove_worktree(name: &str, force: bool) -> String =
+        worktrees_service.remove(v1::RemoveWorktreeRequest { worktree: name.to_owned(), force }) only name;
+}
+
 impl Client {
     /// Explains the verdict of the rules in force on a call: in the session with this id or unique prefix, or in a new
     /// one.
@@ -48,57 +150,6 @@ impl Client {
         let calls = calls.iter().map(Into::into).collect();
         let request = v1::TestRulesRequest { rules: Some(rules.into()), calls, session };
         Ok(convert::all(self.policy().test(request).await?.into_inner().comparisons)?)
-    }
-
-    /// Verdicts of a file of rules on the calls in the audit log.
-    ///
-    /// # Errors
-    /// When the file has a mistake, the log cannot be read, or the connection fails.
-    pub async fn test_rules_on_audit(
-        &self,
-        rules: &RuleText,
-        since: Option<Timestamp>,
-    ) -> Result<AuditComparison, ClientError> {
-        let request = v1::TestAuditRequest { rules: Some(rules.into()), since: since.to_wire() };
-        Ok(self.policy().test_audit(request).await?.into_inner().try_into()?)
-    }
-
-    /// The rules that are kept: all that hold in the session with this id or unique prefix, or those of all sessions.
-    /// Those for good come first.
-    ///
-    /// # Errors
-    /// When there is no such session, or the connection fails.
-    pub async fn grants(&self, session: Option<&str>) -> Result<Vec<HeldGrant>, ClientError> {
-        let request = v1::ListGrantsRequest { session: session.unwrap_or_default().to_owned() };
-        Ok(convert::all(self.grants_client().list(request).await?.into_inner().grants)?)
-    }
-
-    /// Keeps a rule for a session, or for good, in this client's name.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a rule that could never hold, and when the connection fails.
-    pub async fn add_grant(&self, rule: &str, session: Option<&str>, client: &str) -> Result<(), ClientError> {
-        let request = v1::AddGrantRequest {
-            rule: rule.to_owned(),
-            session: session.unwrap_or_default().to_owned(),
-            client: client.to_owned(),
-        };
-        self.grants_client().add(request).await?;
-        Ok(())
-    }
-
-    /// Takes a rule back that a session keeps, or that is kept for good, in this client's name.
-    ///
-    /// # Errors
-    /// `NotFound` for one that is not kept there, and when the connection fails.
-    pub async fn revoke_grant(&self, rule: &str, session: Option<&str>, client: &str) -> Result<(), ClientError> {
-        let request = v1::RevokeGrantRequest {
-            rule: rule.to_owned(),
-            session: session.unwrap_or_default().to_owned(),
-            client: client.to_owned(),
-        };
-        self.grants_client().revoke(request).await?;
-        Ok(())
     }
 
     /// Pending interrupts, oldest first: of the session with this id or unique prefix, or of all.
@@ -131,30 +182,9 @@ impl Client {
         let approval = approval.ok_or(WireError::Missing("what a call would do"))?;
         Ok(v1::interrupt::Ask::Approval(approval).try_into()?)
     }
-
-    /// Answers an interrupt in this client's name.
-    ///
-    /// # Errors
-    /// `NotFound` for an unknown one, `Conflict` for one that has its answer, `InvalidInput` for an answer that does
-    /// not fit, and when the connection fails.
-    pub async fn answer(&self, id: InterruptId, answer: &Answer, client: &str) -> Result<(), ClientError> {
-        let request =
-            v1::AnswerRequest { interrupt_id: id.to_string(), answer: Some(answer.into()), client: client.to_owned() };
-        self.interrupts_client().answer(request).await?;
-        Ok(())
-    }
 }
 
 impl Client {
-    /// All that is known of a project; its path is absolute.
-    ///
-    /// # Errors
-    /// When there is no such folder or the connection fails.
-    pub async fn project(&self, folder: &str) -> Result<ProjectReport, ClientError> {
-        let request = v1::ShowProjectRequest { folder: folder.to_owned() };
-        Ok(self.projects_service().show(request).await?.into_inner().try_into()?)
-    }
-
     /// Trusts a project as it was shown with this hash, in this client's name.
     ///
     /// # Errors
@@ -163,15 +193,6 @@ impl Client {
         let (folder, hash, client) = (folder.to_owned(), hash.to_owned(), client.to_owned());
         let request = v1::TrustProjectRequest { folder, hash, client };
         Ok(self.projects_service().trust(request).await?.into_inner().try_into()?)
-    }
-
-    /// Trusts a project no longer, in this client's name.
-    ///
-    /// # Errors
-    /// `NotFound` for one that is not trusted, and when the connection fails.
-    pub async fn distrust_project(&self, folder: &str, client: &str) -> Result<ProjectReport, ClientError> {
-        let request = v1::DistrustProjectRequest { folder: folder.to_owned(), client: client.to_owned() };
-        Ok(self.projects_service().distrust(request).await?.into_inner().try_into()?)
     }
 
     /// All plugins, in the order in which they were added.
@@ -242,15 +263,6 @@ impl Client {
         Ok(removed.plugin.map(TryInto::try_into).transpose()?)
     }
 
-    /// All skills, sorted by name: those of a session's project too, where one is named.
-    ///
-    /// # Errors
-    /// When there is no such session or the connection fails.
-    pub async fn skills(&self, session: &str) -> Result<Vec<SkillReport>, ClientError> {
-        let request = v1::ListSkillsRequest { session: session.to_owned() };
-        Ok(convert::all(self.skills_service().list(request).await?.into_inner().skills)?)
-    }
-
     /// One skill by its name, with the words of its `SKILL.md`.
     ///
     /// # Errors
@@ -270,50 +282,5 @@ impl Client {
     async fn check(&self, session: &str, what: check_skill_request::What) -> Result<SkillReport, ClientError> {
         let request = v1::CheckSkillRequest { session: session.to_owned(), what: Some(what) };
         Ok(self.skills_service().check(request).await?.into_inner().try_into()?)
-    }
-
-    /// Takes a folder, by its absolute path, into the person's own skills.
-    ///
-    /// # Errors
-    /// When it is no sound skill, one of its name is there and shall not be replaced, or the connection fails.
-    pub async fn add_skill(&self, folder: &str, replace: bool) -> Result<SkillReport, ClientError> {
-        let request = v1::AddSkillRequest { folder: folder.to_owned(), replace };
-        Ok(self.skills_service().add(request).await?.into_inner().try_into()?)
-    }
-
-    /// All worktrees, sorted by name.
-    ///
-    /// # Errors
-    /// When they cannot be listed, or the connection fails.
-    pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, ClientError> {
-        let listed = self.worktrees_service().list(v1::ListWorktreesRequest {}).await?.into_inner();
-        Ok(convert::all(listed.worktrees)?)
-    }
-
-    /// Difference of a worktree from the commit that it began from.
-    ///
-    /// # Errors
-    /// When there is none of that name, git fails, or the connection does.
-    pub async fn diff_worktree(&self, name: &str) -> Result<WorktreeDiff, ClientError> {
-        let request = v1::DiffWorktreeRequest { worktree: name.to_owned() };
-        Ok(self.worktrees_service().diff(request).await?.into_inner().try_into()?)
-    }
-
-    /// Merges a worktree into what the main tree has checked out.
-    ///
-    /// # Errors
-    /// `Conflict` with the files in the way, `Busy` while a turn runs in it, and when git or the connection fails.
-    pub async fn apply_worktree(&self, name: &str) -> Result<WorktreeApplied, ClientError> {
-        let request = v1::ApplyWorktreeRequest { worktree: name.to_owned() };
-        Ok(self.worktrees_service().apply(request).await?.into_inner().try_into()?)
-    }
-
-    /// Removes a worktree and its branch, and returns its name.
-    ///
-    /// # Errors
-    /// `Conflict` where it has changes that are merged nowhere and it is not forced, and when the connection fails.
-    pub async fn remove_worktree(&self, name: &str, force: bool) -> Result<String, ClientError> {
-        let request = v1::RemoveWorktreeRequest { worktree: name.to_owned(), force };
-        Ok(self.worktrees_service().remove(request).await?.into_inner().name)
     }
 }

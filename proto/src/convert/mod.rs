@@ -1,9 +1,7 @@
-//! Messages to the vocabulary and back, one topic a file. `mirror` has the rows that most of them are.
+//! Messages to the vocabulary and back, one topic a file. Most of them look the same on the wire: a row each.
 //!
 //! What goes out is made from references with `From`, because events are shared; what comes in is checked with
 //! `TryFrom`, because it is hostile. A [`WireError`] tells what is merely newer than we are from what is wrong.
-//!
-//! Conversions of nouns that look the same on the wire, a row each.
 
 pub use session::{settings_over, undo_to_wire};
 pub use turn::{answered_file, input_parts};

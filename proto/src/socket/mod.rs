@@ -5,10 +5,6 @@
 //! - [`bind`](bind()), [`adopt`]: the listening end; [`Incoming`] drops everybody but the owner.
 //! - [`connect`](connect()): the calling end, which makes sure that its own user listens.
 //! - [`Io`]: one connection, as both ends of tonic want it.
-//!
-//! What can be wrong with a socket.
-//!
-//! Where the socket is.
 
 pub use stream::{Incoming, Io, PeerInfo, connect};
 pub use stream::{SocketFile, adopt, bind, is_live};

@@ -1,7 +1,7 @@
 //! Content that adapters take apart: documents, pictures, source code (also by language servers), and the web.
 //!
 //! What a call of a tool is given besides its arguments: rules about files, a client that holds files, a person and a model
-//! that it may ask, and a listener for its progress.
+//! that it may ask.
 
 use std::{
     fmt::{self, Debug},
@@ -262,35 +262,6 @@ impl Person {
 impl fmt::Debug for Person {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Person").field(&self.0.is_some()).finish()
-    }
-}
-
-/// Where a tool tells how far it is. Without one that listens, nothing is told.
-#[derive(Clone, Default)]
-pub struct CallProgress(Option<Arc<dyn Fn(String) + Send + Sync>>);
-
-impl CallProgress {
-    /// Tells it to this function, which must not wait.
-    pub fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(tell)))
-    }
-
-    /// Returns whether anybody listens.
-    pub fn is_heard(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Tells how far the call is, in one line. It is shown while the call runs, and forgotten when its result is there.
-    pub fn tell(&self, line: &str) {
-        if let Some(tell) = &self.0 {
-            tell(format!("{}\n", line.replace(['\n', '\r'], " ")));
-        }
-    }
-}
-
-impl fmt::Debug for CallProgress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CallProgress").field(&self.0.is_some()).finish()
     }
 }
 

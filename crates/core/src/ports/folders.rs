@@ -2,9 +2,9 @@
 //!
 //! What is kept beside or brought into the journal: the audit log, exchanges with models, and sessions from elsewhere.
 //!
-//! Changes of files by calls: recorded, taken back, and checked.
+//! Changes of files by calls: recorded, taken back, and checked; a listener for the progress of a call.
 
-use std::{collections::BTreeMap, ffi::OsString, io::Read, os::fd::OwnedFd, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsString, fmt, io::Read, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use crate::{
     files::FilesCopied,
     guide::{Skill, SkillReport},
     ids::{CallId, SessionId},
-    ports::{CallProgress, ToolContext, Workspace},
+    ports::{ToolContext, Workspace},
     project::{ProjectReport, ProjectTrust},
     tool::FileChange,
     undo::FilesReverted,
@@ -435,4 +435,33 @@ pub struct Changes {
     pub files: Vec<FileChange>,
     /// Changes that could not be recorded and therefore cannot be undone, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// Where a tool tells how far it is. Without one that listens, nothing is told.
+#[derive(Clone, Default)]
+pub struct CallProgress(Option<Arc<dyn Fn(String) + Send + Sync>>);
+
+impl CallProgress {
+    /// Tells it to this function, which must not wait.
+    pub fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(tell)))
+    }
+
+    /// Returns whether anybody listens.
+    pub fn is_heard(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Tells how far the call is, in one line. It is shown while the call runs, and forgotten when its result is there.
+    pub fn tell(&self, line: &str) {
+        if let Some(tell) = &self.0 {
+            tell(format!("{}\n", line.replace(['\n', '\r'], " ")));
+        }
+    }
+}
+
+impl fmt::Debug for CallProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallProgress").field(&self.0.is_some()).finish()
+    }
 }
