@@ -268,7 +268,7 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
 /// servers, the index, the audit log and the journal, which has no writers any more; the name goes last, so that
 /// once it is gone nothing is half alive.
 ///
-/// What the exporters have not sent is sent after the next start.
+/// The rest of the exporters is sent after the next start.
 async fn finish(
     parts: Arc<Parts>,
     mut server: Server,

@@ -119,7 +119,7 @@ impl DaemonControl {
     }
 }
 
-/// What clients ask for.
+/// Requests of clients.
 impl DaemonControl {
     /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.
     pub(crate) fn stop(&self, drain: Option<Duration>) {
