@@ -13,7 +13,7 @@ use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    audit,
+    audit::{self, Exporters},
     boot::{self, Parts},
     config::Config,
     control::{AuditWhen, DaemonControl},
@@ -27,7 +27,6 @@ use crate::{
     retention,
     rpc::{self, DaemonInfo},
     service::{SignalRequest, Signals, Supervisor},
-    telemetry::{self, Exporters},
 };
 
 /// After the turns have ended, how long connections may take to read their ends.
@@ -67,17 +66,6 @@ pub struct StartOptions {
     pub log: LogHandle,
 }
 
-/// Parts that have to be ended in order.
-struct RunningParts<'a> {
-    parts: Arc<Parts>,
-    server: Server,
-    /// Ends the server and every stream.
-    closing: CancellationToken,
-    presence: Presence<'a>,
-    /// They end with the turns. What they have not sent is sent after the next start.
-    exporters: Exporters,
-}
-
 type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 
 /// Serves until a signal or a client says stop. The lock is the data folder's, held until all is over.
@@ -94,7 +82,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     parts.notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(engine).await?;
     let data = recipe.paths.data.clone();
-    let exporters = telemetry::start(&config, &recipe.env, data.clone(), store.clone(), &engine.activity()).await;
+    let exporters = audit::start(&config, &recipe.env, data.clone(), store.clone(), &engine.activity()).await;
     let (listener, incoming) = Listener::open(sockets, supervisor.listener()).await?;
     let mut presence = Presence::new(listener, lock, Arc::clone(store));
     let health = Arc::new(Health::new(data.clone(), Arc::clone(store), had_audit_log));
@@ -102,17 +90,16 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         started,
         socket: presence.socket(),
         data_dir: data.clone(),
-        health: Some(Arc::clone(&health)),
+        health: Arc::clone(&health),
         started_with: recipe.env.told(),
     };
     let (stop, mut stop_asked) = mpsc::channel(1);
     let (config, parts_of) = (config.into(), Arc::clone(&parts));
     let control = Arc::new(DaemonControl { recipe, config, parts: parts_of, log, stop });
     let closing = CancellationToken::new();
-    let router =
-        rpc::router(engine.clone(), audit.clone(), parts.library.clone(), info, control.clone(), closing.clone())
-            .await
-            .map_err(|error| Failure::broken("could not describe the services").with_source(error))?;
+    let router = rpc::router(info, control.clone(), closing.clone())
+        .await
+        .map_err(|error| Failure::broken("could not describe the services").with_source(error))?;
     let mut server: Server = tokio::spawn(rpc::serve(router, incoming, closing.clone(), CLOSING_GRACE));
 
     supervisor.ready();
@@ -138,9 +125,8 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_TRACES + CLOSING_AUDIT + CLOSING_JOURNAL,
     );
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
-    let running = RunningParts { parts: Arc::clone(&parts), server, closing, presence, exporters };
     tokio::select! {
-        () = running.finish(drain) => Ok(()),
+        () = finish(Arc::clone(&parts), server, closing, presence, exporters, drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
             .with_hint("the turns that were running can be continued after the next start")),
     }
@@ -278,45 +264,49 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     }
 }
 
-impl RunningParts<'_> {
-    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP
-    /// servers, the index, the audit log and the journal, which has no writers any more; the name goes last, so that
-    /// once it is gone nothing is half alive.
-    async fn finish(mut self, drain: Duration) {
-        let parts = Arc::clone(&self.parts);
-        parts.engine.drain(drain).await;
-        drop(std::mem::take(&mut self.exporters));
-        self.closing.cancel();
-        self.presence.close();
-        if timeout(CLOSING_GRACE * 2, &mut self.server).await.is_err() {
-            self.server.abort();
-        }
-        if timeout(CLOSING_SERVERS, async {
-            tokio::join!(parts.mcp.close(), parts.session_servers.close(), parts.languages.close())
-        })
-        .await
-        .is_err()
-        {
-            tracing::warn!("MCP or language servers took too long to end and are killed");
-        }
-        if timeout(CLOSING_INDEX, parts.library.close()).await.is_err() {
-            tracing::warn!(
-                "the index of documents took too long to close; missing parts are indexed again when needed"
-            );
-        }
-        if timeout(CLOSING_TRACES, parts.exchanges.flush()).await.is_err() {
-            tracing::warn!("some requests to models took too long to be written, and are missing in traces");
-        }
-        if timeout(CLOSING_AUDIT, audit::close(&parts.audit, &parts.store, &*parts.clock)).await.is_err() {
-            tracing::error!("the audit log took too long to close; the next start repairs it");
-        }
-        match timeout(CLOSING_JOURNAL, parts.store.close()).await {
-            Ok(Ok(())) => tracing::info!("stopped"),
-            Ok(Err(error)) => tracing::error!("the journal was not closed well: {}", with_causes(&error)),
-            Err(_) => tracing::error!("the journal took too long to close; the next start repairs it"),
-        }
-        self.presence.remove();
+/// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP
+/// servers, the index, the audit log and the journal, which has no writers any more; the name goes last, so that
+/// once it is gone nothing is half alive.
+///
+/// The rest of the exporters is sent after the next start.
+async fn finish(
+    parts: Arc<Parts>,
+    mut server: Server,
+    closing: CancellationToken,
+    presence: Presence<'_>,
+    exporters: Exporters,
+    drain: Duration,
+) {
+    parts.engine.drain(drain).await;
+    drop(exporters);
+    closing.cancel();
+    presence.close();
+    if timeout(CLOSING_GRACE * 2, &mut server).await.is_err() {
+        server.abort();
     }
+    if timeout(CLOSING_SERVERS, async {
+        tokio::join!(parts.mcp.close(), parts.session_servers.close(), parts.languages.close())
+    })
+    .await
+    .is_err()
+    {
+        tracing::warn!("MCP or language servers took too long to end and are killed");
+    }
+    if timeout(CLOSING_INDEX, parts.library.close()).await.is_err() {
+        tracing::warn!("the index of documents took too long to close; missing parts are indexed again when needed");
+    }
+    if timeout(CLOSING_TRACES, parts.exchanges.flush()).await.is_err() {
+        tracing::warn!("some requests to models took too long to be written, and are missing in traces");
+    }
+    if timeout(CLOSING_AUDIT, audit::close(&parts.audit, &parts.store, &*parts.clock)).await.is_err() {
+        tracing::error!("the audit log took too long to close; the next start repairs it");
+    }
+    match timeout(CLOSING_JOURNAL, parts.store.close()).await {
+        Ok(Ok(())) => tracing::info!("stopped"),
+        Ok(Err(error)) => tracing::error!("the journal was not closed well: {}", with_causes(&error)),
+        Err(_) => tracing::error!("the journal took too long to close; the next start repairs it"),
+    }
+    presence.remove();
 }
 
 fn server_ended(ended: Result<Result<(), tonic::transport::Error>, tokio::task::JoinError>) -> Failure {

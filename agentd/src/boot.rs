@@ -28,19 +28,18 @@ use jiff::tz::TimeZone;
 
 use crate::{
     audit, code,
-    config::{Config, OnDeadline, agents, layers, value::Within},
+    config::{Config, OnDeadline, agents, layers, yaml::Within},
     documents::{self, Library},
     environment::{Environment, OWN_PROGRAM},
     failure::Failure,
     listener::SocketPlaces,
-    mcp,
     models::{ModelMaker, ReloadableModels},
     paths::{ConfigSource, Paths},
     redact::Redactor,
     replay::{MakeWorkspaces, Player, PlayerParts},
     retention::Retention,
-    sandbox, skills, telemetry,
-    toolbox::{self, DaemonTools, SessionTools},
+    sandbox, skills,
+    toolbox::{self, DaemonTools},
 };
 
 /// Variables of the daemon's environment that commands of tools see: where programs are, and how to speak. Everything
@@ -110,20 +109,20 @@ pub async fn assemble(
     let ConfigSource { paths, env, .. } = recipe;
     agentd_models::init_crypto();
     let own_redactor = redactor.clone();
-    let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.model_facts()), env.routes());
+    let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.data.join("model-facts.json")), env.routes());
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = Arc::new(open_store(paths.journal()).await?);
+    let store = Arc::new(open_store(paths.data.join("agentd.db")).await?);
     let noted = audit::noted(&store).await;
     let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), noted).await?;
     audit::tell_start(&audit, &*clock, &config.rules).await;
-    let exchanges = telemetry::exchanges(config, paths.traces(), own_redactor.clone(), Arc::clone(&clock));
+    let exchanges = audit::exchanges(config, paths.data.join("traces"), own_redactor.clone(), Arc::clone(&clock));
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
     let code = code::reader(OWN_PROGRAM);
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
     let worktrees = worktrees(config, paths, env, Arc::clone(&sandbox));
-    let projects = ProjectStore::beside(paths.projects(), Some(worktrees.clone()));
+    let projects = ProjectStore::beside(paths.data.join("projects"), Some(worktrees.clone()));
     let plugins = recipe.plugins.clone();
     let leftovers = plugins.clone();
     // What cannot be removed only takes room.
@@ -136,18 +135,18 @@ pub async fn assemble(
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone(), code.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
-    let session_servers = mcp::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
-    let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin), plugins);
-    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), &config.tools, idle(config), idle_now(&languages));
+    let session_servers = skills::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
+    let mcp =
+        skills::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin), plugins);
+    let (servers, now) = (Arc::clone(&session_servers), idle_now(&languages));
+    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle(config), now);
     // All that can be left out or described otherwise.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(toolbox);
-    let of_sessions = SessionTools::new(toolbox.clone(), Arc::clone(&mcp), Arc::clone(&session_servers));
-    let of_sessions: Arc<dyn Toolbox> = Arc::new(of_sessions);
     let player = Arc::new(Player::new(PlayerParts {
         folder: paths.data.join("replays"),
         models: models.clone(),
-        toolbox: Arc::clone(&of_sessions),
+        toolbox: toolbox.clone(),
         workspaces: played_workspaces(paths, skills.clone(), projects.clone()),
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),
@@ -169,7 +168,7 @@ pub async fn assemble(
     let engine = Engine::new(
         Ports {
             models: models.clone(),
-            toolbox: of_sessions,
+            toolbox: toolbox.clone(),
             store: store.clone(),
             workspaces: Arc::new(workspaces),
             pictures: documents::pictures(),
@@ -185,7 +184,6 @@ pub async fn assemble(
     let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, kept);
     let mut notes = toolbox::notes(&config.tools, &configurable, &engine.tools());
     notes.extend(layers::exposed(&config.files));
-    notes.extend(config.origins.notes().iter().cloned());
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, &config.agent_plugins, known.iter().map(|tool| tool.name.as_str())));
     Ok(Parts {
@@ -226,7 +224,7 @@ fn played_workspaces(paths: &Paths, skills: SkillStore, projects: ProjectStore) 
 fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
     let environment = env.only(&PASSED_TO_COMMANDS);
     let settings = sandbox::variables(config, env).get("GIT_CONFIG_GLOBAL").map(PathBuf::from);
-    WorktreeFolders::new(paths.worktrees(), Some(sandbox), &environment, settings)
+    WorktreeFolders::new(paths.data.join("worktrees"), Some(sandbox), &environment, settings)
 }
 
 /// The tools that have nothing to work with. What they need is read at the start, and so is this.

@@ -1,7 +1,9 @@
 //! Operations on the running daemon for clients and signals: stop, and read its configuration again.
+//!
+//! Plugins for clients: looked at, added and removed, with a reload behind it, so that their parts are there at once.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -9,16 +11,19 @@ use std::{
 
 use agentd_audit::redact::Patterns;
 use agentd_core::{
-    audit::{AuditEntry, AuditLine},
+    audit::{AuditEntry, AuditFact, AuditLine},
     error::ErrorKind,
+    guide::{SkillOrigin, SkillReport},
     ids::SessionId,
-    ports::Audit as _,
+    interrupt::AnsweredBy,
+    plugin::{PluginReport, PluginState},
+    ports::{Audit as _, Skills as _},
+    project::ProjectProblem,
 };
-use agentd_mcp::McpPool;
+use agentd_extensions::plugins::InstalledPlugin;
 use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
 use agentd_replay::Redaction;
-use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -26,10 +31,9 @@ use crate::{
     boot::{self, Parts},
     config::{self, Config, SandboxSettings, TraceSettings},
     environment::Environment,
-    failure::{Failure, Refusal},
+    failure::{Failure, Refusal, blocking},
     logging::LogHandle,
     paths::ConfigSource,
-    rpc::{Control, PluginControl},
     sandbox,
 };
 
@@ -115,76 +119,75 @@ impl DaemonControl {
     }
 }
 
-impl Control for DaemonControl {
-    fn stop(&self, drain: Option<Duration>) {
+/// Requests of clients.
+impl DaemonControl {
+    /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.
+    pub(crate) fn stop(&self, drain: Option<Duration>) {
         // Full means that a stop is asked for already.
         let _ = self.stop.try_send(drain);
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<ReloadOutcome, Refusal>> {
-        async {
-            self.follow(AuditWhen::Always).await.map_err(|failure| {
-                let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
-                Refusal::from(failure).with_hint(hint)
-            })
-        }
-        .boxed()
+    /// Reads the configuration again. A configuration with a mistake changes nothing.
+    pub(crate) async fn reload(&self) -> Result<ReloadOutcome, Refusal> {
+        self.follow(AuditWhen::Always).await.map_err(|failure| {
+            let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
+            Refusal::from(failure).with_hint(hint)
+        })
     }
 
-    fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal> {
-        Ok(config::hitl_rules::over(&self.recipe.sources()?, text, path).map_err(Failure::from)?.policy)
+    /// The rules that would hold if the person's file of rules had this text.
+    ///
+    /// # Errors
+    /// The first thing in it that makes no sense, with its line and column.
+    pub(crate) fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal> {
+        Ok(config::rules_over(&self.recipe.sources()?, text, path).map_err(Failure::from)?.policy)
     }
 
-    fn parts(&self) -> Option<&Parts> {
-        Some(&self.parts)
-    }
-
-    fn mcp(&self) -> &Arc<McpPool> {
-        &self.parts.mcp
-    }
-
-    fn redaction(&self) -> Redaction {
+    /// Masks secrets in a text: those that the daemon knows, and what looks like one.
+    pub(crate) fn redaction(&self) -> Redaction {
         let (patterns, redactor) = (Patterns::default(), self.log.redactor());
         Arc::new(move |text| patterns.clean(&redactor.clean(text)))
     }
 
-    fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
+    /// Takes the values of variables that the client of a turn lends, for its session where that is known.
+    pub(crate) fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
         self.log.redactor().learn_lent(self.parts.mcp.lend(session, values));
     }
 
-    fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal> {
+    /// Looks whether the person's file of MCP servers could have this text.
+    ///
+    /// # Errors
+    /// The first thing in it that makes no sense, with its line and column.
+    pub(crate) fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal> {
         Ok(config::try_mcp(&self.recipe.sources()?, text, path).map_err(Failure::from)?)
     }
 
-    fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
+    /// Shows every line of the audit log, oldest first.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
         agentd_audit::read::each(&self.recipe.paths.data, see).map_err(|error| {
             Refusal::new(ErrorKind::Storage, format!("could not read the audit log: {error}"))
                 .with_hint("`agentctl audit verify` says what is wrong with it")
         })
     }
 
-    fn config_sources(&self) -> Vec<String> {
+    /// The configuration that holds, weakest first: `built-in` and the paths of files.
+    pub(crate) fn config_sources(&self) -> Vec<String> {
         sources(&self.config())
     }
 
-    fn config_origins(&self) -> Vec<ConfigOrigin> {
+    /// Its keys, with the origin and the value of each. No secret is among them.
+    pub(crate) fn config_origins(&self) -> Vec<ConfigOrigin> {
         let config = self.config();
         let secrets: Vec<&str> = secrets(&config, &self.recipe.env).collect();
         let redactor = self.log.redactor();
-        let shown = config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text));
-        let view = |(key, origin, value): (&str, &config::Origin, _)| ConfigOrigin {
-            key: key.to_owned(),
-            origin: origin.to_string(),
-            value,
-        };
-        shown.into_iter().map(view).collect()
+        config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text))
     }
 
-    fn plugins(&self) -> Option<&dyn PluginControl> {
-        Some(self)
-    }
-
-    fn passed_variables(&self) -> Vec<String> {
+    /// The variables that the configuration lets clients pass to tools, besides those that always may.
+    pub(crate) fn passed_variables(&self) -> Vec<String> {
         self.config().daemon.environment.pass.clone()
     }
 }
@@ -215,7 +218,7 @@ fn sources(config: &Config) -> Vec<String> {
 /// Changes in the files that take effect only with the next start.
 fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|why| why.replace('\n', "; ")).collect();
-    notes.extend(config::layers::exposed(&new.files).into_iter().chain(new.origins.notes().iter().cloned()));
+    notes.extend(config::layers::exposed(&new.files));
     let (before, after) = (&old.daemon, &new.daemon);
     let network = before.sandbox.network;
     let sizes = |trace: &TraceSettings| (trace.max_file_bytes, trace.max_files);
@@ -241,4 +244,172 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     ];
     notes.extend(waiting.into_iter().filter(|(has_changed, _)| *has_changed).map(|(_, note)| note.to_owned()));
     notes
+}
+
+/// Characters that are kept of a client's name.
+const MAX_NAME: usize = 100;
+
+/// Message of a failed look at plugins.
+const UNREADABLE: &str = "the plugins could not be looked at";
+
+/// Plugins, for people.
+impl DaemonControl {
+    /// All plugins, as they were when they were looked at last.
+    pub(crate) fn known_plugins(&self) -> Vec<PluginReport> {
+        self.recipe.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect()
+    }
+
+    /// All plugins, after a look at their files.
+    pub(crate) async fn list_plugins(&self) -> Result<Vec<PluginReport>, Refusal> {
+        let plugins = self.recipe.plugins.clone();
+        let before = states(&plugins.installed());
+        let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
+        // What has changed meanwhile is used no longer.
+        if states(&installed) != before
+            && let Err(failure) = self.follow(AuditWhen::OnChange).await
+        {
+            tracing::warn!("a plugin has changed, and the configuration cannot be read: {failure}");
+        }
+        let skills = self.parts.skills.reports(None).await;
+        Ok(installed.iter().map(|plugin| self.checked(plugin.report.clone(), &skills)).collect())
+    }
+
+    /// Describes a folder as a plugin. Nothing is added.
+    pub(crate) async fn look_at_plugin(&self, folder: PathBuf) -> Result<PluginReport, Refusal> {
+        let plugins = self.recipe.plugins.clone();
+        let report = blocking(UNREADABLE, move || plugins.look(&folder)).await??;
+        Ok(self.checked(report, &self.parts.skills.reports(None).await))
+    }
+
+    /// Adds the plugin in a folder, in a client's name, if it has this hash. Its parts can be used at once.
+    pub(crate) async fn add_plugin(
+        &self,
+        folder: PathBuf,
+        hash: String,
+        source: String,
+        client: String,
+    ) -> Result<PluginReport, Refusal> {
+        // A configuration that cannot be read would leave the plugin there and unused.
+        tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| {
+            let message = format!("nothing was added: {}", failure.message_with_causes());
+            Refusal::new(ErrorKind::Configuration, message).with_hint("mend the configuration first")
+        })?;
+        let plugins = self.recipe.plugins.clone();
+        let (looking, looked_at) = (plugins.clone(), folder.clone());
+        let known = blocking(UNREADABLE, move || looking.look(&looked_at)).await??;
+        let source = if source.is_empty() { folder.display().to_string() } else { source };
+        if known.hash == hash {
+            let fact = AuditFact::PluginAdded {
+                plugin: known.name.clone(),
+                sha256: hash.clone(),
+                source: source.clone(),
+                by: client_of(&client),
+            };
+            // What is not in the audit log is not allowed.
+            let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
+            recorded.map_err(|error| {
+                let message = format!("nothing was added, because the audit log cannot be written: {error}");
+                Refusal::new(ErrorKind::Storage, message).with_hint("agentctl doctor looks at the data folder")
+            })?;
+        }
+        let report = blocking(UNREADABLE, move || plugins.add(&folder, &hash, &source, &client)).await??;
+        self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("added", &failure))?;
+        Ok(self.checked(report, &self.parts.skills.reports(None).await))
+    }
+
+    /// Removes a plugin, in a client's name. None where there is none of that name.
+    pub(crate) async fn remove_plugin(&self, name: String, client: String) -> Result<Option<PluginReport>, Refusal> {
+        let plugins = self.recipe.plugins.clone();
+        let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
+            return Ok(None);
+        };
+        let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
+        // What is taken back must not wait for a log that cannot be written.
+        self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
+        self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("removed", &failure))?;
+        Ok(Some(report))
+    }
+}
+
+impl DaemonControl {
+    /// The report with what the configuration, and other skills, have to say about its parts.
+    fn checked(&self, mut report: PluginReport, skills: &[SkillReport]) -> PluginReport {
+        let config = self.config().clone();
+        let mut clashes = Clashes { name: report.name.clone(), found: Vec::new() };
+        for card in &report.agents {
+            let owner = config.agents.get(&card.id).map(|_| config.agent_plugins.get(&card.id));
+            clashes.look("agent", &card.id, owner, "agents.yaml");
+        }
+        for server in &report.servers {
+            let owner = server_owner(&config, &server.name);
+            clashes.look("server", &server.name, owner.as_ref().map(Option::as_ref), "mcp_servers.yaml");
+        }
+        for skill in &report.skills {
+            let same = |known: &&SkillReport| known.usable && known.skill.name.eq_ignore_ascii_case(&skill.name);
+            let Some(known) = skills.iter().find(same) else { continue };
+            match known.skill.origin {
+                SkillOrigin::Person => clashes.look("skill", &skill.name, Some(None), "your own skills"),
+                SkillOrigin::Plugin => clashes.look("skill", &skill.name, Some(Some(&known.plugin)), ""),
+                SkillOrigin::Bundled => {
+                    let told = format!("the skill {} takes the place of the one that agentd has", skill.name);
+                    clashes.note(told, false);
+                }
+                SkillOrigin::Project => {}
+            }
+        }
+        let tools: BTreeSet<String> = self.parts.engine.tools().into_iter().map(|tool| tool.name).collect();
+        for card in &report.agents {
+            // Tools of servers are known when those were reached.
+            let is_there = |name: &String| tools.contains(name) || name.starts_with("mcp_");
+            for name in card.named_tools().filter(|name| !is_there(name)) {
+                clashes.note(format!("the agent {} names the tool {name:?}, which is not there", card.id), false);
+            }
+        }
+        report.problems.extend(clashes.found);
+        report
+    }
+}
+
+/// Names that others have already.
+struct Clashes {
+    /// The plugin.
+    name: String,
+    found: Vec<ProjectProblem>,
+}
+
+impl Clashes {
+    /// Notes a name whose owner is not the plugin: another plugin, or a file of the person's where that is none.
+    fn look(&mut self, what: &str, part: &str, owner: Option<Option<&String>>, file: &str) {
+        let whose = match owner {
+            None => return,
+            Some(Some(plugin)) if *plugin == self.name => return,
+            Some(Some(plugin)) => format!("the plugin {plugin}, which was added before,"),
+            Some(None) => file.to_owned(),
+        };
+        self.note(format!("the {what} {part} is not used, because {whose} has one of this name"), true);
+    }
+
+    fn note(&mut self, message: String, is_fatal: bool) {
+        self.found.push(ProjectProblem { file: String::new(), message, is_fatal });
+    }
+}
+
+/// The plugin of a server, or none where it is the person's; absent where there is no such server.
+fn server_owner(config: &Config, name: &str) -> Option<Option<String>> {
+    let is_known = config.mcp.servers.contains_key(name) || config.mcp.broken.contains_key(name);
+    is_known.then(|| config.server_plugins.get(name).cloned())
+}
+
+fn states(plugins: &[InstalledPlugin]) -> BTreeMap<String, PluginState> {
+    plugins.iter().map(|plugin| (plugin.report.name.clone(), plugin.report.state)).collect()
+}
+
+fn client_of(name: &str) -> AnsweredBy {
+    AnsweredBy::Client(name.chars().take(MAX_NAME).collect())
+}
+
+fn unread(what: &str, failure: &Failure) -> Refusal {
+    let message =
+        format!("the plugin was {what}, but the configuration cannot be read: {}", failure.message_with_causes());
+    Refusal::new(ErrorKind::Configuration, message).with_hint("mend it, and run `agentctl reload`")
 }

@@ -24,7 +24,7 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    config::{LogFormat, ServiceSettings, value::log_filter},
+    config::{LogFormat, ServiceSettings, yaml::log_filter},
     failure::Failure,
     redact::Redactor,
 };

@@ -38,41 +38,6 @@ impl Paths {
             data: own(&args.data_dir, "AGENTD_DATA_DIR", "XDG_DATA_HOME", ".local/share")?,
         })
     }
-
-    /// The file of what was learnt of models.
-    pub fn model_facts(&self) -> PathBuf {
-        self.data.join("model-facts.json")
-    }
-
-    /// The folder of the projects that the person trusts.
-    pub fn projects(&self) -> PathBuf {
-        self.data.join("projects")
-    }
-
-    /// The folder of worktrees of sessions.
-    pub fn worktrees(&self) -> PathBuf {
-        self.data.join("worktrees")
-    }
-
-    /// The folder of the plugins that the person has added.
-    pub fn plugins(&self) -> PathBuf {
-        self.data.join("plugins")
-    }
-
-    /// The folder of those in which servers of plugins may write.
-    pub fn plugin_data(&self) -> PathBuf {
-        self.data.join("plugin_data")
-    }
-
-    /// The folder of requests to models and their answers, session by session.
-    pub fn traces(&self) -> PathBuf {
-        self.data.join("traces")
-    }
-
-    /// The journal.
-    pub fn journal(&self) -> PathBuf {
-        self.data.join("agentd.db")
-    }
 }
 
 /// A relative path in an XDG variable is to be ignored, says the specification.
@@ -113,7 +78,7 @@ pub struct ConfigSource {
 impl ConfigSource {
     /// The configuration at these paths.
     pub fn new(paths: Paths, env: Environment, flags: Flags) -> Self {
-        let plugins = PluginStore::new(paths.plugins(), paths.plugin_data());
+        let plugins = PluginStore::new(paths.data.join("plugins"), paths.data.join("plugin_data"));
         Self { paths, env, flags, plugins }
     }
 

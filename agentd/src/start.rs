@@ -139,8 +139,7 @@ fn report(config: &Config, paths: &Paths, socket: &Path) {
     if config.mcp.broken.is_empty() {
         println!("the configuration is right");
     }
-    let notes = layers::exposed(&config.files).into_iter().chain(config.origins.notes().iter().cloned());
-    for why in config.mcp.broken.values().cloned().chain(notes) {
+    for why in config.mcp.broken.values().cloned().chain(layers::exposed(&config.files)) {
         eprintln!("{why}");
     }
     println!("configuration folder: {}", paths.config.display());

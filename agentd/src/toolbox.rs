@@ -1,8 +1,7 @@
 //! The toolbox of the daemon: its own tools and those of MCP servers, as `tools.yaml` wants them: some shown only where they are
 //! mentioned, some never, some described otherwise. What has nothing to work with is never shown, whatever it says.
 //!
-//! [`SessionTools`] adds the tools of sessions that have servers of their own. `tools.yaml` and `mcp_servers.yaml` say nothing of
-//! them: a client brings them.
+//! Of the tools of sessions that have servers of their own `tools.yaml` and `mcp_servers.yaml` say nothing: a client brings them.
 
 use std::{
     collections::HashMap,
@@ -28,51 +27,19 @@ const MARK: &str = "session ";
 const GONE: &str = "it was a tool of an MCP server that the client brought for this session, and the server is not there: agentd was \
                     restarted, or the client took it back. The call did not run. Go on without it, and say so where it matters";
 
-/// Methods that the toolbox below carries out.
-macro_rules! passed_on {
-    ($below:ident: $($method:ident)*) => { $(passed_on!(@$method $below);)* };
-    (@specs $below:ident) => {
-        fn specs(&self) -> Arc<[ToolSpec]> {
-            self.$below.specs()
-        }
-    };
-    (@catalogue $below:ident) => {
-        fn catalogue(&self) -> Arc<Catalogue> {
-            self.$below.catalogue()
-        }
-    };
-    (@end_session $below:ident) => {
-        fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {
-            self.$below.end_session(session)
-        }
-    };
-    (@canonical_name $below:ident) => {
-        fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
-            self.$below.canonical_name(name)
-        }
-    };
-    // Only our own tools run commands.
-    (@holds_commands $below:ident) => {
-        fn holds_commands(&self) -> BoxFuture<'_, bool> {
-            self.$below.holds_commands()
-        }
-    };
-    (@contains_commands $below:ident) => {
-        fn contains_commands(&self) -> BoxFuture<'_, bool> {
-            self.$below.contains_commands()
-        }
-    };
-}
-
-/// The tools of agentd and those of MCP servers, where `tools.yaml` decides when each is offered, and its description.
+/// The tools of agentd and those of MCP servers, where `tools.yaml` decides when each is offered, and its description; and those
+/// of the servers that sessions have of their own.
 pub struct DaemonTools {
     ours: Arc<dyn Toolbox>,
+    /// The servers that all sessions have.
     pool: Arc<McpPool>,
-    theirs: McpToolbox,
+    servers: Arc<SessionServers>,
     /// The names of tools that have nothing to work with, whatever is read again.
     idle: Vec<&'static str>,
     /// The settings, and what was made of them. Held for as long as it takes to look.
     made: Mutex<MadeCatalogue>,
+    /// The tools of sessions, as they were when they were last asked for. A lock is held for as long as it takes to look.
+    together: Mutex<HashMap<SessionId, MergedTools>>,
 }
 
 /// A catalogue, and what it was made from.
@@ -87,16 +54,17 @@ struct MadeCatalogue {
 
 impl DaemonTools {
     /// Both as `settings` want them, but for those that are `idle`, for good or now: they have nothing to work with. Names of
-    /// `ours` are never among those of the pool.
+    /// `ours` are never among those of the pool, and none of these is among those of `servers`.
     pub fn new(
         ours: Arc<dyn Toolbox>,
         pool: Arc<McpPool>,
+        servers: Arc<SessionServers>,
         settings: &ToolSettings,
         idle: Vec<&'static str>,
         now: Vec<&'static str>,
     ) -> Self {
         let made = Mutex::new(made(&*ours, pool.published(), settings.clone(), [&idle, &now]));
-        Self { ours, theirs: McpToolbox::new(Arc::clone(&pool)), pool, idle, made }
+        Self { ours, pool, servers, idle, made, together: Mutex::default() }
     }
 
     /// All that there are now, whatever the settings say.
@@ -133,21 +101,53 @@ impl DaemonTools {
         (!known).then(|| ToolOutput::error(ToolErrorCode::UnknownTool, message))
     }
 
-    fn whose(&self, call: &ToolCall) -> &dyn Toolbox {
-        if self.theirs.has(&call.name) { &self.theirs } else { &*self.ours }
+    /// The toolbox of a tool that all sessions have.
+    fn whose(&self, call: &ToolCall) -> Arc<dyn Toolbox> {
+        let theirs = McpToolbox::new(Arc::clone(&self.pool));
+        if theirs.has(&call.name) { Arc::new(theirs) } else { Arc::clone(&self.ours) }
     }
 
     /// The same in a turn. A name that others have for a tool of ours may have been given to one of theirs meanwhile: it is
     /// that one's only where the turn was offered that one, for as that one it was judged.
-    fn whose_in(&self, context: &ToolContext, call: &ToolCall) -> &dyn Toolbox {
+    fn whose_in(&self, context: &ToolContext, call: &ToolCall) -> Arc<dyn Toolbox> {
         let is_alias = self.ours.canonical_name(&call.name) != call.name;
-        if is_alias && context.stands_for.is_none() { &*self.ours } else { self.whose(call) }
+        if is_alias && context.stands_for.is_none() { Arc::clone(&self.ours) } else { self.whose(call) }
+    }
+
+    /// The toolbox of the session whose tool a turn was offered; none where it is one that all sessions have. An error where the
+    /// session's server is gone.
+    fn of_session(&self, context: &ToolContext) -> Option<Result<Arc<dyn Toolbox>, ToolOutput>> {
+        let (session, _) = context.stands_for.as_ref()?.strip_prefix(MARK)?.split_once(' ')?;
+        let pool = session.parse().ok().and_then(|session| self.servers.of(session));
+        let theirs = |pool| Arc::new(McpToolbox::marked(pool, mark(session))) as Arc<dyn Toolbox>;
+        Some(pool.map(theirs).ok_or_else(gone))
+    }
+
+    /// The toolbox that looks at a call without making it.
+    fn looked_at_by(&self, context: &ToolContext, call: &ToolCall) -> Option<Arc<dyn Toolbox>> {
+        self.of_session(context).unwrap_or_else(|| Ok(self.whose_in(context, call))).ok()
+    }
+
+    /// The toolbox that makes a call, or why it cannot be made.
+    fn made_by(&self, context: &ToolContext, call: &ToolCall) -> Result<Arc<dyn Toolbox>, ToolOutput> {
+        match self.of_session(context) {
+            Some(theirs) => theirs,
+            None => self.refusal(call).map_or_else(|| Ok(self.whose_in(context, call)), Err),
+        }
+    }
+
+    /// Refusal of a call of a session's tool that no turn was offered.
+    fn lost(&self, context: &ToolContext, call: &ToolCall) -> Option<ToolOutput> {
+        let is_known = || self.specs().iter().any(|spec| spec.name == call.name);
+        (context.stands_for.is_none() && is_of_session_server(&call.name) && !is_known()).then(gone)
+    }
+
+    fn together(&self) -> MutexGuard<'_, HashMap<SessionId, MergedTools>> {
+        self.together.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Toolbox for DaemonTools {
-    passed_on!(ours: end_session canonical_name holds_commands contains_commands);
-
     fn specs(&self) -> Arc<[ToolSpec]> {
         self.now(|made| Arc::clone(&made.specs))
     }
@@ -156,12 +156,67 @@ impl Toolbox for DaemonTools {
         self.now(|made| Arc::clone(&made.catalogue))
     }
 
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        self.ours.canonical_name(name)
+    }
+
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        self.ours.holds_commands()
+    }
+
+    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+        self.ours.contains_commands()
+    }
+
+    fn session_catalogue(&self, session: SessionId) -> Option<Arc<Catalogue>> {
+        let Some(pool) = self.servers.of(session) else {
+            self.together().remove(&session);
+            return None;
+        };
+        // One that did not answer is asked again.
+        pool.look_around();
+        let (base, published) = (self.catalogue(), pool.published());
+        let mut together = self.together();
+        let known = together.get(&session);
+        let is_same =
+            |known: &&MergedTools| Arc::ptr_eq(&known.base, &base) && Arc::ptr_eq(&known.published, &published);
+        if let Some(known) = known.filter(is_same) {
+            return Some(Arc::clone(&known.catalogue));
+        }
+        let catalogue = Arc::new(merged(session, &base, &published));
+        together.insert(session, MergedTools { base, published, catalogue: Arc::clone(&catalogue) });
+        Some(catalogue)
+    }
+
+    fn list_servers<'a>(&'a self, user: &'a ToolUser, names: &'a [String]) -> BoxFuture<'a, Vec<UnlistedServer>> {
+        async move {
+            let Some(pool) = user.session_id.and_then(|session| self.servers.of(session)) else {
+                return self.pool.list_servers(user, names).await;
+            };
+            let listed = futures_util::join!(self.pool.list_servers(user, names), pool.list_servers(user, names));
+            let (mut unlisted, of_session) = listed;
+            // The client was sent the reasons of those that failed when it brought them.
+            unlisted.extend(of_session.into_iter().filter(|server| server.is_late));
+            unlisted
+        }
+        .boxed()
+    }
+
+    fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {
+        self.together().remove(&session);
+        async move {
+            self.ours.end_session(session).await;
+            self.servers.remove(session).await;
+        }
+        .boxed()
+    }
+
     fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
         self.whose(call).meant(call)
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
-        self.whose_in(context, call).changes(context, call)
+        self.looked_at_by(context, call)?.changes(context, call)
     }
 
     fn preview<'a>(
@@ -169,25 +224,31 @@ impl Toolbox for DaemonTools {
         context: &'a ToolContext,
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        match self.refusal(call) {
-            Some(refusal) => async { Err(refusal) }.boxed(),
-            None => self.whose_in(context, call).preview(context, call),
+        async move {
+            match self.lost(context, call) {
+                Some(gone) => Err(gone),
+                None => self.made_by(context, call)?.preview(context, call).await,
+            }
         }
+        .boxed()
     }
 
     fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
-        self.whose_in(context, call).follow(context, call)
+        async move { self.looked_at_by(context, call)?.follow(context, call).await }.boxed()
     }
 
     fn start<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
-        self.whose_in(context, call).start(context, call)
+        async move { self.looked_at_by(context, call)?.start(context, call).await }.boxed()
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        match self.refusal(call) {
-            Some(refusal) => async { refusal }.boxed(),
-            None => self.whose_in(context, call).call(context, call),
+        async move {
+            match self.made_by(context, call) {
+                Ok(toolbox) => toolbox.call(context, call).await,
+                Err(refusal) => refusal,
+            }
         }
+        .boxed()
     }
 }
 
@@ -271,46 +332,11 @@ pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec
     notes
 }
 
-/// A toolbox in which sessions have the tools of their own servers, too.
-pub struct SessionTools {
-    inner: Arc<dyn Toolbox>,
-    /// The servers that all sessions have.
-    pool: Arc<McpPool>,
-    servers: Arc<SessionServers>,
-    /// The tools of sessions, as they were when they were last asked for. A lock is held for as long as it takes to look.
-    together: Mutex<HashMap<SessionId, MergedTools>>,
-}
-
 /// The tools of a session, and what they were made from.
 struct MergedTools {
     base: Arc<Catalogue>,
     published: Arc<PublishedTools>,
     catalogue: Arc<Catalogue>,
-}
-
-impl SessionTools {
-    /// The tools of `inner`, with those of `pool` among them, and those of `servers`, whose names are never among them.
-    pub fn new(inner: Arc<dyn Toolbox>, pool: Arc<McpPool>, servers: Arc<SessionServers>) -> Self {
-        Self { inner, pool, servers, together: Mutex::default() }
-    }
-
-    /// The toolbox of the session whose tool a turn was offered; none where it is one that all sessions have. An error where the
-    /// session's server is gone.
-    fn theirs(&self, context: &ToolContext) -> Option<Result<McpToolbox, ToolOutput>> {
-        let (session, _) = context.stands_for.as_ref()?.strip_prefix(MARK)?.split_once(' ')?;
-        let pool = session.parse().ok().and_then(|session| self.servers.of(session));
-        Some(pool.map(|pool| McpToolbox::marked(pool, mark(session))).ok_or_else(gone))
-    }
-
-    /// Refusal of a call of a session's tool that no turn was offered.
-    fn lost(&self, context: &ToolContext, call: &ToolCall) -> Option<ToolOutput> {
-        let is_known = || self.inner.specs().iter().any(|spec| spec.name == call.name);
-        (context.stands_for.is_none() && is_of_session_server(&call.name) && !is_known()).then(gone)
-    }
-
-    fn together(&self) -> MutexGuard<'_, HashMap<SessionId, MergedTools>> {
-        self.together.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn mark(session: impl std::fmt::Display) -> String {
@@ -335,101 +361,6 @@ fn merged(session: SessionId, base: &Catalogue, published: &PublishedTools) -> C
     catalogue.servers.extend(published.servers.iter().cloned());
     catalogue.servers.sort_by(|one, other| one.name.cmp(&other.name));
     catalogue
-}
-
-impl Toolbox for SessionTools {
-    passed_on!(inner: specs catalogue canonical_name holds_commands contains_commands);
-
-    fn session_catalogue(&self, session: SessionId) -> Option<Arc<Catalogue>> {
-        let Some(pool) = self.servers.of(session) else {
-            self.together().remove(&session);
-            return None;
-        };
-        // One that did not answer is asked again.
-        pool.look_around();
-        let (base, published) = (self.inner.catalogue(), pool.published());
-        let mut together = self.together();
-        let known = together.get(&session);
-        let is_same =
-            |known: &&MergedTools| Arc::ptr_eq(&known.base, &base) && Arc::ptr_eq(&known.published, &published);
-        if let Some(known) = known.filter(is_same) {
-            return Some(Arc::clone(&known.catalogue));
-        }
-        let catalogue = Arc::new(merged(session, &base, &published));
-        together.insert(session, MergedTools { base, published, catalogue: Arc::clone(&catalogue) });
-        Some(catalogue)
-    }
-
-    fn list_servers<'a>(&'a self, user: &'a ToolUser, names: &'a [String]) -> BoxFuture<'a, Vec<UnlistedServer>> {
-        async move {
-            let Some(pool) = user.session_id.and_then(|session| self.servers.of(session)) else {
-                return self.pool.list_servers(user, names).await;
-            };
-            let listed = futures_util::join!(self.pool.list_servers(user, names), pool.list_servers(user, names));
-            let (mut unlisted, of_session) = listed;
-            // The client was sent the reasons of those that failed when it brought them.
-            unlisted.extend(of_session.into_iter().filter(|server| server.is_late));
-            unlisted
-        }
-        .boxed()
-    }
-
-    fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {
-        self.together().remove(&session);
-        async move {
-            self.inner.end_session(session).await;
-            self.servers.remove(session).await;
-        }
-        .boxed()
-    }
-
-    fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
-        self.inner.meant(call)
-    }
-
-    fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
-        match self.theirs(context) {
-            Some(_) => None,
-            None => self.inner.changes(context, call),
-        }
-    }
-
-    fn preview<'a>(
-        &'a self,
-        context: &'a ToolContext,
-        call: &'a ToolCall,
-    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        match self.theirs(context) {
-            Some(Ok(theirs)) => async move { theirs.preview(context, call).await }.boxed(),
-            Some(Err(gone)) => async { Err(gone) }.boxed(),
-            None => match self.lost(context, call) {
-                Some(gone) => async { Err(gone) }.boxed(),
-                None => self.inner.preview(context, call),
-            },
-        }
-    }
-
-    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
-        match self.theirs(context) {
-            Some(_) => async { None }.boxed(),
-            None => self.inner.follow(context, call),
-        }
-    }
-
-    fn start<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
-        match self.theirs(context) {
-            Some(_) => async { None }.boxed(),
-            None => self.inner.start(context, call),
-        }
-    }
-
-    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        match self.theirs(context) {
-            Some(Ok(theirs)) => async move { theirs.call(context, call).await }.boxed(),
-            Some(Err(gone)) => async { gone }.boxed(),
-            None => self.inner.call(context, call),
-        }
-    }
 }
 
 #[cfg(test)]

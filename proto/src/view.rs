@@ -294,23 +294,20 @@ pub struct ConfigOrigin {
     pub value: Option<serde_json::Value>,
 }
 
-/// State of an MCP server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum McpServerState {
-    /// It does not run; the next call starts it.
-    Stopped,
-    /// It is being started.
-    Starting,
-    /// It runs.
-    Running,
-    /// It failed; the next call starts it, unless that comes too soon.
-    Down,
-    /// The configuration has it and does not want it.
-    Disabled,
-}
-
 agentd_core::names! {
-    McpServerState: Stopped "stopped", Starting "starting", Running "running", Down "down", Disabled "disabled"
+    /// State of an MCP server.
+    pub enum McpServerState {
+        /// It does not run; the next call starts it.
+        Stopped = "stopped",
+        /// It is being started.
+        Starting = "starting",
+        /// It runs.
+        Running = "running",
+        /// It failed; the next call starts it, unless that comes too soon.
+        Down = "down",
+        /// The configuration has it and does not want it.
+        Disabled = "disabled",
+    }
 }
 
 /// An MCP server.

@@ -7,12 +7,10 @@ use agentd_core::{model::Slot, routing::Planning};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::{
+use crate::config::{
     ConfigError, ErrorPlace, Sources,
-    layers::SourceFile,
-    origin::{Origin, Origins},
-    value::{Auto, Limit, Span, Within},
-    yaml,
+    layers::{Origin, Origins, SourceFile},
+    yaml::{self, Auto, Limit, Span, Within},
 };
 
 /// Puts the fields of a higher layer above those of a lower one, and notes each by its name.
@@ -67,8 +65,10 @@ pub(super) use group;
 /// All groups of a file.
 macro_rules! groups {
     ($(#[$doc:meta])* $name:ident, $layers:ident {
-        $($(#[$group_doc:meta])* $group:ident: $settings:ident, $layer:ident;)*
+        $($(#[$group_doc:meta])* $group:ident: $settings:ident, $layer:ident { $($fields:tt)* })*
     }) => {
+        $($crate::config::groups::group! { $(#[$group_doc])* pub $settings, $layer { $($fields)* } })*
+
         $(#[$doc])*
         #[derive(Debug, Clone)]
         pub struct $name { $($(#[$group_doc])* pub $group: $settings,)* }
@@ -93,295 +93,210 @@ groups! {
     /// `agentd.yaml`, all layers together.
     DaemonSettings, DaemonLayer {
         /// New sessions, and unused ones.
-        sessions: SessionSettings, SessionLayer;
+        sessions: SessionSettings, SessionLayer {
+            /// Ask before a tool changes a file.
+            confirm_write: bool,
+            /// Ask before a tool runs a command.
+            confirm_exec: bool,
+            /// Idle time after which a session leaves memory.
+            idle_unload: Span,
+        }
         /// The limits of one turn.
-        turns: TurnSettings, TurnLayer;
+        turns: TurnSettings, TurnLayer {
+            /// Model calls.
+            max_steps: Auto<u32>,
+            /// Working time.
+            time_limit: Limit<Span>,
+            /// Tokens of requests and answers.
+            token_budget: Limit<u64>,
+            /// Messages of history that a model sees; `auto` where its window alone decides.
+            max_message_history: Auto<Within<10, 100>>,
+            /// The slot that sums up histories; `auto` for that of the turn.
+            summary_slot: Auto<Slot>,
+            /// Set if models are told passages of what was set aside where an input is about them.
+            recall: bool,
+            /// Tokens of the map of a project's code that models are told; 0 for none.
+            map_tokens: Within<0, 10_000>,
+            /// Says which turns begin with a plan.
+            planning: Planning,
+            /// Set if a model is asked about intents of which the words say too little.
+            ask_intent: bool,
+            /// Read-only calls of one step that run at once.
+            parallel_calls: Within<1, 64>,
+            /// Turns that may wait.
+            queue_limit: Within<0, 1000>,
+            /// The longest input, in bytes.
+            max_input_bytes: Within<1024, 67_108_864>,
+        }
         /// `AGENTS.md` files.
-        memory: MemorySettings, MemoryLayer;
+        memory: MemorySettings, MemoryLayer {
+            /// Set if models are shown their content.
+            enabled: bool,
+            /// Bytes of one file.
+            max_file_bytes: Within<256, 1_048_576>,
+            /// Bytes of all.
+            max_total_bytes: Within<256, 4_194_304>,
+        }
         /// Skills.
-        skills: SkillSettings, SkillLayer;
+        skills: SkillSettings, SkillLayer {
+            /// Set if models are shown the list.
+            enabled: bool,
+            /// Hosts that serve files of the person's index of packages, besides those in its addresses.
+            package_hosts: Vec<String>,
+        }
         /// Unanswered questions.
-        interrupts: InterruptSettings, InterruptLayer;
+        interrupts: InterruptSettings, InterruptLayer {
+            /// Time that they wait.
+            deadline: Limit<Span>,
+            /// Answer after that time.
+            on_deadline: OnDeadline,
+        }
         /// Limits of tools.
-        tools: ToolLimits, ToolLayer;
+        tools: ToolLimits, ToolLayer {
+            /// Time limit of a command.
+            command_timeout: Span,
+            /// Above how many estimated tokens a result is kept in a file.
+            large_result_tokens: Within<500, 1_000_000>,
+            /// Above how many what a command says is reduced.
+            feedback_tokens: Limit<u64>,
+        }
         /// Amounts of a file that are read at once.
-        reading: ReadingSettings, ReadingLayer;
+        reading: ReadingSettings, ReadingLayer {
+            /// Size up to which a text file is read whole, in bytes.
+            whole_file_bytes: Within<1024, 10_485_760>,
+            /// Characters of a larger one.
+            page_chars: Within<1000, 1_000_000>,
+            /// Pages of a document.
+            document_pages: Within<1, 1000>,
+            /// Characters of them.
+            document_chars: Within<1000, 1_000_000>,
+            /// Sheets of a workbook.
+            workbook_sheets: Within<1, 1000>,
+            /// Characters of them.
+            workbook_chars: Within<1000, 1_000_000>,
+            /// Slides of a presentation.
+            presentation_slides: Within<1, 1000>,
+            /// Characters of them.
+            presentation_chars: Within<1000, 1_000_000>,
+            /// Scanned pages of a document whose letters are recognised at once; 0 switches recognition off.
+            recognised_pages: Within<0, 1000>,
+        }
         /// The index of documents.
-        index: IndexSettings, IndexLayer;
+        index: IndexSettings, IndexLayer {
+            /// Characters of a chunk.
+            chunk_chars: Within<100, 4000>,
+            /// Characters that it shares with the one before.
+            chunk_overlap: Within<0, 2000>,
+            /// Rows of a chunk of a sheet.
+            chunk_rows: Within<1, 500>,
+            /// Rows that it shares with the one before.
+            row_overlap: Within<0, 250>,
+            /// Time without use after which a document may go early.
+            stale_after: Span,
+            /// Time without use after which it goes.
+            keep: Span,
+            /// Size of the index above which stale documents go early, in bytes.
+            max_bytes: Within<10_485_760, 1_099_511_627_776>,
+        }
         /// Variables of a client's environment that tools see.
-        environment: EnvironmentSettings, EnvironmentLayer;
+        environment: EnvironmentSettings, EnvironmentLayer {
+            /// Names besides those that always pass.
+            pass: Vec<String>,
+        }
         /// Sandbox of commands.
-        sandbox: SandboxSettings, SandboxLayer;
+        sandbox: SandboxSettings, SandboxLayer {
+            /// Behaviour where the kernel offers less.
+            mode: Confinement,
+            /// Set if commands may use the network.
+            network: bool,
+            /// Places that commands may read, besides the system and the session's own.
+            read: Vec<FilePath>,
+            /// Places that commands may change, besides the session's own.
+            write: Vec<FilePath>,
+            /// Limit of CPU time of each process.
+            cpu_time: Limit<Span>,
+            /// The memory of each process, in MiB.
+            memory_mib: Limit<u64>,
+            /// The largest file, in MiB.
+            file_mib: Limit<u64>,
+            /// Files that each process may have open.
+            open_files: Limit<u64>,
+            /// Processes and threads of one command.
+            processes: Limit<u64>,
+            /// Treatment of files of a writable project that have other names outside of it.
+            hard_links: HardLinkRule,
+        }
         /// Storage for undoing changes of files.
-        undo: UndoSettings, UndoLayer;
+        undo: UndoSettings, UndoLayer {
+            /// The largest file, in bytes.
+            max_file_bytes: Within<1024, 1_073_741_824>,
+            /// All of one session, in bytes.
+            max_total_bytes: Within<1_048_576, 1_099_511_627_776>,
+            /// The files of one tree.
+            max_files: Within<100, 10_000_000>,
+            /// The changes of one call.
+            max_changes: Within<100, 50_000>,
+        }
         /// The audit log.
-        audit: AuditSettings, AuditLayer;
+        audit: AuditSettings, AuditLayer {
+            /// The size at which the log is rotated, in bytes.
+            max_file_bytes: Within<4096, 1_099_511_627_776>,
+        }
         /// Retention of what is unused.
-        retention: RetentionSettings, RetentionLayer;
+        retention: RetentionSettings, RetentionLayer {
+            /// Interval of cleanings.
+            every: Limit<Span>,
+            /// `uploads/`, `temp/` and `skills/` of a session.
+            workspaces: Limit<Span>,
+            /// Its `outputs/`.
+            outputs: Limit<Span>,
+            /// Its `large_tool_results/`.
+            results: Limit<Span>,
+            /// Contents needed to undo its changes of files.
+            undo: Limit<Span>,
+            /// All of it.
+            sessions: Limit<Span>,
+            /// The bytes of the journal, above which the sessions that were not used for longest go.
+            journal_bytes: Limit<u64>,
+            /// Files of the audit log that were set aside.
+            audit: Limit<Span>,
+            /// The bytes of the audit log, above which the oldest of those files go.
+            audit_bytes: Limit<u64>,
+            /// Files of the daemon's own log that were set aside.
+            logs: Limit<Span>,
+        }
         /// The model in the daemon's own process.
-        embedded: EmbeddedSettings, EmbeddedLayer;
+        embedded: EmbeddedSettings, EmbeddedLayer {
+            /// Its weights; `auto` for those that came with agentd.
+            weights: FilePath,
+            /// After how long without use it gives its memory back.
+            idle_release: Span,
+        }
         /// Turns for an OpenTelemetry collector.
-        telemetry: TelemetrySettings, TelemetryLayer;
+        telemetry: TelemetrySettings, TelemetryLayer {
+            /// Address of the collector, or `none`. Variables precede it.
+            endpoint: String,
+            /// Set if words, arguments and results are sent.
+            content: bool,
+        }
         /// Requests to models and their answers, as they are on the wire.
-        trace: TraceSettings, TraceLayer;
+        trace: TraceSettings, TraceLayer {
+            /// Set if those of all sessions are kept.
+            requests: bool,
+            /// The size at which a file of a session is rotated, in bytes.
+            max_file_bytes: Within<65_536, 1_099_511_627_776>,
+            /// Files of a session.
+            max_files: Within<1, 100>,
+        }
         /// The process.
-        service: ServiceSettings, ServiceLayer;
-    }
-}
-
-group! {
-    /// Amounts of a file that are read at once where nobody says how much.
-    pub ReadingSettings, ReadingLayer {
-        /// Size up to which a text file is read whole, in bytes.
-        whole_file_bytes: Within<1024, 10_485_760>,
-        /// Characters of a larger one.
-        page_chars: Within<1000, 1_000_000>,
-        /// Pages of a document.
-        document_pages: Within<1, 1000>,
-        /// Characters of them.
-        document_chars: Within<1000, 1_000_000>,
-        /// Sheets of a workbook.
-        workbook_sheets: Within<1, 1000>,
-        /// Characters of them.
-        workbook_chars: Within<1000, 1_000_000>,
-        /// Slides of a presentation.
-        presentation_slides: Within<1, 1000>,
-        /// Characters of them.
-        presentation_chars: Within<1000, 1_000_000>,
-        /// Scanned pages of a document whose letters are recognised at once; 0 switches recognition off.
-        recognised_pages: Within<0, 1000>,
-    }
-}
-
-group! {
-    /// The index of documents.
-    pub IndexSettings, IndexLayer {
-        /// Characters of a chunk.
-        chunk_chars: Within<100, 4000>,
-        /// Characters that it shares with the one before.
-        chunk_overlap: Within<0, 2000>,
-        /// Rows of a chunk of a sheet.
-        chunk_rows: Within<1, 500>,
-        /// Rows that it shares with the one before.
-        row_overlap: Within<0, 250>,
-        /// Time without use after which a document may go early.
-        stale_after: Span,
-        /// Time without use after which it goes.
-        keep: Span,
-        /// Size of the index above which stale documents go early, in bytes.
-        max_bytes: Within<10_485_760, 1_099_511_627_776>,
-    }
-}
-
-group! {
-    /// Turns for an OpenTelemetry collector.
-    pub TelemetrySettings, TelemetryLayer {
-        /// Address of the collector, or `none`. Variables precede it.
-        endpoint: String,
-        /// Set if words, arguments and results are sent.
-        content: bool,
-    }
-}
-
-group! {
-    /// Requests to models and their answers, as they are on the wire.
-    pub TraceSettings, TraceLayer {
-        /// Set if those of all sessions are kept.
-        requests: bool,
-        /// The size at which a file of a session is rotated, in bytes.
-        max_file_bytes: Within<65_536, 1_099_511_627_776>,
-        /// Files of a session.
-        max_files: Within<1, 100>,
-    }
-}
-
-group! {
-    /// New sessions, and unused ones.
-    pub SessionSettings, SessionLayer {
-        /// Ask before a tool changes a file.
-        confirm_write: bool,
-        /// Ask before a tool runs a command.
-        confirm_exec: bool,
-        /// Idle time after which a session leaves memory.
-        idle_unload: Span,
-    }
-}
-
-group! {
-    /// The limits of one turn.
-    pub TurnSettings, TurnLayer {
-        /// Model calls.
-        max_steps: Auto<u32>,
-        /// Working time.
-        time_limit: Limit<Span>,
-        /// Tokens of requests and answers.
-        token_budget: Limit<u64>,
-        /// Messages of history that a model sees; `auto` where its window alone decides.
-        max_message_history: Auto<Within<10, 100>>,
-        /// The slot that sums up histories; `auto` for that of the turn.
-        summary_slot: Auto<Slot>,
-        /// Set if models are told passages of what was set aside where an input is about them.
-        recall: bool,
-        /// Tokens of the map of a project's code that models are told; 0 for none.
-        map_tokens: Within<0, 10_000>,
-        /// Says which turns begin with a plan.
-        planning: Planning,
-        /// Set if a model is asked about intents of which the words say too little.
-        ask_intent: bool,
-        /// Read-only calls of one step that run at once.
-        parallel_calls: Within<1, 64>,
-        /// Turns that may wait.
-        queue_limit: Within<0, 1000>,
-        /// The longest input, in bytes.
-        max_input_bytes: Within<1024, 67_108_864>,
-    }
-}
-
-group! {
-    /// `AGENTS.md` files.
-    pub MemorySettings, MemoryLayer {
-        /// Set if models are shown their content.
-        enabled: bool,
-        /// Bytes of one file.
-        max_file_bytes: Within<256, 1_048_576>,
-        /// Bytes of all.
-        max_total_bytes: Within<256, 4_194_304>,
-    }
-}
-
-group! {
-    /// Skills.
-    pub SkillSettings, SkillLayer {
-        /// Set if models are shown the list.
-        enabled: bool,
-        /// Hosts that serve files of the person's index of packages, besides those in its addresses.
-        package_hosts: Vec<String>,
-    }
-}
-
-group! {
-    /// Unanswered questions.
-    pub InterruptSettings, InterruptLayer {
-        /// Time that they wait.
-        deadline: Limit<Span>,
-        /// Answer after that time.
-        on_deadline: OnDeadline,
-    }
-}
-
-group! {
-    /// Limits of tools.
-    pub ToolLimits, ToolLayer {
-        /// Time limit of a command.
-        command_timeout: Span,
-        /// Above how many estimated tokens a result is kept in a file.
-        large_result_tokens: Within<500, 1_000_000>,
-        /// Above how many what a command says is reduced.
-        feedback_tokens: Limit<u64>,
-    }
-}
-
-group! {
-    /// Sandbox of commands.
-    pub SandboxSettings, SandboxLayer {
-        /// Behaviour where the kernel offers less.
-        mode: Confinement,
-        /// Set if commands may use the network.
-        network: bool,
-        /// Places that commands may read, besides the system and the session's own.
-        read: Vec<FilePath>,
-        /// Places that commands may change, besides the session's own.
-        write: Vec<FilePath>,
-        /// Limit of CPU time of each process.
-        cpu_time: Limit<Span>,
-        /// The memory of each process, in MiB.
-        memory_mib: Limit<u64>,
-        /// The largest file, in MiB.
-        file_mib: Limit<u64>,
-        /// Files that each process may have open.
-        open_files: Limit<u64>,
-        /// Processes and threads of one command.
-        processes: Limit<u64>,
-        /// Treatment of files of a writable project that have other names outside of it.
-        hard_links: HardLinkRule,
-    }
-}
-
-group! {
-    /// Variables of a client's environment that tools see.
-    pub EnvironmentSettings, EnvironmentLayer {
-        /// Names besides those that always pass.
-        pass: Vec<String>,
-    }
-}
-
-group! {
-    /// Storage for undoing changes of files.
-    pub UndoSettings, UndoLayer {
-        /// The largest file, in bytes.
-        max_file_bytes: Within<1024, 1_073_741_824>,
-        /// All of one session, in bytes.
-        max_total_bytes: Within<1_048_576, 1_099_511_627_776>,
-        /// The files of one tree.
-        max_files: Within<100, 10_000_000>,
-        /// The changes of one call.
-        max_changes: Within<100, 50_000>,
-    }
-}
-
-group! {
-    /// The audit log.
-    pub AuditSettings, AuditLayer {
-        /// The size at which the log is rotated, in bytes.
-        max_file_bytes: Within<4096, 1_099_511_627_776>,
-    }
-}
-
-group! {
-    /// Retention of what is unused.
-    pub RetentionSettings, RetentionLayer {
-        /// Interval of cleanings.
-        every: Limit<Span>,
-        /// `uploads/`, `temp/` and `skills/` of a session.
-        workspaces: Limit<Span>,
-        /// Its `outputs/`.
-        outputs: Limit<Span>,
-        /// Its `large_tool_results/`.
-        results: Limit<Span>,
-        /// Contents needed to undo its changes of files.
-        undo: Limit<Span>,
-        /// All of it.
-        sessions: Limit<Span>,
-        /// The bytes of the journal, above which the sessions that were not used for longest go.
-        journal_bytes: Limit<u64>,
-        /// Files of the audit log that were set aside.
-        audit: Limit<Span>,
-        /// The bytes of the audit log, above which the oldest of those files go.
-        audit_bytes: Limit<u64>,
-        /// Files of the daemon's own log that were set aside.
-        logs: Limit<Span>,
-    }
-}
-
-group! {
-    /// The model in the daemon's own process.
-    pub EmbeddedSettings, EmbeddedLayer {
-        /// Its weights; `auto` for those that came with agentd.
-        weights: FilePath,
-        /// After how long without use it gives its memory back.
-        idle_release: Span,
-    }
-}
-
-group! {
-    /// The process.
-    pub ServiceSettings, ServiceLayer {
-        /// Time limit for running turns at a stop.
-        drain_deadline: Span,
-        /// Log filter.
-        log_level: String,
-        /// Form of its lines.
-        log_format: LogFormat,
+        service: ServiceSettings, ServiceLayer {
+            /// Time limit for running turns at a stop.
+            drain_deadline: Span,
+            /// Log filter.
+            log_level: String,
+            /// Form of its lines.
+            log_format: LogFormat,
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 //! `plugins` the servers of plugins, which stand below those of all files.
 
 mod file;
-mod plugins;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,14 +18,12 @@ use secrecy::SecretString;
 use serde_saphyr::Spanned;
 
 use self::file::{GlobalFile, GlobalSettings, MayAsk, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
-use super::{
-    ConfigError, ErrorPlace, Sources, dotenv,
+use crate::config::{
+    ConfigError, ErrorPlace, Sources,
+    dotenv::{self, InText},
     groups::take,
-    in_text::InText,
-    layers::{SourceFile, Subject},
-    origin::{Origin, Origins},
-    value::{Limit, Span, address},
-    yaml::{self, Reader},
+    layers::{Origin, Origins, SourceFile, Subject},
+    yaml::{self, Limit, Reader, Span, address},
 };
 
 /// Prefix of the keys of all servers.
@@ -95,7 +92,7 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
     let known = dotenv::mcp_secrets(sources)?;
     for file in sources.files_about(Subject::Mcp) {
         let (file, variables) = &with_marks(file, &known);
-        let McpFile { global: over, servers: named, unread } = McpFile::read(file, variables, origins)?;
+        let McpFile { global: over, servers: named, unread } = McpFile::read(file, variables)?;
         let reader = Reader { file, sources, variables };
         global.overlay(over, GLOBAL, &file.origin, origins);
         for (name, error) in unread {
@@ -113,7 +110,7 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
             }
         }
     }
-    let plugins = plugins::add(sources, &known, &mut servers, &mut broken, origins);
+    let plugins = file::add(sources, &known, &mut servers, &mut broken, origins);
     let global = global.complete(GLOBAL)?;
     let mut complete = BTreeMap::new();
     for (name, server) in servers {

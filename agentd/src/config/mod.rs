@@ -1,85 +1,61 @@
 //! Configuration: what came with agentd < the machine's files < the person's files < the environment < the command
 //! line. Each layer sets only what it names.
 //!
-//! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
-//! - `groups` and `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`, `skills.yaml`), [`agents`] (`agents.yaml`),
-//!   `web` (`web.yaml`), `languages` (`languages.yaml`), `mcp` (`mcp_servers.yaml`), [`hitl_rules`] (`hitl_rules.yaml`): their schema, and how the
-//!   layers are merged.
-//! - [`dotenv`] (`.env`): variables for all of them. `removed`: keys that an earlier version had.
-//! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
-//! - [`origin`]: the origin of each value, for people who wonder; [`values`]: the values themselves, without secrets.
+//! - [`layers`]: the files, and the origin of each value, for people who wonder. Reading them is all the I/O there is, but for
+//!   keys that a file keeps elsewhere.
+//! - this file with `groups` (`agentd.yaml`) and the rules (`hitl_rules.yaml`), `models` (`models.yaml`, `MODEL_*`), [`agents`]
+//!   (`agents.yaml`, `tools.yaml`, `skills.yaml`), `languages` (`languages.yaml`, `web.yaml`), `mcp` (`mcp_servers.yaml`): their
+//!   schema, and how the layers are merged.
+//! - [`dotenv`] (`.env`): variables for all of them.
+//! - `yaml`: text to values, with line, column and the nearest valid key in every error; times and limits.
+//! - [`values`]: the values themselves, without secrets.
 //!
 //! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails if a key is
 //! not set.
 
-pub mod agents;
-mod daemon;
-pub mod dotenv;
-mod groups;
-pub mod hitl_rules;
-mod in_text;
-mod languages;
-pub mod layers;
-mod mcp;
-mod models;
-pub mod origin;
-mod removed;
-mod tools;
-pub mod value;
-pub mod values;
-mod web;
-mod yaml;
-
-#[cfg(test)]
-mod tests;
-
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
-
-use agentd_core::agent::Agents;
-use agentd_extensions::{plugins::InstalledPlugin, skills::SkillSettings};
-use agentd_lsp::LanguageConfig;
-use agentd_mcp::McpConfig;
-use agentd_web::WebConfig;
-use secrecy::{ExposeSecret, SecretString};
-
-pub use self::{
+pub use crate::config::{
+    agents::{ToolNames, ToolSetting, ToolSettings, ToolSwitch},
     groups::{
         Confinement, DaemonSettings, HardLinkRule, IndexSettings, LogFormat, OnDeadline, ReadingSettings,
         RetentionSettings, SandboxSettings, ServiceSettings, TraceSettings,
     },
-    hitl_rules::RuleSettings,
-    layers::{SourceFile, Subject},
+    layers::{ConfigError, ErrorPlace, Flags, Origin, Origins, SourceFile, Sources, Subject, nearest},
     mcp::over as try_mcp,
     models::{ModelPlace, ModelSettings},
-    origin::{ConfigError, ErrorPlace, Origin, Origins, nearest},
-    tools::{ToolNames, ToolSetting, ToolSettings, ToolSwitch},
     values::ConfigValues,
 };
-use crate::environment::Environment;
 
-/// Everything that a configuration is made of.
-#[derive(Debug, Clone)]
-pub struct Sources {
-    /// The files, lowest layer first.
-    pub files: Vec<SourceFile>,
-    /// The plugins, whose agents and servers stand below those of all files.
-    pub plugins: Arc<[InstalledPlugin]>,
-    /// The environment.
-    pub env: Environment,
-    /// The command line.
-    pub flags: Flags,
-}
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-/// Settings of the command line.
-#[derive(Debug, Clone, Default)]
-pub struct Flags {
-    /// `--log-level`
-    pub log_level: Option<String>,
-}
+use agentd_audit::chain::sha256;
+use agentd_core::agent::Agents;
+use agentd_extensions::skills::SkillSettings;
+use agentd_lsp::LanguageConfig;
+use agentd_mcp::McpConfig;
+use agentd_policy::{Policy, RuleError, RuleFile, Rules};
+use agentd_web::WebConfig;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::{
+    config::{
+        groups::{DaemonLayer, ServiceLayer, TurnLayer},
+        yaml::{Auto, log_filter},
+    },
+    environment::Environment,
+};
+
+pub mod agents;
+pub mod dotenv;
+mod groups;
+mod languages;
+pub mod layers;
+mod mcp;
+mod models;
+pub mod values;
+pub mod yaml;
+
+#[cfg(test)]
+mod tests;
 
 /// The configuration, all layers together.
 #[derive(Debug, Clone)]
@@ -129,16 +105,16 @@ pub struct Config {
 pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let mut origins = Origins::default();
     let sources = &sources.with_dotenv()?;
-    let daemon = daemon::resolve(sources, &mut origins)?;
+    let daemon = daemon_settings(sources, &mut origins)?;
     let models = models::resolve(sources, &mut origins)?;
     let (mcp, server_plugins) = mcp::resolve(sources, &mut origins)?;
     let names = ToolNames::besides(&mcp);
-    let tools = tools::resolve(sources, &names, &mut origins)?;
+    let tools = agents::tools(sources, &names, &mut origins)?;
     let (agents, agent_plugins) = agents::resolve(sources, &names, &mut origins)?;
-    let skills = tools::skills(sources, &mut origins)?;
-    let web = web::resolve(sources, &mut origins)?;
+    let skills = agents::skills(sources, &mut origins)?;
+    let web = languages::web(sources, &mut origins)?;
     let languages = languages::resolve(sources, &mut origins)?;
-    let rules = hitl_rules::resolve(sources, &names, &mut origins)?;
+    let rules = rules(sources, &names, &mut origins)?;
     let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
     let subagent_prompt = prompt(sources, Subject::SubagentPrompt, "prompts.subagent", &mut origins);
     let compact_prompt = prompt(sources, Subject::CompactPrompt, "prompts.compact", &mut origins);
@@ -175,29 +151,6 @@ fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut 
     text
 }
 
-impl Sources {
-    /// The same, where the environment has what `.env` files add to it.
-    ///
-    /// # Errors
-    /// A line of such a file that is no variable.
-    pub fn with_dotenv(&self) -> Result<Self, ConfigError> {
-        let added = dotenv::variables(&self.files, &self.env)?;
-        Ok(Self { env: self.env.and(&added), ..self.clone() })
-    }
-
-    fn files_about(&self, subject: Subject) -> impl Iterator<Item = &SourceFile> {
-        self.files.iter().filter(move |file| file.subject == subject)
-    }
-
-    /// A path that a file names: `~/` is the person's home, and a relative one belongs to the file's own folder.
-    fn path_in(&self, file: &SourceFile, path: &str) -> PathBuf {
-        match (path.strip_prefix("~/"), self.env.path("HOME")) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => file.folder().join(Path::new(path)),
-        }
-    }
-}
-
 impl Config {
     /// All that must never be shown.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
@@ -210,4 +163,177 @@ impl Config {
         let known = of_models.chain(of_search).map(SecretString::expose_secret);
         known.chain(self.mcp.secrets()).chain(self.dotenv.secrets())
     }
+}
+
+/// The variable for `turns.max_message_history`.
+const HISTORY: &str = "MAX_MESSAGE_HISTORY";
+
+/// The variable for `service.log_level`.
+const LOG: &str = "AGENTD_LOG";
+
+fn daemon_settings(sources: &Sources, origins: &mut Origins) -> Result<DaemonSettings, ConfigError> {
+    let mut sum = DaemonLayer::default();
+    let variables = sources.env.texts();
+    for file in sources.files_about(Subject::Daemon) {
+        let mut layer: DaemonLayer = yaml::parse(file, &variables)?;
+        let sandbox = layer.sandbox.iter_mut().flat_map(|sandbox| [&mut sandbox.read, &mut sandbox.write]);
+        let weights = layer.embedded.iter_mut().flat_map(|embedded| &mut embedded.weights);
+        for path in sandbox.flatten().flatten().chain(weights) {
+            path.place(file, sources)?;
+        }
+        sum.overlay(layer, &file.origin, origins);
+    }
+
+    if let Some(text) = sources.env.text(HISTORY) {
+        let number =
+            Auto::parse(text).map_err(|why| ConfigError::new(ErrorPlace::Variable(HISTORY.to_owned()), why))?;
+        let turns = Some(TurnLayer { max_message_history: Some(number), ..TurnLayer::default() });
+        sum.overlay(DaemonLayer { turns, ..DaemonLayer::default() }, &Origin::Variable(HISTORY), origins);
+    }
+    let variable = sources.env.text(LOG).map(|level| (level, Origin::Variable(LOG)));
+    let flag = sources.flags.log_level.as_deref().map(|level| (level, Origin::Flag("--log-level")));
+    for (level, origin) in variable.into_iter().chain(flag) {
+        let service = Some(ServiceLayer { log_level: Some(level.to_owned()), ..ServiceLayer::default() });
+        sum.overlay(DaemonLayer { service, ..DaemonLayer::default() }, &origin, origins);
+    }
+    let settings = sum.complete()?;
+    settings.index.check(origins)?;
+    settings.service.check(origins)?;
+    Ok(settings)
+}
+
+impl IndexSettings {
+    /// Makes sure that chunks move on, and that nothing goes before it is stale.
+    fn check(&self, origins: &Origins) -> Result<(), ConfigError> {
+        let refuse = |key: &str, why: &str| Err(ConfigError::new(origins.place(key), format!("{key} {why}")));
+        if self.chunk_overlap.0 * 2 > self.chunk_chars.0 {
+            return refuse("index.chunk_overlap", "is at most half of index.chunk_chars");
+        }
+        if self.row_overlap.0 * 2 > self.chunk_rows.0 {
+            return refuse("index.row_overlap", "is at most half of index.chunk_rows");
+        }
+        if self.keep.0 < self.stale_after.0 {
+            return refuse("index.keep", "is at least index.stale_after");
+        }
+        Ok(())
+    }
+}
+
+impl ServiceSettings {
+    /// A filter that cannot be read would otherwise silence the log without a word.
+    fn check(&self, origins: &Origins) -> Result<(), ConfigError> {
+        if log_filter(&self.log_level).is_some() {
+            return Ok(());
+        }
+        let error =
+            ConfigError::new(origins.place("service.log_level"), format!("`{}` is not a log level", self.log_level));
+        Err(error.with_hint("write error, warn, info, debug or trace, or a filter such as `info,agentd_models=debug`"))
+    }
+}
+
+impl DaemonSettings {
+    /// The weights of the embedded model: a named file, or nothing for those that came with agentd.
+    pub fn named_weights(&self) -> Option<PathBuf> {
+        let weights = &self.embedded.weights;
+        (weights.text != "auto").then(|| weights.path.clone())
+    }
+
+    /// Time limit for running turns at a stop.
+    pub fn drain_deadline(&self) -> Duration {
+        self.service.drain_deadline.0
+    }
+}
+
+/// Prefix of this file's keys among all keys.
+const PREFIX: &str = "hitl_rules";
+
+/// The rules of all layers.
+#[derive(Debug, Clone)]
+pub struct RuleSettings {
+    /// All files, laid over each other.
+    pub file: RuleFile,
+    /// The same, ready for use.
+    pub policy: Arc<Policy>,
+    /// Sources of the rules, weakest first: `built-in` and the paths of files.
+    pub sources: Vec<String>,
+    /// The SHA-256 of all those texts, concatenated.
+    pub sha256: String,
+}
+
+fn rules(sources: &Sources, tools: &ToolNames, origins: &mut Origins) -> Result<RuleSettings, ConfigError> {
+    let mut rules = RuleFile::default();
+    let (mut names, mut texts) = (Vec::new(), String::new());
+    for file in sources.files_about(Subject::HitlRules) {
+        lay(file, sources, tools, &mut rules, origins)?;
+        names.push(file.origin.to_string());
+        texts.push_str(&file.text);
+    }
+    let compiled = Rules::compile(&rules).map_err(|error| describe(sources, origins, &error))?;
+    let policy = Arc::new(Policy::new(compiled));
+    Ok(RuleSettings { file: rules, policy, sources: names, sha256: sha256(texts.as_bytes()) })
+}
+
+/// The rules of one file alone, for who wants to try it before it is used.
+///
+/// # Errors
+/// The first thing in it that makes no sense, with its place.
+pub fn rules_over(sources: &Sources, text: String, path: PathBuf) -> Result<RuleSettings, ConfigError> {
+    let mut tried = sources.clone();
+    tried.files.retain(|file| !(file.subject == Subject::HitlRules && matches!(file.origin, Origin::User(_))));
+    tried.files.push(SourceFile { subject: Subject::HitlRules, origin: Origin::User(path), text });
+    let names = ToolNames::besides(&mcp::resolve(&tried, &mut Origins::default())?.0);
+    rules(&tried, &names, &mut Origins::default())
+}
+
+fn lay(
+    file: &SourceFile,
+    sources: &Sources,
+    names: &ToolNames,
+    rules: &mut RuleFile,
+    origins: &mut Origins,
+) -> Result<(), ConfigError> {
+    let mut over: RuleFile = yaml::parse(file, &sources.env.texts())?;
+    if let Some(tools) = over.tools.take() {
+        let mut named = BTreeMap::new();
+        for (name, section) in tools {
+            let ours = names.ours(&name).to_owned();
+            if named.insert(ours.clone(), section).is_some() {
+                // One of them would be lost, and nobody would notice.
+                let twice = format!("`{name}` and another name in `tools` both mean {ours}");
+                let place = ErrorPlace::File(file.origin.path(), find(&file.text, &name));
+                return Err(ConfigError::new(place, twice).with_hint(format!("put all rules under `{ours}`")));
+            }
+        }
+        over.tools = Some(named);
+    }
+    rules.overlay(over, &mut |key| origins.set(format!("{PREFIX}.{key}"), &file.origin));
+    Ok(())
+}
+
+/// Locates the value: in the highest layer that set it, in the first line that holds it.
+fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigError {
+    let message = format!("{}: {}", error.key, error.message);
+    let hint = if error.key.ends_with(".deny") {
+        "each entry is a program, perhaps with words that follow it: `git push`, `mkfs*`"
+    } else {
+        "patterns are regular expressions without look-around; in double quotes, write each backslash twice"
+    };
+    // A list of global patterns is one value of its level among others.
+    let keys = [format!("{PREFIX}.{}", error.key), format!("{PREFIX}.{}.patterns", error.key)];
+    let Some(origin) = keys.iter().find_map(|key| origins.get(key)) else {
+        return ConfigError::new(ErrorPlace::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
+    };
+    let file = sources.files_about(Subject::HitlRules).find(|file| file.origin == *origin);
+    let place = file.and_then(|file| find(&file.text, &error.value));
+    ConfigError::new(ErrorPlace::File(origin.path(), place), message).with_hint(hint)
+}
+
+/// The line and column of a value, as it is written plainly or between quotes.
+fn find(text: &str, value: &str) -> Option<(u64, u64)> {
+    let written = [value.to_owned(), value.replace('\\', "\\\\"), value.replace('\'', "''")];
+    let at = |(number, line): (usize, &str)| {
+        let column = written.iter().filter(|value| !value.is_empty()).find_map(|value| line.find(value.as_str()))?;
+        Some((number as u64 + 1, column as u64 + 1))
+    };
+    text.lines().enumerate().find_map(at)
 }

@@ -18,13 +18,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-use super::{
+use crate::config::{
     ConfigError, ErrorPlace, Sources,
     groups::take,
-    layers::Subject,
-    origin::{Origin, Origins},
-    value::Span,
-    yaml::{self, Reader},
+    layers::{Origin, Origins, Subject},
+    yaml::{self, Reader, Span},
 };
 
 /// Default address for a key without one: most programs that read such variables assume it.
@@ -135,7 +133,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     let mut slots: HashMap<Slot, SlotLayer> = HashMap::new();
     let mut others: BTreeMap<String, SlotLayer> = BTreeMap::new();
     for file in sources.files_about(Subject::Models) {
-        let ModelsFile { base, reasoning, vision, code, chat, others: named } = yaml::parse(file, &variables, origins)?;
+        let ModelsFile { base, reasoning, vision, code, chat, others: named } = yaml::parse(file, &variables)?;
         let reader = Reader { file, sources, variables: &variables };
         for (slot, layer) in Slot::ALL.into_iter().zip([base, reasoning, vision, code, chat]) {
             let Some(layer) = layer else { continue };

@@ -6,7 +6,7 @@ use agentd_core::model::Slot;
 use agentd_models::{Fallback, Wire};
 use secrecy::ExposeSecret;
 
-use super::{value::Within, *};
+use crate::config::{yaml::Within, *};
 
 fn file(subject: Subject, text: &str) -> SourceFile {
     SourceFile {

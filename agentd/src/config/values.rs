@@ -8,13 +8,13 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use agentd_audit::redact;
+use agentd_proto::client::ConfigOrigin;
 use serde_json::{Map, Value};
 
-use super::{
+use crate::config::{
     Sources,
-    in_text::InText,
-    layers::{SourceFile, Subject},
-    origin::{Origin, Origins},
+    dotenv::InText,
+    layers::{Origin, Origins, SourceFile, Subject},
     yaml,
 };
 
@@ -59,12 +59,7 @@ impl ConfigValues {
 
     /// The value of each key that has an origin, in the same order; none where it cannot be said. `secrets` are those that the
     /// settings hold as such, and `clean` takes known secrets out of a text.
-    pub fn shown<'a>(
-        &self,
-        origins: &'a Origins,
-        secrets: &[&str],
-        clean: &dyn Fn(&str) -> String,
-    ) -> Vec<(&'a str, &'a Origin, Option<Value>)> {
+    pub fn shown(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
         let trees: Vec<Option<Value>> = self.0.files.iter().map(|file| self.tree(file)).collect();
         let patterns = redact::Patterns::default();
         let clean = |text: &str| patterns.clean(&clean(text)).replace(redact::MASK, MASK);
@@ -74,7 +69,12 @@ impl ConfigValues {
             let name = if is_server(key) { "" } else { key.rsplit('.').next().unwrap_or_default() };
             mask.of(name, self.value(&trees, key, origin)?).into()
         };
-        origins.iter().map(|(key, origin)| (key, origin, value(key, origin))).collect()
+        let view = |(key, origin): (&str, &Origin)| ConfigOrigin {
+            key: key.to_owned(),
+            origin: origin.to_string(),
+            value: value(key, origin),
+        };
+        origins.iter().map(view).collect()
     }
 
     /// The value as it stands in its layer.
@@ -340,9 +340,9 @@ mod tests {
         let config = resolve(&sources).unwrap();
         let secrets: Vec<&str> = config.secrets().chain(sources.env.secrets()).collect();
         let shown = config.values.shown(&config.origins, &secrets, &str::to_owned);
-        let missing: Vec<_> = shown.iter().filter(|(.., value)| value.is_none()).map(|(key, ..)| *key).collect();
+        let missing: Vec<_> = shown.iter().filter(|key| key.value.is_none()).collect();
         assert!(missing.is_empty(), "these keys have no value: {missing:?}");
-        shown.into_iter().map(|(key, _, value)| (key.to_owned(), value.unwrap())).collect()
+        shown.into_iter().map(|ConfigOrigin { key, value, .. }| (key, value.unwrap())).collect()
     }
 
     #[test]

@@ -1,46 +1,38 @@
 //! One YAML file into one typed layer, with errors that name the line and the nearest valid key.
+//!
+//! Values with a notation of their own: times, limits that may be absent, addresses, filters of the log.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{collections::HashMap, fmt, marker::PhantomData, path::PathBuf, time::Duration};
 
-use serde::de::{DeserializeOwned, DeserializeSeed};
-use serde_saphyr::{Error, Location, Options, Spanned, options};
-
-use super::{
-    ConfigError, ErrorPlace, Sources, layers::SourceFile, nearest, origin::Origins, removed, removed::REMOVED,
+use agentd_core::model::Slot;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeOwned, DeserializeSeed, Visitor},
 };
+use serde_saphyr::{Error, Location, Options, Spanned, options};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use url::Url;
+
+use crate::config::{ConfigError, ErrorPlace, Sources, layers::SourceFile, nearest};
 
 /// Reads a file. An empty one sets nothing.
 pub(super) fn parse<T: DeserializeOwned>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
-    origins: &mut Origins,
 ) -> Result<T, ConfigError> {
-    read(file, variables, origins, |text, options| serde_saphyr::from_str_with_options(text, options))
+    read(file, variables, |text, options| serde_saphyr::from_str_with_options(text, options))
 }
 
-/// Reads the text of a file. Keys that were removed are noted, and left out.
 fn read<T>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
-    origins: &mut Origins,
     deserialize: impl Fn(&str, Options) -> Result<T, Error>,
 ) -> Result<T, ConfigError> {
-    let mut text = file.text.clone();
-    loop {
-        // No snippets: the line in question may hold a key.
-        let options = options! { with_snippet: false }.with_properties(variables.clone());
-        let source = if is_blank(&text) { "{}" } else { text.as_str() };
-        let error = match deserialize(source, options) {
-            Ok(read) => return Ok(read),
-            Err(error) => error,
-        };
-        match removed::blank(file.subject, &mut text, &error, REMOVED) {
-            Some((key, at)) => {
-                origins.note(format!("{}: `{}` {}, and is passed over", place(file, at), key.key, key.reason));
-            }
-            None => return Err(describe(file, &error)),
-        }
-    }
+    // No snippets: the line in question may hold a key.
+    let options = options! { with_snippet: false }.with_properties(variables.clone());
+    let source = if is_blank(&file.text) { "{}" } else { file.text.as_str() };
+    deserialize(source, options).map_err(|error| describe(file, &error))
 }
 
 /// Reads a file as values without a schema, in which only `true` and `false` are neither words nor numbers. None where it says
@@ -57,10 +49,9 @@ pub(super) fn tree(file: &SourceFile, variables: &HashMap<String, String>) -> Op
 pub(super) fn parse_seed<S: for<'de> DeserializeSeed<'de, Value = T> + Copy, T>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
-    origins: &mut Origins,
     seed: S,
 ) -> Result<T, ConfigError> {
-    read(file, variables, origins, |text, options| {
+    read(file, variables, |text, options| {
         serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
             seed.deserialize(deserializer)
         })
@@ -183,6 +174,196 @@ fn without_location(message: &str) -> String {
     first.split(" at line ").next().unwrap_or(first).trim_end_matches([',', ' ']).to_owned()
 }
 
+/// Target that logs whole messages of MCP servers, of any size and with any words in them. What matters of them stands
+/// in `agentctl mcp logs`.
+const QUIET: &str = "rmcp";
+
+/// A length of time: `250ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// A limit, or `never`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit<T>(pub Option<T>);
+
+/// A number, or `auto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Auto<T>(pub Option<T>);
+
+/// A number between two bounds, both allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Within<const LOW: u64, const HIGH: u64>(pub u64);
+
+impl Span {
+    /// In milliseconds. A year, the longest there is, fits.
+    #[must_use]
+    pub fn as_millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl<const LOW: u64, const HIGH: u64> Within<LOW, HIGH> {
+    /// As a size in memory, which it was checked to fit.
+    #[must_use]
+    pub fn size(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+/// Parser of one scalar, so that the types above share one visitor.
+trait Scalar: Sized {
+    const EXPECTED: &'static str;
+
+    /// The bounds of a number, behind what is expected.
+    fn bounds() -> String {
+        String::new()
+    }
+
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl Scalar for Span {
+    const EXPECTED: &'static str = "a time such as 250ms, 30s, 5m, 2h or 7d";
+
+    fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let unit = match unit.trim() {
+            "ms" => 0.001,
+            "" | "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        // A year bounds what can be meant, and keeps every later sum of times in range.
+        let seconds = number.parse::<f64>().ok()? * unit;
+        (0.0..=31_536_000.0).contains(&seconds).then(|| Self(Duration::from_secs_f64(seconds)))
+    }
+}
+
+/// Numbers above 0, and types in which a word stands for none.
+macro_rules! scalars {
+    ($($number:ty),*; $($absent:ident: $word:literal),*) => {
+        $(impl Scalar for $number {
+            const EXPECTED: &'static str = "a number above 0";
+
+            fn read(text: &str) -> Option<Self> {
+                text.trim().parse().ok().filter(|number| *number > 0)
+            }
+        })*
+        $(impl<T: Scalar> Scalar for $absent<T> {
+            const EXPECTED: &'static str = T::EXPECTED;
+
+            fn bounds() -> String {
+                format!("{}, or {}", T::bounds(), $word)
+            }
+
+            fn read(text: &str) -> Option<Self> {
+                if text.trim() == $word { Some(Self(None)) } else { T::read(text).map(|value| Self(Some(value))) }
+            }
+        })*
+    };
+}
+
+scalars!(u32, u64; Limit: "never", Auto: "auto");
+
+impl Scalar for Slot {
+    const EXPECTED: &'static str = "a model slot (base, reasoning, vision, code or chat)";
+
+    fn read(text: &str) -> Option<Self> {
+        text.trim().parse().ok()
+    }
+}
+
+impl<const LOW: u64, const HIGH: u64> Scalar for Within<LOW, HIGH> {
+    const EXPECTED: &'static str = "a number";
+
+    fn bounds() -> String {
+        format!(" from {LOW} to {HIGH}")
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        text.trim().parse().ok().filter(|number| (LOW..=HIGH).contains(number)).map(Self)
+    }
+}
+
+impl<const LOW: u64, const HIGH: u64> Auto<Within<LOW, HIGH>> {
+    /// Reads a variable's text.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text).ok_or_else(|| format!("{text:?} is not a number from {LOW} to {HIGH}, or auto"))
+    }
+}
+
+struct ScalarVisitor<T>(PhantomData<T>);
+
+impl<T: Scalar> ScalarVisitor<T> {
+    fn read<E: de::Error>(text: &str) -> Result<T, E> {
+        T::read(text).ok_or_else(|| {
+            let shown: String = text.chars().take(40).collect();
+            E::custom(format_args!("`{shown}` is not {}{}", T::EXPECTED, T::bounds()))
+        })
+    }
+}
+
+impl<T: Scalar> Visitor<'_> for ScalarVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", T::EXPECTED, T::bounds())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        Self::read(text)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        Self::read(&number.to_string())
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        Self::read(&number.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        Self::read(&number.to_string())
+    }
+}
+
+macro_rules! read_as_scalars {
+    ($(($($generics:tt)*) $kind:ty),*) => {$(
+        impl<'de, $($generics)*> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(ScalarVisitor(PhantomData))
+            }
+        }
+    )*};
+}
+
+read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW: u64, const HIGH: u64) Within<LOW, HIGH>);
+
+/// An address of a server. The error does not repeat it: it may hold a password, which `instead` says where to put.
+pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, String> {
+    match Url::parse(text) {
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("it begins with http:// or https://".to_owned()),
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            Err(format!("it holds a name or a password before the @; {instead}"))
+        }
+        Ok(url) => Ok(url),
+        Err(_) => Err(format!("it is not an address such as {example}")),
+    }
+}
+
+/// A filter of the log: a level for everything, or a list such as `info,agentd_models=debug`. A bare word that is no level would
+/// otherwise be taken for the name of a module, and silence all others.
+pub fn log_filter(text: &str) -> Option<Targets> {
+    let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
+    let known = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());
+    let filter: Targets = known.then(|| text.parse().ok()).flatten()?;
+    Some(if text.contains(QUIET) { filter } else { filter.with_target(QUIET, LevelFilter::OFF) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +387,49 @@ mod tests {
         check("$${A}", Ok("${A}"));
         check("${B}", Err("variable B is not set"));
         check("${A", Err("not closed"));
+    }
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        let check = |text, millis: Option<u64>| {
+            assert_eq!(Span::read(text).map(|span| span.0), millis.map(Duration::from_millis), "{text}");
+        };
+        check("250ms", Some(250));
+        check("30s", Some(30_000));
+        check("30", Some(30_000));
+        check("1.5m", Some(90_000));
+        check("2 h", Some(7_200_000));
+        check("7d", Some(604_800_000));
+        check("0s", Some(0));
+        check("-1s", None);
+        check("1e400", None);
+        check("9999d", None);
+        check("soon", None);
+        check("", None);
+        check("5 fortnights", None);
+    }
+
+    #[test]
+    fn a_limit_can_be_absent_but_not_zero() {
+        assert_eq!(Limit::<u32>::read("never"), Some(Limit(None)));
+        assert_eq!(Limit::<u32>::read("7"), Some(Limit(Some(7))));
+        assert_eq!(Limit::<u32>::read("0"), None);
+        assert_eq!(Auto::<u32>::read("auto"), Some(Auto(None)));
+        assert_eq!(Auto::<u32>::read("never"), None);
+        assert_eq!(Auto::<Within<10, 100>>::parse("auto"), Ok(Auto(None)));
+        assert_eq!(Auto::<Within<10, 100>>::parse("40"), Ok(Auto(Some(Within(40)))));
+        let refusal = Auto::<Within<10, 100>>::parse("9").unwrap_err();
+        assert_eq!(refusal, "\"9\" is not a number from 10 to 100, or auto");
+    }
+    #[test]
+    fn a_filter_is_levels_and_nothing_else() {
+        let check = |text, known| assert_eq!(log_filter(text).is_some(), known, "{text}");
+        check("info", true);
+        check("off", true);
+        check("warn,agentd_models=debug", true);
+        check("inof", false);
+        check("warn,agentd_models", false);
+        check("agentd_models=loud", false);
+        check("", false);
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct ModelTest {
     session: SessionId,
     long: LongQuestion,
     /// Checks that are left.
-    left: slice::Iter<'static, (Stage, &'static str)>,
+    left: slice::Iter<'static, (Stage, &'static str, &'static str)>,
     /// Set once a call was understood.
     calls: bool,
     /// The first answer to the long question.
@@ -66,19 +66,24 @@ enum Stage {
 
 impl Stage {
     /// All of them, with their names.
-    const ALL: &[(Self, &str)] = &[
-        (Self::Reach, "reachable"),
-        (Self::Tools, "tools"),
-        (Self::ParallelCalls, "parallel calls"),
-        (Self::Thoughts, "thoughts"),
-        (Self::Window, "window"),
-        (Self::SilentCut, "silent cut"),
-        (Self::Cache, "cache"),
-        (Self::Pictures, "pictures"),
-        (Self::Parameters, "parameters"),
-        (Self::Price, "price"),
+    const ALL: &[(Self, &str, &str)] = &[
+        (Self::Reach, "reachable", NO_SERVER),
+        (Self::Tools, "tools", CHOSEN),
+        (Self::ParallelCalls, "parallel calls", CHOSEN),
+        (Self::Thoughts, "thoughts", "does not apply: the built-in model does not think aloud"),
+        (Self::Window, "window", HELD),
+        (Self::SilentCut, "silent cut", HELD),
+        (Self::Cache, "cache", NO_SERVER),
+        (Self::Pictures, "pictures", "does not apply: the built-in model sees no pictures"),
+        (Self::Parameters, "parameters", NO_SERVER),
+        (Self::Price, "price", NO_SERVER),
     ];
 }
+
+/// Messages of checks that mean nothing to the built-in model.
+const NO_SERVER: &str = "does not apply: the built-in model has no server";
+const CHOSEN: &str = "does not apply: the daemon chooses the tool, and the model is asked for little";
+const HELD: &str = "does not apply: the daemon itself holds it to its window";
 
 /// Result of a check, without its name.
 type Finding = (CheckState, String, Option<String>);
@@ -97,6 +102,10 @@ fn warn(message: impl Into<String>, hint: impl Into<String>) -> Finding {
 
 fn fail(message: impl Into<String>, hint: Option<String>) -> Finding {
     (CheckState::Fail, message.into(), hint)
+}
+
+fn refused(what: &str, error: &ModelError) -> Finding {
+    fail(format!("{what}: {error}"), error.hint().map(str::to_owned))
 }
 
 impl ModelTest {
@@ -128,9 +137,9 @@ impl ModelTest {
 
     /// Makes the next check; none at the end. A model that cannot be reached has no further ones.
     pub(crate) async fn next(&mut self) -> Option<ModelCheck> {
-        let (stage, name) = *self.left.next()?;
+        let (stage, name, of_built_in) = *self.left.next()?;
         let (state, message, hint) = if self.probed.model.info().embedded && stage != Stage::Reach {
-            skipped(of_built_in(stage))
+            skipped(of_built_in)
         } else {
             self.check(stage).await
         };
@@ -187,7 +196,7 @@ impl ModelTest {
         }
         let heard = match heard {
             Ok(heard) => heard,
-            Err(error) => return fail(format!("not taken: {error}"), error.hint().map(str::to_owned)),
+            Err(error) => return refused("not taken", &error),
         };
         self.calls = heard.calls.iter().any(questions::is_call);
         let native = self.probed.model.info().native_tools;
@@ -226,7 +235,7 @@ impl ModelTest {
                 ok("several calls arrive in one answer")
             }
             Ok(_) => warn("one call in an answer", "nothing is to be done: work takes more steps"),
-            Err(error) => fail(format!("not taken: {error}"), error.hint().map(str::to_owned)),
+            Err(error) => refused("not taken", &error),
         }
     }
 
@@ -237,9 +246,7 @@ impl ModelTest {
                 ok("earlier thoughts are sent back, as its server demands or the configuration says")
             }
             Ok(_) => ok("a call and its result are taken, and no earlier thoughts demanded"),
-            Err(error) => {
-                fail(format!("a call and its result are not taken: {error}"), error.hint().map(str::to_owned))
-            }
+            Err(error) => refused("a call and its result are not taken", &error),
         }
     }
 
@@ -381,20 +388,5 @@ fn window(info: &ModelInfo) -> Finding {
         WindowSource::Server => ok(format!("{tokens} tokens, as the server says")),
         WindowSource::Refusal => ok(format!("{tokens} tokens, as the server said when it refused a longer request")),
         WindowSource::Cut => warn(format!("{tokens} tokens: its server cuts longer requests without a word"), CURE),
-    }
-}
-
-/// Why a check says nothing of the built-in model.
-fn of_built_in(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Tools | Stage::ParallelCalls => {
-            "does not apply: the daemon chooses the tool, and the model is asked for little"
-        }
-        Stage::Thoughts => "does not apply: the built-in model does not think aloud",
-        Stage::Window | Stage::SilentCut => "does not apply: the daemon itself holds it to its window",
-        Stage::Pictures => "does not apply: the built-in model sees no pictures",
-        Stage::Reach | Stage::Cache | Stage::Parameters | Stage::Price => {
-            "does not apply: the built-in model has no server"
-        }
     }
 }

@@ -2,10 +2,9 @@
 //! in the person's sessions, counts in their usage, or reaches a model or a network that was not asked for.
 //!
 //! - this file: the player, an engine for one play, and a session's events for a recording; `drive`: turn by turn through a
-//!   recording; `ports`: the ports that only a play has, and its files.
+//!   recording, with the ports that only a play has, and its files.
 
 mod drive;
-mod ports;
 
 use std::{
     collections::HashMap,
@@ -34,8 +33,8 @@ use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::ports::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
 use crate::redact::Redactor;
+use crate::replay::drive::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
 
 /// Plays at once. Each has a journal of its own.
 const PLAYS: usize = 8;
@@ -137,7 +136,7 @@ impl Player {
 
     /// Removes what plays left behind that a stop cut off. It may block.
     pub fn sweep(&self) {
-        ports::sweep(&self.parts.folder);
+        drive::sweep(&self.parts.folder);
     }
 
     /// A recording of a session, with the requests that it comes to under the present configuration. Secrets are taken out.

@@ -1,7 +1,7 @@
 //! Retention: unused data is removed, as the configuration says, so that nothing grows for ever.
 //!
 //! - [`Retention`]: the front, for the schedule and for clients; one cleaning at a time.
-//! - `due`: when to clean by itself, and selection of expired data; `usage`: disk usage.
+//! - `due`: when to clean by itself, selection of expired data, and disk usage.
 //!
 //! The engine spares sessions that are in use, waiting or pinned; it asks the session itself. Each kind is cleaned
 //! separately: if one cannot be, the others are, and it is reported.
@@ -9,7 +9,6 @@
 mod due;
 #[cfg(test)]
 mod tests;
-mod usage;
 
 use std::{
     collections::HashMap,
@@ -82,14 +81,14 @@ impl Retention {
     pub async fn storage(&self) -> Result<StorageView, EngineError> {
         let size = self.store.size().await?;
         let data = self.data.clone();
-        let looked = tokio::task::spawn_blocking(move || usage::of(&data)).await.map_err(io::Error::other);
-        let parts = looked.and_then(|looked| looked).map_err(|error| usage::unreadable(&self.data, error))?;
+        let looked = tokio::task::spawn_blocking(move || due::of(&data)).await.map_err(io::Error::other);
+        let parts = looked.and_then(|looked| looked).map_err(|error| due::unreadable(&self.data, error))?;
         Ok(StorageView {
             parts,
             journal_spare_bytes: size.spare_bytes,
             removed_sessions: size.removed_sessions,
             stuck_sessions: size.stuck_sessions,
-            free_bytes: usage::free_bytes(&self.data),
+            free_bytes: due::free_bytes(&self.data),
         })
     }
 
@@ -179,7 +178,7 @@ impl Cleaning<'_> {
         for session in sessions {
             let undo_folder = self.retention.data.join("undo").join(session.id.to_string());
             let is_old = self.due.undo(session);
-            let undo = if is_old { usage::content(undo_folder).await } else { None };
+            let undo = if is_old { due::content(undo_folder).await } else { None };
             // Those that work for another one have its files.
             let children = children.get(&session.id).map_or(&[][..], Vec::as_slice);
             let areas = if session.parent.is_some() { Vec::new() } else { self.due.areas(session, children) };
@@ -339,7 +338,7 @@ impl Retention {
         // A session is removed whether its size is known or not.
         let mut bytes = self.store.event_bytes(session.id).await.unwrap_or_default();
         for folder in ["workspace", "undo", "traces"] {
-            let content = usage::content(self.data.join(folder).join(session.id.to_string())).await;
+            let content = due::content(self.data.join(folder).join(session.id.to_string())).await;
             bytes += content.map_or(0, |content| content.bytes);
         }
         bytes

@@ -28,7 +28,7 @@ use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::config::value::{Limit, Span};
+use crate::config::yaml::{Limit, Span};
 
 const DAY: u64 = 24 * 60 * 60;
 /// The bytes of each file that a session makes.

@@ -1,23 +1,41 @@
 //! Sessions that leave, and that come.
+//!
+//! Recordings: made of sessions, and played.
+//!
+//! Requests to models and their answers, as they were on the wire.
 
-use std::io;
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use agentd_archive::foreign::ForeignFormat;
-use agentd_core::error::ErrorKind;
+use agentd_core::{error::ErrorKind, exchange::KeptExchanges};
+use agentd_exchange::ReadFailure;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
     client::ExportedContent,
-    v1::{self, ExportForm, archives_server::Archives, export_piece, import_piece::Part},
+    v1::{
+        self, ExportForm, archives_server::Archives, export_piece, import_piece, play_event, play_request,
+        replays_server::Replays, trace_piece, traces_server::Traces,
+    },
 };
-use futures_util::{Stream, StreamExt as _};
+use agentd_replay::{MAX_RECORDING, Play, PlayProblem, Recording};
+use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
-use super::{Refusal, ReplyStream};
-use crate::archives::{
-    Outlet, PieceReader, PieceWriter, QUEUE, SourcePiece,
-    export::{ExportFailure, Exporter},
-    import, poured,
+use crate::{
+    archives::{
+        self, Outlet, PieceReader, PieceWriter, SourcePiece,
+        export::{ExportFailure, Exporter},
+        poured,
+    },
+    replay::{PlayError, PlayNews, PlayOptions, PlayOutcome, Player},
+    rpc::{Refusal, ReplyStream, absolute},
 };
 
 type Piece = Result<v1::ExportPiece, Status>;
@@ -55,15 +73,15 @@ service! { Archives:
     async fn import(&self, request: Streaming<v1::ImportPiece>) -> v1::ImportResponse {
         let mut pieces = request;
         let first = pieces.next().await.transpose()?.and_then(|piece| piece.part);
-        let Some(Part::Header(v1::ImportHeader { as_new, from, client })) = first else {
+        let Some(import_piece::Part::Header(v1::ImportHeader { as_new, from, client })) = first else {
             return Err(Refusal::invalid("the first piece of an import must be its header").into());
         };
         let format = if from.is_empty() { None } else { Some(from.parse::<ForeignFormat>().map_err(unknown)?) };
-        let (sender, queue) = mpsc::channel(QUEUE);
+        let (sender, queue) = mpsc::channel(archives::QUEUE);
         let (engine, source) = (self.engine.clone(), PieceReader::new(queue));
         let importing = tokio::task::spawn_blocking(move || match format {
-            None => import::archive(engine, source, as_new, client),
-            Some(format) => import::foreign(engine, source, format, as_new, client),
+            None => archives::archive(engine, source, as_new, client),
+            Some(format) => archives::foreign(engine, source, format, as_new, client),
         });
         hand_on(pieces, sender).await;
         let imported = importing.await.map_err(|error| {
@@ -102,9 +120,9 @@ async fn hand_on(
 ) {
     while let Some(piece) = pieces.next().await {
         let piece = match piece.map(|piece| piece.part) {
-            Ok(Some(Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(SourcePiece::Data(data)),
-            Ok(Some(Part::Data(_))) => Err(io::Error::other("a piece of it is larger than 1 MiB")),
-            Ok(Some(Part::Abort(_))) => Err(io::Error::other("the client gave up")),
+            Ok(Some(import_piece::Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(SourcePiece::Data(data)),
+            Ok(Some(import_piece::Part::Data(_))) => Err(io::Error::other("a piece of it is larger than 1 MiB")),
+            Ok(Some(import_piece::Part::Abort(_))) => Err(io::Error::other("the client gave up")),
             Ok(_) => Err(io::Error::other("a piece of it is of a kind that is not known here")),
             Err(status) => Err(io::Error::other(status.message().to_owned())),
         };
@@ -115,4 +133,214 @@ async fn hand_on(
     }
     // Where nobody takes it, the import has ended before.
     let _gone = queue.send(Ok(SourcePiece::End)).await;
+}
+
+/// Events of a play that may wait for its client.
+const QUEUE: usize = 64;
+
+/// Bytes of a recording in one message.
+const PIECE: usize = if MAX_CHUNK_BYTES < 256 << 10 { MAX_CHUNK_BYTES } else { 256 << 10 };
+
+service! { Replays:
+    type RecordStream = ReplyStream<v1::RecordingPiece>;
+    type PlayStream = ReplyStream<v1::PlayEvent>;
+
+    async fn record(&self, request: v1::RecordRequest) -> Self::RecordStream {
+        let id = self.session_id(&request.session).await?;
+        let recording = self.parts().player.record(&self.engine, id).await?;
+        let pieces: Vec<_> = pieces(&recording)?.into_iter().map(|data| Ok(v1::RecordingPiece { data })).collect();
+        Ok(stream::iter(pieces).boxed())
+    }
+
+    async fn play(&self, request: Streaming<v1::PlayRequest>) -> Self::PlayStream {
+        let player = Arc::clone(&self.parts().player);
+        let (start, recording) = receive(request).await?;
+        let update = start.update;
+        let options = options(start)?;
+        let (sender, events) = mpsc::channel(QUEUE);
+        let engine = self.engine.clone();
+        let shutdown = self.shutdown.clone();
+        // Ends with the play, which ends where its client is gone or the daemon stops.
+        tokio::spawn(async move {
+            let stop = shutdown.child_token();
+            let told = tell(player, engine, recording, options, update, sender.clone(), stop.clone());
+            tokio::pin!(told);
+            let status = tokio::select! {
+                told = &mut told => told.err(),
+                () = sender.closed() => {
+                    // What runs is ended in order before its folder goes.
+                    stop.cancel();
+                    told.await.err()
+                }
+            };
+            if let Some(status) = status {
+                let _ = sender.send(Err(status)).await;
+            }
+        });
+        Ok(ReceiverStream::new(events).boxed())
+    }
+}
+
+/// Plays, and hands on what happens.
+async fn tell(
+    player: Arc<Player>,
+    engine: agentd_engine::Engine,
+    recording: Recording,
+    options: PlayOptions,
+    update: bool,
+    client: mpsc::Sender<Result<v1::PlayEvent, Status>>,
+    stop: CancellationToken,
+) -> Result<(), Status> {
+    let (news, mut heard) = mpsc::channel(QUEUE);
+    let hand_on = async {
+        while let Some(PlayNews(event)) = heard.recv().await {
+            let event = v1::PlayEvent { kind: Some(play_event::Kind::Event((&*event).into())) };
+            if client.send(Ok(event)).await.is_err() {
+                break;
+            }
+        }
+        // Whoever plays notices that nobody listens.
+        drop(heard);
+    };
+    let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, news, &stop), hand_on);
+    let PlayOutcome { problems, turns, learned } = outcome.map_err(Refusal::from)?;
+    let learned = learned.filter(|_| update).map(|recording| pieces(&recording)).transpose()?;
+    for data in learned.into_iter().flatten() {
+        let _ = client.send(Ok(v1::PlayEvent { kind: Some(play_event::Kind::Data(data)) })).await;
+    }
+    let outcome = v1::PlayOutcome {
+        problems: problems.into_iter().map(problem).collect(),
+        turns: u32::try_from(turns).unwrap_or(u32::MAX),
+    };
+    let _ = client.send(Ok(v1::PlayEvent { kind: Some(play_event::Kind::Outcome(outcome)) })).await;
+    Ok(())
+}
+
+fn options(start: v1::PlayStart) -> Result<PlayOptions, Status> {
+    let play = match (start.mode(), start.update) {
+        (v1::PlayMode::Unspecified, false) => Play::Strict,
+        (v1::PlayMode::Unspecified, true) => Play::Learn,
+        (_, true) => return Err(Refusal::invalid("only a play with recorded answers and results is updated").into()),
+        (v1::PlayMode::LiveTools, false) => Play::LiveTools,
+        (v1::PlayMode::LiveModel, false) => Play::LiveModel,
+    };
+    let project: Option<PathBuf> = start.project.map(absolute).transpose()?;
+    Ok(PlayOptions { play, project, writable: start.writable, approve: start.approve })
+}
+
+/// Receives a recording. Nothing is played unless all of it came.
+async fn receive(
+    mut parts: impl Stream<Item = Result<v1::PlayRequest, Status>> + Unpin,
+) -> Result<(v1::PlayStart, Recording), Status> {
+    let first = parts.next().await.transpose()?.and_then(|request| request.part);
+    let Some(play_request::Part::Start(start)) = first else {
+        return Err(Refusal::invalid("the first message of a play must be its start").into());
+    };
+    let mut text = Vec::new();
+    while let Some(request) = parts.next().await {
+        let Some(play_request::Part::Data(data)) = request?.part else {
+            return Err(Refusal::invalid("behind the start of a play only pieces of the recording follow").into());
+        };
+        if text.len() + data.len() > MAX_RECORDING {
+            let message = format!("the recording is larger than {} MiB", MAX_RECORDING >> 20);
+            return Err(Refusal::invalid(message).into());
+        }
+        text.extend_from_slice(&data);
+    }
+    let text = String::from_utf8(text).map_err(|_| Refusal::invalid("the recording is not UTF-8"))?;
+    let read = tokio::task::spawn_blocking(move || agentd_replay::read(&text)).await;
+    let read = read.map_err(|_| Refusal::stopping())?;
+    let recording = read.map_err(|error| {
+        Refusal::invalid(error.to_string()).with_hint("`agentctl sessions record SESSION` makes a recording")
+    })?;
+    Ok((start, recording))
+}
+
+fn pieces(recording: &Recording) -> Result<Vec<Vec<u8>>, Status> {
+    let text = agentd_replay::write(recording)
+        .map_err(|error| Status::internal(format!("could not write the recording: {error}")))?;
+    Ok(text.as_bytes().chunks(PIECE).map(<[u8]>::to_vec).collect())
+}
+
+fn problem(problem: PlayProblem) -> v1::PlayProblem {
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let PlayProblem { turn, step, message, difference } = problem;
+    let (place, diff) = difference.map(|difference| (difference.place, difference.diff)).unwrap_or_default();
+    v1::PlayProblem { turn: number(turn), step: number(step), message, place, diff }
+}
+
+impl From<PlayError> for Refusal {
+    fn from(error: PlayError) -> Self {
+        let message = error.to_string();
+        match error {
+            PlayError::Store(_) | PlayError::Folder(_) => Self::new(ErrorKind::Storage, message),
+            PlayError::Recording(_) => Self::invalid(message).with_hint("record a shorter session"),
+            PlayError::NoProject => Self::invalid(message).with_hint("name one: -C DIR"),
+            PlayError::Stopping => Self::stopping(),
+            PlayError::Engine(engine) => engine.into(),
+        }
+    }
+}
+
+/// Exchanges that are read at once.
+const MAX_NUMBERS: usize = 16;
+
+/// Hint on how to have requests kept.
+const HOW: &str = "only what is sent from then on can be kept: `agentctl run --trace` does it for a session, \
+                   `trace: {requests: true}` in agentd.yaml for all";
+
+service! { Traces:
+    type ReadStream = ReplyStream<v1::TracePiece>;
+
+    async fn read(&self, request: v1::ReadTraceRequest) -> Self::ReadStream {
+        if request.numbers.len() > MAX_NUMBERS {
+            return Err(Refusal::invalid(format!("at most {MAX_NUMBERS} exchanges are read at once")).into());
+        }
+        let id = self.session_id(&request.session).await?;
+        let stored = self.engine.session(id).await?.show().await?;
+        let owner = stored.session.settings.files_of(id);
+        let mut kept = self.parts().exchanges.read(owner, request.numbers).await?;
+        if owner != id {
+            kept.exchanges.retain(|exchange| exchange.source.session_id == id);
+        }
+        let pieces = poured(move |outlet| {
+            if let Err(error) = write_exchanges(&kept, outlet) {
+                tracing::debug!("a client did not read all exchanges: {error}");
+            }
+        });
+        Ok(pieces.boxed())
+    }
+}
+
+fn write_exchanges(kept: &KeptExchanges, outlet: &Outlet<Result<v1::TracePiece, Status>>) -> io::Result<()> {
+    let mut writer = PieceWriter::new(outlet, |data| Ok(v1::TracePiece { part: Some(trace_piece::Part::Data(data)) }));
+    for exchange in &kept.exchanges {
+        serde_json::to_writer(&mut writer, exchange)?;
+        writer.write_all(b"\n")?;
+    }
+    writer.flush()?;
+    // Without it the client knows that something is missing.
+    let summary = v1::TraceSummary { remarks: kept.remarks.clone() };
+    outlet.send(Ok(v1::TracePiece { part: Some(trace_piece::Part::Summary(summary)) }))
+}
+
+impl From<ReadFailure> for Refusal {
+    fn from(failure: ReadFailure) -> Self {
+        let refusal = |kind, message: String, hint: String| Self::new(kind, message).with_hint(hint);
+        match failure {
+            ReadFailure::NothingKept => {
+                refusal(ErrorKind::NotFound, "no requests of this session are kept".to_owned(), HOW.to_owned())
+            }
+            ReadFailure::NoSuchNumber { number, kept: (first, last) } => refusal(
+                ErrorKind::NotFound,
+                format!("there is no request {number} of this session"),
+                format!("{first} to {last} are kept; `agentctl trace --requests` lists them"),
+            ),
+            ReadFailure::Io(error) => refusal(
+                ErrorKind::Storage,
+                format!("could not read the trace: {error}"),
+                "the folder `traces` in the data folder must be yours and readable".to_owned(),
+            ),
+        }
+    }
 }

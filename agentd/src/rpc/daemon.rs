@@ -1,24 +1,53 @@
 //! The daemon itself, the data that it keeps on the disk, and the tokens and money of its model calls.
+//!
+//! Events of all sessions, as one client's stream sees them.
+//!
+//! News are pulled when the connection has room for them, and nothing is done while there are none. Changes of a session are
+//! gathered: it is read from the journal once for all that came meanwhile. A client that does not read loses the oldest news
+//! and is told so; nobody waits for it.
 
-use std::{process, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    process,
+    sync::Arc,
+    time::Duration,
+};
 
-use agentd_core::environment::ClientEnvironment;
+use agentd_core::{
+    environment::ClientEnvironment,
+    event::{Event, EventKind},
+    ids::{InterruptId, SessionId},
+};
+use agentd_engine::{Engine, MissedNews, NewsReader, SessionNews};
 use agentd_proto::{
     PROTOCOL_VERSION,
     client::{ConfigView, DaemonStatus, RecoveredTurn, ReloadOutcome},
-    convert::{counter_days, listed_slot, tested_slot, usage_query},
-    v1::{self, daemon_server::Daemon, spending_server::Spending, storage_server::Storage, test_model_response::Part},
+    convert::{Wire, or_default},
+    v1::{
+        self,
+        daemon_server::Daemon,
+        spending_server::Spending,
+        storage_server::Storage,
+        test_model_response::Part,
+        watch_event::{ConfigReloaded, InterruptOver, Kind, Lagged, SessionDeleted, Snapshot, TurnBegan, TurnOver},
+    },
 };
 use futures_util::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::watching::{Watch, WatchStream};
-use crate::model_test::ModelTest;
+use crate::{
+    model_test::ModelTest,
+    rpc::{Refusal, ReplyStream},
+};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Name of the slot of a request in errors.
+const SLOT: &str = "the model slot";
 
 /// Characters of a client's name that are kept.
 const LONGEST_NAME: usize = 60;
@@ -35,7 +64,7 @@ service! { Daemon:
             version: VERSION.to_owned(),
             pid: process::id(),
             environment: ClientEnvironment::wanted(&self.control.passed_variables()),
-            variables: self.control.mcp().variables(),
+            variables: self.parts().mcp.variables(),
             data_dir: self.info.data_dir.to_str().unwrap_or_default().to_owned(),
             salt,
             started_with,
@@ -44,7 +73,8 @@ service! { Daemon:
 
     async fn status(&self, _: v1::StatusRequest) -> v1::StatusResponse {
         let stats = self.engine.stats();
-        let (socket, parts) = (self.info.socket.borrow().clone(), self.control.parts());
+        let (socket, languages) = (self.info.socket.borrow().clone(), Arc::clone(&self.parts().languages));
+        let language_servers = tokio::task::spawn_blocking(move || crate::boot::language_servers(&languages));
         let status = DaemonStatus {
             version: VERSION.to_owned(),
             pid: process::id(),
@@ -57,29 +87,15 @@ service! { Daemon:
             socket,
             data_dir: self.info.data_dir.clone(),
             config_sources: self.control.config_sources(),
-            sandbox: match parts {
-                Some(parts) => Some(crate::sandbox::state(parts.sandbox.status().await)),
-                None => None,
-            },
-            problems: match &self.info.health {
-                Some(health) => health.problems().await,
-                None => Vec::new(),
-            },
-            language_servers: match parts.map(|parts| parts.languages.clone()) {
-                Some(languages) => {
-                    tokio::task::spawn_blocking(move || crate::boot::language_servers(&languages)).await.ok()
-                }
-                None => None,
-            },
+            sandbox: Some(crate::sandbox::state(self.parts().sandbox.status().await)),
+            problems: self.info.health.problems().await,
+            language_servers: language_servers.await.ok(),
         };
         Ok((&status).into())
     }
 
     async fn examine(&self, _: v1::ExamineRequest) -> v1::ExamineResponse {
-        let findings = match &self.info.health {
-            Some(health) => health.examine().await,
-            None => Vec::new(),
-        };
+        let findings = self.info.health.examine().await;
         Ok(v1::ExamineResponse { findings: findings.iter().map(Into::into).collect() })
     }
 
@@ -89,12 +105,12 @@ service! { Daemon:
     }
 
     async fn list_models(&self, request: v1::ListModelsRequest) -> v1::ListModelsResponse {
-        let models = self.engine.listed_models(listed_slot(&request)?).await?;
+        let models = self.engine.listed_models(or_default(request.slot, SLOT)?).await?;
         Ok(v1::ListModelsResponse { models: models.iter().map(Into::into).collect() })
     }
 
     async fn test_model(&self, request: v1::TestModelRequest) -> Self::TestModelStream {
-        let test = ModelTest::new(self.engine.probed_model(tested_slot(&request)?).await);
+        let test = ModelTest::new(self.engine.probed_model(or_default(request.slot, SLOT)?).await);
         let part = |part: Part| Ok(v1::TestModelResponse { part: Some(part) });
         let plan = part(Part::Plan((&test.plan()).into()));
         let checks = stream::unfold(test, move |mut test| async move {
@@ -147,24 +163,23 @@ service! { Daemon:
 
 service! { Storage:
     async fn show(&self, _: v1::ShowStorageRequest) -> v1::ShowStorageResponse {
-        Ok((&self.parts()?.retention.storage().await?).into())
+        Ok((&self.parts().retention.storage().await?).into())
     }
 
     async fn clean(&self, request: v1::CleanRequest) -> v1::CleanResponse {
         let client: String = request.client.chars().take(LONGEST_NAME).collect();
         let by = if client.is_empty() { "client" } else { client.as_str() };
-        Ok((&self.parts()?.retention.clean(by, request.dry_run).await?).into())
+        Ok((&self.parts().retention.clean(by, request.dry_run).await?).into())
     }
 }
 
 service! { Spending:
     async fn show(&self, request: v1::ShowSpendingRequest) -> v1::ShowSpendingResponse {
-        let query = usage_query(&request)?;
-        Ok((&self.engine.usage(query).await?).into())
+        Ok((&self.engine.usage(request.try_into()?).await?).into())
     }
 
     async fn counters(&self, request: v1::CountersRequest) -> v1::CountersResponse {
-        let (since, until) = counter_days(&request)?;
+        let (since, until) = (Wire::from_wire(request.since, "since")?, Wire::from_wire(request.until, "until")?);
         let days = self.engine.counters(since, until).await?;
         Ok(v1::CountersResponse { days: days.iter().map(Into::into).collect() })
     }
@@ -187,4 +202,182 @@ async fn resident_bytes() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
+}
+
+/// Default number of sessions in a snapshot.
+const DEFAULT_SESSIONS: usize = 100;
+
+/// Maximum number of sessions in a snapshot.
+const MAX_SESSIONS: usize = 1000;
+
+/// Questions and answers that a watch remembers, to tell of each once.
+const MAX_TOLD: usize = 1024;
+
+/// The news of one call.
+pub(super) type WatchStream = ReplyStream<v1::WatchEvent>;
+
+/// A watch, and what is still to be shown in it.
+pub(super) struct Watch {
+    engine: Engine,
+    news: NewsReader,
+    request: v1::WatchRequest,
+    ready: VecDeque<Kind>,
+    /// Sessions that have changed and were not shown since.
+    changed: BTreeSet<SessionId>,
+    /// Questions, and answers, that were told: the session that a subagent works for repeats both. The oldest stand first.
+    told: VecDeque<(InterruptId, bool)>,
+    shutdown: CancellationToken,
+}
+
+impl Watch {
+    /// A watch from now on.
+    pub(super) async fn start(
+        engine: Engine,
+        request: v1::WatchRequest,
+        shutdown: CancellationToken,
+    ) -> Result<Self, Refusal> {
+        // What happens while the snapshot is read is told behind it.
+        let news = engine.watch();
+        let (ready, changed, told) = (VecDeque::new(), BTreeSet::new(), VecDeque::new());
+        let mut watch = Self { engine, news, request, ready, changed, told, shutdown };
+        watch.look().await?;
+        Ok(watch)
+    }
+
+    /// The stream that a client reads.
+    pub(super) fn into_stream(self) -> WatchStream {
+        stream::unfold(Some(self), |watch| async move {
+            let mut watch = watch?;
+            match watch.next().await {
+                Ok(Some(kind)) => Some((Ok(v1::WatchEvent { kind: Some(kind) }), Some(watch))),
+                Ok(None) => None,
+                Err(refusal) => Some((Err(refusal.into()), None)),
+            }
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Result<Option<Kind>, Refusal> {
+        loop {
+            if let Some(kind) = self.ready.pop_front() {
+                return Ok(Some(kind));
+            }
+            let news = match self.news.try_next() {
+                Some(news) => news,
+                None => match self.changed.pop_first() {
+                    Some(session) => {
+                        self.ready.extend(self.summary(session).await?.map(Kind::SessionChanged));
+                        continue;
+                    }
+                    None => tokio::select! {
+                        news = self.news.next() => match news {
+                            Some(news) => news,
+                            None => return Ok(None),
+                        },
+                        () = self.shutdown.cancelled() => return Err(Refusal::stopping()),
+                    },
+                },
+            };
+            match news {
+                Ok(news) => self.take(news).await?,
+                Err(MissedNews(missed)) => {
+                    self.changed.clear();
+                    self.ready.push_back(Kind::Lagged(Lagged { missed }));
+                    self.look().await?;
+                }
+            }
+        }
+    }
+
+    /// Shows what there is, if the client wants that.
+    async fn look(&mut self) -> Result<(), Refusal> {
+        if !self.request.snapshot {
+            return Ok(());
+        }
+        let limit = match usize::try_from(self.request.limit).unwrap_or(usize::MAX) {
+            0 => DEFAULT_SESSIONS,
+            limit => limit.min(MAX_SESSIONS),
+        };
+        let page = self.engine.filtered_page(None, limit, self.request.children, &Default::default()).await?;
+        let interrupts = super::policy::in_view(self.engine.interrupts(None).await?);
+        self.ready.push_back(Kind::Snapshot(Snapshot {
+            more: page.next.is_some(),
+            sessions: page.sessions.iter().map(Into::into).collect(),
+            interrupts: interrupts.iter().map(Into::into).collect(),
+        }));
+        Ok(())
+    }
+
+    async fn take(&mut self, news: SessionNews) -> Result<(), Refusal> {
+        match news {
+            SessionNews::Created(session) => {
+                self.ready.extend(self.summary(session).await?.map(Kind::SessionCreated));
+            }
+            SessionNews::Deleted { is_child: true, .. } if !self.request.children => {}
+            SessionNews::Deleted { session, .. } => {
+                self.changed.remove(&session);
+                self.ready.push_back(Kind::SessionDeleted(SessionDeleted { session_id: session.to_string() }));
+            }
+            // What it asks a person, the session that it works for tells, too.
+            SessionNews::Fact { is_child: true, .. } if !self.request.children => {}
+            SessionNews::Fact { session, seq, is_event, .. } => {
+                if is_event && let Some(event) = self.engine.stored_event(session, seq).await? {
+                    self.tell(&event);
+                }
+                self.changed.insert(session);
+            }
+            SessionNews::Reconfigured => self.ready.push_back(Kind::ConfigReloaded(ConfigReloaded {})),
+        }
+        Ok(())
+    }
+
+    /// Tells of a fact, if it is not the repetition of one that was told.
+    fn tell(&mut self, event: &Event) {
+        let question = match &event.kind {
+            EventKind::InterruptRaised { interrupt } => Some((interrupt.id, false)),
+            EventKind::InterruptResolved { interrupt_id, .. } => Some((*interrupt_id, true)),
+            _ => None,
+        };
+        if let Some(question) = question {
+            if self.told.contains(&question) {
+                return;
+            }
+            if self.told.len() == MAX_TOLD {
+                self.told.pop_front();
+            }
+            self.told.push_back(question);
+        }
+        self.ready.extend(told(event));
+    }
+
+    /// A session as it is now; none where it is gone, or is not to be shown.
+    async fn summary(&self, session: SessionId) -> Result<Option<v1::SessionSummary>, Refusal> {
+        let summary = self.engine.summary(session).await?;
+        let shown = summary.filter(|summary| self.request.children || summary.parent.is_none());
+        Ok(shown.as_ref().map(Into::into))
+    }
+}
+
+/// The event of its own that a fact is told as, if any, besides the change of its session.
+fn told(event: &Event) -> Option<Kind> {
+    let session_id = event.session_id.to_string();
+    let turn_id = || event.turn_id.map(|turn| turn.to_string()).unwrap_or_default();
+    match &event.kind {
+        EventKind::TurnStarted { model, .. } => {
+            Some(Kind::TurnStarted(TurnBegan { session_id, turn_id: turn_id(), model: model.clone() }))
+        }
+        EventKind::TurnEnded { result } => {
+            let result = v1::TurnResult::from(result.as_ref());
+            let v1::TurnResult { turn_id, stop_reason, error, .. } = result;
+            Some(Kind::TurnEnded(TurnOver { session_id, turn_id, stop_reason, error, seq: event.seq }))
+        }
+        EventKind::InterruptRaised { interrupt } => Some(Kind::InterruptRaised(interrupt.as_ref().into())),
+        EventKind::InterruptResolved { interrupt_id, answer, by, .. } => Some(Kind::InterruptResolved(InterruptOver {
+            session_id,
+            interrupt_id: interrupt_id.to_string(),
+            answer: Some(answer.into()),
+            by: Some(by.into()),
+        })),
+        _ => None,
+    }
 }

@@ -9,8 +9,9 @@ use std::{
 use agentd_core::{
     ids::SessionId,
     knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, OpenDocument, PartRange, Password},
-    ports::OnProgress,
+    ports::{Knowledge, OnProgress},
 };
+use agentd_engine::Engine;
 use agentd_proto::v1::{self, documents_server::Documents, index_documents_response::Part, search_documents_step};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
@@ -26,7 +27,7 @@ const MOST_PATHS: usize = 10_000;
 /// Documents that are open at once for one request.
 const OPEN_AT_ONCE: usize = 300;
 /// Time limit for one search to start on further documents.
-pub(super) const SEARCH_PATIENCE: Duration = Duration::from_secs(120);
+const SEARCH_PATIENCE: Duration = Duration::from_secs(120);
 /// Finds of one request.
 const MOST_FINDS: usize = 200;
 /// Bytes of a query.
@@ -39,15 +40,15 @@ service! { Documents:
     async fn index(&self, request: v1::IndexDocumentsRequest) -> Self::IndexStream {
         let mut pages = self.documents(&request.session, request.paths).await?;
         // What can be refused is refused before anything is told.
-        let mut page = pages.next(self).await?;
+        let mut page = pages.next(&self.engine).await?;
         let progress = |step: DocumentProgress| part(Part::Progress((&step).into()));
         // What was read whole when the client goes away stays.
         Ok(self.steps(progress, async move |context, progress, cancel| {
             let mut states = Vec::new();
             while let Some(documents) = page.take() {
-                let done = context.knowledge.take_in(documents, request.again, Arc::clone(&progress), cancel.clone());
+                let done = context.knowledge().take_in(documents, request.again, Arc::clone(&progress), cancel.clone());
                 states.extend(done.await?);
-                page = pages.next(&context).await?;
+                page = pages.next(&context.engine).await?;
             }
             Ok(part(Part::Done(listed(&states, pages.notes))))
         }))
@@ -56,8 +57,8 @@ service! { Documents:
     async fn list(&self, request: v1::ListDocumentsRequest) -> v1::ListDocumentsResponse {
         let mut pages = self.documents(&request.session, vec![request.path]).await?;
         let mut states = Vec::new();
-        while let Some(documents) = pages.next(self).await? {
-            states.extend(self.knowledge.states(documents).await?);
+        while let Some(documents) = pages.next(&self.engine).await? {
+            states.extend(self.knowledge().states(documents).await?);
         }
         Ok(listed(&states, pages.notes))
     }
@@ -68,7 +69,7 @@ service! { Documents:
             return Err(Refusal::invalid("the request names no document").into());
         }
         let mut pages = self.documents(&request.session, vec![request.path.clone()]).await?;
-        let documents = pages.next(self).await?.unwrap_or_default();
+        let documents = pages.next(&self.engine).await?.unwrap_or_default();
         let one: Result<[OpenDocument; 1], _> = documents.try_into();
         let [document] = one.map_err(|_| {
             Refusal::invalid(format!("{} is a folder", request.path)).with_hint("name one document in it")
@@ -76,7 +77,7 @@ service! { Documents:
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
         let document = OpenDocument { password: request.password.map(Password::new), ..document };
-        let reading = match self.knowledge.read(document, range, Arc::new(|_| {}), cancel).await {
+        let reading = match self.knowledge().read(document, range, Arc::new(|_| {}), cancel).await {
             Err(error) if error.needs_password() => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 v1::ReadDocumentResponse {
@@ -96,7 +97,7 @@ service! { Documents:
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
         let progress: OnProgress = Arc::new(|_| {});
-        Ok((&self.search_all(pages, query, &progress, &cancel).await?).into())
+        Ok((&search_all(&self.engine, self.knowledge(), pages, query, &progress, &cancel).await?).into())
     }
 
     async fn search_with_progress(&self, request: v1::SearchDocumentsRequest) -> Self::SearchWithProgressStream {
@@ -104,17 +105,21 @@ service! { Documents:
         let step = |part| v1::SearchDocumentsStep { part: Some(part) };
         let progress = move |read: DocumentProgress| step(search_documents_step::Part::Progress((&read).into()));
         Ok(self.steps(progress, async move |context, progress, cancel| {
-            let finds = context.search_all(pages, query, &progress, &cancel).await?;
+            let finds = search_all(&context.engine, context.knowledge(), pages, query, &progress, &cancel).await?;
             Ok(step(search_documents_step::Part::Done((&finds).into())))
         }))
     }
 
     async fn stats(&self, _: v1::DocumentStatsRequest) -> v1::DocumentStatsResponse {
-        Ok((&self.knowledge.stats().await?).into())
+        Ok((&self.knowledge().stats().await?).into())
     }
 }
 
 impl Context {
+    fn knowledge(&self) -> &dyn Knowledge {
+        &*self.parts().library
+    }
+
     /// Messages of work that tells how far it is: its steps, then what came of it. A client that goes away ends it.
     fn steps<T: Send + 'static, F: Future<Output = Result<T, Refusal>> + Send + 'static>(
         &self,
@@ -153,13 +158,13 @@ struct Pages {
 
 impl Pages {
     /// The next page; none when there is no more.
-    async fn next(&mut self, context: &Context) -> Result<Option<Vec<OpenDocument>>, Refusal> {
+    async fn next(&mut self, engine: &Engine) -> Result<Option<Vec<OpenDocument>>, Refusal> {
         let mut documents = Vec::new();
         while documents.len() < OPEN_AT_ONCE
             && let Some(path) = self.paths.front()
         {
             let wanted = OPEN_AT_ONCE - documents.len();
-            let page = context.engine.open_documents(self.session, path.clone(), self.taken, wanted).await?;
+            let page = engine.open_documents(self.session, path.clone(), self.taken, wanted).await?;
             if let (Some(cut), 0) = (&page.cut, self.taken) {
                 self.notes.push(format!("not all documents{} were found: {cut}", below(path)));
             }
@@ -176,10 +181,10 @@ impl Pages {
     }
 
     /// The number of those that are left.
-    async fn left(&mut self, context: &Context) -> Result<usize, Refusal> {
+    async fn left(&mut self, engine: &Engine) -> Result<usize, Refusal> {
         let mut left = 0;
         while let Some(path) = self.paths.pop_front() {
-            left += context.engine.open_documents(self.session, path, self.taken, 0).await?.found;
+            left += engine.open_documents(self.session, path, self.taken, 0).await?.found;
             self.taken = 0;
         }
         Ok(left)
@@ -216,35 +221,36 @@ impl Context {
         let limit = query.limit.min(MOST_FINDS);
         Ok((pages, DocumentQuery { limit, ..query }))
     }
+}
 
-    /// Searches page after page, until it has taken too long: then the rest is counted.
-    async fn search_all(
-        &self,
-        mut pages: Pages,
-        query: DocumentQuery,
-        progress: &OnProgress,
-        cancel: &CancellationToken,
-    ) -> Result<DocumentFinds, Refusal> {
-        let begin_by = Instant::now() + self.search_patience;
-        let query = DocumentQuery { begin_by: Some(begin_by), ..query };
-        let (mut finds, mut is_first) = (DocumentFinds::default(), true);
-        while let Some(documents) = pages.next(self).await? {
-            let found = self.knowledge.search(documents, query.clone(), Arc::clone(progress), cancel.clone());
-            let found = found.await.map_err(Refusal::from)?;
-            if is_first {
-                finds = found;
-            } else {
-                finds.add(found, query.limit);
-            }
-            is_first = false;
-            if Instant::now() > begin_by {
-                finds.not_searched += pages.left(self).await?;
-                break;
-            }
+/// Searches page after page, until it has taken too long: then the rest is counted.
+async fn search_all(
+    engine: &Engine,
+    knowledge: &dyn Knowledge,
+    mut pages: Pages,
+    query: DocumentQuery,
+    progress: &OnProgress,
+    cancel: &CancellationToken,
+) -> Result<DocumentFinds, Refusal> {
+    let begin_by = query.begin_by.unwrap_or_else(|| Instant::now() + SEARCH_PATIENCE);
+    let query = DocumentQuery { begin_by: Some(begin_by), ..query };
+    let (mut finds, mut is_first) = (DocumentFinds::default(), true);
+    while let Some(documents) = pages.next(engine).await? {
+        let found = knowledge.search(documents, query.clone(), Arc::clone(progress), cancel.clone());
+        let found = found.await.map_err(Refusal::from)?;
+        if is_first {
+            finds = found;
+        } else {
+            finds.add(found, query.limit);
         }
-        finds.notes.append(&mut pages.notes);
-        Ok(finds)
+        is_first = false;
+        if Instant::now() > begin_by {
+            finds.not_searched += pages.left(engine).await?;
+            break;
+        }
     }
+    finds.notes.append(&mut pages.notes);
+    Ok(finds)
 }
 
 fn listed(states: &[DocumentState], notes: Vec<String>) -> v1::ListDocumentsResponse {
@@ -253,4 +259,68 @@ fn listed(states: &[DocumentState], notes: Vec<String>) -> v1::ListDocumentsResp
 
 fn part(part: Part) -> v1::IndexDocumentsResponse {
     v1::IndexDocumentsResponse { part: Some(part) }
+}
+
+#[cfg(test)]
+#[cfg(feature = "documents")]
+mod tests {
+    use agentd_core::ports::{NoExchanges, NoLanguages};
+    use agentd_engine::{EngineConfig, Ports};
+    use agentd_index::{Extractor, IndexConfig, Library, Limits};
+    use agentd_testkit::{
+        memory_audit::MemoryAudit,
+        memory_disk::MemoryDisk,
+        memory_store::MemoryStore,
+        scripted::{OneModel, ScriptedModel, ScriptedTools, StoppedClock},
+    };
+    use agentd_tools::WorkspaceFolders;
+
+    use super::*;
+
+    /// As many as are open at once, and some more.
+    const MANY: usize = 304;
+
+    #[tokio::test]
+    async fn a_search_that_has_no_more_time_says_how_many_documents_it_did_not_search() {
+        let home = tempfile::tempdir().unwrap();
+        let folders = home.path().join("workspaces");
+        let ports = Ports {
+            models: Arc::new(OneModel(ScriptedModel::new([]))),
+            toolbox: ScriptedTools::new(),
+            store: Arc::new(MemoryStore::new()),
+            workspaces: Arc::new(WorkspaceFolders::new(folders.clone())),
+            pictures: None,
+            snapshots: Arc::new(MemoryDisk::default()),
+            languages: Arc::new(NoLanguages),
+            exchanges: NoExchanges::port(),
+            audit: Arc::new(MemoryAudit::default()),
+            clock: Arc::new(StoppedClock::default()),
+        };
+        let engine = Engine::new(ports, EngineConfig::default());
+        let session = engine.create_session(engine.session_defaults(), None).await.unwrap().id();
+        engine.upload(session, "0.pdf".to_owned(), b"%PDF-1.7\n".to_vec()).await.unwrap();
+        for number in 1..MANY {
+            let path = folders.join(session.to_string()).join(format!("uploads/{number}.pdf"));
+            std::fs::write(path, format!("%PDF-1.7\n{number}")).unwrap();
+        }
+        let worker = Extractor::new("/nonexistent".into(), Limits::default(), 1);
+        let library = Library::new(worker, IndexConfig::new(home.path().join("index"), Arc::new(|| 0)));
+        let search = async |begin_by: Instant| {
+            let (paths, names, notes) = (vec![String::new()].into(), HashSet::new(), Vec::new());
+            let pages = Pages { session, paths, taken: 0, names, notes };
+            let query = DocumentQuery {
+                text: "zebra".to_owned(),
+                regex: false,
+                limit: 5,
+                neighbours: false,
+                begin_by: Some(begin_by),
+            };
+            let progress: OnProgress = Arc::new(|_| {});
+            search_all(&engine, &library, pages, query, &progress, &CancellationToken::new()).await
+        };
+        let finds = search(Instant::now()).await.ok().unwrap();
+        assert_eq!((finds.broken.len(), finds.not_searched, finds.is_complete()), (0, MANY, false), "{finds:?}");
+        let finds = search(Instant::now() + SEARCH_PATIENCE).await.ok().unwrap();
+        assert_eq!((finds.broken.len(), finds.not_searched), (MANY, 0));
+    }
 }

@@ -1,18 +1,38 @@
 //! What is brought along, for people: projects, and trust in them; plugins and skills: which there are, what is wrong with them,
 //! and how one is added and removed.
+//!
+//! MCP servers: those of the configuration, and those that clients bring for sessions.
+
+use std::path::PathBuf;
 
 use agentd_core::{
+    environment::ClientEnvironment,
     error::ErrorKind,
     guide::{SkillListing, SkillReport},
     ids::SessionId,
     ports::Skills as _,
+    untrusted,
 };
-use agentd_proto::v1::{
-    self, check_skill_request, plugins_server::Plugins, projects_server::Projects, show_plugin_request,
-    skills_server::Skills,
+use agentd_mcp::{
+    Health,
+    config::{HttpWire, ServerAddress},
+    pool::ServerReport,
+    session::{ServerRefusal, SessionServer},
+};
+use agentd_proto::{
+    client::{McpServerState, McpServerView},
+    convert::WireError,
+    v1::{
+        self, check_skill_request, mcp_server::Mcp, plugins_server::Plugins, projects_server::Projects,
+        session_server::Address, show_plugin_request, skills_server::Skills,
+    },
 };
 
-use super::{Context, PluginControl, Refusal, absolute, blocking};
+use crate::{
+    config::nearest,
+    failure::blocking,
+    rpc::{Context, Refusal, absolute},
+};
 
 /// Message of a failed look at a skill.
 const UNREADABLE: &str = "the skill could not be looked at";
@@ -33,17 +53,15 @@ service! { Projects:
 
 service! { Plugins:
     async fn list(&self, request: v1::ListPluginsRequest) -> v1::ListPluginsResponse {
-        let control = self.plugins()?;
-        let plugins = if request.as_known { control.known() } else { control.list().await? };
+        let plugins = if request.as_known { self.control.known_plugins() } else { self.control.list_plugins().await? };
         Ok(v1::ListPluginsResponse { plugins: plugins.iter().map(Into::into).collect() })
     }
 
     async fn show(&self, request: v1::ShowPluginRequest) -> v1::Plugin {
-        let plugins = self.plugins()?;
         let report = match request.what {
-            Some(show_plugin_request::What::Folder(folder)) => plugins.look(absolute(folder)?).await?,
+            Some(show_plugin_request::What::Folder(folder)) => self.control.look_at_plugin(absolute(folder)?).await?,
             Some(show_plugin_request::What::Name(name)) => {
-                let found = plugins.list().await?.into_iter().find(|report| report.name == name);
+                let found = self.control.list_plugins().await?.into_iter().find(|report| report.name == name);
                 found.ok_or_else(|| unknown("plugin", &name, "agentctl plugin list shows all"))?
             }
             None => return Err(Refusal::invalid("neither a folder nor a name is given").into()),
@@ -53,11 +71,11 @@ service! { Plugins:
 
     async fn add(&self, request: v1::AddPluginRequest) -> v1::Plugin {
         let v1::AddPluginRequest { folder, hash, source, client } = request;
-        Ok((&self.plugins()?.add(absolute(folder)?, hash, source, client).await?).into())
+        Ok((&self.control.add_plugin(absolute(folder)?, hash, source, client).await?).into())
     }
 
     async fn remove(&self, request: v1::RemovePluginRequest) -> v1::RemovePluginResponse {
-        let removed = self.plugins()?.remove(request.name, request.client).await?;
+        let removed = self.control.remove_plugin(request.name, request.client).await?;
         Ok(v1::RemovePluginResponse { plugin: removed.as_ref().map(Into::into) })
     }
 }
@@ -70,7 +88,7 @@ service! { Skills:
     }
 
     async fn check(&self, request: v1::CheckSkillRequest) -> v1::SkillReport {
-        let shelf = self.parts()?.skills.clone();
+        let shelf = self.parts().skills.clone();
         let report = match request.what {
             Some(check_skill_request::What::Folder(folder)) => {
                 let folder = absolute(folder)?;
@@ -91,7 +109,7 @@ service! { Skills:
     }
 
     async fn add(&self, request: v1::AddSkillRequest) -> v1::SkillReport {
-        let (shelf, folder) = (self.parts()?.skills.clone(), absolute(request.folder)?);
+        let (shelf, folder) = (self.parts().skills.clone(), absolute(request.folder)?);
         let mut added = [blocking(UNREADABLE, move || shelf.add(&folder, request.replace)).await??];
         self.note_listings(None, &mut added).await?;
         Ok((&added[0]).into())
@@ -99,10 +117,6 @@ service! { Skills:
 }
 
 impl Context {
-    fn plugins(&self) -> Result<&dyn PluginControl, Refusal> {
-        self.control.plugins().ok_or_else(|| Refusal::invalid("this daemon has no plugins"))
-    }
-
     /// All skills: those of a session's project too, where one is named.
     async fn reports(&self, session: &str) -> Result<Vec<SkillReport>, Refusal> {
         let session = self.named_session(session).await?;
@@ -110,7 +124,7 @@ impl Context {
             Some(session) => Some(self.engine.workspace(session).await?),
             None => None,
         };
-        let mut reports = self.parts()?.skills.reports(workspace.as_ref()).await;
+        let mut reports = self.parts().skills.reports(workspace.as_ref()).await;
         self.note_listings(session, &mut reports).await?;
         Ok(reports)
     }
@@ -129,4 +143,154 @@ impl Context {
 fn unknown(kind: &str, name: &str, hint: &str) -> Refusal {
     let shown: String = name.chars().take(80).collect();
     Refusal::new(ErrorKind::NotFound, format!("there is no {kind} {shown:?}")).with_hint(hint)
+}
+
+service! { Mcp:
+    async fn list(&self, request: v1::ListMcpServersRequest) -> v1::ListMcpServersResponse {
+        let reports = match self.named_session(&request.session).await? {
+            None => self.parts().mcp.report(),
+            Some(session) => self.parts().session_servers.of(session).map(|pool| pool.report()).unwrap_or_default(),
+        };
+        let servers = reports.iter().map(|server| (&view(server)).into()).collect();
+        Ok(v1::ListMcpServersResponse { servers })
+    }
+
+    async fn start(&self, request: v1::StartMcpServerRequest) -> v1::StartMcpServerResponse {
+        let name = self.known(request.name)?;
+        let folder = Some(PathBuf::from(request.folder)).filter(|folder| folder.is_absolute());
+        let report = self.parts().mcp.start(&name, folder).await.map_err(|why| {
+            Refusal::new(ErrorKind::Conflict, format!("the MCP server {name} could not be started: {why}"))
+                .with_hint(format!("`agentctl mcp logs {name}` shows its log"))
+        })?;
+        Ok(v1::StartMcpServerResponse { server: Some((&view(&report)).into()) })
+    }
+
+    async fn stop(&self, request: v1::StopMcpServerRequest) -> v1::StopMcpServerResponse {
+        let name = self.known(request.name)?;
+        self.parts().mcp.stop(&name).await.map_err(Refusal::invalid)?;
+        Ok(v1::StopMcpServerResponse {})
+    }
+
+    async fn logs(&self, request: v1::McpServerLogsRequest) -> v1::McpServerLogsResponse {
+        let name = self.known(request.name)?;
+        let most = usize::try_from(request.lines).ok().filter(|lines| *lines > 0).unwrap_or(usize::MAX);
+        let lines = self.parts().mcp.log(&name).map(|log| log.last(most)).unwrap_or_default();
+        Ok(v1::McpServerLogsResponse { lines })
+    }
+
+    async fn begin_login(&self, request: v1::BeginMcpLoginRequest) -> v1::BeginMcpLoginResponse {
+        let name = self.known(request.name)?;
+        let begun = self.parts().mcp.begin_login(&name, &request.redirect).await;
+        Ok(v1::BeginMcpLoginResponse { address: begun.map_err(|why| no_login(&name, &why))? })
+    }
+
+    async fn finish_login(&self, request: v1::FinishMcpLoginRequest) -> v1::FinishMcpLoginResponse {
+        let name = self.known(request.name)?;
+        let finished = self.parts().mcp.finish_login(&name, &request.came_back_to).await;
+        finished.map_err(|why| no_login(&name, &why))?;
+        Ok(v1::FinishMcpLoginResponse {})
+    }
+
+    async fn check(&self, request: v1::CheckMcpServersRequest) -> v1::CheckMcpServersResponse {
+        self.control.try_mcp(request.text, request.path.into())?;
+        Ok(v1::CheckMcpServersResponse {})
+    }
+
+    async fn set_session_servers(&self, request: v1::SetSessionServersRequest) -> v1::SetSessionServersResponse {
+        // Whoever gives up the call does not leave it half done.
+        let context = self.clone();
+        let set = tokio::spawn(async move { context.bring_servers(request).await });
+        let (servers, version) = set.await.map_err(|_| Refusal::stopping())??;
+        let servers = servers.iter().map(|server| (&view(server)).into()).collect();
+        Ok(v1::SetSessionServersResponse { servers, version })
+    }
+}
+
+impl Context {
+    /// Gives a session the servers of a request.
+    async fn bring_servers(&self, request: v1::SetSessionServersRequest) -> Result<(Vec<ServerReport>, u64), Refusal> {
+        let session = self.session(&request.session).await?;
+        if session.show().await?.session.settings.parent.is_some() {
+            return Err(Refusal::invalid("a session that works for another has the MCP servers of that one")
+                .with_hint("bring them for the other session"));
+        }
+        let servers = request.servers.into_iter().map(definition).collect::<Result<Vec<_>, _>>()?;
+        let client = ClientEnvironment::unjudged(request.environment).allowed(&self.control.passed_variables());
+        let brought = &self.parts().session_servers;
+        let set = brought.set(session.id(), &servers, &client, request.replaces).await?;
+        tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");
+        // It may have been deleted meanwhile.
+        if let Err(gone) = self.session_id(&request.session).await {
+            brought.remove(session.id()).await;
+            return Err(gone);
+        }
+        Ok((set.servers, set.version))
+    }
+
+    /// The name of a server, if there is one of that name.
+    fn known(&self, name: String) -> Result<String, Refusal> {
+        let reports = self.parts().mcp.report();
+        if reports.iter().any(|server| server.name == name) {
+            return Ok(name);
+        }
+        let shown: String = name.chars().take(80).collect();
+        let hint = match nearest(&shown, reports.iter().map(|server| server.name.as_str())) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`agentctl mcp list` shows them, and `agentctl mcp add` adds one".to_owned(),
+        };
+        Err(Refusal::new(ErrorKind::NotFound, format!("there is no MCP server `{shown}`")).with_hint(hint))
+    }
+}
+
+fn no_login(name: &str, why: &str) -> Refusal {
+    Refusal::new(ErrorKind::Conflict, format!("could not log in to the MCP server {name}: {why}"))
+        .with_hint("put the key of a server that uses one into `headers` of mcp_servers.yaml")
+}
+
+fn view(server: &ServerReport) -> McpServerView {
+    let config = server.config.as_ref();
+    let (state, reason) = match &server.health {
+        _ if config.is_some_and(|config| !config.enabled) => (McpServerState::Disabled, String::new()),
+        Health::Stopped => (McpServerState::Stopped, String::new()),
+        Health::Starting => (McpServerState::Starting, String::new()),
+        Health::Running(_) => (McpServerState::Running, String::new()),
+        Health::Down { why, .. } => (McpServerState::Down, why.to_string()),
+    };
+    McpServerView {
+        name: server.name.clone(),
+        state,
+        reason,
+        transport: config.map(|config| config.transport().to_owned()).unwrap_or_default(),
+        place: config.map(|config| config.place()).unwrap_or_default(),
+        connections: u32::try_from(server.connections).unwrap_or(u32::MAX),
+        says_it_is: untrusted::told(&server.says_it_is),
+        protocol: untrusted::told(&server.protocol),
+        reached: server.tools.is_some(),
+        tools: server.tools.clone().unwrap_or_default(),
+        notes: server.notes.clone(),
+    }
+}
+
+fn definition(server: v1::SessionServer) -> Result<SessionServer, WireError> {
+    let address = match server.address.ok_or(WireError::Missing("the program or the address of an MCP server"))? {
+        Address::Program(v1::ServerProgram { command, args, env, cwd }) => ServerAddress::Stdio {
+            command,
+            args: args.iter().map(|arg| arg.as_str().into()).collect(),
+            env: env.into_iter().map(|(name, value)| (name, value.into())).collect(),
+            cwd: cwd.into(),
+        },
+        Address::Url(v1::ServerUrl { url, headers, sse }) => ServerAddress::Http {
+            url: url.as_str().into(),
+            headers: headers.into_iter().map(|(name, value)| (name, value.into())).collect(),
+            wire: if sse { HttpWire::Sse } else { HttpWire::Streamable },
+            client: None,
+        },
+    };
+    Ok(SessionServer { name: server.name, address })
+}
+
+impl From<ServerRefusal> for Refusal {
+    fn from(ServerRefusal { message, hint }: ServerRefusal) -> Self {
+        Self::invalid(message).with_hint(hint)
+    }
 }

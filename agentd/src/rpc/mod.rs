@@ -1,13 +1,12 @@
 //! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
 //!
-//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both; `client_calls`: what is
-//!   asked of the client of a turn.
+//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both, and what is asked of the
+//!   client of a turn.
 //! - `sessions`: sessions, their files and worktrees; `documents`: content of documents among them; `archives`: sessions that
-//!   leave and that come; `replays`: recordings; `traces`: requests to models as they were on the wire.
-//! - `interrupts`: pending requests, and stored rules; `policy`: verdicts of the rules, and the audit log, with `rehearsal`:
-//!   verdicts of other rules on its calls.
-//! - `extensions`: projects, plugins and skills; `mcp`: MCP servers.
-//! - `daemon`: the daemon itself, its storage and its spending; `watching`: what happens in all sessions.
+//!   leave and that come, recordings, and requests to models as they were on the wire.
+//! - `policy`: pending requests, stored rules, verdicts of the rules, the audit log, and verdicts of other rules on its calls.
+//! - `extensions`: projects, plugins, skills and MCP servers.
+//! - `daemon`: the daemon itself, its storage and its spending, and what happens in all sessions.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
 //! token is cancelled. The daemon drains its turns first and cancels then, so that every stream can show its turn's
@@ -31,45 +30,24 @@ macro_rules! service {
 }
 
 mod archives;
-mod client_calls;
 mod daemon;
 mod documents;
 mod extensions;
 mod feed;
-mod interrupts;
-mod mcp;
 mod policy;
-mod rehearsal;
-mod replays;
 mod sessions;
-#[cfg(test)]
-#[cfg(feature = "documents")]
-mod tests;
-mod traces;
 mod turns;
-mod watching;
 
 use std::{
-    collections::HashMap,
     io,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use agentd_audit::redact::Patterns;
-use agentd_core::{
-    audit::AuditLine,
-    ids::SessionId,
-    plugin::PluginReport,
-    ports::{AuditReader, Knowledge},
-};
 use agentd_engine::Engine;
-use agentd_mcp::McpPool;
-use agentd_policy::Policy;
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
-    client::{ConfigOrigin, ReloadOutcome},
     socket::Io,
     start_variables::StartVariables,
     v1::{
@@ -81,8 +59,7 @@ use agentd_proto::{
         traces_server::TracesServer, turns_server::TurnsServer, worktrees_server::WorktreesServer,
     },
 };
-use agentd_replay::Redaction;
-use futures_util::{Stream, future::BoxFuture, stream::BoxStream};
+use futures_util::{Stream, stream::BoxStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::{
@@ -90,11 +67,7 @@ use tonic::{
     transport::{Server, server::Router},
 };
 
-use crate::{
-    boot::Parts,
-    failure::{Refusal, blocking},
-    health::Health,
-};
+use crate::{boot::Parts, control::DaemonControl, failure::Refusal, health::Health};
 
 /// Receive window of uploads on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;
@@ -137,112 +110,24 @@ pub struct DaemonInfo {
     /// The folder that holds the journal and the workspaces.
     pub data_dir: PathBuf,
     /// Looks after what is kept.
-    pub health: Option<Arc<Health>>,
+    pub health: Arc<Health>,
     /// The variables of models and keys that it was started with, as clients are told of them.
     pub started_with: StartVariables,
-}
-
-/// Actions of the daemon that a client can ask for.
-pub trait Control: Send + Sync + 'static {
-    /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.
-    fn stop(&self, drain: Option<Duration>);
-
-    /// Reads the configuration again. A configuration with a mistake changes nothing.
-    fn reload(&self) -> BoxFuture<'_, Result<ReloadOutcome, Refusal>>;
-
-    /// The rules that would hold if the person's file of rules had this text.
-    ///
-    /// # Errors
-    /// The first thing in it that makes no sense, with its line and column.
-    fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal>;
-
-    /// Everything that runs, where it is a whole daemon.
-    fn parts(&self) -> Option<&Parts> {
-        None
-    }
-
-    /// The MCP servers.
-    fn mcp(&self) -> &Arc<McpPool>;
-
-    /// Takes the values of variables that the client of a turn lends, for its session where that is known.
-    fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
-        self.mcp().lend(session, values);
-    }
-
-    /// Looks whether the person's file of MCP servers could have this text.
-    ///
-    /// # Errors
-    /// The first thing in it that makes no sense, with its line and column.
-    fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal>;
-
-    /// Shows every line of the audit log, oldest first.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal>;
-
-    /// The configuration that holds, weakest first: `built-in` and the paths of files.
-    fn config_sources(&self) -> Vec<String>;
-
-    /// Its keys, with the origin and the value of each. No secret is among them.
-    fn config_origins(&self) -> Vec<ConfigOrigin>;
-
-    /// The plugins, where there are any.
-    fn plugins(&self) -> Option<&dyn PluginControl> {
-        None
-    }
-
-    /// Masks secrets in a text: those that the daemon knows, and what looks like one.
-    fn redaction(&self) -> Redaction {
-        let patterns = Patterns::default();
-        Arc::new(move |text| patterns.clean(text))
-    }
-
-    /// The variables that the configuration lets clients pass to tools, besides those that always may.
-    fn passed_variables(&self) -> Vec<String>;
-}
-
-/// Actions about plugins that a client can ask for.
-pub trait PluginControl: Send + Sync {
-    /// All plugins, as they were when they were looked at last.
-    fn known(&self) -> Vec<PluginReport>;
-
-    /// All plugins, after a look at their files.
-    fn list(&self) -> BoxFuture<'_, Result<Vec<PluginReport>, Refusal>>;
-
-    /// Describes a folder as a plugin. Nothing is added.
-    fn look(&self, folder: PathBuf) -> BoxFuture<'_, Result<PluginReport, Refusal>>;
-
-    /// Adds the plugin in a folder, in a client's name, if it has this hash. Its parts can be used at once.
-    fn add(
-        &self,
-        folder: PathBuf,
-        hash: String,
-        source: String,
-        client: String,
-    ) -> BoxFuture<'_, Result<PluginReport, Refusal>>;
-
-    /// Removes a plugin, in a client's name. None where there is none of that name.
-    fn remove(&self, name: String, client: String) -> BoxFuture<'_, Result<Option<PluginReport>, Refusal>>;
 }
 
 /// State that all services share.
 #[derive(Clone)]
 pub(crate) struct Context {
     engine: Engine,
-    audit: Arc<dyn AuditReader>,
-    knowledge: Arc<dyn Knowledge>,
+    control: Arc<DaemonControl>,
     info: Arc<DaemonInfo>,
-    control: Arc<dyn Control>,
     /// Cancelled when streams shall end.
     shutdown: CancellationToken,
-    /// Time limit for one search to start on further documents.
-    search_patience: Duration,
 }
 
 impl Context {
-    fn parts(&self) -> Result<&Parts, Refusal> {
-        self.control.parts().ok_or_else(|| Refusal::invalid("this is not a whole daemon"))
+    fn parts(&self) -> &Parts {
+        &self.control.parts
     }
 }
 
@@ -251,18 +136,11 @@ impl Context {
 /// # Errors
 /// When the descriptors that reflection serves cannot be read, which is a defect of the build.
 pub async fn router(
-    engine: Engine,
-    audit: Arc<dyn AuditReader>,
-    knowledge: Arc<dyn Knowledge>,
     info: DaemonInfo,
-    control: Arc<dyn Control>,
+    control: Arc<DaemonControl>,
     shutdown: CancellationToken,
 ) -> Result<Router, tonic_reflection::server::Error> {
-    let (info, search_patience) = (Arc::new(info), documents::SEARCH_PATIENCE);
-    router_of(Context { engine, audit, knowledge, info, control, shutdown, search_patience }).await
-}
-
-async fn router_of(context: Context) -> Result<Router, tonic_reflection::server::Error> {
+    let context = Context { engine: control.parts.engine.clone(), control, info: Arc::new(info), shutdown };
     let (health, health_service) = tonic_health::server::health_reporter();
     let reflection = || {
         tonic_reflection::server::Builder::configure()

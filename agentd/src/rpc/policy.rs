@@ -1,18 +1,35 @@
 //! Verdicts of the rules on calls, and the effect of a proposed file of rules; the audit log, for readers.
+//!
+//! Verdicts of other rules on the calls in the audit log. Pure: calls in, counted changes out.
+//!
+//! Pending interrupts, and the rules that a person keeps for further ones.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use agentd_core::{audit::RecordQuery, ids::SessionId};
-use agentd_engine::DryRunSubject;
+use agentd_core::{
+    Timestamp,
+    audit::{AuditFact, AuditLine, Decision, RecordQuery},
+    ids::{InterruptId, SessionId},
+    interrupt::{Answer, Ask, Interrupt},
+    policy::Verdict,
+    ports::AuditReader,
+    tool::{FollowedLink, ToolSpec},
+};
+use agentd_engine::{DryRunSubject, LookedUp, unknown_tool};
 use agentd_policy::Policy as Rules;
 use agentd_proto::{
-    client::{Comparison, PolicyCall, RuleText},
-    convert,
-    v1::{self, audit_server::Audit, policy_server::Policy},
+    MAX_MESSAGE_BYTES,
+    client::{AuditChange, AuditComparison, Comparison, PolicyCall, RuleText},
+    convert::{self, Wire, WireError},
+    v1::{self, audit_server::Audit, grants_server::Grants, interrupts_server::Interrupts, policy_server::Policy},
 };
+use prost::Message as _;
+use serde_json::Value;
 
-use super::rehearsal::{self, PolicyDryRun};
-use super::{Context, Refusal, blocking};
+use crate::{
+    failure::blocking,
+    rpc::{Context, Refusal},
+};
 
 /// Calls that are compared in one request.
 const MOST_CALLS: usize = 1000;
@@ -62,7 +79,7 @@ service! { Policy:
 
     async fn test_audit(&self, request: v1::TestAuditRequest) -> v1::TestAuditResponse {
         let tried = self.tried(request.rules).await?;
-        let since = convert::optional_moment(request.since, "the time")?;
+        let since: Option<Timestamp> = Wire::from_wire(request.since, "the time")?;
         let (context, policy, tools) = (self.clone(), self.engine.policy(), self.engine.tools());
         let runtime = tokio::runtime::Handle::current();
         let outcome = blocking(UNJUDGED, move || {
@@ -70,7 +87,7 @@ service! { Policy:
             // Lines of one session stand together, mostly: the last standpoint is worth keeping, and no more.
             let mut last: Option<(Option<SessionId>, DryRunSubject)> = None;
             context.control.each_audited(&mut |line| {
-                let Some(decision) = rehearsal::decision(&line).filter(|_| since.is_none_or(|at| line.entry.at >= at))
+                let Some(decision) = decision(&line).filter(|_| since.is_none_or(|at| line.entry.at >= at))
                 else {
                     return;
                 };
@@ -97,14 +114,14 @@ service! { Audit:
             }),
         };
         let query = RecordQuery { session_id, ..request.try_into()? };
-        let records = self.audit.records(query).await?;
+        let records = AuditReader::records(&*self.parts().audit, query).await?;
         let records = records.iter().map(TryInto::try_into).collect::<Result<_, _>>()?;
         Ok(v1::ListAuditResponse { records })
     }
 
     async fn verify(&self, request: v1::VerifyAuditRequest) -> v1::VerifyAuditResponse {
         let noted = Some(request.noted_hash).filter(|hash| !hash.is_empty());
-        Ok((&self.audit.verify(noted).await?).into())
+        Ok((&AuditReader::verify(&*self.parts().audit, noted).await?).into())
     }
 }
 
@@ -126,5 +143,351 @@ impl Context {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
         blocking(UNJUDGED, move || control.try_rules(text, PathBuf::from(path))).await?
+    }
+}
+
+/// Maximum number of distinct kinds of changes. Further ones are added to the most similar one.
+const MOST_KINDS: usize = 200;
+/// By this the log says that a text is not kept whole.
+const CUT: &str = "[cut: ";
+
+/// Two sets of rules, side by side.
+pub(crate) struct PolicyDryRun<'a> {
+    now: &'a Rules,
+    then: &'a Rules,
+    tools: &'a [ToolSpec],
+    calls: u64,
+    skipped: u64,
+    kinds: HashMap<Kind, AuditChange>,
+}
+
+/// Common part of changes of one kind: the tool, the verdicts, and the rule that would decide.
+#[derive(PartialEq, Eq, Hash, Clone)]
+struct Kind {
+    tool: String,
+    now: u8,
+    then: u8,
+    rule: String,
+}
+
+impl<'a> PolicyDryRun<'a> {
+    /// These rules against those, for these tools.
+    pub(crate) fn new(now: &'a Rules, then: &'a Rules, tools: &'a [ToolSpec]) -> Self {
+        Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
+    }
+
+    /// Judges a decision again. It is judged by the arguments that the model had written and by where their path led
+    /// then, where the session stands now. Of links in lines of earlier versions nobody knows any more where they led.
+    pub(crate) fn judge(&mut self, decision: &Decision, standpoint: &DryRunSubject) {
+        let arguments = match &decision.args {
+            Value::String(text) => text.clone(),
+            args => args.to_string(),
+        };
+        let leads_to = decision.leads_to.as_deref();
+        if [Some(arguments.as_str()), leads_to].into_iter().flatten().any(|text| text.contains(CUT)) {
+            self.skipped += 1;
+            return;
+        }
+        self.calls += 1;
+        let unknown;
+        let tool = match self.tools.iter().find(|tool| tool.name == decision.tool) {
+            Some(tool) => tool,
+            None => {
+                unknown = unknown_tool(&decision.tool);
+                &unknown
+            }
+        };
+        let followed = leads_to.and_then(|leads_to| FollowedLink::known(&arguments, leads_to));
+        // Where a command started then, no log tells.
+        let looked_up = LookedUp { followed, start: None };
+        let comparison = Comparison {
+            now: standpoint.judge(self.now, tool, &arguments, &looked_up),
+            then: standpoint.judge(self.then, tool, &arguments, &looked_up),
+            call: PolicyCall { tool: decision.tool.clone(), arguments },
+        };
+        if comparison.changes() {
+            self.count(comparison);
+        }
+    }
+
+    fn count(&mut self, comparison: Comparison) {
+        let (now, then) = (rank(&comparison.now.verdict), rank(&comparison.then.verdict));
+        let rule = comparison.then.rule.clone();
+        let mut kind = Kind { tool: comparison.call.tool.clone(), now, then, rule };
+        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
+            // From here on by the verdicts alone, of which there are few.
+            kind.tool.clear();
+            kind.rule.clear();
+        }
+        let change = self.kinds.entry(kind).or_insert_with(|| AuditChange { count: 0, example: comparison.clone() });
+        change.count += 1;
+        change.example = comparison;
+    }
+
+    /// The outcome, the most frequent changes first.
+    #[must_use]
+    pub(crate) fn outcome(self) -> AuditComparison {
+        let mut changes: Vec<AuditChange> = self.kinds.into_values().collect();
+        changes.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.example.then.rule.cmp(&b.example.then.rule)));
+        AuditComparison { calls: self.calls, skipped: self.skipped, changes }
+    }
+}
+
+fn rank(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Allow => 0,
+        Verdict::Ask { .. } => 1,
+        Verdict::Deny { .. } => 2,
+    }
+}
+
+/// The decision that a line tells of, if it tells of one.
+pub(crate) fn decision(line: &AuditLine) -> Option<&Decision> {
+    match &line.entry.fact {
+        AuditFact::CallDecided(decision) => Some(decision),
+        _ => None,
+    }
+}
+
+/// Maximum size of a list, in bytes. One interrupt alone may have more.
+const MOST_LISTED: usize = MAX_MESSAGE_BYTES / 2;
+
+service! { Interrupts:
+    async fn list(&self, request: v1::ListInterruptsRequest) -> v1::ListInterruptsResponse {
+        let session = self.named_session(&request.session).await?;
+        let after = if request.after.is_empty() { None } else { Some(read_id(&request.after)?) };
+        let mut pending = self.engine.interrupts(session).await?;
+        // Ids are ordered by the time at which they were made.
+        pending.sort_by_key(|interrupt| interrupt.id);
+        pending.retain(|interrupt| after.is_none_or(|after| interrupt.id > after));
+        Ok(page(&pending))
+    }
+
+    async fn foresee(&self, request: v1::ForeseeRequest) -> v1::ForeseeResponse {
+        let args = convert::json(&request.args_json, "the arguments of an answer")?;
+        let ask = self.engine.foresee(read_id(&request.interrupt_id)?, args).await?;
+        let approval = match v1::interrupt::Ask::from(&ask) {
+            v1::interrupt::Ask::Approval(approval) => Some(approval),
+            v1::interrupt::Ask::Question(_) => None,
+        };
+        Ok(v1::ForeseeResponse { approval })
+    }
+
+    async fn answer(&self, request: v1::AnswerRequest) -> v1::AnswerResponse {
+        let (id, answer) = read_answer(&request.interrupt_id, request.answer)?;
+        self.engine.answer(id, answer, request.client).await?;
+        Ok(v1::AnswerResponse {})
+    }
+}
+
+service! { Grants:
+    async fn list(&self, request: v1::ListGrantsRequest) -> v1::ListGrantsResponse {
+        let session = self.named_session(&request.session).await?;
+        let grants = self.engine.grants(session).await?;
+        Ok(v1::ListGrantsResponse { grants: grants.iter().map(Into::into).collect() })
+    }
+
+    async fn add(&self, request: v1::AddGrantRequest) -> v1::AddGrantResponse {
+        let session = self.named_session(&request.session).await?;
+        self.engine.add_grant(session, request.rule, request.client).await?;
+        Ok(v1::AddGrantResponse {})
+    }
+
+    async fn revoke(&self, request: v1::RevokeGrantRequest) -> v1::RevokeGrantResponse {
+        let session = self.named_session(&request.session).await?;
+        self.engine.revoke_grant(session, request.rule, request.client).await?;
+        Ok(v1::RevokeGrantResponse {})
+    }
+}
+
+/// An answer out of a request.
+pub(super) fn read_answer(id: &str, answer: Option<v1::Answer>) -> Result<(InterruptId, Answer), Refusal> {
+    Ok((read_id(id)?, answer.ok_or(WireError::Missing("the answer"))?.try_into()?))
+}
+
+fn read_id(id: &str) -> Result<InterruptId, Refusal> {
+    id.parse().map_err(WireError::Id).map_err(|error| {
+        Refusal::from(error).with_hint("`agentctl interrupts` lists the interrupts that wait for an answer")
+    })
+}
+
+/// As many of them as fit into one message, at least one.
+fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
+    let mut page = v1::ListInterruptsResponse::default();
+    let mut bytes = 0;
+    for interrupt in pending {
+        let interrupt = v1::Interrupt::from(interrupt);
+        bytes += interrupt.encoded_len();
+        if bytes > MOST_LISTED && !page.interrupts.is_empty() {
+            page.more = true;
+            break;
+        }
+        page.interrupts.push(interrupt);
+    }
+    page
+}
+
+/// Pending interrupts of one session, for a view of the whole session: what does not fit into a message beside the rest
+/// is shown without its preview, which is in the list.
+pub(super) fn in_view(mut pending: Vec<Interrupt>) -> Vec<Interrupt> {
+    let mut bytes = 0;
+    for interrupt in &mut pending {
+        if let Ask::Approval { preview, .. } = &mut interrupt.ask {
+            bytes += preview.as_ref().map_or(0, String::len);
+            preview.take_if(|_| bytes > MOST_LISTED);
+        }
+    }
+    pending
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{
+        Timestamp,
+        audit::{DecidedBy, Requester, VerdictName},
+        ids::{SessionId, TurnId},
+        interrupt::AskedBy,
+        policy::Risk,
+        tool::Effect,
+    };
+    use agentd_policy::{Policy, RuleFile, Rules, SHELL_TOOL, file::ToolRules};
+    use serde_json::json;
+
+    use super::*;
+
+    fn denying(program: &str) -> Policy {
+        let shell = ToolRules { deny: Some(vec![program.to_owned()]), ..ToolRules::default() };
+        let file = RuleFile { tools: Some([(SHELL_TOOL.to_owned(), shell)].into()), ..RuleFile::default() };
+        Policy::new(Rules::compile(&file).unwrap())
+    }
+
+    fn ran(tool: &str, args: Value) -> Decision {
+        Decision {
+            tool: tool.to_owned(),
+            args,
+            leads_to: None,
+            asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
+            verdict: VerdictName::Allow,
+            layer: None,
+            rule: None,
+            risk: None,
+            reason: None,
+            granted_by: Vec::new(),
+            allowed: true,
+            by: DecidedBy::Rules,
+            answer: None,
+            reply: None,
+        }
+    }
+
+    #[test]
+    fn changes_of_one_kind_are_counted_together() {
+        let (now, then) = (denying("frobnicate"), denying("terraform"));
+        let tools = [ToolSpec { effect: Effect::Execute, ..unknown_tool(SHELL_TOOL) }];
+        let mut rehearsal = PolicyDryRun::new(&now, &then, &tools);
+        let at = DryRunSubject::default();
+        for command in ["ls", "terraform plan", "terraform apply", "frobnicate", "make", "x… [cut: 9000 bytes in all]"]
+        {
+            rehearsal.judge(&ran(SHELL_TOOL, json!({ "command": command })), &at);
+        }
+        rehearsal.judge(&ran("gone", json!({"a": 1})), &at);
+        rehearsal.judge(&ran("broken", json!("{\"a\":")), &at);
+        let outcome = rehearsal.outcome();
+        assert_eq!((outcome.calls, outcome.skipped), (7, 1));
+        let changes: Vec<(u64, &str)> =
+            outcome.changes.iter().map(|change| (change.count, change.example.call.arguments.as_str())).collect();
+        assert_eq!(changes, [(2, r#"{"command":"terraform apply"}"#), (1, r#"{"command":"frobnicate"}"#)]);
+    }
+
+    #[test]
+    fn a_read_through_a_link_is_judged_under_both_names() {
+        let rules = |pattern: &str| {
+            let text =
+                format!("tools: {{look: {{patterns: {{high_risk: ['{pattern}']}}, actions: {{high_risk: deny}}}}}}");
+            Policy::new(Rules::compile(&serde_saphyr::from_str(&text).unwrap()).unwrap())
+        };
+        let tools = [ToolSpec { effect: Effect::Read, ..unknown_tool("look") }];
+        let check_args = |args: Value, leads_to: Option<&str>, pattern: &str, denied: u64| {
+            let (now, then) = (rules("nothing"), rules(pattern));
+            let mut rehearsal = PolicyDryRun::new(&now, &then, &tools);
+            let decision = Decision { leads_to: leads_to.map(str::to_owned), ..ran("look", args) };
+            rehearsal.judge(&decision, &DryRunSubject::default());
+            let outcome = rehearsal.outcome();
+            let found: u64 = outcome.changes.iter().map(|change| change.count).sum();
+            assert_eq!((found, outcome.skipped), (denied, 0), "{leads_to:?} {pattern}");
+        };
+        let check = |leads_to: Option<&str>, pattern: &str, denied: u64| {
+            // Also where the model wrote the name that the argument has elsewhere.
+            for name in ["path", "file_path", "dir"] {
+                check_args(json!({ name: "docs/a.md" }), leads_to, pattern, denied);
+            }
+        };
+        check(Some("private.txt"), "private", 1);
+        check(Some("private.txt"), "a\\.md", 1);
+        check(None, "private", 0);
+        check(None, "a\\.md", 1);
+    }
+
+    #[test]
+    fn kinds_are_bounded() {
+        let (now, then) = (denying("x"), denying("y"));
+        let mut rehearsal = PolicyDryRun::new(&now, &then, &[]);
+        let comparison = |number: usize| {
+            let said = DryRunSubject::default().judge(&now, &unknown_tool("t"), "{}", &LookedUp::default());
+            let call = PolicyCall { tool: format!("t{number}"), arguments: "{}".to_owned() };
+            Comparison { call, now: said.clone(), then: said }
+        };
+        (0..10 * MOST_KINDS).for_each(|number| rehearsal.count(comparison(number)));
+        let outcome = rehearsal.outcome();
+        assert_eq!(outcome.changes.len(), MOST_KINDS + 1);
+        assert_eq!(outcome.changes.iter().map(|change| change.count).sum::<u64>(), 10 * MOST_KINDS as u64);
+    }
+
+    fn interrupt(preview: usize) -> Interrupt {
+        Interrupt {
+            id: InterruptId::generate(),
+            session_id: SessionId::generate(),
+            turn_id: TurnId::generate(),
+            call_id: None,
+            asked_by: AskedBy::default(),
+            ask: Ask::Approval {
+                tool: "write_file".to_owned(),
+                args: json!({}),
+                risk: Risk::Medium,
+                reason: "it changes a file".to_owned(),
+                preview: Some("x".repeat(preview)),
+                layer: None,
+                rule: None,
+                grants: Vec::new(),
+                wider: Vec::new(),
+                for_good: Vec::new(),
+                owner: None,
+            },
+            raised_at: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            on_deadline: None,
+        }
+    }
+
+    /// Questions of one session hide none of another.
+    #[test]
+    fn a_list_always_fits_into_a_message_and_comes_to_its_end() {
+        let pending: Vec<Interrupt> = (0..9).map(|_| interrupt(6 << 20)).chain([interrupt(1)]).collect();
+        let (mut rest, mut listed) = (pending.as_slice(), 0);
+        loop {
+            let page = page(rest);
+            assert!(page.encoded_len() < MAX_MESSAGE_BYTES && !page.interrupts.is_empty());
+            assert!(page.interrupts.iter().zip(rest).all(|(shown, pending)| shown.id == pending.id.to_string()));
+            listed += page.interrupts.len();
+            rest = &rest[page.interrupts.len()..];
+            assert_eq!(page.more, !rest.is_empty());
+            if rest.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(listed, 10);
+        let in_view =
+            v1::ListInterruptsResponse { interrupts: in_view(pending).iter().map(Into::into).collect(), more: false };
+        assert!(in_view.interrupts.len() == 10 && in_view.encoded_len() < MAX_MESSAGE_BYTES);
     }
 }

@@ -1,11 +1,11 @@
 //! Sessions, their files and their git worktrees.
 
-use agentd_core::{files::UploadReceipt, item::Item};
+use agentd_core::{Timestamp, files::UploadReceipt, item::Item, session::SessionFilter};
 use agentd_engine::{ForkWishes, ForkedSession, SessionHandle};
 use agentd_proto::{
     MAX_CHUNK_BYTES, MAX_UPLOAD_BYTES,
     client::{ForkReply, NumberedItem, SessionView},
-    convert::{WireError, chosen_slot, mode_of, optional_moment, session_filter},
+    convert::{Wire, WireError},
     v1::{self, sessions_server::Sessions, upload_chunk::Part, worktrees_server::Worktrees},
 };
 use futures_util::{Stream, StreamExt as _};
@@ -38,7 +38,8 @@ service! { Sessions:
     }
 
     async fn list(&self, request: v1::ListSessionsRequest) -> v1::ListSessionsResponse {
-        let (after, filter) = (place(&request.after)?, session_filter(request.filter)?);
+        let after = place(&request.after)?;
+        let filter: SessionFilter = request.filter.unwrap_or_default().try_into()?;
         let limit = given(request.limit).unwrap_or(DEFAULT_SESSIONS);
         let page = self.engine.filtered_page(after, limit, request.children, &filter).await?;
         Ok(v1::ListSessionsResponse {
@@ -86,11 +87,12 @@ service! { Sessions:
     }
 
     async fn prune(&self, request: v1::PruneSessionsRequest) -> v1::PruneSessionsResponse {
-        let filter = session_filter(request.filter)?;
-        let unused_since = optional_moment(request.unused_since, "the last use of sessions")?.ok_or_else(|| {
+        let filter: SessionFilter = request.filter.unwrap_or_default().try_into()?;
+        let unused_since: Option<Timestamp> = Wire::from_wire(request.unused_since, "the last use of sessions")?;
+        let unused_since = unused_since.ok_or_else(|| {
             Refusal::invalid("it is not said how long sessions were not used").with_hint("give a moment, such as now")
         })?;
-        Ok((&self.parts()?.retention.prune(&filter, unused_since, request.dry_run, "prune").await?).into())
+        Ok((&self.parts().retention.prune(&filter, unused_since, request.dry_run, "prune").await?).into())
     }
 
     async fn configure(&self, request: v1::ConfigureSessionRequest) -> v1::ConfigureSessionResponse {
@@ -104,7 +106,7 @@ service! { Sessions:
     }
 
     async fn set_mode(&self, request: v1::SetModeRequest) -> v1::SetModeResponse {
-        let mode = mode_of(&request)?;
+        let mode = Wire::from_wire(request.mode, "the mode of a session")?;
         self.session(&request.session).await?.set_mode(mode, request.client).await?;
         Ok(v1::SetModeResponse {})
     }
@@ -115,7 +117,7 @@ service! { Sessions:
     }
 
     async fn set_model(&self, request: v1::SetModelRequest) -> v1::SetModelResponse {
-        let slot = chosen_slot(&request)?;
+        let slot = Wire::from_wire(request.slot, "the model slot")?;
         let set = self.session(&request.session).await?.set_model(slot, request.model).await?;
         Ok(v1::SetModelResponse { slot: Some((&set).into()) })
     }
@@ -239,11 +241,7 @@ async fn show(session: &SessionHandle) -> Result<v1::Session, Refusal> {
 
 async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
     let view = session.show().await?;
-    Ok(SessionView {
-        session: view.session,
-        pending: super::interrupts::in_view(view.pending),
-        live_turn: view.live_turn,
-    })
+    Ok(SessionView { session: view.session, pending: super::policy::in_view(view.pending), live_turn: view.live_turn })
 }
 
 /// A place in the list of sessions, as an answer told it.

@@ -18,10 +18,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Streaming, metadata::MetadataValue};
 
-use super::{
+use crate::rpc::{
     Context, Refusal, Reply,
-    client_calls::ClientCalls,
-    feed::{ClientNotice, EventStream, Feed, Until},
+    feed::{ClientCalls, ClientNotice, EventStream, Feed, Until},
 };
 
 /// Remarks that may wait for a client that does not read; more are dropped, for it does not read them either.
@@ -270,7 +269,7 @@ impl CommandReader {
     }
 
     async fn answer(&self, command: AnswerInterrupt) -> Result<(), Refusal> {
-        let (id, answer) = super::interrupts::read_answer(&command.interrupt_id, command.answer)?;
+        let (id, answer) = super::policy::read_answer(&command.interrupt_id, command.answer)?;
         Ok(self.engine.answer(id, answer, self.client.clone()).await?)
     }
 

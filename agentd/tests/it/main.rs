@@ -6,6 +6,7 @@
 mod daemon;
 
 mod configuration;
+mod frames;
 mod histories;
 mod lifecycle;
 mod sockets;

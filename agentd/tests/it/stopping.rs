@@ -13,15 +13,15 @@ use nix::sys::signal::Signal;
 use crate::daemon::{Daemon, Ended, Home, wait_until};
 
 /// A daemon whose turns never end by themselves: its model takes connections and says nothing.
-struct Stuck {
-    home: Home,
+pub(crate) struct Stuck {
+    pub(crate) home: Home,
     daemon: Daemon,
     _model: TcpListener,
-    runtime: tokio::runtime::Runtime,
+    pub(crate) runtime: tokio::runtime::Runtime,
 }
 
 impl Stuck {
-    fn new(drain_deadline: &str) -> Self {
+    pub(crate) fn new(drain_deadline: &str) -> Self {
         let model = TcpListener::bind("127.0.0.1:0").unwrap();
         let home = Home::new();
         home.configure("agentd.yaml", &format!("service: {{drain_deadline: {drain_deadline}}}\n"));

@@ -54,7 +54,7 @@ pub struct Subagent {
 
 /// Description of an agent besides the main one.
 #[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCard {
     /// Its name.
     pub id: String,
@@ -112,16 +112,7 @@ impl AgentCard {
 
     /// An agent of that name of which nothing else is known.
     pub fn new(id: &str) -> Self {
-        Self {
-            id: id.to_owned(),
-            enabled: true,
-            description: String::new(),
-            prompt: String::new(),
-            tools: None,
-            skills: None,
-            slot: None,
-            max_steps: None,
-        }
+        Self { id: id.to_owned(), enabled: true, ..Self::default() }
     }
 }
 

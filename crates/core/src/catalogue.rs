@@ -100,19 +100,20 @@ pub struct ToolLabel {
     pub tags: Vec<String>,
 }
 
-/// When a tool is shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolTier {
-    /// Always.
-    Core,
-    /// Always, because nobody switched it off.
-    #[default]
-    Enabled,
-    /// In turns that mention it.
-    Discovered,
-    /// Never, whoever mentions it.
-    Off,
+names! {
+    /// When a tool is shown.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum ToolTier {
+        /// Always.
+        Core = "core",
+        /// Always, because nobody switched it off.
+        #[default]
+        Enabled = "enabled",
+        /// In turns that mention it.
+        Discovered = "discovered",
+        /// Never, whoever mentions it.
+        Off = "off",
+    }
 }
 
 /// The part that answers the calls of a tool.
@@ -155,8 +156,6 @@ impl Catalogue {
         Self { tools: specs.iter().map(tool).collect(), ..Self::default() }
     }
 }
-
-names! { ToolTier: Core "core", Enabled "enabled", Discovered "discovered", Off "off" }
 
 impl std::fmt::Display for ToolOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

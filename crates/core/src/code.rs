@@ -207,51 +207,40 @@ impl MapFile {
     }
 }
 
-/// Kind of a symbol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SymbolKind {
-    /// A class or record.
-    Class,
-    /// A constant or variable outside of functions.
-    Constant,
-    /// An enumeration.
-    Enum,
-    /// A function.
-    Function,
-    /// A block of methods of a type, without a name of its own.
-    Impl,
-    /// An interface, trait or protocol.
-    Interface,
-    /// A macro.
-    Macro,
-    /// A method.
-    Method,
-    /// A module or namespace.
-    Module,
-    /// A struct or union.
-    Struct,
-    /// Another type, such as an alias.
-    Type,
+names! {
+    /// Kind of a symbol.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum SymbolKind {
+        /// A class or record.
+        Class = "class",
+        /// A constant or variable outside of functions.
+        Constant = "constant",
+        /// An enumeration.
+        Enum = "enum",
+        /// A function.
+        Function = "function",
+        /// A block of methods of a type, without a name of its own.
+        Impl = "impl",
+        /// An interface, trait or protocol.
+        Interface = "interface",
+        /// A macro.
+        Macro = "macro",
+        /// A method.
+        Method = "method",
+        /// A module or namespace.
+        Module = "module",
+        /// A struct or union.
+        Struct = "struct",
+        /// Another type, such as an alias.
+        Type = "type",
+    }
 }
 
 impl SymbolKind {
     /// Name of the kind, in small letters.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Class => "class",
-            Self::Constant => "constant",
-            Self::Enum => "enum",
-            Self::Function => "function",
-            Self::Impl => "impl",
-            Self::Interface => "interface",
-            Self::Macro => "macro",
-            Self::Method => "method",
-            Self::Module => "module",
-            Self::Struct => "struct",
-            Self::Type => "type",
-        }
+        self.as_str()
     }
 
     /// Returns whether it is a type.

@@ -136,20 +136,19 @@ pub enum CompactionStrategy {
     Offload,
 }
 
-/// Fill level of a window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TokenLevel {
-    /// Below three quarters.
-    #[default]
-    Info,
-    /// From three quarters on.
-    Warning,
-    /// From 95 percent on: the history is compacted before the next call.
-    Critical,
+names! {
+    /// Fill level of a window.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum TokenLevel {
+        /// Below three quarters.
+        #[default]
+        Info = "info",
+        /// From three quarters on.
+        Warning = "warning",
+        /// From 95 percent on: the history is compacted before the next call.
+        Critical = "critical",
+    }
 }
-
-names! { TokenLevel: Info "info", Warning "warning", Critical "critical" }
 
 impl TokenLevel {
     /// The level of so many tokens in a window of that size.
@@ -267,32 +266,27 @@ pub struct Segment {
     pub count: u32,
 }
 
-/// Kind of a part of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SegmentKind {
-    /// The system message.
-    Instructions,
-    /// The tools with their schemas.
-    Tools,
-    /// `AGENTS.md` files.
-    Memory,
-    /// The catalogue of skills.
-    Skills,
-    /// The summary of what was compacted.
-    Summary,
-    /// Messages and calls.
-    History,
-    /// Results of calls.
-    Results,
-    /// The daemon's reminders to the model, at the end.
-    Reminders,
-}
-
 names! {
-    SegmentKind:
-    Instructions "instructions", Tools "tools", Memory "memory", Skills "skills", Summary "summary",
-    History "history", Results "results", Reminders "reminders"
+    /// Kind of a part of a request.
+    #[derive(Hash)]
+    pub enum SegmentKind {
+        /// The system message.
+        Instructions = "instructions",
+        /// The tools with their schemas.
+        Tools = "tools",
+        /// `AGENTS.md` files.
+        Memory = "memory",
+        /// The catalogue of skills.
+        Skills = "skills",
+        /// The summary of what was compacted.
+        Summary = "summary",
+        /// Messages and calls.
+        History = "history",
+        /// Results of calls.
+        Results = "results",
+        /// The daemon's reminders to the model, at the end.
+        Reminders = "reminders",
+    }
 }
 
 #[cfg(test)]

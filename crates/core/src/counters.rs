@@ -3,23 +3,22 @@
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-/// Kind of what is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CounterKind {
-    /// Turns that ended, by their stop reason. The time is that of the turns.
-    Turn,
-    /// Tool calls that ended, by tool, with `ok` or their error code. The time is that of the calls.
-    Tool,
-    /// Questions to people that were answered, by their kind, with the kind of the answer. The time is how long they waited.
-    Wait,
-    /// Warnings, by their code.
-    Warning,
-    /// Starts of the daemon: `clean`, or `unclean` where the stop before it was none.
-    Start,
+names! {
+    /// Kind of what is counted.
+    #[derive(PartialOrd, Ord)]
+    pub enum CounterKind {
+        /// Turns that ended, by their stop reason. The time is that of the turns.
+        Turn = "turn",
+        /// Tool calls that ended, by tool, with `ok` or their error code. The time is that of the calls.
+        Tool = "tool",
+        /// Questions to people that were answered, by their kind, with the kind of the answer. The time is how long they waited.
+        Wait = "wait",
+        /// Warnings, by their code.
+        Warning = "warning",
+        /// Starts of the daemon: `clean`, or `unclean` where the stop before it was none.
+        Start = "start",
+    }
 }
-
-names! { CounterKind: Turn "turn", Tool "tool", Wait "wait", Warning "warning", Start "start" }
 
 /// A counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,22 +13,21 @@ use crate::{
     usage::Usage,
 };
 
-/// Purpose of a request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExchangePurpose {
-    /// A step of a turn.
-    #[default]
-    Turn,
-    /// The summary of a history that no longer fits.
-    Summary,
-    /// A question of a tool while it runs.
-    Tool,
-    /// The intent of an input.
-    Intent,
+names! {
+    /// Purpose of a request.
+    #[derive(Default)]
+    pub enum ExchangePurpose {
+        /// A step of a turn.
+        #[default]
+        Turn = "turn",
+        /// The summary of a history that no longer fits.
+        Summary = "summary",
+        /// A question of a tool while it runs.
+        Tool = "tool",
+        /// The intent of an input.
+        Intent = "intent",
+    }
 }
-
-names! { ExchangePurpose: Turn "turn", Summary "summary", Tool "tool", Intent "intent" }
 
 /// Source of a request.
 #[serde_with::skip_serializing_none]
@@ -92,22 +91,21 @@ pub struct ReceivedAnswer {
     pub error: Option<String>,
 }
 
-/// End of an exchange.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExchangeOutcome {
-    /// The answer is whole.
-    #[default]
-    Whole,
-    /// The server paused it, and goes on with it in answer to the next request.
-    Paused,
-    /// It failed.
-    Failed,
-    /// Nobody read it to its end: the turn was cancelled, or had enough.
-    Abandoned,
+names! {
+    /// End of an exchange.
+    #[derive(Default)]
+    pub enum ExchangeOutcome {
+        /// The answer is whole.
+        #[default]
+        Whole = "whole",
+        /// The server paused it, and goes on with it in answer to the next request.
+        Paused = "paused",
+        /// It failed.
+        Failed = "failed",
+        /// Nobody read it to its end: the turn was cancelled, or had enough.
+        Abandoned = "abandoned",
+    }
 }
-
-names! { ExchangeOutcome: Whole "whole", Paused "paused", Failed "failed", Abandoned "abandoned" }
 
 /// Keeps the exchanges of one request. Nothing here waits, and nothing fails: what cannot be kept is missing later.
 pub trait ExchangeRecorder: Send + Sync {

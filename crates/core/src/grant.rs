@@ -56,18 +56,17 @@ impl<R: Into<String>> From<R> for Grant {
     }
 }
 
-/// Scope of a grant.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GrantScope {
-    /// One session, as long as it lives.
-    #[default]
-    Session,
-    /// Every session, until it is taken back.
-    ForGood,
+names! {
+    /// Scope of a grant.
+    #[derive(Default, Hash)]
+    pub enum GrantScope {
+        /// One session, as long as it lives.
+        #[default]
+        Session = "session",
+        /// Every session, until it is taken back.
+        ForGood = "for_good",
+    }
 }
-
-names! { GrantScope: Session "session", ForGood "for_good" }
 
 impl GrantScope {
     /// For serde: what need not be written.

@@ -103,19 +103,20 @@ pub struct Skill {
     pub packages: Vec<String>,
 }
 
-/// Whose a skill is. The earlier ones come first where two have one name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SkillOrigin {
-    /// The person's own, beside their configuration.
-    #[default]
-    Person,
-    /// It came with a plugin that the person has added.
-    Plugin,
-    /// It came with agentd.
-    Bundled,
-    /// It came with the project, by whoever wrote that.
-    Project,
+names! {
+    /// Whose a skill is. The earlier ones come first where two have one name.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum SkillOrigin {
+        /// The person's own, beside their configuration.
+        #[default]
+        Person = "person",
+        /// It came with a plugin that the person has added.
+        Plugin = "plugin",
+        /// It came with agentd.
+        Bundled = "bundled",
+        /// It came with the project, by whoever wrote that.
+        Project = "project",
+    }
 }
 
 impl Skill {
@@ -131,8 +132,6 @@ impl Skill {
         self.origin != SkillOrigin::Project
     }
 }
-
-names! { SkillOrigin: Person "person", Plugin "plugin", Bundled "bundled", Project "project" }
 
 /// Form in which a skill is listed to models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -79,7 +79,7 @@ id!(
 
 /// Joins a tool call to its result. Assigned by the engine, unique in the whole session: servers
 /// number their calls from zero in every answer, so what they send is never used as a key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(String);
 

@@ -42,27 +42,18 @@ pub struct Diagnostic {
     pub code: String,
 }
 
-/// Weight of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// The code is wrong.
-    Error,
-    /// It may be.
-    Warning,
-    /// Something to know.
-    Information,
-    /// Something that could be nicer.
-    Hint,
-}
-
-impl std::fmt::Display for Severity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Information => "information",
-            Self::Hint => "hint",
-        })
+names! {
+    /// Weight of a finding.
+    #[derive(PartialOrd, Ord)]
+    pub enum Severity {
+        /// The code is wrong.
+        Error = "error",
+        /// It may be.
+        Warning = "warning",
+        /// Something to know.
+        Information = "information",
+        /// Something that could be nicer.
+        Hint = "hint",
     }
 }
 

@@ -74,7 +74,6 @@ pub mod spending;
 pub mod state_files;
 pub mod storage;
 pub mod surroundings;
-mod todo;
 pub mod tool;
 mod tool_details;
 pub mod tool_table;

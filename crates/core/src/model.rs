@@ -15,24 +15,23 @@ use crate::{
     usage::Usage,
 };
 
-/// One of the five places where a model can be configured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Slot {
-    /// The model for everything that has no slot of its own.
-    #[default]
-    Base,
-    /// Complex tasks.
-    Reasoning,
-    /// Images.
-    Vision,
-    /// Code.
-    Code,
-    /// The last answer of a turn, and chat.
-    Chat,
+names! {
+    /// One of the five places where a model can be configured.
+    #[derive(Default, PartialOrd, Ord, Hash)]
+    pub enum Slot {
+        /// The model for everything that has no slot of its own.
+        #[default]
+        Base = "base",
+        /// Complex tasks.
+        Reasoning = "reasoning",
+        /// Images.
+        Vision = "vision",
+        /// Code.
+        Code = "code",
+        /// The last answer of a turn, and chat.
+        Chat = "chat",
+    }
 }
-
-names! { Slot: Base "base", Reasoning "reasoning", Vision "vision", Code "code", Chat "chat" }
 
 /// A text that names no slot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -103,29 +102,24 @@ impl ModelInfo {
     }
 }
 
-/// Origin of the size of a model's window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WindowSource {
-    /// Nobody said: it is assumed.
-    #[default]
-    Default,
-    /// The configuration.
-    Configured,
-    /// The catalogue of what is published of models.
-    Catalogue,
-    /// The model's server.
-    Server,
-    /// A refusal of the model's server.
-    Refusal,
-    /// Counts of the model's server, which cuts longer requests without a word.
-    Cut,
-}
-
 names! {
-    WindowSource:
-    Default "default", Configured "configured", Catalogue "catalogue", Server "server", Refusal "refusal",
-    Cut "cut"
+    /// Origin of the size of a model's window.
+    #[derive(Default)]
+    pub enum WindowSource {
+        /// Nobody said: it is assumed.
+        #[default]
+        Default = "default",
+        /// The configuration.
+        Configured = "configured",
+        /// The catalogue of what is published of models.
+        Catalogue = "catalogue",
+        /// The model's server.
+        Server = "server",
+        /// A refusal of the model's server.
+        Refusal = "refusal",
+        /// Counts of the model's server, which cuts longer requests without a word.
+        Cut = "cut",
+    }
 }
 
 /// A way in which requests to a model differ from the usual one, because its server refused that.

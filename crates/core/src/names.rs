@@ -1,9 +1,16 @@
 //! Names of enums' variants in JSON, configuration and events.
 
-/// Gives the variants of an enum names, in the order of lists.
+/// Enums whose variants have names, in the order of lists.
 #[macro_export]
 macro_rules! names {
-    ($kind:ident: $($variant:ident $name:literal),+ $(,)?) => {
+    (
+        $(#[$about:meta])*
+        pub enum $kind:ident { $($(#[$of_variant:meta])* $variant:ident = $name:literal),+ $(,)? }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub enum $kind { $($(#[$of_variant])* #[serde(rename = $name)] $variant,)+ }
+
         impl $kind {
             /// All of them, in order.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];

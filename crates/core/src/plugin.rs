@@ -10,22 +10,21 @@ use crate::{
     project::{ProjectChange, ProjectCommand, ProjectProblem},
 };
 
-/// Relation of a folder to what the person has agreed to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PluginState {
-    /// No plugin of that name is there.
-    #[default]
-    New,
-    /// A plugin of that name is there, with other files.
-    Update,
-    /// It is there, as the person agreed to it.
-    Installed,
-    /// It is there, and its files are not those that the person agreed to: nothing of it is used.
-    Changed,
+names! {
+    /// Relation of a folder to what the person has agreed to.
+    #[derive(Default)]
+    pub enum PluginState {
+        /// No plugin of that name is there.
+        #[default]
+        New = "new",
+        /// A plugin of that name is there, with other files.
+        Update = "update",
+        /// It is there, as the person agreed to it.
+        Installed = "installed",
+        /// It is there, and its files are not those that the person agreed to: nothing of it is used.
+        Changed = "changed",
+    }
 }
-
-names! { PluginState: New "new", Update "update", Installed "installed", Changed "changed" }
 
 /// All that is known of a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

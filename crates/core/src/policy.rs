@@ -2,21 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Risk of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Risk {
-    /// Looks, changes nothing.
-    Low,
-    /// Changes what can be changed back.
-    Medium,
-    /// Runs code that nobody can read beforehand, or changes what is hard to restore.
-    High,
-    /// May destroy or leak.
-    Critical,
+names! {
+    /// Risk of a call.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Risk {
+        /// Looks, changes nothing.
+        Low = "low",
+        /// Changes what can be changed back.
+        Medium = "medium",
+        /// Runs code that nobody can read beforehand, or changes what is hard to restore.
+        High = "high",
+        /// May destroy or leak.
+        Critical = "critical",
+    }
 }
-
-names! { Risk: Low "low", Medium "medium", High "high", Critical "critical" }
 
 /// Verdict of the rules. The order is from mild to strict, so that the strictest is the greatest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -69,23 +68,22 @@ impl Verdict {
     }
 }
 
-/// Which layer of the rules decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Layer {
-    /// The tool's own checker.
-    Checker,
-    /// The global patterns.
-    Global,
-    /// The rules about the tool.
-    Tool,
-    /// The defaults: no other layer had an opinion.
-    Default,
-    /// A rule that a person has kept.
-    Grant,
+names! {
+    /// Which layer of the rules decided.
+    #[derive(Hash)]
+    pub enum Layer {
+        /// The tool's own checker.
+        Checker = "checker",
+        /// The global patterns.
+        Global = "global",
+        /// The rules about the tool.
+        Tool = "tool",
+        /// The defaults: no other layer had an opinion.
+        Default = "default",
+        /// A rule that a person has kept.
+        Grant = "grant",
+    }
 }
-
-names! { Layer: Checker "checker", Global "global", Tool "tool", Default "default", Grant "grant" }
 
 /// A verdict with its reasons, for people: which layer and which rule decided, about the whole and about each part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,7 @@
 //! Ports: what the engine needs of the world. Adapters implement them and never see the engine.
 
-mod call;
 mod content;
 mod folders;
-mod records;
-mod snapshots;
 mod workspaces;
 
 use std::{path::PathBuf, sync::Arc};
@@ -34,15 +31,16 @@ use crate::{
     usage::Prices,
 };
 
-pub use self::{
-    call::{CallProgress, ClientFileAccess, ClientFiles, Person, ReadRules, SampleAnswer, SampleRequest, Sampler},
-    content::{CodeReader, Knowledge, Languages, NoLanguages, OnCodeProgress, OnProgress, Pictures, Web},
-    folders::{
-        ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd, ProjectStanding, Projects, SecretFile,
-        SkillPackages, Skills, Worktrees,
+pub use crate::ports::{
+    content::{
+        ClientFileAccess, ClientFiles, CodeReader, Knowledge, Languages, NoLanguages, OnCodeProgress, OnProgress,
+        Person, Pictures, ReadRules, SampleAnswer, SampleRequest, Sampler, Web,
     },
-    records::{Audit, AuditReader, Exchanges, JournalImports, NoExchanges, StagedTree, TreeTransport},
-    snapshots::{Changes, FilesBefore, Snapshots},
+    folders::{
+        Audit, AuditReader, CallProgress, Changes, ConfineError, ConfinedProcess, ConfinedProgram, Confiner, Exchanges,
+        FilesBefore, JournalImports, NoExchanges, ProgramEnd, ProjectStanding, Projects, SecretFile, SkillPackages,
+        Skills, Snapshots, StagedTree, TreeTransport, Worktrees,
+    },
     workspaces::{Artifact, ArtifactDir, SessionTree, Workspace, WorkspaceArea, Workspaces},
 };
 

@@ -10,22 +10,21 @@ use crate::agent::AgentCard;
 /// The folder of a project that holds instructions, agents, skills and commands.
 pub const PROJECT_FOLDER: &str = ".agentd";
 
-/// Trust of the person in the `.agentd/` of a project, as it is now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProjectTrust {
-    /// There is nothing to be trusted.
-    #[default]
-    Empty,
-    /// It was never trusted: none of it is used.
-    Untrusted,
-    /// It is not as it was when it was trusted: none of it is used.
-    Changed,
-    /// It is as it was when it was trusted.
-    Trusted,
+names! {
+    /// Trust of the person in the `.agentd/` of a project, as it is now.
+    #[derive(Default)]
+    pub enum ProjectTrust {
+        /// There is nothing to be trusted.
+        #[default]
+        Empty = "empty",
+        /// It was never trusted: none of it is used.
+        Untrusted = "untrusted",
+        /// It is not as it was when it was trusted: none of it is used.
+        Changed = "changed",
+        /// It is as it was when it was trusted.
+        Trusted = "trusted",
+    }
 }
-
-names! { ProjectTrust: Empty "empty", Untrusted "untrusted", Changed "changed", Trusted "trusted" }
 
 /// All that is known of the `.agentd/` of a project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,19 +85,17 @@ pub struct ProjectChange {
     pub kind: ProjectChangeKind,
 }
 
-/// A kind of change of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProjectChangeKind {
-    /// It was not there.
-    Added,
-    /// It has other content.
-    Changed,
-    /// It is gone.
-    Removed,
+names! {
+    /// A kind of change of a file.
+    pub enum ProjectChangeKind {
+        /// It was not there.
+        Added = "added",
+        /// It has other content.
+        Changed = "changed",
+        /// It is gone.
+        Removed = "removed",
+    }
 }
-
-names! { ProjectChangeKind: Added "added", Changed "changed", Removed "removed" }
 
 /// Something wrong or odd about a file of a project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

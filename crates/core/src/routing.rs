@@ -4,37 +4,32 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Rule by which a model was chosen. In the order of their weight: a person's choice stands above every other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChoiceRule {
-    /// The client named it for the turn.
-    Client,
-    /// The session is set to it.
-    Session,
-    /// The agent that works uses it.
-    Agent,
-    /// There are pictures, which it sees.
-    Pictures,
-    /// The turn is about code.
-    Code,
-    /// The task is a complex one.
-    ComplexTask,
-    /// The turn before had it, and it fits this one: another one would read the whole conversation anew.
-    Kept,
-    /// Nothing asks for another one.
-    #[default]
-    Default,
-    /// It writes the last answer of a turn.
-    LastAnswer,
-    /// It stands in for one that does not answer.
-    Fallback,
-}
-
 names! {
-    ChoiceRule:
-    Client "client", Session "session", Agent "agent", Pictures "pictures", Code "code",
-    ComplexTask "complex_task", Kept "kept", Default "default", LastAnswer "last_answer", Fallback "fallback"
+    /// Rule by which a model was chosen. In the order of their weight: a person's choice stands above every other.
+    #[derive(Default, Hash)]
+    pub enum ChoiceRule {
+        /// The client named it for the turn.
+        Client = "client",
+        /// The session is set to it.
+        Session = "session",
+        /// The agent that works uses it.
+        Agent = "agent",
+        /// There are pictures, which it sees.
+        Pictures = "pictures",
+        /// The turn is about code.
+        Code = "code",
+        /// The task is a complex one.
+        ComplexTask = "complex_task",
+        /// The turn before had it, and it fits this one: another one would read the whole conversation anew.
+        Kept = "kept",
+        /// Nothing asks for another one.
+        #[default]
+        Default = "default",
+        /// It writes the last answer of a turn.
+        LastAnswer = "last_answer",
+        /// It stands in for one that does not answer.
+        Fallback = "fallback",
+    }
 }
 
 impl ChoiceRule {
@@ -50,27 +45,22 @@ impl ChoiceRule {
     }
 }
 
-/// Kind of an input's intent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum IntentKind {
-    /// Code is to be written or changed.
-    CodingTask,
-    /// A question about the agent and its abilities.
-    CapabilityQuery,
-    /// Code is to be looked at and explained.
-    RepoAnalysis,
-    /// Talk, and questions that need no code.
-    GeneralChat,
-    /// Nothing speaks clearly for one of them.
-    #[default]
-    Uncertain,
-}
-
 names! {
-    IntentKind:
-    CodingTask "CODING_TASK", CapabilityQuery "CAPABILITY_QUERY", RepoAnalysis "REPO_ANALYSIS",
-    GeneralChat "GENERAL_CHAT", Uncertain "UNCERTAIN"
+    /// Kind of an input's intent.
+    #[derive(Default, Hash)]
+    pub enum IntentKind {
+        /// Code is to be written or changed.
+        CodingTask = "CODING_TASK",
+        /// A question about the agent and its abilities.
+        CapabilityQuery = "CAPABILITY_QUERY",
+        /// Code is to be looked at and explained.
+        RepoAnalysis = "REPO_ANALYSIS",
+        /// Talk, and questions that need no code.
+        GeneralChat = "GENERAL_CHAT",
+        /// Nothing speaks clearly for one of them.
+        #[default]
+        Uncertain = "UNCERTAIN",
+    }
 }
 
 impl IntentKind {
@@ -103,20 +93,19 @@ pub struct Intent {
     pub by: Option<String>,
 }
 
-/// Decision on whether a turn begins with a plan.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Planning {
-    /// Complex coding tasks begin with a plan where somebody can be asked about it.
-    Auto,
-    /// Each turn that is no talk begins with a plan.
-    Always,
-    /// No turn begins with a plan.
-    #[default]
-    Never,
+names! {
+    /// Decision on whether a turn begins with a plan.
+    #[derive(Default, Hash)]
+    pub enum Planning {
+        /// Complex coding tasks begin with a plan where somebody can be asked about it.
+        Auto = "auto",
+        /// Each turn that is no talk begins with a plan.
+        Always = "always",
+        /// No turn begins with a plan.
+        #[default]
+        Never = "never",
+    }
 }
-
-names! { Planning: Auto "auto", Always "always", Never "never" }
 
 /// A text that names no way of planning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -150,23 +150,21 @@ pub fn searchable(item: &Item) -> Option<(SearchKind, String)> {
     (!found.1.trim().is_empty()).then_some(found)
 }
 
-/// Kind of a find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SearchKind {
-    /// Words of a person.
-    Person,
-    /// Words of a model.
-    Model,
-    /// A call of a tool.
-    Call,
-    /// Result of a call.
-    Result,
-    /// Notice of the daemon.
-    Notice,
+names! {
+    /// Kind of a find.
+    pub enum SearchKind {
+        /// Words of a person.
+        Person = "person",
+        /// Words of a model.
+        Model = "model",
+        /// A call of a tool.
+        Call = "call",
+        /// Result of a call.
+        Result = "result",
+        /// Notice of the daemon.
+        Notice = "notice",
+    }
 }
-
-names! { SearchKind: Person "person", Model "model", Call "call", Result "result", Notice "notice" }
 
 /// A find.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

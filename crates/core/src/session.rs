@@ -18,8 +18,7 @@ use crate::{
 };
 pub use crate::{
     folder::Mount,
-    settings::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings, UnknownMode},
-    todo::{Todo, TodoPriority, TodoStatus},
+    settings::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings, Todo, TodoPriority, TodoStatus, UnknownMode},
 };
 
 /// A part of the list of sessions.

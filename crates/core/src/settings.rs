@@ -1,4 +1,6 @@
 //! What people can set for a session.
+//!
+//! The todo list of a session.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -63,23 +65,22 @@ pub const MAX_PINS: usize = 30;
 /// Characters of a pinned rule at the most.
 pub const MAX_PIN: usize = 500;
 
-/// A session's mode: it answers where nothing but the defaults would ask. No rule that denies, and no rule that asks, is
-/// weakened by it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SessionMode {
-    /// Ask as the session's `confirm_write` and `confirm_exec` say.
-    #[default]
-    Ask,
-    /// Files are changed unasked, commands ask.
-    AcceptEdits,
-    /// Look only: nothing is changed, whatever was allowed before.
-    Plan,
-    /// Files are changed, and commands run unasked if the sandbox holds them; the rest asks.
-    Auto,
+names! {
+    /// A session's mode: it answers where nothing but the defaults would ask. No rule that denies, and no rule that asks, is
+    /// weakened by it.
+    #[derive(Default, Hash)]
+    pub enum SessionMode {
+        /// Ask as the session's `confirm_write` and `confirm_exec` say.
+        #[default]
+        Ask = "ask",
+        /// Files are changed unasked, commands ask.
+        AcceptEdits = "accept-edits",
+        /// Look only: nothing is changed, whatever was allowed before.
+        Plan = "plan",
+        /// Files are changed, and commands run unasked if the sandbox holds them; the rest asks.
+        Auto = "auto",
+    }
 }
-
-names! { SessionMode: Ask "ask", AcceptEdits "accept-edits", Plan "plan", Auto "auto" }
 
 impl SessionMode {
     /// One line for people.
@@ -168,4 +169,43 @@ impl Default for SessionSettings {
             imported: None,
         }
     }
+}
+
+/// One entry of the todo list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Todo {
+    /// Its id; made up where the model gave none.
+    pub id: String,
+    /// The task.
+    pub content: String,
+    /// Its status.
+    pub status: TodoStatus,
+    /// Its priority.
+    #[serde(default)]
+    pub priority: TodoPriority,
+}
+
+/// Status of a todo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TodoStatus {
+    /// Not begun.
+    Pending,
+    /// Under way; at most one is.
+    InProgress,
+    /// Done.
+    Completed,
+}
+
+/// Priority of a todo.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TodoPriority {
+    /// First.
+    High,
+    /// In between.
+    #[default]
+    Medium,
+    /// Last.
+    Low,
 }

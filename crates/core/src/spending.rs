@@ -47,22 +47,21 @@ impl UsageQuery {
 /// Largest number of groups of a [`UsageReport`].
 pub const MAX_USAGE_GROUPS: usize = 5_000;
 
-/// Grouping of usage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UsageGrouping {
-    /// By the id of the model.
-    #[default]
-    Model,
-    /// By the session of a person; those that work for it count as it.
-    Session,
-    /// By the day.
-    Day,
-    /// By the slot.
-    Slot,
+names! {
+    /// Grouping of usage.
+    #[derive(Default)]
+    pub enum UsageGrouping {
+        /// By the id of the model.
+        #[default]
+        Model = "model",
+        /// By the session of a person; those that work for it count as it.
+        Session = "session",
+        /// By the day.
+        Day = "day",
+        /// By the slot.
+        Slot = "slot",
+    }
 }
-
-names! { UsageGrouping: Model "model", Session "session", Day "day", Slot "slot" }
 
 impl FromStr for UsageGrouping {
     type Err = String;

@@ -2,43 +2,37 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Part of the data folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StoragePart {
-    /// The journal.
-    Journal,
-    /// Changes that are still to be moved into it.
-    JournalLog,
-    /// The audit log.
-    Audit,
-    /// The index of documents.
-    Index,
-    /// The files of sessions.
-    Workspaces,
-    /// Contents of files before turns changed them.
-    Undo,
-    /// Memories of all sessions.
-    Memories,
-    /// The weights of built-in models.
-    Models,
-    /// The skills that came with the daemon.
-    Skills,
-    /// The packages that skills need.
-    SkillEnvironments,
-    /// The daemon's own log.
-    Logs,
-    /// Requests to models and their answers.
-    Traces,
-    /// All else.
-    Other,
-}
-
 names! {
-    StoragePart:
-    Journal "journal", JournalLog "journal_log", Audit "audit", Index "index", Workspaces "workspaces",
-    Undo "undo", Memories "memories", Models "models", Skills "skills",
-    SkillEnvironments "skill_environments", Logs "logs", Traces "traces", Other "other"
+    /// Part of the data folder.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum StoragePart {
+        /// The journal.
+        Journal = "journal",
+        /// Changes that are still to be moved into it.
+        JournalLog = "journal_log",
+        /// The audit log.
+        Audit = "audit",
+        /// The index of documents.
+        Index = "index",
+        /// The files of sessions.
+        Workspaces = "workspaces",
+        /// Contents of files before turns changed them.
+        Undo = "undo",
+        /// Memories of all sessions.
+        Memories = "memories",
+        /// The weights of built-in models.
+        Models = "models",
+        /// The skills that came with the daemon.
+        Skills = "skills",
+        /// The packages that skills need.
+        SkillEnvironments = "skill_environments",
+        /// The daemon's own log.
+        Logs = "logs",
+        /// Requests to models and their answers.
+        Traces = "traces",
+        /// All else.
+        Other = "other",
+    }
 }
 
 /// Size of one part.
@@ -68,32 +62,27 @@ pub struct StorageView {
     pub free_bytes: u64,
 }
 
-/// Part that is cleaned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CleanedPart {
-    /// `uploads/`, `temp/` and `skills/` of sessions.
-    Workspaces,
-    /// `outputs/` of sessions.
-    Outputs,
-    /// `large_tool_results/` of sessions.
-    Results,
-    /// Contents of files before turns changed them.
-    Undo,
-    /// Files of the audit log that were set aside.
-    Audit,
-    /// Files of the daemon's own log that were set aside.
-    Logs,
-    /// Whole sessions.
-    Sessions,
-    /// Leftovers of an earlier removal.
-    Leftovers,
-}
-
 names! {
-    CleanedPart:
-    Workspaces "workspaces", Outputs "outputs", Results "results", Undo "undo", Audit "audit", Logs "logs",
-    Sessions "sessions", Leftovers "leftovers"
+    /// Part that is cleaned.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum CleanedPart {
+        /// `uploads/`, `temp/` and `skills/` of sessions.
+        Workspaces = "workspaces",
+        /// `outputs/` of sessions.
+        Outputs = "outputs",
+        /// `large_tool_results/` of sessions.
+        Results = "results",
+        /// Contents of files before turns changed them.
+        Undo = "undo",
+        /// Files of the audit log that were set aside.
+        Audit = "audit",
+        /// Files of the daemon's own log that were set aside.
+        Logs = "logs",
+        /// Whole sessions.
+        Sessions = "sessions",
+        /// Leftovers of an earlier removal.
+        Leftovers = "leftovers",
+    }
 }
 
 /// Cleaned data of one kind, or data that would be cleaned.
@@ -147,19 +136,6 @@ impl CleanReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parts_are_named_as_in_json() {
-        for part in StoragePart::ALL {
-            assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
-            assert_eq!(StoragePart::from_name(part.as_str()), Some(part));
-        }
-        for part in CleanedPart::ALL {
-            assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
-            assert_eq!(CleanedPart::from_name(part.as_str()), Some(part));
-        }
-        assert_eq!(CleanedPart::from_name("the attic"), None);
-    }
 
     #[test]
     fn each_kind_is_told_once() {

@@ -138,7 +138,7 @@ pub struct StartFolder {
 
 /// The outcome of a call, as it is stored.
 #[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// Joins it to the call.
     pub call_id: CallId,
@@ -182,22 +182,7 @@ pub struct ToolResult {
 impl ToolResult {
     /// The outcome of a call of that tool, with nothing to tell yet.
     pub fn empty(call_id: CallId, name: impl Into<String>) -> Self {
-        Self {
-            call_id,
-            name: name.into(),
-            text: String::new(),
-            error: None,
-            exit_code: None,
-            details: None,
-            files: Vec::new(),
-            ran_with: None,
-            takes_back: None,
-            found: Vec::new(),
-            pictures: Vec::new(),
-            said: None,
-            unchanged: None,
-            duration_ms: 0,
-        }
+        Self { call_id, name: name.into(), ..Self::default() }
     }
 
     /// The part of the text that the tool wrote, without what is said to the model alone.
@@ -251,44 +236,30 @@ pub struct ToolData {
     pub content: Vec<u8>,
 }
 
-/// Stable codes of failed calls. They are data for the model, not errors of the turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum ToolErrorCode {
-    /// The arguments are no JSON, or do not fit the schema.
-    #[serde(rename = "E_INVALID_ARGS")]
-    InvalidArgs,
-    /// There is no tool of that name.
-    #[serde(rename = "E_UNKNOWN_TOOL")]
-    UnknownTool,
-    /// The tool could not do it.
-    #[serde(rename = "E_TOOL")]
-    Tool,
-    /// It took too long, or longer than its turn may, and was ended.
-    #[serde(rename = "E_TIMEOUT")]
-    Timeout,
-    /// A person or a rule refused.
-    #[serde(rename = "E_DENIED")]
-    Denied,
-    /// The path is not there, leaves the workspace, or may not be written.
-    #[serde(rename = "E_PATH")]
-    Path,
-    /// The turn was cancelled while it ran.
-    #[serde(rename = "E_CANCELLED")]
-    Cancelled,
-    /// The turn ended or the daemon stopped before it ran, could not write down beforehand that it would, or what it would do was no
-    /// longer what a person had approved. It never ran.
-    #[serde(rename = "E_NOT_RUN")]
-    NotRun,
-    /// The daemon stopped, or something killed its sandbox, while it ran. It may have taken effect or not.
-    #[serde(rename = "E_UNKNOWN_OUTCOME")]
-    UnknownOutcome,
-}
-
 names! {
-    ToolErrorCode:
-    InvalidArgs "E_INVALID_ARGS", UnknownTool "E_UNKNOWN_TOOL", Tool "E_TOOL", Timeout "E_TIMEOUT",
-    Denied "E_DENIED", Path "E_PATH", Cancelled "E_CANCELLED", NotRun "E_NOT_RUN",
-    UnknownOutcome "E_UNKNOWN_OUTCOME"
+    /// Stable codes of failed calls. They are data for the model, not errors of the turn.
+    #[derive(Hash)]
+    pub enum ToolErrorCode {
+        /// The arguments are no JSON, or do not fit the schema.
+        InvalidArgs = "E_INVALID_ARGS",
+        /// There is no tool of that name.
+        UnknownTool = "E_UNKNOWN_TOOL",
+        /// The tool could not do it.
+        Tool = "E_TOOL",
+        /// It took too long, or longer than its turn may, and was ended.
+        Timeout = "E_TIMEOUT",
+        /// A person or a rule refused.
+        Denied = "E_DENIED",
+        /// The path is not there, leaves the workspace, or may not be written.
+        Path = "E_PATH",
+        /// The turn was cancelled while it ran.
+        Cancelled = "E_CANCELLED",
+        /// The turn ended or the daemon stopped before it ran, could not write down beforehand that it would, or what it would do was no
+        /// longer what a person had approved. It never ran.
+        NotRun = "E_NOT_RUN",
+        /// The daemon stopped, or something killed its sandbox, while it ran. It may have taken effect or not.
+        UnknownOutcome = "E_UNKNOWN_OUTCOME",
+    }
 }
 
 /// A file, link or folder that a call changed.

@@ -1,27 +1,23 @@
 //! The web: what is asked of it, and what came back. Pure.
 
-/// Effect of a request, as far as servers keep to what they promise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WebMethod {
-    /// Fetches.
-    Get,
-    /// Fetches what is said of a page, without the page.
-    Head,
-    /// Asks what may be asked.
-    Options,
-    /// Sends something.
-    Post,
-    /// Puts something in its place.
-    Put,
-    /// Changes something.
-    Patch,
-    /// Deletes something.
-    Delete,
-}
-
 names! {
-    WebMethod:
-    Get "GET", Head "HEAD", Options "OPTIONS", Post "POST", Put "PUT", Patch "PATCH", Delete "DELETE"
+    /// Effect of a request, as far as servers keep to what they promise.
+    pub enum WebMethod {
+        /// Fetches.
+        Get = "GET",
+        /// Fetches what is said of a page, without the page.
+        Head = "HEAD",
+        /// Asks what may be asked.
+        Options = "OPTIONS",
+        /// Sends something.
+        Post = "POST",
+        /// Puts something in its place.
+        Put = "PUT",
+        /// Changes something.
+        Patch = "PATCH",
+        /// Deletes something.
+        Delete = "DELETE",
+    }
 }
 
 impl WebMethod {

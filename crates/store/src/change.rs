@@ -6,15 +6,12 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    append::Append,
-    counters,
-    draft::ImportStep,
-    error::Fault,
-    fork::Fork,
-    interrupts, removal,
-    rows::Rows,
+    append::{Append, Rows},
+    codec::{Fault, run},
+    draft::{Fork, ImportStep},
+    interrupts,
     search::Missing,
-    sessions,
+    sessions, upkeep,
     usage::{self, CountedCall},
 };
 
@@ -73,18 +70,18 @@ impl Change {
             Self::Append(append) => append.apply(connection, rows),
             Self::Delete(id) => {
                 // Those that worked for it go, too.
-                rows.remove(removal::remove(connection, *id)?);
+                rows.remove(upkeep::remove(connection, *id)?);
                 Ok(())
             }
-            Self::FilesGone(ids) => removal::forget_files(connection, ids),
+            Self::FilesGone(ids) => upkeep::forget_files(connection, ids),
             Self::Keep(grant) => interrupts::keep(connection, grant),
-            Self::Revoke(rule) => interrupts::revoke(connection, rule),
+            Self::Revoke(rule) => run(connection, "DELETE FROM grants WHERE rule = ?1", [rule]),
             Self::Index(missing) => missing.add(connection),
             Self::Count(SideUsage { at, slot, model, usage: took }) => {
                 let call = CountedCall { at: *at, session: None, slot: *slot, model, usage: took };
                 usage::add(connection, &rows.time_zone(), &call)
             }
-            Self::NoteAudit(head) => counters::note_audit(connection, head),
+            Self::NoteAudit(head) => usage::note_audit(connection, head),
             Self::Trial => {
                 let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
                 Ok(connection.pragma_update(None, "user_version", version)?)
@@ -98,14 +95,7 @@ impl Change {
             Self::Fork(fork) => fork.size(),
             Self::Import(step) => step.size(),
             Self::Index(missing) => missing.size(),
-            Self::Create { first: None, .. }
-            | Self::Delete(_)
-            | Self::FilesGone(_)
-            | Self::Keep(_)
-            | Self::Revoke(_)
-            | Self::Count(_)
-            | Self::NoteAudit(_)
-            | Self::Trial => 0,
+            _ => 0,
         }
     }
 

@@ -3,12 +3,9 @@
 use std::ops::{Range, RangeInclusive};
 
 use agentd_core::{event::Event, ids::SessionId};
-use rusqlite::{Connection, Params, Row};
+use rusqlite::{Connection, Row};
 
-use crate::{
-    codec::{bound, first, id_from, json_from, number_from, rows, text, time_from},
-    error::Fault,
-};
+use crate::codec::{Fault, bound, first, id_from, json_from, number_from, text, time_from};
 
 /// Numbers without an event that are told of one by one. More of them say that a session's count is damaged.
 const MAX_MISSING: u64 = 10_000;
@@ -67,7 +64,7 @@ pub(crate) fn one_by_one(
     numbers: RangeInclusive<u64>,
 ) -> Vec<Event> {
     let event = "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq = ?2";
-    let read_one = |seq| one(connection, event, session, seq, |row| read(row, session_id)).ok().flatten();
+    let read_one = |seq| first(connection, event, (session, bound(seq)), |row| read(row, session_id)).ok().flatten();
     numbers.map(|seq| read_one(seq).unwrap_or_else(|| Event::damaged(session_id, None, seq))).collect()
 }
 
@@ -77,25 +74,9 @@ pub(crate) fn items_one_by_one(connection: &Connection, session: i64, range: Ran
     tracing::warn!("an index of events is damaged; items are looked for one by one");
     let kind = "SELECT kind FROM events WHERE session = ?1 AND seq = ?2";
     let is_item = |seq: &u64| {
-        let found = one(connection, kind, session, *seq, |row| Ok(text(row, "kind")? == "item_completed"));
+        let found = first(connection, kind, (session, bound(*seq)), |row| Ok(text(row, "kind")? == "item_completed"));
         found.map_or(true, |found| found.unwrap_or(true))
     };
     let numbers = (range.start + 1..=range.end).rev().take(usize::try_from(MAX_MISSING).unwrap_or(usize::MAX));
     numbers.filter(is_item).take(at_most).collect()
-}
-
-/// Reads one row of an event by `query`, which takes the session and the number; none where there is none.
-pub(crate) fn one<T>(
-    connection: &Connection,
-    query: &str,
-    session: i64,
-    seq: u64,
-    read: impl Fn(&Row<'_>) -> Result<T, Fault>,
-) -> Result<Option<T>, Fault> {
-    first(connection, query, (session, bound(seq)), read)
-}
-
-/// Numbers of events, by a query that reads nothing but an index.
-pub(crate) fn numbers(connection: &Connection, query: &str, params: impl Params) -> Result<Vec<u64>, Fault> {
-    rows(connection, query, params, |row| number_from(row.get("seq")?))
 }

@@ -1,4 +1,6 @@
 //! The table `events`.
+//!
+//! Sessions with events that cannot be read.
 
 use std::sync::Arc;
 
@@ -12,18 +14,18 @@ use agentd_core::{
 use rusqlite::{Connection, Row, params};
 
 use crate::{
-    codec::{bound, id_from, id_text, json_from, limit, number, number_from, rows, run, text, time, time_from},
-    damage,
-    error::Fault,
-    sessions,
+    codec::{
+        Fault, bound, first, id_from, id_text, json_from, limit, number, number_from, rows, run, text, time, time_from,
+        value,
+    },
+    damage, sessions,
 };
 
 /// Adds one event. `payload` is its kind as JSON.
 pub(crate) fn insert(connection: &Connection, session: i64, event: &Event, payload: &str) -> Result<(), Fault> {
     let turn = event.turn_id.map(|turn| id_text(turn.as_uuid()));
     let sql = "INSERT INTO events (session, seq, at, turn, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    run(connection, sql, params![session, number(event.seq)?, time(event.at)?, turn, event.kind.name(), payload])?;
-    Ok(())
+    run(connection, sql, params![session, number(event.seq)?, time(event.at)?, turn, event.kind.name(), payload])
 }
 
 pub(crate) fn page(
@@ -61,12 +63,9 @@ fn together(
 /// Bytes of the events of a session, and of those that work for it.
 pub(crate) fn bytes(connection: &Connection, session_id: SessionId) -> Result<u64, Fault> {
     let Some(key) = sessions::key(connection, session_id)? else { return Ok(0) };
-    let bytes: Option<i64> = connection
-        .prepare_cached(
-            "SELECT sum(octet_length(payload)) FROM events
-             WHERE session = ?1 OR session IN (SELECT key FROM sessions WHERE parent = ?1)",
-        )?
-        .query_row([key], |row| row.get(0))?;
+    let sql = "SELECT sum(octet_length(payload)) FROM events
+         WHERE session = ?1 OR session IN (SELECT key FROM sessions WHERE parent = ?1)";
+    let bytes: Option<i64> = value(connection, sql, [key])?;
     number_from(bytes.unwrap_or(0))
 }
 
@@ -81,7 +80,7 @@ pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Ve
     let found = match rows(&snapshot, &format!("{edges} ORDER BY seq"), [session], edge) {
         Err(fault) if fault.is_corrupt() => {
             let one = format!("{edges} AND seq = ?2");
-            (1..=last).filter_map(|seq| damage::one(&snapshot, &one, session, seq, edge).ok().flatten()).collect()
+            (1..=last).filter_map(|seq| first(&snapshot, &one, (session, bound(seq)), edge).ok().flatten()).collect()
         }
         found => found?,
     };
@@ -165,7 +164,7 @@ pub(crate) fn items_between(
     let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
     let end = before.map_or(i64::MAX, bound);
     let wanted = params![session, bound(after), limit(at_most), end];
-    let mut numbers = match damage::numbers(&snapshot, ITEM_NUMBERS, wanted) {
+    let mut numbers = match rows(&snapshot, ITEM_NUMBERS, wanted, |row| number_from(row.get("seq")?)) {
         Err(fault) if fault.is_corrupt() => {
             let last = before.map_or(last, |before| last.min(before.saturating_sub(1)));
             damage::items_one_by_one(&snapshot, session, after..last, at_most)
@@ -181,7 +180,7 @@ pub(crate) fn items_between(
                 _ => damaged_item(session_id, seq, text(row, "turn").and_then(id_from).ok()),
             })
         };
-        let found = match damage::one(&snapshot, payload, session, seq, read) {
+        let found = match first(&snapshot, payload, (session, bound(seq)), read) {
             Err(fault) if fault.is_corrupt() => None,
             found => found?,
         };
@@ -216,4 +215,43 @@ pub(crate) fn state_file_changes(
             other => Err(Fault::Damaged(format!("event {seq} of session {session_id} is a {}", other.name()))),
         }
     })
+}
+
+/// Events that are looked at at once.
+const PAGE: usize = 500;
+
+/// Damaged events that are named of one session.
+const NAMED: usize = 100;
+
+/// A session with events that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedSession {
+    /// The session; none where its own row cannot be read.
+    pub id: Option<SessionId>,
+    /// The numbers of the first of them; none where it cannot be read at all.
+    pub events: Vec<u64>,
+}
+
+/// The sessions of which something cannot be read.
+pub(crate) fn damaged(connection: &Connection) -> Result<Vec<DamagedSession>, Fault> {
+    let sql = "SELECT id FROM sessions WHERE parent IS NOT key ORDER BY key";
+    let ids = rows(connection, sql, [], |row| Ok(text(row, "id").and_then(id_from).ok()))?;
+    let unnamed = || Some(DamagedSession { id: None, events: Vec::new() });
+    Ok(ids.into_iter().filter_map(|id| id.map_or_else(unnamed, |id| of(connection, id))).collect())
+}
+
+fn of(connection: &Connection, id: SessionId) -> Option<DamagedSession> {
+    let unreadable = DamagedSession { id: Some(id), events: Vec::new() };
+    if sessions::one(connection, id).is_err() {
+        return Some(unreadable);
+    }
+    let mut events = Vec::new();
+    let mut after = 0;
+    while events.len() < NAMED {
+        let Ok(page) = page(connection, id, after, PAGE) else { return Some(unreadable) };
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        events.extend(page.iter().filter(|event| event.is_damaged()).map(|event| event.seq));
+    }
+    (!events.is_empty()).then_some(DamagedSession { id: Some(id), events })
 }

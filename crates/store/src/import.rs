@@ -13,9 +13,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use crate::{
     SqliteStore,
     change::Change,
-    codec::{json, json_from},
+    codec::{Fault, json, json_from},
     draft::{ImportStep, PreparedDraft, head},
-    error::Fault,
     past::Past,
 };
 

@@ -1,18 +1,23 @@
 //! The table `interrupts`, and the table `grants`: rules that are kept for good. Those of one session are in its settings.
+//!
+//! The table `state_files`.
 
 use agentd_core::{
+    Timestamp,
     event::Event,
     grant::{Grant, GrantScope, HeldGrant},
     ids::{InterruptId, SessionId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     ports::StoredInterrupt,
     session::SessionSettings,
+    state_files::{StateFile, StateFileChange, StateFiles},
 };
 use rusqlite::{Connection, params};
 
 use crate::{
-    codec::{first, id_from, id_text, json, json_from, number, rows, run, text, time, time_from},
-    error::Fault,
+    codec::{
+        Fault, changed, first, id_from, id_text, json, json_from, number, rows, run, text, time, time_from, value,
+    },
     sessions,
 };
 
@@ -23,8 +28,11 @@ pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interr
     }
     let sql =
         "INSERT INTO interrupts (id, session, raised_seq, interrupt) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
-    let added =
-        run(connection, sql, params![id_text(interrupt.id.as_uuid()), session, number(event.seq)?, json(interrupt)?])?;
+    let added = changed(
+        connection,
+        sql,
+        params![id_text(interrupt.id.as_uuid()), session, number(event.seq)?, json(interrupt)?],
+    )?;
     if added == 0 {
         return Err(Fault::conflict(format!("interrupt {} was raised before", interrupt.id)));
     }
@@ -41,7 +49,7 @@ pub(crate) fn resolve(
 ) -> Result<(), Fault> {
     let sql =
         "UPDATE interrupts SET answer = ?3, resolved_at = ?4 WHERE id = ?1 AND session = ?2 AND resolved_at IS NULL";
-    let resolved = run(connection, sql, params![id_text(id.as_uuid()), session, json(answer)?, time(event.at)?])?;
+    let resolved = changed(connection, sql, params![id_text(id.as_uuid()), session, json(answer)?, time(event.at)?])?;
     if resolved == 0 && !is_of_child(connection, session, id)? {
         return Err(Fault::conflict(format!("interrupt {id} does not wait for an answer in this session")));
     }
@@ -50,13 +58,9 @@ pub(crate) fn resolve(
 
 /// Returns whether a subagent of this session has raised it: then its outcome is only told here.
 fn is_of_child(connection: &Connection, session: i64, id: InterruptId) -> Result<bool, Fault> {
-    let found = connection
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM interrupts JOIN sessions ON sessions.key = interrupts.session
-                WHERE interrupts.id = ?1 AND sessions.parent = ?2)",
-        )?
-        .query_row(params![id_text(id.as_uuid()), session], |row| row.get(0))?;
-    Ok(found)
+    let sql = "SELECT EXISTS (SELECT 1 FROM interrupts JOIN sessions ON sessions.key = interrupts.session
+            WHERE interrupts.id = ?1 AND sessions.parent = ?2)";
+    value(connection, sql, params![id_text(id.as_uuid()), session])
 }
 
 pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Result<Vec<Interrupt>, Fault> {
@@ -89,8 +93,7 @@ pub(crate) fn one(connection: &Connection, id: InterruptId) -> Result<Option<Sto
 
 pub(crate) fn keep(connection: &Connection, grant: &Grant) -> Result<(), Fault> {
     let sql = "INSERT INTO grants (rule, at, by) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-    run(connection, sql, params![grant.rule, grant.at.map(time).transpose()?, grant.by])?;
-    Ok(())
+    run(connection, sql, params![grant.rule, grant.at.map(time).transpose()?, grant.by])
 }
 
 /// Keeps what an answer says is to be kept for good, in the transaction that stores the answer.
@@ -111,11 +114,6 @@ pub(crate) fn keep_answered(
     let Some((rules, GrantScope::ForGood)) = answer.kept(&stored.interrupt.ask) else { return Ok(()) };
     let grant = |rule: &String| Grant { rule: rule.clone(), at: Some(event.at), by: by.client().map(str::to_owned) };
     rules.iter().try_for_each(|rule| keep(connection, &grant(rule)))
-}
-
-pub(crate) fn revoke(connection: &Connection, rule: &str) -> Result<(), Fault> {
-    run(connection, "DELETE FROM grants WHERE rule = ?1", [rule])?;
-    Ok(())
 }
 
 /// All that are kept for good, oldest first.
@@ -143,4 +141,35 @@ pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, 
         Ok(settings.grants.into_iter().map(|grant| HeldGrant { session_id, grant }).collect())
     })?;
     Ok(held.into_iter().flatten().collect())
+}
+
+/// A file was written or removed. Only its own row is touched.
+pub(crate) fn change_file(
+    connection: &Connection,
+    session: i64,
+    at: Timestamp,
+    change: &StateFileChange,
+) -> Result<(), Fault> {
+    let put = "INSERT INTO state_files (session, path, content, changed) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO UPDATE SET content = excluded.content, changed = excluded.changed";
+    let remove = "DELETE FROM state_files WHERE session = ?1 AND path = ?2";
+    match &change.content {
+        Some(content) => run(connection, put, params![session, change.path, content, time(at)?]),
+        None => run(connection, remove, params![session, change.path]),
+    }
+}
+
+/// All files of a session are gone.
+pub(crate) fn clear_files(connection: &Connection, session: i64) -> Result<(), Fault> {
+    run(connection, "DELETE FROM state_files WHERE session = ?1", [session])
+}
+
+pub(crate) fn files(connection: &Connection, id: SessionId) -> Result<StateFiles, Fault> {
+    let Some(session) = sessions::key(connection, id)? else { return Ok(StateFiles::default()) };
+    let sql = "SELECT path, content, changed FROM state_files WHERE session = ?1";
+    let files = rows(connection, sql, [session], |row| {
+        let changed = time_from(row.get("changed")?)?;
+        Ok((row.get("path")?, StateFile { content: text(row, "content")?.to_owned(), changed }))
+    })?;
+    Ok(files.into_iter().collect())
 }

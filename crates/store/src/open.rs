@@ -5,20 +5,26 @@
 //! such a stop by itself; what it cannot know is whether the disk kept its promises, and for that the file is checked: whole up
 //! to [`StoreConfig::full_check_up_to`], beyond it only the small tables that everything else depends on, so that a
 //! start stays quick however long the journal is. Damage in those tables is an error; elsewhere it costs what is damaged.
+//!
+//! Where the journal is and how it is kept.
 
-use std::{fs::OpenOptions, path::Path};
+use std::{
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use agentd_core::counters::CounterKind;
+use jiff::tz::TimeZone;
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rusqlite_migration::{M, Migrations};
 
 use crate::{
-    StoreConfig,
-    counters::{self, CountedEvent},
+    codec::Fault,
     draft,
-    error::Fault,
     mark::{self, LOG_LIMIT, Loss, Mark, ShortLog},
     upkeep,
+    usage::{self, CountedEvent},
 };
 
 /// Every version of the schema. Append only: a file that was released never changes.
@@ -108,7 +114,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
 fn count_start(connection: &Connection, config: &StoreConfig, unclean: bool) -> Result<(), Fault> {
     let outcome = if unclean { "unclean" } else { "clean" };
     let counted = CountedEvent { kind: CounterKind::Start, name: "", outcome, milliseconds: 0 };
-    match counters::add(connection, &(config.time_zone)(), jiff::Timestamp::now(), &counted) {
+    match usage::add_event(connection, &(config.time_zone)(), jiff::Timestamp::now(), &counted) {
         // A start on a full disk is one all the same.
         Err(fault) if fault.is_disk_full() => Ok(()),
         counted => counted,
@@ -266,6 +272,47 @@ fn migrate(connection: &mut Connection) -> Result<(), Fault> {
         rusqlite_migration::Error::RusqliteError { err, .. } => err.into(),
         other => Fault::Corrupt(format!("its schema cannot be brought up to date: {other}")),
     })
+}
+
+/// Where the journal is and how it is kept.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// The database file. Its folder is made, for the owner alone, where it is missing.
+    pub path: PathBuf,
+    /// Number of reading threads, at least one.
+    pub readers: usize,
+    /// Maximum number of changes that wait for the writer before callers wait to hand theirs over.
+    pub max_waiting: usize,
+    /// Time limit for a lock that another process holds.
+    pub busy_timeout: Duration,
+    /// Up to this size in bytes, the whole file is checked after an unclean stop; of larger files only the tables
+    /// that everything else hangs on. A check reads every page, about a second for a gigabyte, and nobody can use
+    /// the daemon meanwhile.
+    pub full_check_up_to: u64,
+    /// The time zone whose days usage is counted by.
+    pub time_zone: fn() -> TimeZone,
+    /// Set if what was acknowledged survives a loss of power. Without it nothing waits for the disk: for journals that are
+    /// thrown away.
+    pub durable: bool,
+    /// The file may not grow beyond this many pages: a disk that is full, for tests.
+    #[doc(hidden)]
+    pub max_pages: Option<u32>,
+}
+
+impl StoreConfig {
+    /// A journal at `path`, kept as is right for one person's daemon. Its days are those of UTC.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            readers: 2,
+            max_waiting: 256,
+            busy_timeout: Duration::from_secs(5),
+            full_check_up_to: 64 * 1024 * 1024,
+            time_zone: || TimeZone::UTC,
+            durable: true,
+            max_pages: None,
+        }
+    }
 }
 
 #[cfg(test)]

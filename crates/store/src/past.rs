@@ -18,11 +18,10 @@ use jiff::{Timestamp, tz::TimeZone};
 use rusqlite::{Connection, params};
 
 use crate::{
-    codec::{number, text},
-    counters, damage,
-    error::Fault,
+    codec::{Fault, number, text},
+    damage, interrupts,
     projection::Projection,
-    sessions, state_files,
+    sessions,
     usage::{self, CountedCall},
 };
 
@@ -52,7 +51,7 @@ impl Past {
         at: Timestamp,
     ) -> Result<Self, Fault> {
         let mut past = Self {
-            counted: counters::through(connection, id)?,
+            counted: usage::through(connection, id)?,
             projection: Projection::new(at),
             agents: Vec::new(),
             todos: Vec::new(),
@@ -137,7 +136,7 @@ impl Past {
         sessions::save_state(connection, key, "surroundings", &self.surroundings.as_ref().map(|(_, found)| found))?;
         for (path, file) in self.files.iter() {
             let change = StateFileChange { path: path.to_owned(), content: Some(file.content.clone()) };
-            state_files::change(connection, key, file.changed, &change)?;
+            interrupts::change_file(connection, key, file.changed, &change)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use agentd_core::{
 };
 use jiff::Timestamp;
 
-use crate::error::Fault;
+use crate::codec::Fault;
 
 /// Characters of the first input that name a session.
 const TITLE_LENGTH: usize = 60;

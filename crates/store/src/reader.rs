@@ -13,7 +13,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{error::Fault, writer::join};
+use crate::{codec::Fault, writer::join};
 
 type Query = Box<dyn FnOnce(&Connection) + Send>;
 

@@ -12,8 +12,7 @@ use agentd_core::{
 use rusqlite::{Connection, TransactionBehavior, params, params_from_iter, types::Value};
 
 use crate::{
-    codec::{bound, first, id_from, id_text, json_from, limit, number_from, rows, run, text, time_from},
-    error::Fault,
+    codec::{Fault, bound, changed, first, id_from, id_text, json_from, limit, number_from, rows, text, time_from},
     events::not_withdrawn,
     sessions,
 };
@@ -75,7 +74,7 @@ impl Missing {
     pub(crate) fn add(&self, connection: &Connection) -> Result<(), Fault> {
         let sql = "INSERT INTO search_progress (session, through) SELECT key, ?3 FROM sessions WHERE key = ?1 AND parent IS NOT key
                  ON CONFLICT DO UPDATE SET through = excluded.through WHERE through = ?2";
-        let moved = run(connection, sql, params![self.session, self.after, self.through])?;
+        let moved = changed(connection, sql, params![self.session, self.after, self.through])?;
         if moved == 0 {
             return Ok(());
         }
@@ -89,31 +88,25 @@ impl Missing {
     }
 }
 
-/// The sessions that the index is behind with, one or all, and how far they are now.
-pub(crate) fn behind(connection: &Connection, session: Option<SessionId>) -> Result<Vec<(i64, i64)>, Fault> {
-    let only = match session {
-        None => None,
-        Some(id) => match sessions::key(connection, id)? {
-            None => return Ok(Vec::new()),
-            key => key,
-        },
-    };
-    let sql = "SELECT key, last_seq FROM sessions LEFT JOIN search_progress ON session = key
-         WHERE last_seq > coalesce(through, 0) AND parent IS NOT key AND (?1 IS NULL OR key = ?1)";
-    rows(connection, sql, [only], |row| Ok((row.get(0)?, row.get(1)?)))
+/// A session that lacks texts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Behind {
+    pub(crate) session: i64,
+    pub(crate) until: i64,
+    /// The number of its events that were not looked through.
+    pub(crate) lacks: u64,
 }
 
-/// The stored events that the index lacks, of one session or of all.
-pub(crate) fn lacks(connection: &Connection, session: Option<SessionId>) -> Result<u64, Fault> {
+/// The sessions that lack texts, that one or all, those first that were used last.
+pub(crate) fn behind(connection: &Connection, session: Option<SessionId>) -> Result<Vec<Behind>, Fault> {
     let id = session.map(|id| id_text(id.as_uuid()));
-    let events: i64 = connection
-        .prepare_cached(
-            "SELECT coalesce(sum(last_seq - coalesce(through, 0)), 0)
-             FROM sessions LEFT JOIN search_progress ON session = key
-             WHERE parent IS NOT key AND (?1 IS NULL OR id = ?1)",
-        )?
-        .query_row([id], |row| row.get(0))?;
-    number_from(events)
+    let sql =
+        "SELECT key, last_seq, last_seq - coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key
+         WHERE last_seq > coalesce(through, 0) AND parent IS NOT key AND (?1 IS NULL OR id = ?1)
+         ORDER BY updated_at DESC, id DESC";
+    rows(connection, sql, [id], |row| {
+        Ok(Behind { session: row.get(0)?, until: row.get(1)?, lacks: number_from(row.get(2)?)? })
+    })
 }
 
 /// State of an index that the writer brings up to date piece by piece.
@@ -132,7 +125,8 @@ impl CatchUp {
     /// costs itself: the events on a page that cannot be read, or the session whose part of the index cannot be written.
     pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
         if self.at.is_none() {
-            self.at = self.next(connection)?;
+            let behind = behind(connection, None)?.into_iter().find(|behind| !self.passed.contains(&behind.session));
+            self.at = behind.map(|behind| (behind.session, behind.until));
         }
         let Some((session, until)) = self.at else { return Ok(false) };
         match add_next(connection, session, until) {
@@ -149,21 +143,6 @@ impl CatchUp {
             Err(fault) => return Err(fault),
         }
         Ok(true)
-    }
-
-    fn next(&self, connection: &Connection) -> Result<Option<(i64, i64)>, Fault> {
-        let mut statement = connection.prepare_cached(
-            "SELECT key, last_seq FROM sessions LEFT JOIN search_progress ON session = key
-             WHERE last_seq > coalesce(through, 0) AND parent IS NOT key ORDER BY updated_at DESC, id DESC",
-        )?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let session = row.get(0)?;
-            if !self.passed.contains(&session) {
-                return Ok(Some((session, row.get(1)?)));
-            }
-        }
-        Ok(None)
     }
 }
 

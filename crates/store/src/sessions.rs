@@ -1,12 +1,13 @@
-//! The tables `sessions` and `session_state`.
+//! The tables `sessions`, `session_state` and `queued_turns`.
 
 use agentd_core::{
     context::Window,
     event::{EventKind, StateChange},
     files::PendingAttachments,
     folder::Mounts,
-    ids::SessionId,
+    ids::{SessionId, TurnId},
     session::{SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession},
+    turn::QueuedTurn,
     usage::Usage,
     worktree::SessionWorktree,
 };
@@ -16,11 +17,10 @@ use serde::Serialize;
 
 use crate::{
     codec::{
-        bound, first, id_from, id_text, json, json_from, limit, number, number_from, rows, run, text, time, time_from,
+        Fault, bound, changed, first, id_from, id_text, json, json_from, limit, number, number_from, rows, run, text,
+        time, time_from, value,
     },
-    error::Fault,
     projection::Projection,
-    queue,
 };
 
 /// A row of `sessions`.
@@ -135,13 +135,12 @@ pub(crate) fn insert(
         next_use!(),
         ") ON CONFLICT DO NOTHING"
     );
-    let added = run(connection, sql, params![id_text(id.as_uuid()), time(at)?, json(&projection.usage)?, parent])?;
+    let added = changed(connection, sql, params![id_text(id.as_uuid()), time(at)?, json(&projection.usage)?, parent])?;
     if added == 0 {
         return Err(Fault::conflict(format!("session {id} exists already")));
     }
     let sql = "INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')";
-    run(connection, sql, params![connection.last_insert_rowid(), json(settings)?])?;
-    Ok(())
+    run(connection, sql, params![connection.last_insert_rowid(), json(settings)?])
 }
 
 /// The row that an append changes.
@@ -153,20 +152,15 @@ pub(crate) fn load(connection: &Connection, id: SessionId) -> Result<SessionRow,
 pub(crate) fn save(connection: &Connection, key: i64, before: &Projection, now: &Projection) -> Result<(), Fault> {
     let counted = Projection { last_seq: now.last_seq, ..before.clone() };
     if counted == *now {
-        return save_number(connection, key, now.last_seq);
+        let sql = "UPDATE sessions SET last_seq = ?2 WHERE key = ?1";
+        return run(connection, sql, params![key, number(now.last_seq)?]);
     }
     save_all(connection, key, now)?;
     if before.uses == now.uses { Ok(()) } else { move_to_front(connection, key) }
 }
 
 pub(crate) fn move_to_front(connection: &Connection, key: i64) -> Result<(), Fault> {
-    run(connection, concat!("UPDATE sessions SET used = ", next_use!(), " WHERE key = ?1"), [key])?;
-    Ok(())
-}
-
-fn save_number(connection: &Connection, key: i64, last_seq: u64) -> Result<(), Fault> {
-    run(connection, "UPDATE sessions SET last_seq = ?2 WHERE key = ?1", params![key, number(last_seq)?])?;
-    Ok(())
+    run(connection, concat!("UPDATE sessions SET used = ", next_use!(), " WHERE key = ?1"), [key])
 }
 
 fn save_all(connection: &Connection, key: i64, projection: &Projection) -> Result<(), Fault> {
@@ -194,8 +188,7 @@ fn save_all(connection: &Connection, key: i64, projection: &Projection) -> Resul
         ":interrupted": projection.interrupted,
         ":usage": json(&projection.usage)?,
     };
-    run(connection, sql, values)?;
-    Ok(())
+    run(connection, sql, values)
 }
 
 /// Writes a column of a session's state.
@@ -206,8 +199,7 @@ pub(crate) fn save_state(
     value: &(impl Serialize + ?Sized),
 ) -> Result<(), Fault> {
     let sql = format!("UPDATE session_state SET {column} = ?2 WHERE session = ?1");
-    run(connection, &sql, params![key, json(value)?])?;
-    Ok(())
+    run(connection, &sql, params![key, json(value)?])
 }
 
 /// Keeps what people handed over current. Only facts that may change it read the row.
@@ -220,9 +212,7 @@ pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventK
     if !may_change {
         return Ok(());
     }
-    let known: String = connection
-        .prepare_cached("SELECT handed_over FROM session_state WHERE session = ?1")?
-        .query_row([key], |row| row.get(0))?;
+    let known: String = value(connection, "SELECT handed_over FROM session_state WHERE session = ?1", [key])?;
     let mut handed_over: PendingAttachments = json_from(&known)?;
     if handed_over.apply(fact) { save_state(connection, key, "handed_over", &handed_over) } else { Ok(()) }
 }
@@ -248,7 +238,7 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     Ok(Some(StoredSession {
         todos: json_from(&todos)?,
         open_turn: row.projection.open_turn,
-        queue: queue::of(&snapshot, row.key)?,
+        queue: queued(&snapshot, row.key)?,
         reset_seq: row.projection.reset_seq,
         window: row.projection.window,
         handed_over: json_from(&handed_over)?,
@@ -387,4 +377,24 @@ fn session_id(row: &Row<'_>) -> Result<SessionId, Fault> {
 
 pub(crate) fn unknown(id: SessionId) -> Fault {
     Fault::not_found(format!("there is no session {id}"))
+}
+
+/// A turn joins the queue of its session.
+pub(crate) fn queue(connection: &Connection, session: i64, turn: &QueuedTurn) -> Result<(), Fault> {
+    let QueuedTurn { turn_id, start } = turn;
+    let sql = "INSERT INTO queued_turns (session, turn, start) VALUES (?1, ?2, ?3)";
+    run(connection, sql, params![session, id_text(turn_id.as_uuid()), json(start)?])
+}
+
+/// A turn has begun. Most never waited.
+pub(crate) fn unqueue(connection: &Connection, session: i64, turn: TurnId) -> Result<(), Fault> {
+    let sql = "DELETE FROM queued_turns WHERE session = ?1 AND turn = ?2";
+    run(connection, sql, params![session, id_text(turn.as_uuid())])
+}
+
+/// The turns that wait in a session, first come first.
+pub(crate) fn queued(connection: &Connection, session: i64) -> Result<Vec<QueuedTurn>, Fault> {
+    rows(connection, "SELECT turn, start FROM queued_turns WHERE session = ?1 ORDER BY key", [session], |row| {
+        Ok(QueuedTurn { turn_id: id_from(text(row, "turn")?)?, start: json_from(text(row, "start")?)? })
+    })
 }

@@ -24,18 +24,16 @@ use rusqlite::Connection;
 
 use crate::{
     DamagedSession, StoreConfig, StoreStats,
-    anchor::Anchor,
     append::Append,
     change::Change,
-    counters, damaged_sessions,
-    error::Fault,
-    events,
-    fork::Fork,
-    interrupts,
-    mark::Loss,
+    codec::Fault,
+    draft::Fork,
+    events, interrupts,
+    mark::{Anchor, Loss},
     open::{self, Connections},
     reader::Readers,
-    removal, search, sessions, state_files,
+    search::{self, Behind},
+    sessions,
     upkeep::{self, Pages, Upkeep},
     usage,
     writer::Writer,
@@ -158,7 +156,7 @@ impl SqliteStore {
     pub async fn unknown(&self, ids: Vec<SessionId>) -> Result<Vec<SessionId>, StoreError> {
         self.read("look for sessions", move |connection| {
             // The files of those that were just removed go in a moment.
-            let removed = removal::files_left(connection)?;
+            let removed = upkeep::files_left(connection)?;
             let is_unknown =
                 |id: &SessionId| Ok::<_, Fault>(!removed.contains(id) && sessions::key(connection, *id)?.is_none());
             let mut unknown = Vec::new();
@@ -177,7 +175,7 @@ impl SqliteStore {
     /// # Errors
     /// When the journal cannot be read at all.
     pub async fn damaged(&self) -> Result<Vec<DamagedSession>, StoreError> {
-        self.read("look for damage", damaged_sessions::all).await
+        self.read("look for damage", events::damaged).await
     }
 
     /// Bytes of the events of a session, and of those that work for it.
@@ -194,7 +192,7 @@ impl SqliteStore {
     /// When it cannot be read.
     pub async fn size(&self) -> Result<StoreSize, StoreError> {
         let (pages, removed) =
-            self.read("measure", |connection| Ok((upkeep::pages(connection)?, removal::count(connection)?))).await?;
+            self.read("measure", |connection| Ok((upkeep::pages(connection)?, upkeep::removed(connection)?))).await?;
         Ok(StoreSize::of(pages, removed, self.writer.stuck()))
     }
 
@@ -224,12 +222,12 @@ impl SqliteStore {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
-        self.read("read how far the audit log was", counters::noted_audit).await
+        self.read("read how far the audit log was", usage::noted_audit).await
     }
 
     /// Brings the index of the search up to date.
-    async fn add_missing(&self, action: &'static str, session: Option<SessionId>) -> Result<(), StoreError> {
-        for (key, until) in self.read(action, move |connection| search::behind(connection, session)).await? {
+    async fn add_missing(&self, action: &'static str, sessions: Vec<Behind>) -> Result<(), StoreError> {
+        for Behind { session: key, until, .. } in sessions {
             let mut damaged = 0;
             while let Some(missing) =
                 self.read(action, move |connection| search::missing(connection, key, until)).await?
@@ -352,20 +350,21 @@ impl Store for SqliteStore {
     ) -> BoxFuture<'_, Result<SearchResult, StoreError>> {
         async move {
             let action = "bring the index up to date";
-            let lacks = self.read(action, move |connection| search::lacks(connection, session)).await?;
-            if lacks > search::FEW {
+            let behind = self.read(action, move |connection| search::behind(connection, session)).await?;
+            let lacks: u64 = behind.iter().map(|behind| behind.lacks).sum();
+            let unsearched = if lacks > search::FEW {
                 self.writer.catch_up();
-                let hits = self.read("search", move |connection| search::find(connection, &query, session, limit));
-                return Ok(SearchResult { hits: hits.await?, unsearched: lacks });
-            }
-            let unsearched = match self.add_missing(action, session).await {
-                Ok(()) => 0,
-                // Nothing can be added on a full disk. What is there is searched.
-                Err(error) if error.kind() == ErrorKind::Storage => {
-                    tracing::warn!("the index of the search is not up to date: {error}");
-                    lacks
+                lacks
+            } else {
+                match self.add_missing(action, behind).await {
+                    Ok(()) => 0,
+                    // Nothing can be added on a full disk. What is there is searched.
+                    Err(error) if error.kind() == ErrorKind::Storage => {
+                        tracing::warn!("the index of the search is not up to date: {error}");
+                        lacks
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             };
             let hits = self.read("search", move |connection| search::find(connection, &query, session, limit)).await?;
             Ok(SearchResult { hits, unsearched })
@@ -386,7 +385,7 @@ impl Store for SqliteStore {
         let text = |day: Option<Date>, otherwise: &str| day.map_or_else(|| otherwise.to_owned(), |day| day.to_string());
         // Days are compared as text.
         let days = (text(since, ""), text(until, "9999"));
-        self.read("read the counters", move |connection| counters::read(connection, &days))
+        self.read("read the counters", move |connection| usage::days(connection, &days))
     }
 
     fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -394,7 +393,7 @@ impl Store for SqliteStore {
     }
 
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {
-        self.read("read the files of the session's state", move |connection| state_files::of(connection, session))
+        self.read("read the files of the session's state", move |connection| interrupts::files(connection, session))
     }
 
     fn state_file_changes(
@@ -437,7 +436,7 @@ impl Store for SqliteStore {
     }
 
     fn files_left(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        self.read("look for files of deleted sessions", removal::files_left)
+        self.read("look for files of deleted sessions", upkeep::files_left)
     }
 
     fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -1,14 +1,31 @@
 //! What the writer does for the file while nothing waits to be written, a small piece at a time: it overwrites what was
 //! removed, gives the room back to the disk, and moves the log into the database.
+//!
+//! How a session is removed: at once for everybody who looks, and piece by piece on the disk.
+//!
+//! A large session is hundreds of thousands of rows, each to be overwritten. Whoever removes it waits for one small
+//! change: its row loses its id and becomes its own parent, so that no list, search or load finds it any more. What it
+//! held goes in pieces while nothing else waits to be written, by a later life of the daemon where this one ends before.
+//!
+//! A page of the file that is damaged keeps neither the session from being removed nor others from being overwritten: what
+//! cannot be read is passed over and counted, and tried again at the next start.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use rusqlite::{Connection, Row};
+use agentd_core::ids::SessionId;
+use rusqlite::{Connection, Row, TransactionBehavior};
 
 use crate::{
-    error::Fault,
+    codec::{Fault, first, id_from, id_text, limit, number_from, rows, run, value},
     mark::{self, Mark},
-    removal::Remains,
+    sessions, usage,
 };
 
 /// Empty pages that stay in the file for what is written next, 1 MB.
@@ -163,6 +180,224 @@ fn give_back(connection: &Connection, pages: i64) -> Result<(), Fault> {
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64, Fault> {
     Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
+}
+
+/// Rows that go at once.
+const ROWS: usize = 128;
+/// Bytes of rows after which a piece is full: some milliseconds of work.
+const BYTES: i64 = 128 << 10;
+
+/// Tables of a session that are small, and go with its row.
+const WITH_THE_ROW: [&str; 4] = ["interrupts", "queued_turns", "session_state", "search_progress"];
+
+/// Tables that go in pieces, and how the next rows of a session are found with their sizes.
+const IN_PIECES: [(&str, &str); 3] = [
+    (
+        "DELETE FROM searched WHERE key = ?1",
+        "SELECT key, 4 * octet_length(text) FROM searched INDEXED BY searched_by_number
+         WHERE session = ?1 ORDER BY seq LIMIT ?2",
+    ),
+    (
+        "DELETE FROM events WHERE key = ?1",
+        "SELECT key, octet_length(payload) FROM events INDEXED BY events_by_number
+         WHERE session = ?1 ORDER BY seq LIMIT ?2",
+    ),
+    (
+        "DELETE FROM state_files WHERE rowid = ?1",
+        "SELECT rowid, octet_length(content) FROM state_files WHERE session = ?1 LIMIT ?2",
+    ),
+];
+
+/// Removes a session, and those that work for it, for everybody who looks, and returns their keys. Nothing else of them is
+/// read: where a page of it is damaged, the whole transaction could not be committed.
+pub(crate) fn remove(connection: &Connection, id: SessionId) -> Result<Vec<i64>, Fault> {
+    let key = sessions::key(connection, id)?.ok_or_else(|| sessions::unknown(id))?;
+    let sql = "WITH RECURSIVE family (key) AS (
+                SELECT ?1 UNION SELECT sessions.key FROM sessions JOIN family ON sessions.parent = family.key)
+             SELECT key FROM family";
+    let family: Vec<i64> = rows(connection, sql, [key], |row| Ok(row.get(0)?))?;
+    for key in &family {
+        hide(connection, *key)?;
+    }
+    Ok(family)
+}
+
+fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
+    usage::remember(connection, key)?;
+    let sql = "INSERT INTO files_left (session) SELECT id FROM sessions WHERE key = ?1 ON CONFLICT DO NOTHING";
+    run(connection, sql, [key])?;
+    let sql = "UPDATE sessions SET id = 'removed ' || key, parent = key, title = '', usage = '{}', last_seq = 0,
+                open_turn = NULL, open_turn_seq = NULL WHERE key = ?1";
+    run(connection, sql, [key])
+}
+
+/// The rest of removed sessions that is still to be overwritten, as far as the writer has found out.
+#[derive(Default)]
+pub(crate) struct Remains {
+    /// Sessions that could not be overwritten, because the file is damaged where they are.
+    stuck: BTreeSet<i64>,
+    /// Number of those, for others.
+    count: Arc<AtomicU64>,
+}
+
+impl Remains {
+    /// The count of sessions that cannot be overwritten.
+    pub(crate) fn stuck(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.count)
+    }
+
+    /// Overwrites the first piece of what was just removed: all of it, where it is small.
+    pub(crate) fn first_piece(&mut self, connection: &mut Connection, removed: Vec<i64>) -> Result<(), Fault> {
+        let mut budget = Budget::default();
+        for session in removed {
+            if !budget.is_spent() {
+                self.overwrite(connection, session, &mut budget)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Overwrites the next piece of what was removed, and says whether there may be another. Each session that cannot be
+    /// overwritten is tried once.
+    pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
+        let Some(session) = self.next(connection)? else { return Ok(false) };
+        self.overwrite(connection, session, &mut Budget::default())?;
+        Ok(true)
+    }
+
+    fn next(&self, connection: &Connection) -> Result<Option<i64>, Fault> {
+        let sql = "SELECT key FROM sessions INDEXED BY removed_sessions WHERE parent = key AND key > ?1 AND id LIKE 'removed %'
+             ORDER BY key LIMIT 1";
+        let mut after = i64::MIN;
+        while let Some(key) = first(connection, sql, [after], |row| Ok(row.get(0)?))? {
+            if !self.stuck.contains(&key) {
+                return Ok(Some(key));
+            }
+            after = key;
+        }
+        Ok(None)
+    }
+
+    /// Overwrites what is left of a removed session, as far as the budget goes, and at the end its row.
+    fn overwrite(&mut self, connection: &mut Connection, session: i64, budget: &mut Budget) -> Result<(), Fault> {
+        if !is_removed(connection, session)? {
+            return Ok(());
+        }
+        self.apart(connection, session, |connection| overwrite_pieces(connection, session, budget))?;
+        if !budget.is_spent() && !self.stuck.contains(&session) {
+            self.apart(connection, session, |connection| overwrite_row(connection, session))?;
+        }
+        Ok(())
+    }
+
+    /// Does it in a transaction of its own, all of which is lost where a damaged page is met.
+    fn apart(
+        &mut self,
+        connection: &mut Connection,
+        session: i64,
+        work: impl FnOnce(&Connection) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        match work(&transaction) {
+            Ok(()) => transaction.commit()?,
+            Err(fault) if fault.is_passing() => return Err(fault),
+            Err(fault) => {
+                drop(transaction);
+                tracing::error!(
+                    ?fault,
+                    session,
+                    "a deleted session cannot be overwritten, as the journal is damaged there"
+                );
+                self.stuck.insert(session);
+                self.count.store(self.stuck.len() as u64, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_removed(connection: &Connection, session: i64) -> Result<bool, Fault> {
+    Ok(connection.prepare_cached("SELECT 1 FROM sessions WHERE key = ?1 AND parent = key")?.exists([session])?)
+}
+
+/// Budget of one piece.
+struct Budget {
+    rows: usize,
+    bytes: i64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { rows: ROWS, bytes: BYTES }
+    }
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.rows == 0 || self.bytes <= 0
+    }
+}
+
+/// Overwrites rows of the large tables, as far as the budget goes.
+fn overwrite_pieces(connection: &Connection, session: i64, budget: &mut Budget) -> Result<(), Fault> {
+    for (delete, find) in IN_PIECES {
+        let mut delete = connection.prepare_cached(delete)?;
+        for row in next_rows(connection, find, session, budget)? {
+            delete.execute([row])?;
+        }
+        if budget.is_spent() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Overwrites what is left when those are empty.
+fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
+    for table in WITH_THE_ROW {
+        run(connection, &format!("DELETE FROM {table} WHERE session = ?1"), [session])?;
+    }
+    usage::forget_session(connection, session)?;
+    run(connection, "DELETE FROM sessions WHERE key = ?1", [session])
+}
+
+/// The sessions of which something is left to overwrite.
+pub(crate) fn removed(connection: &Connection) -> Result<u64, Fault> {
+    let sql = "SELECT count(*) FROM sessions INDEXED BY removed_sessions WHERE parent = key AND id LIKE 'removed %'";
+    let count: i64 = value(connection, sql, [])?;
+    number_from(count)
+}
+
+/// The sessions whose files may still be there.
+pub(crate) fn files_left(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
+    let sql = "SELECT session FROM files_left ORDER BY session";
+    // One that cannot be read names no files.
+    let ids = rows(connection, sql, [], |row| Ok(id_from::<SessionId>(&row.get::<_, String>(0)?).ok()))?;
+    Ok(ids.into_iter().flatten().collect())
+}
+
+/// Takes note that the files of these are gone.
+pub(crate) fn forget_files(connection: &Connection, ids: &[SessionId]) -> Result<(), Fault> {
+    let mut forget = connection.prepare_cached("DELETE FROM files_left WHERE session = ?1")?;
+    for id in ids {
+        forget.execute([id_text(id.as_uuid())])?;
+    }
+    Ok(())
+}
+
+/// The next rows, as many as the budget allows.
+fn next_rows(connection: &Connection, find: &str, session: i64, budget: &mut Budget) -> Result<Vec<i64>, Fault> {
+    let mut statement = connection.prepare_cached(find)?;
+    let mut found = statement.query((session, limit(budget.rows)))?;
+    let mut rows = Vec::new();
+    while !budget.is_spent()
+        && let Some(row) = found.next()?
+    {
+        rows.push(row.get(0)?);
+        budget.rows -= 1;
+        budget.bytes -= row.get::<_, i64>(1)?;
+    }
+    Ok(rows)
 }
 
 #[cfg(test)]

@@ -23,14 +23,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     StoreConfig,
-    anchor::{Anchor, Reserve},
+    append::Rows,
     change::{Batch, Change, Command},
-    error::Fault,
-    mark::{self, Mark},
-    removal::Remains,
-    rows::Rows,
+    codec::Fault,
+    mark::{self, Anchor, Mark, Reserve},
     search::CatchUp,
-    upkeep::{self, Upkeep},
+    upkeep::{self, Remains, Upkeep},
 };
 
 /// Number of events that may be stored before the index is brought up to date again: it need not be for each turn.

@@ -1,8 +1,18 @@
 //! Calls about sessions that travel: archives, and recordings that are made of sessions and played.
+//!
+//! Calls about the documents of sessions.
 
 use std::{io, path::PathBuf};
 
-use agentd_core::{archive::ImportReport, error::ErrorKind, event::Event, session::SessionSummary};
+use agentd_core::{
+    archive::ImportReport,
+    error::ErrorKind,
+    event::Event,
+    knowledge::{
+        DocumentFinds, DocumentListing, DocumentProgress, DocumentQuery, KnowledgeStats, PartRange, Password, Reading,
+    },
+    session::SessionSummary,
+};
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 use tokio::{
@@ -10,13 +20,16 @@ use tokio::{
     sync::mpsc,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::{Code, Streaming};
 
-use super::{Client, ClientError, ClientErrorKind};
 use crate::{
     MAX_CHUNK_BYTES,
+    client::{Client, ClientError, ClientErrorKind},
     convert::{Wire as _, WireError},
-    v1::{self, export_piece, import_piece::Part, play_event::Kind, play_request},
+    v1::{
+        self, export_piece, import_piece, index_documents_response, play_event::Kind, play_request,
+        search_documents_step,
+    },
     view::ExportedContent,
 };
 
@@ -57,13 +70,42 @@ impl ExportStream {
                     Err(error) if error.is_unknown_kind() => continue,
                     Err(error) => return Err(error.into()),
                 },
-                Some(export_piece::Part::Summary(summary)) => ExportPart::Content(summary.into()),
+                Some(export_piece::Part::Summary(summary)) => ExportPart::Content(summary.try_into()?),
                 None => continue,
             };
             return Ok(Some(part));
         }
         Ok(None)
     }
+}
+
+calls! {
+    /// Documents of a session with their states, below a path where one is given.
+    ///
+    /// # Errors
+    /// As of [`Self::index_documents`].
+    fn list_documents(session: &str, path: &str) -> DocumentListing =
+        documents.list(v1::ListDocumentsRequest { session: session.to_owned(), path: path.to_owned() }) whole;
+
+    /// Pages, sheets or slides of a document.
+    ///
+    /// # Errors
+    /// As of [`Self::index_documents`]; also when the document cannot be read.
+    fn read_document(session: &str, path: &str, range: PartRange, password: Option<&Password>) -> Reading =
+        documents.read(v1::ReadDocumentRequest {
+            session: session.to_owned(),
+            path: path.to_owned(),
+            first: range.first,
+            count: range.count.unwrap_or_default(),
+            from: range.from.to_wire(),
+            password: password.map(|password| password.reveal().to_owned()),
+        }) whole;
+
+    /// Size of the index, of all sessions together.
+    ///
+    /// # Errors
+    /// When the index cannot be used, or the connection fails.
+    fn document_stats() -> KnowledgeStats = documents.stats(v1::DocumentStatsRequest {}) whole;
 }
 
 impl Client {
@@ -100,14 +142,14 @@ impl Client {
         client: &str,
     ) -> Result<ImportReport, ClientError> {
         let header = v1::ImportHeader { as_new, from: from.unwrap_or_default().to_owned(), client: client.to_owned() };
-        let first = v1::ImportPiece { part: Some(Part::Header(header)) };
+        let first = v1::ImportPiece { part: Some(import_piece::Part::Header(header)) };
         let (pieces, queue) = mpsc::channel(QUEUE);
         let frames = stream::iter([first]).chain(ReceiverStream::new(queue));
         let mut archives = self.archives_client();
         let piece = |piece| {
             let part = Some(match piece {
-                Piece::Data(data) => Part::Data(data),
-                Piece::Abort => Part::Abort(v1::ImportAbort {}),
+                Piece::Data(data) => import_piece::Part::Data(data),
+                Piece::Abort => import_piece::Part::Abort(v1::ImportAbort {}),
             });
             v1::ImportPiece { part }
         };
@@ -311,5 +353,69 @@ impl Client {
         let start = v1::PlayStart { mode: mode.into(), project, writable, approve, update };
         let parts = parts(start, &text);
         Ok(PlayStream(self.replays().play(stream::iter(parts)).await?.into_inner()))
+    }
+}
+
+impl Client {
+    /// Brings documents of a session into the index, all of it where no path is named, and shows how far it is.
+    ///
+    /// # Errors
+    /// When there is no such session or file, the index cannot be used, or the connection fails.
+    pub async fn index_documents(
+        &self,
+        session: &str,
+        paths: &[String],
+        again: bool,
+        mut show: impl FnMut(DocumentProgress),
+    ) -> Result<DocumentListing, ClientError> {
+        let request = v1::IndexDocumentsRequest { session: session.to_owned(), paths: paths.to_vec(), again };
+        let mut steps = self.documents().index(request).await?.into_inner();
+        while let Some(step) = steps.message().await? {
+            match step.part {
+                Some(index_documents_response::Part::Progress(step)) => show(step.try_into()?),
+                Some(index_documents_response::Part::Done(done)) => return Ok(done.try_into()?),
+                // From a newer daemon.
+                None => {}
+            }
+        }
+        Err(WireError::Missing("what came of indexing").into())
+    }
+
+    /// Finds what documents of a session say, all of them where no path is named, and shows how far those are that are brought
+    /// into the index first.
+    ///
+    /// # Errors
+    /// As of [`Self::index_documents`].
+    pub async fn search_documents(
+        &self,
+        session: &str,
+        paths: &[String],
+        query: &DocumentQuery,
+        mut show: impl FnMut(DocumentProgress),
+    ) -> Result<DocumentFinds, ClientError> {
+        let request = v1::SearchDocumentsRequest {
+            session: session.to_owned(),
+            paths: paths.to_vec(),
+            query: query.text.clone(),
+            regex: query.regex,
+            limit: query.limit.to_wire(),
+            neighbours: query.neighbours,
+        };
+        let mut steps = match self.documents().search_with_progress(request.clone()).await {
+            // A daemon from before there was this method.
+            Err(status) if status.code() == Code::Unimplemented => {
+                return Ok(self.documents().search(request).await?.into_inner().try_into()?);
+            }
+            steps => steps?.into_inner(),
+        };
+        while let Some(step) = steps.message().await? {
+            match step.part {
+                Some(search_documents_step::Part::Progress(step)) => show(step.try_into()?),
+                Some(search_documents_step::Part::Done(done)) => return Ok(done.try_into()?),
+                // From a newer daemon.
+                None => {}
+            }
+        }
+        Err(WireError::Missing("what was found").into())
     }
 }

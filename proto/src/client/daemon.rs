@@ -1,5 +1,7 @@
 //! Calls about the daemon itself: its state, MCP servers, storage, usage, audit log, and requests to models as they were on
 //! the wire.
+//!
+//! Events of all sessions.
 
 use std::time::Duration;
 
@@ -11,35 +13,153 @@ use agentd_core::{
     counters::DayCounters,
     error::ErrorKind,
     exchange::{Exchange, KeptExchanges},
+    ids::{InterruptId, SessionId, TurnId},
+    interrupt::{Answer, Interrupt},
     model::{ListedModel, ModelCheck, ModelTestPlan, Slot, SlotInfo},
+    session::SessionSummary,
     spending::{UsageQuery, UsageReport},
     storage::{CleanReport, StorageView},
+    turn::{StopReason, TurnError},
 };
+use tonic::Streaming;
 
-use super::{Client, ClientError, ClientErrorKind, ConfigView, DaemonStatus, Finding, McpServerView, ReloadOutcome};
 use crate::{
-    convert::{self, Wire as _, WireError},
-    v1::{self, test_model_response::Part, trace_piece},
+    client::{Client, ClientError, ClientErrorKind, ConfigView, DaemonStatus, Finding, McpServerView, ReloadOutcome},
+    convert::{self, Wire, WireError, all, newer},
+    v1::{self, test_model_response::Part, trace_piece, watch_event::Kind},
 };
 
-impl Client {
+calls! {
     /// Status of the daemon.
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn status(&self) -> Result<DaemonStatus, ClientError> {
-        Ok(self.daemon().status(v1::StatusRequest {}).await?.into_inner().try_into()?)
-    }
+    fn status() -> DaemonStatus = daemon.status(v1::StatusRequest {}) whole;
 
     /// Examines everything that is stored, at about a second for each 100 MB, and returns the problems.
     ///
     /// # Errors
     /// When the connection fails, or the daemon is too old to know.
-    pub async fn examine(&self) -> Result<Vec<Finding>, ClientError> {
-        let answer = self.daemon().examine(v1::ExamineRequest {}).await?.into_inner();
-        Ok(convert::all(answer.findings)?)
-    }
+    fn examine() -> Vec<Finding> = daemon.examine(v1::ExamineRequest {}) all findings;
 
+    /// The models that the server of a slot lists.
+    ///
+    /// # Errors
+    /// When the slot has no server, the server cannot be asked or lists none, or the connection fails.
+    fn listed_models(slot: Slot) -> Vec<ListedModel> =
+        daemon.list_models(v1::ListModelsRequest { slot: slot.to_wire() }) all models;
+
+    /// All tools, sorted by name, and why the next turn of that session, or of a new one where it is empty, would show each
+    /// or not.
+    ///
+    /// # Errors
+    /// When there is no such session or the connection fails.
+    fn tools(session: &str) -> Vec<ToolStanding> =
+        daemon.tools(v1::ToolsRequest { session: session.to_owned() }) all standings;
+
+    /// The agents besides the main one, sorted by name.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    fn agents() -> Vec<AgentCard> = daemon.agents(v1::AgentsRequest {}) all agents;
+
+    /// Where each value of the configuration came from, and the chain of capabilities around a turn.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    fn config() -> ConfigView = daemon.config(v1::ConfigRequest {}) whole;
+
+    /// The servers of the configuration, by name.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    fn mcp_servers() -> Vec<McpServerView> = mcp.list(v1::ListMcpServersRequest::default()) all servers;
+
+    /// The servers that a client brought for a session, by name.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    fn session_servers(session: &str) -> Vec<McpServerView> =
+        mcp.list(v1::ListMcpServersRequest { session: session.to_owned() }) all servers;
+
+    /// Stops a server. It is gone when this returns.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the connection fails.
+    fn stop_mcp_server(name: &str) -> () = mcp.stop(v1::StopMcpServerRequest { name: name.to_owned() }) nothing;
+
+    /// The last words of a server, oldest first, at most so many lines; 0 for all.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the connection fails.
+    fn mcp_server_logs(name: &str, lines: u32) -> Vec<String> =
+        mcp.logs(v1::McpServerLogsRequest { name: name.to_owned(), lines }) only lines;
+
+    /// Begins to log in to a server behind an address. Returns the address that the person has to open.
+    ///
+    /// # Errors
+    /// When there is none of that name, it knows nobody, or the connection fails.
+    fn begin_mcp_login(name: &str, redirect: &str) -> String =
+        mcp.begin_login(v1::BeginMcpLoginRequest { name: name.to_owned(), redirect: redirect.to_owned() }) only address;
+
+    /// Finishes a login, with the whole address that the browser was sent back to.
+    ///
+    /// # Errors
+    /// When nothing was begun, the token is refused, or the connection fails.
+    fn finish_mcp_login(name: &str, came_back_to: &str) -> () =
+        mcp.finish_login(v1::FinishMcpLoginRequest {
+            name: name.to_owned(), came_back_to: came_back_to.to_owned(),
+        }) nothing;
+
+    /// Finds out whether the person's `mcp_servers.yaml` could have this text.
+    ///
+    /// # Errors
+    /// When something in it makes no sense, and when the connection fails.
+    fn check_mcp_servers(text: &str, path: &str) -> () =
+        mcp.check(v1::CheckMcpServersRequest { text: text.to_owned(), path: path.to_owned() }) nothing;
+
+    /// Sizes of everything in the data folder.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the connection fails.
+    fn storage() -> StorageView = storage_service.show(v1::ShowStorageRequest {}) whole;
+
+    /// Removes what nobody has used for as long as the configuration says, or tells what would be removed.
+    ///
+    /// # Errors
+    /// When the sessions cannot be listed, or the connection fails.
+    fn clean(dry_run: bool, client: &str) -> CleanReport =
+        storage_service.clean(v1::CleanRequest { dry_run, client: client.to_owned() }) whole;
+
+    /// Tokens and money of model calls, by model, session, day or slot.
+    ///
+    /// # Errors
+    /// When the days make no sense, the journal cannot be read, or the connection fails.
+    fn usage(query: &UsageQuery) -> UsageReport = spending.show(v1::ShowSpendingRequest::from(query)) whole;
+
+    /// Counters of what happened from one day to another, day by day.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or the connection fails.
+    fn counters(since: Option<Date>, until: Option<Date>) -> Vec<DayCounters> =
+        spending.counters(v1::CountersRequest { since: since.to_wire(), until: until.to_wire() }) all days;
+
+    /// The newest records that fit the query, oldest first; fewer where they would be too large for one message.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the connection fails.
+    fn audit_records(query: &RecordQuery) -> Vec<AuditRecord> =
+        audit.list(v1::ListAuditRequest::from(query)) all records;
+
+    /// Verifies the log. With a hash that was noted elsewhere, reports whether that line is still in it.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the connection fails.
+    fn verify_audit(noted_hash: Option<String>) -> AuditReport =
+        audit.verify(v1::VerifyAuditRequest { noted_hash: noted_hash.unwrap_or_default() }) whole;
+}
+
+impl Client {
     /// The five slots and the models that serve them.
     ///
     /// # Errors
@@ -54,15 +174,6 @@ impl Client {
     /// When the connection fails.
     pub async fn models_looked_up(&self) -> Result<Vec<SlotInfo>, ClientError> {
         self.slots(v1::ModelsRequest { look_up: true }).await
-    }
-
-    /// The models that the server of a slot lists.
-    ///
-    /// # Errors
-    /// When the slot has no server, the server cannot be asked or lists none, or the connection fails.
-    pub async fn listed_models(&self, slot: Slot) -> Result<Vec<ListedModel>, ClientError> {
-        let listed = self.daemon().list_models(v1::ListModelsRequest { slot: slot.to_wire() }).await?.into_inner();
-        Ok(convert::all(listed.models)?)
     }
 
     /// Tests the model of a slot, shows the plan and each check when it is done, and returns all of them.
@@ -96,24 +207,6 @@ impl Client {
         Ok(convert::all(self.daemon().models(request).await?.into_inner().slots)?)
     }
 
-    /// All tools, sorted by name, and why the next turn of that session, or of a new one where it is empty, would show each
-    /// or not.
-    ///
-    /// # Errors
-    /// When there is no such session or the connection fails.
-    pub async fn tools(&self, session: &str) -> Result<Vec<ToolStanding>, ClientError> {
-        let request = v1::ToolsRequest { session: session.to_owned() };
-        Ok(convert::all(self.daemon().tools(request).await?.into_inner().standings)?)
-    }
-
-    /// The agents besides the main one, sorted by name.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn agents(&self) -> Result<Vec<AgentCard>, ClientError> {
-        Ok(convert::all(self.daemon().agents(v1::AgentsRequest {}).await?.into_inner().agents)?)
-    }
-
     /// Tells the daemon to stop and returns its process id at once. Running turns may take until the deadline, or
     /// the configured time, to come to an end; then they are suspended.
     ///
@@ -132,34 +225,9 @@ impl Client {
         let answer = self.daemon().reload(v1::ReloadRequest {}).await?.into_inner();
         Ok(ReloadOutcome { config_sources: answer.config_sources, notes: answer.notes })
     }
-
-    /// Where each value of the configuration came from, and the chain of capabilities around a turn.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn config(&self) -> Result<ConfigView, ClientError> {
-        Ok(self.daemon().config(v1::ConfigRequest {}).await?.into_inner().try_into()?)
-    }
 }
 
 impl Client {
-    /// The servers of the configuration, by name.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn mcp_servers(&self) -> Result<Vec<McpServerView>, ClientError> {
-        Ok(convert::all(self.mcp().list(v1::ListMcpServersRequest::default()).await?.into_inner().servers)?)
-    }
-
-    /// The servers that a client brought for a session, by name.
-    ///
-    /// # Errors
-    /// When there is no such session, or the connection fails.
-    pub async fn session_servers(&self, session: &str) -> Result<Vec<McpServerView>, ClientError> {
-        let request = v1::ListMcpServersRequest { session: session.to_owned() };
-        Ok(convert::all(self.mcp().list(request).await?.into_inner().servers)?)
-    }
-
     /// Gives a session servers, in place of those that it has. Returns how they are, in that order, and the version that names them.
     ///
     /// # Errors
@@ -180,111 +248,6 @@ impl Client {
         let request = v1::StartMcpServerRequest { name: name.to_owned(), folder: folder.to_owned() };
         let server = self.mcp().start(request).await?.into_inner().server;
         Ok(server.ok_or(WireError::Missing("the server"))?.try_into()?)
-    }
-
-    /// Stops a server. It is gone when this returns.
-    ///
-    /// # Errors
-    /// When there is none of that name, or the connection fails.
-    pub async fn stop_mcp_server(&self, name: &str) -> Result<(), ClientError> {
-        self.mcp().stop(v1::StopMcpServerRequest { name: name.to_owned() }).await?;
-        Ok(())
-    }
-
-    /// The last words of a server, oldest first, at most so many lines; 0 for all.
-    ///
-    /// # Errors
-    /// When there is none of that name, or the connection fails.
-    pub async fn mcp_server_logs(&self, name: &str, lines: u32) -> Result<Vec<String>, ClientError> {
-        let request = v1::McpServerLogsRequest { name: name.to_owned(), lines };
-        Ok(self.mcp().logs(request).await?.into_inner().lines)
-    }
-
-    /// Begins to log in to a server behind an address. Returns the address that the person has to open.
-    ///
-    /// # Errors
-    /// When there is none of that name, it knows nobody, or the connection fails.
-    pub async fn begin_mcp_login(&self, name: &str, redirect: &str) -> Result<String, ClientError> {
-        let request = v1::BeginMcpLoginRequest { name: name.to_owned(), redirect: redirect.to_owned() };
-        Ok(self.mcp().begin_login(request).await?.into_inner().address)
-    }
-
-    /// Finishes a login, with the whole address that the browser was sent back to.
-    ///
-    /// # Errors
-    /// When nothing was begun, the token is refused, or the connection fails.
-    pub async fn finish_mcp_login(&self, name: &str, came_back_to: &str) -> Result<(), ClientError> {
-        let request = v1::FinishMcpLoginRequest { name: name.to_owned(), came_back_to: came_back_to.to_owned() };
-        self.mcp().finish_login(request).await?;
-        Ok(())
-    }
-
-    /// Finds out whether the person's `mcp_servers.yaml` could have this text.
-    ///
-    /// # Errors
-    /// When something in it makes no sense, and when the connection fails.
-    pub async fn check_mcp_servers(&self, text: &str, path: &str) -> Result<(), ClientError> {
-        let request = v1::CheckMcpServersRequest { text: text.to_owned(), path: path.to_owned() };
-        self.mcp().check(request).await?;
-        Ok(())
-    }
-}
-
-impl Client {
-    /// Sizes of everything in the data folder.
-    ///
-    /// # Errors
-    /// When it cannot be read, or the connection fails.
-    pub async fn storage(&self) -> Result<StorageView, ClientError> {
-        Ok(self.storage_service().show(v1::ShowStorageRequest {}).await?.into_inner().try_into()?)
-    }
-
-    /// Removes what nobody has used for as long as the configuration says, or tells what would be removed.
-    ///
-    /// # Errors
-    /// When the sessions cannot be listed, or the connection fails.
-    pub async fn clean(&self, dry_run: bool, client: &str) -> Result<CleanReport, ClientError> {
-        let request = v1::CleanRequest { dry_run, client: client.to_owned() };
-        Ok(self.storage_service().clean(request).await?.into_inner().try_into()?)
-    }
-}
-
-impl Client {
-    /// Tokens and money of model calls, by model, session, day or slot.
-    ///
-    /// # Errors
-    /// When the days make no sense, the journal cannot be read, or the connection fails.
-    pub async fn usage(&self, query: &UsageQuery) -> Result<UsageReport, ClientError> {
-        Ok(self.spending().show(convert::usage_query_to_wire(query)).await?.into_inner().try_into()?)
-    }
-
-    /// Counters of what happened from one day to another, day by day.
-    ///
-    /// # Errors
-    /// When the journal cannot be read, or the connection fails.
-    pub async fn counters(&self, since: Option<Date>, until: Option<Date>) -> Result<Vec<DayCounters>, ClientError> {
-        let request = v1::CountersRequest { since: since.to_wire(), until: until.to_wire() };
-        Ok(convert::all(self.spending().counters(request).await?.into_inner().days)?)
-    }
-}
-
-impl Client {
-    /// The newest records that fit the query, oldest first; fewer where they would be too large for one message.
-    ///
-    /// # Errors
-    /// When the log cannot be read, or the connection fails.
-    pub async fn audit_records(&self, query: &RecordQuery) -> Result<Vec<AuditRecord>, ClientError> {
-        let request = v1::ListAuditRequest::from(query);
-        Ok(convert::all(self.audit().list(request).await?.into_inner().records)?)
-    }
-
-    /// Verifies the log. With a hash that was noted elsewhere, reports whether that line is still in it.
-    ///
-    /// # Errors
-    /// When the log cannot be read, or the connection fails.
-    pub async fn verify_audit(&self, noted_hash: Option<String>) -> Result<AuditReport, ClientError> {
-        let request = v1::VerifyAuditRequest { noted_hash: noted_hash.unwrap_or_default() };
-        Ok(self.audit().verify(request).await?.into_inner().try_into()?)
     }
 }
 
@@ -324,4 +287,127 @@ fn parsed(text: &[u8]) -> Result<Vec<Exchange>, ClientError> {
 
 fn unreadable(why: &str) -> ClientError {
     ClientError::new(ClientErrorKind::Answered(ErrorKind::Internal), why)
+}
+
+/// Something that happened in some session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WatchEvent {
+    /// All that there is.
+    Snapshot {
+        /// Sessions, last used first.
+        sessions: Vec<SessionSummary>,
+        /// Pending interrupts, oldest first.
+        interrupts: Vec<Interrupt>,
+        /// Set if there are more sessions.
+        more: bool,
+    },
+    /// There is a new session.
+    SessionCreated(Box<SessionSummary>),
+    /// A session is not as it was.
+    SessionChanged(Box<SessionSummary>),
+    /// A session is gone.
+    SessionDeleted(SessionId),
+    /// A turn began.
+    TurnStarted {
+        /// The session.
+        session: SessionId,
+        /// The turn.
+        turn: TurnId,
+        /// The model's id.
+        model: String,
+    },
+    /// A turn is over.
+    TurnEnded {
+        /// The session.
+        session: SessionId,
+        /// The turn.
+        turn: TurnId,
+        /// Why it ended.
+        stop_reason: StopReason,
+        /// The error, where there was one.
+        error: Option<TurnError>,
+    },
+    /// A turn waits for an answer.
+    InterruptRaised(Box<Interrupt>),
+    /// An interrupt has its answer.
+    InterruptResolved {
+        /// The session that tells of it.
+        session: SessionId,
+        /// The interrupt.
+        interrupt: InterruptId,
+        /// The answer.
+        answer: Answer,
+    },
+    /// The configuration was read again.
+    ConfigReloaded,
+    /// This client read too slowly, and has missed about so many events.
+    Lagged(u64),
+}
+
+impl TryFrom<v1::WatchEvent> for WatchEvent {
+    type Error = WireError;
+
+    fn try_from(event: v1::WatchEvent) -> Result<Self, WireError> {
+        Ok(match event.kind.ok_or(WireError::Unknown("an event of all sessions"))? {
+            Kind::Snapshot(snapshot) => Self::Snapshot {
+                sessions: all(snapshot.sessions)?,
+                interrupts: all(snapshot.interrupts)?,
+                more: snapshot.more,
+            },
+            Kind::SessionCreated(summary) => Self::SessionCreated(Box::new(summary.try_into()?)),
+            Kind::SessionChanged(summary) => Self::SessionChanged(Box::new(summary.try_into()?)),
+            Kind::SessionDeleted(deleted) => Self::SessionDeleted(deleted.session_id.parse()?),
+            Kind::TurnStarted(began) => Self::TurnStarted {
+                session: began.session_id.parse()?,
+                turn: began.turn_id.parse()?,
+                model: began.model,
+            },
+            Kind::TurnEnded(over) => Self::TurnEnded {
+                session: over.session_id.parse()?,
+                turn: over.turn_id.parse()?,
+                stop_reason: newer(Wire::from_wire(over.stop_reason, "the end"), StopReason::Failed)?,
+                error: Wire::from_wire(over.error, "the error")?,
+            },
+            Kind::InterruptRaised(interrupt) => Self::InterruptRaised(Box::new(interrupt.try_into()?)),
+            Kind::InterruptResolved(over) => Self::InterruptResolved {
+                session: over.session_id.parse()?,
+                interrupt: over.interrupt_id.parse()?,
+                answer: Wire::from_wire(over.answer, "the answer")?,
+            },
+            Kind::ConfigReloaded(_) => Self::ConfigReloaded,
+            Kind::Lagged(lagged) => Self::Lagged(lagged.missed),
+        })
+    }
+}
+
+/// Events of all sessions, as they come.
+#[derive(Debug)]
+pub struct WatchStream(Streaming<v1::WatchEvent>);
+
+impl WatchStream {
+    /// The next event; `None` after the last. Events of kinds that are not known here are skipped.
+    ///
+    /// # Errors
+    /// [`ClientErrorKind::Lost`](super::ClientErrorKind::Lost), or `ShuttingDown` when the daemon stops.
+    pub async fn next(&mut self) -> Result<Option<WatchEvent>, ClientError> {
+        while let Some(event) = self.0.message().await? {
+            match WatchEvent::try_from(event) {
+                Err(error) if error.is_unknown_kind() => tracing::debug!(%error, "skipped an event"),
+                event => return Ok(Some(event?)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Client {
+    /// Watches all sessions: with `snapshot`, what there is comes first. Sessions that work for others are told of only if
+    /// `children` is set.
+    ///
+    /// # Errors
+    /// When the connection fails, or the daemon is too old to know.
+    pub async fn watch(&self, snapshot: bool, children: bool) -> Result<WatchStream, ClientError> {
+        let request = v1::WatchRequest { snapshot, limit: 0, children };
+        Ok(WatchStream(self.daemon().watch(request).await?.into_inner()))
+    }
 }

@@ -1,19 +1,128 @@
 //! Calls about the rules of what may run, those that a person keeps, and the questions that they raise.
+//!
+//! Calls about projects and the trust in them, plugins, skills, and git worktrees of sessions. A worktree is named by its name,
+//! or by a session that works in it.
 
 use agentd_core::{
     Timestamp,
     grant::HeldGrant,
+    guide::SkillReport,
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
+    plugin::PluginReport,
     policy::Explanation,
+    project::ProjectReport,
+    worktree::{WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 use serde_json::Value;
 
-use super::{AuditComparison, Client, ClientError, Comparison, PolicyCall, RuleText};
 use crate::{
+    client::{AuditComparison, Client, ClientError, Comparison, PolicyCall, RuleText},
     convert::{self, Wire as _, WireError},
-    v1,
+    v1::{self, check_skill_request, show_plugin_request},
 };
+
+calls! {
+    /// Verdicts of a file of rules on the calls in the audit log.
+    ///
+    /// # Errors
+    /// When the file has a mistake, the log cannot be read, or the connection fails.
+    fn test_rules_on_audit(rules: &RuleText, since: Option<Timestamp>) -> AuditComparison =
+        policy.test_audit(v1::TestAuditRequest { rules: Some(rules.into()), since: since.to_wire() }) whole;
+
+    /// The rules that are kept: all that hold in the session with this id or unique prefix, or those of all sessions.
+    /// Those for good come first.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    fn grants(session: Option<&str>) -> Vec<HeldGrant> =
+        grants_client.list(v1::ListGrantsRequest { session: session.unwrap_or_default().to_owned() }) all grants;
+
+    /// Keeps a rule for a session, or for good, in this client's name.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a rule that could never hold, and when the connection fails.
+    fn add_grant(rule: &str, session: Option<&str>, client: &str) -> () =
+        grants_client.add(v1::AddGrantRequest {
+            rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
+        }) nothing;
+
+    /// Takes a rule back that a session keeps, or that is kept for good, in this client's name.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not kept there, and when the connection fails.
+    fn revoke_grant(rule: &str, session: Option<&str>, client: &str) -> () =
+        grants_client.revoke(v1::RevokeGrantRequest {
+            rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
+        }) nothing;
+
+    /// Answers an interrupt in this client's name.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown one, `Conflict` for one that has its answer, `InvalidInput` for an answer that does
+    /// not fit, and when the connection fails.
+    fn answer(id: InterruptId, answer: &Answer, client: &str) -> () =
+        interrupts_client.answer(v1::AnswerRequest {
+            interrupt_id: id.to_string(), answer: Some(answer.into()), client: client.to_owned(),
+        }) nothing;
+
+    /// All that is known of a project; its path is absolute.
+    ///
+    /// # Errors
+    /// When there is no such folder or the connection fails.
+    fn project(folder: &str) -> ProjectReport =
+        projects_service.show(v1::ShowProjectRequest { folder: folder.to_owned() }) whole;
+
+    /// Trusts a project no longer, in this client's name.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not trusted, and when the connection fails.
+    fn distrust_project(folder: &str, client: &str) -> ProjectReport =
+        projects_service.distrust(v1::DistrustProjectRequest {
+            folder: folder.to_owned(), client: client.to_owned(),
+        }) whole;
+
+    /// All skills, sorted by name: those of a session's project too, where one is named.
+    ///
+    /// # Errors
+    /// When there is no such session or the connection fails.
+    fn skills(session: &str) -> Vec<SkillReport> =
+        skills_service.list(v1::ListSkillsRequest { session: session.to_owned() }) all skills;
+
+    /// Takes a folder, by its absolute path, into the person's own skills.
+    ///
+    /// # Errors
+    /// When it is no sound skill, one of its name is there and shall not be replaced, or the connection fails.
+    fn add_skill(folder: &str, replace: bool) -> SkillReport =
+        skills_service.add(v1::AddSkillRequest { folder: folder.to_owned(), replace }) whole;
+
+    /// All worktrees, sorted by name.
+    ///
+    /// # Errors
+    /// When they cannot be listed, or the connection fails.
+    fn worktrees() -> Vec<WorktreeReport> = worktrees_service.list(v1::ListWorktreesRequest {}) all worktrees;
+
+    /// Difference of a worktree from the commit that it began from.
+    ///
+    /// # Errors
+    /// When there is none of that name, git fails, or the connection does.
+    fn diff_worktree(name: &str) -> WorktreeDiff =
+        worktrees_service.diff(v1::DiffWorktreeRequest { worktree: name.to_owned() }) whole;
+
+    /// Merges a worktree into what the main tree has checked out.
+    ///
+    /// # Errors
+    /// `Conflict` with the files in the way, `Busy` while a turn runs in it, and when git or the connection fails.
+    fn apply_worktree(name: &str) -> WorktreeApplied =
+        worktrees_service.apply(v1::ApplyWorktreeRequest { worktree: name.to_owned() }) whole;
+
+    /// Removes a worktree and its branch, and returns its name.
+    ///
+    /// # Errors
+    /// `Conflict` where it has changes that are merged nowhere and it is not forced, and when the connection fails.
+    fn remove_worktree(name: &str, force: bool) -> String =
+        worktrees_service.remove(v1::RemoveWorktreeRequest { worktree: name.to_owned(), force }) only name;
+}
 
 impl Client {
     /// Explains the verdict of the rules in force on a call: in the session with this id or unique prefix, or in a new
@@ -41,57 +150,6 @@ impl Client {
         let calls = calls.iter().map(Into::into).collect();
         let request = v1::TestRulesRequest { rules: Some(rules.into()), calls, session };
         Ok(convert::all(self.policy().test(request).await?.into_inner().comparisons)?)
-    }
-
-    /// Verdicts of a file of rules on the calls in the audit log.
-    ///
-    /// # Errors
-    /// When the file has a mistake, the log cannot be read, or the connection fails.
-    pub async fn test_rules_on_audit(
-        &self,
-        rules: &RuleText,
-        since: Option<Timestamp>,
-    ) -> Result<AuditComparison, ClientError> {
-        let request = v1::TestAuditRequest { rules: Some(rules.into()), since: since.to_wire() };
-        Ok(self.policy().test_audit(request).await?.into_inner().try_into()?)
-    }
-
-    /// The rules that are kept: all that hold in the session with this id or unique prefix, or those of all sessions.
-    /// Those for good come first.
-    ///
-    /// # Errors
-    /// When there is no such session, or the connection fails.
-    pub async fn grants(&self, session: Option<&str>) -> Result<Vec<HeldGrant>, ClientError> {
-        let request = v1::ListGrantsRequest { session: session.unwrap_or_default().to_owned() };
-        Ok(convert::all(self.grants_client().list(request).await?.into_inner().grants)?)
-    }
-
-    /// Keeps a rule for a session, or for good, in this client's name.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a rule that could never hold, and when the connection fails.
-    pub async fn add_grant(&self, rule: &str, session: Option<&str>, client: &str) -> Result<(), ClientError> {
-        let request = v1::AddGrantRequest {
-            rule: rule.to_owned(),
-            session: session.unwrap_or_default().to_owned(),
-            client: client.to_owned(),
-        };
-        self.grants_client().add(request).await?;
-        Ok(())
-    }
-
-    /// Takes a rule back that a session keeps, or that is kept for good, in this client's name.
-    ///
-    /// # Errors
-    /// `NotFound` for one that is not kept there, and when the connection fails.
-    pub async fn revoke_grant(&self, rule: &str, session: Option<&str>, client: &str) -> Result<(), ClientError> {
-        let request = v1::RevokeGrantRequest {
-            rule: rule.to_owned(),
-            session: session.unwrap_or_default().to_owned(),
-            client: client.to_owned(),
-        };
-        self.grants_client().revoke(request).await?;
-        Ok(())
     }
 
     /// Pending interrupts, oldest first: of the session with this id or unique prefix, or of all.
@@ -124,16 +182,105 @@ impl Client {
         let approval = approval.ok_or(WireError::Missing("what a call would do"))?;
         Ok(v1::interrupt::Ask::Approval(approval).try_into()?)
     }
+}
 
-    /// Answers an interrupt in this client's name.
+impl Client {
+    /// Trusts a project as it was shown with this hash, in this client's name.
     ///
     /// # Errors
-    /// `NotFound` for an unknown one, `Conflict` for one that has its answer, `InvalidInput` for an answer that does
-    /// not fit, and when the connection fails.
-    pub async fn answer(&self, id: InterruptId, answer: &Answer, client: &str) -> Result<(), ClientError> {
-        let request =
-            v1::AnswerRequest { interrupt_id: id.to_string(), answer: Some(answer.into()), client: client.to_owned() };
-        self.interrupts_client().answer(request).await?;
-        Ok(())
+    /// `Conflict` when it has another hash now, and when the connection fails.
+    pub async fn trust_project(&self, folder: &str, hash: &str, client: &str) -> Result<ProjectReport, ClientError> {
+        let (folder, hash, client) = (folder.to_owned(), hash.to_owned(), client.to_owned());
+        let request = v1::TrustProjectRequest { folder, hash, client };
+        Ok(self.projects_service().trust(request).await?.into_inner().try_into()?)
+    }
+
+    /// All plugins, in the order in which they were added.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn plugins(&self) -> Result<Vec<PluginReport>, ClientError> {
+        self.listed_plugins(false).await
+    }
+
+    /// All plugins as they were when the daemon looked at them last, without problems of names.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn known_plugins(&self) -> Result<Vec<PluginReport>, ClientError> {
+        self.listed_plugins(true).await
+    }
+
+    async fn listed_plugins(&self, as_known: bool) -> Result<Vec<PluginReport>, ClientError> {
+        let listed = self.plugins_service().list(v1::ListPluginsRequest { as_known }).await?.into_inner();
+        Ok(convert::all(listed.plugins)?)
+    }
+
+    /// The plugin of that name.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, and when the connection fails.
+    pub async fn plugin(&self, name: &str) -> Result<PluginReport, ClientError> {
+        self.shown_plugin(show_plugin_request::What::Name(name.to_owned())).await
+    }
+
+    /// A folder as a plugin; its path is absolute. Nothing is added.
+    ///
+    /// # Errors
+    /// When it is no plugin, and when the connection fails.
+    pub async fn plugin_in(&self, folder: &str) -> Result<PluginReport, ClientError> {
+        self.shown_plugin(show_plugin_request::What::Folder(folder.to_owned())).await
+    }
+
+    async fn shown_plugin(&self, what: show_plugin_request::What) -> Result<PluginReport, ClientError> {
+        let request = v1::ShowPluginRequest { what: Some(what) };
+        Ok(self.plugins_service().show(request).await?.into_inner().try_into()?)
+    }
+
+    /// Adds the plugin in a folder as it was shown with this hash, in this client's name.
+    ///
+    /// # Errors
+    /// `Conflict` when it has another hash now, and when the connection fails.
+    pub async fn add_plugin(
+        &self,
+        folder: &str,
+        hash: &str,
+        source: &str,
+        client: &str,
+    ) -> Result<PluginReport, ClientError> {
+        let (folder, hash) = (folder.to_owned(), hash.to_owned());
+        let request = v1::AddPluginRequest { folder, hash, source: source.to_owned(), client: client.to_owned() };
+        Ok(self.plugins_service().add(request).await?.into_inner().try_into()?)
+    }
+
+    /// Removes a plugin, in this client's name. None where there is none of that name.
+    ///
+    /// # Errors
+    /// When that cannot be stored, and when the connection fails.
+    pub async fn remove_plugin(&self, name: &str, client: &str) -> Result<Option<PluginReport>, ClientError> {
+        let request = v1::RemovePluginRequest { name: name.to_owned(), client: client.to_owned() };
+        let removed = self.plugins_service().remove(request).await?.into_inner();
+        Ok(removed.plugin.map(TryInto::try_into).transpose()?)
+    }
+
+    /// One skill by its name, with the words of its `SKILL.md`.
+    ///
+    /// # Errors
+    /// When there is no such skill or session, or the connection fails.
+    pub async fn skill(&self, session: &str, name: &str) -> Result<SkillReport, ClientError> {
+        self.check(session, check_skill_request::What::Name(name.to_owned())).await
+    }
+
+    /// Checks a folder as a skill; its path is absolute.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn check_skill(&self, folder: &str) -> Result<SkillReport, ClientError> {
+        self.check("", check_skill_request::What::Folder(folder.to_owned())).await
+    }
+
+    async fn check(&self, session: &str, what: check_skill_request::What) -> Result<SkillReport, ClientError> {
+        let request = v1::CheckSkillRequest { session: session.to_owned(), what: Some(what) };
+        Ok(self.skills_service().check(request).await?.into_inner().try_into()?)
     }
 }

@@ -29,6 +29,82 @@ use crate::{
 /// The pieces of a file that may wait to be sent.
 const UPLOAD_QUEUE: usize = 4;
 
+calls! {
+    /// One session.
+    ///
+    /// # Errors
+    /// When none or several match, or the connection fails.
+    fn session(session: &str) -> SessionView =
+        sessions_client.get(v1::GetSessionRequest { session: session.to_owned() }) whole;
+
+    /// Names a session.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    fn rename_session(session: &str, title: &str) -> () =
+        sessions_client.rename(v1::RenameSessionRequest {
+            session: session.to_owned(), title: title.to_owned(),
+        }) nothing;
+
+    /// Keeps a session from being cleaned however long nobody uses it, or no longer.
+    ///
+    /// # Errors
+    /// When there is no such session or the connection fails.
+    fn pin_session(session: &str, pinned: bool) -> () =
+        sessions_client.pin(v1::PinSessionRequest { session: session.to_owned(), pinned }) nothing;
+
+    /// Sets a session's history aside, so that no model sees it any more.
+    ///
+    /// # Errors
+    /// When there is no such session, a turn runs in it, or the connection fails.
+    fn reset_session(session: &str) -> () =
+        sessions_client.reset(v1::ResetSessionRequest { session: session.to_owned() }) nothing;
+
+    /// Removes a session for good.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    fn delete_session(session: &str) -> () =
+        sessions_client.delete(v1::DeleteSessionRequest { session: session.to_owned() }) nothing;
+
+    /// Sets the rules that a session's model is told again whenever it no longer sees them. They hold from the next turn on.
+    ///
+    /// # Errors
+    /// When there is no such session, they are too many or too long, or the connection fails.
+    fn set_pins(session: &str, pins: Vec<String>) -> () =
+        sessions_client.set_pins(v1::SetPinsRequest { session: session.to_owned(), pins }) nothing;
+
+    /// Takes back what a turn did to files, or foresees it.
+    ///
+    /// # Errors
+    /// When there is no such session or turn, a turn runs in it, the files cannot be written, or the connection fails.
+    fn undo(session: &str, request: &UndoRequest) -> UndoReport =
+        sessions_client.undo(convert::undo_to_wire(session, request)) whole;
+
+    /// Content of the window of the model that a session would ask next.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    fn context(session: &str) -> ContextView =
+        sessions_client.context(v1::ContextRequest { session: session.to_owned() }) whole;
+
+    /// Entries of a folder of a session, or one file, by the paths that tools use.
+    ///
+    /// # Errors
+    /// When there is no such session or file, or the connection fails.
+    fn list_files(session: &str, path: &str) -> FileListing =
+        sessions_client.list_files(v1::ListFilesRequest { session: session.to_owned(), path: path.to_owned() }) whole;
+
+    /// A piece of a file, from that byte on.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    fn read_file(session: &str, path: &str, offset: u64) -> FilePiece =
+        sessions_client.read_file(v1::ReadFileRequest {
+            session: session.to_owned(), path: path.to_owned(), offset,
+        }) whole;
+}
+
 impl Client {
     /// Makes a session.
     ///
@@ -86,19 +162,10 @@ impl Client {
         filter: &SessionFilter,
     ) -> Result<(Vec<SessionSummary>, Option<String>), ClientError> {
         let (limit, after) = (limit.to_wire(), after.to_owned());
-        let filter = Some(filter).filter(|filter| !filter.is_empty()).map(convert::filter_to_wire);
+        let filter = Some(filter).filter(|filter| !filter.is_empty()).map(Into::into);
         let request = v1::ListSessionsRequest { limit, children, after, filter };
         let v1::ListSessionsResponse { sessions, next } = self.sessions_client().list(request).await?.into_inner();
         Ok((convert::all(sessions)?, Some(next).filter(|next| !next.is_empty())))
-    }
-
-    /// One session.
-    ///
-    /// # Errors
-    /// When none or several match, or the connection fails.
-    pub async fn session(&self, session: &str) -> Result<SessionView, ClientError> {
-        let request = v1::GetSessionRequest { session: session.to_owned() };
-        Ok(self.sessions_client().get(request).await?.into_inner().try_into()?)
     }
 
     /// The id of the one session whose id starts so.
@@ -108,34 +175,6 @@ impl Client {
     pub async fn find_session(&self, prefix: &str) -> Result<SessionId, ClientError> {
         let request = v1::FindSessionRequest { prefix: prefix.to_owned() };
         Ok(self.sessions_client().find(request).await?.into_inner().session_id.parse().map_err(WireError::from)?)
-    }
-
-    /// Names a session.
-    ///
-    /// # Errors
-    /// When there is no such session, or the connection fails.
-    pub async fn rename_session(&self, session: &str, title: &str) -> Result<(), ClientError> {
-        let request = v1::RenameSessionRequest { session: session.to_owned(), title: title.to_owned() };
-        self.sessions_client().rename(request).await?;
-        Ok(())
-    }
-
-    /// Keeps a session from being cleaned however long nobody uses it, or no longer.
-    ///
-    /// # Errors
-    /// When there is no such session or the connection fails.
-    pub async fn pin_session(&self, session: &str, pinned: bool) -> Result<(), ClientError> {
-        self.sessions_client().pin(v1::PinSessionRequest { session: session.to_owned(), pinned }).await?;
-        Ok(())
-    }
-
-    /// Sets a session's history aside, so that no model sees it any more.
-    ///
-    /// # Errors
-    /// When there is no such session, a turn runs in it, or the connection fails.
-    pub async fn reset_session(&self, session: &str) -> Result<(), ClientError> {
-        self.sessions_client().reset(v1::ResetSessionRequest { session: session.to_owned() }).await?;
-        Ok(())
     }
 
     /// Makes a session that goes on from a copy of another's history: up to the end of that turn, or all that was before a
@@ -155,15 +194,6 @@ impl Client {
         Ok(self.sessions_client().fork(request).await?.into_inner().try_into()?)
     }
 
-    /// Removes a session for good.
-    ///
-    /// # Errors
-    /// When there is no such session, or the connection fails.
-    pub async fn delete_session(&self, session: &str) -> Result<(), ClientError> {
-        self.sessions_client().delete(v1::DeleteSessionRequest { session: session.to_owned() }).await?;
-        Ok(())
-    }
-
     /// Removes the sessions that fit and were not used since then, for good, or tells which it would be.
     ///
     /// # Errors
@@ -174,7 +204,7 @@ impl Client {
         unused_since: Timestamp,
         dry_run: bool,
     ) -> Result<PruneReport, ClientError> {
-        let (filter, unused_since) = (Some(convert::filter_to_wire(filter)), unused_since.to_wire());
+        let (filter, unused_since) = (Some(filter.into()), unused_since.to_wire());
         let request = v1::PruneSessionsRequest { filter, unused_since, dry_run };
         Ok(self.sessions_client().prune(request).await?.into_inner().try_into()?)
     }
@@ -219,15 +249,6 @@ impl Client {
         Ok(())
     }
 
-    /// Sets the rules that a session's model is told again whenever it no longer sees them. They hold from the next turn on.
-    ///
-    /// # Errors
-    /// When there is no such session, they are too many or too long, or the connection fails.
-    pub async fn set_pins(&self, session: &str, pins: Vec<String>) -> Result<(), ClientError> {
-        self.sessions_client().set_pins(v1::SetPinsRequest { session: session.to_owned(), pins }).await?;
-        Ok(())
-    }
-
     /// Sets the slot of a session, and the model on the slot's server; the slot's own without a model, and what routing decides
     /// without a slot. Both hold from the next turn on.
     ///
@@ -243,24 +264,6 @@ impl Client {
         let (session, slot, model) = (session.to_owned(), slot.to_wire(), model.map(str::to_owned));
         let set = self.sessions_client().set_model(v1::SetModelRequest { session, slot, model }).await?;
         Ok(convert::part(set.into_inner().slot, "the model that was set")?)
-    }
-
-    /// Takes back what a turn did to files, or foresees it.
-    ///
-    /// # Errors
-    /// When there is no such session or turn, a turn runs in it, the files cannot be written, or the connection fails.
-    pub async fn undo(&self, session: &str, request: &UndoRequest) -> Result<UndoReport, ClientError> {
-        let request = convert::undo_to_wire(session, request);
-        Ok(self.sessions_client().undo(request).await?.into_inner().try_into()?)
-    }
-
-    /// Content of the window of the model that a session would ask next.
-    ///
-    /// # Errors
-    /// When there is no such session, or the connection fails.
-    pub async fn context(&self, session: &str) -> Result<ContextView, ClientError> {
-        let request = v1::ContextRequest { session: session.to_owned() };
-        Ok(self.sessions_client().context(request).await?.into_inner().try_into()?)
     }
 
     /// Takes the last compaction of a session back: what the model sees now, and what was taken back.
@@ -335,24 +338,6 @@ impl Client {
     ) -> Result<String, ClientError> {
         let header = v1::UploadHeader { session: session.to_owned(), name: String::new(), path: Some(path.to_owned()) };
         Ok(self.send_file(header, path, content).await?.path)
-    }
-
-    /// Entries of a folder of a session, or one file, by the paths that tools use.
-    ///
-    /// # Errors
-    /// When there is no such session or file, or the connection fails.
-    pub async fn list_files(&self, session: &str, path: &str) -> Result<FileListing, ClientError> {
-        let request = v1::ListFilesRequest { session: session.to_owned(), path: path.to_owned() };
-        Ok(self.sessions_client().list_files(request).await?.into_inner().try_into()?)
-    }
-
-    /// A piece of a file, from that byte on.
-    ///
-    /// # Errors
-    /// As of [`Self::list_files`].
-    pub async fn read_file(&self, session: &str, path: &str, offset: u64) -> Result<FilePiece, ClientError> {
-        let request = v1::ReadFileRequest { session: session.to_owned(), path: path.to_owned(), offset };
-        Ok(self.sessions_client().read_file(request).await?.into_inner().try_into()?)
     }
 
     async fn send_file(

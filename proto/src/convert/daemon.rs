@@ -1,18 +1,24 @@
 //! How the daemon is doing: status, configuration, storage, counters and usage, the audit log.
+//!
+//! Slots, the models in them, and what a model sees of a session.
 
 use agentd_core::{
-    Date,
     audit::{AuditFinding, AuditHead, AuditProblem, AuditRecord, AuditReport, RecordQuery, VerdictName},
+    context::{
+        CompactionCause, CompactionReport, CompactionStrategy, ContextView, PromptReport, Segment, SegmentKind,
+        ServerRemark, TokenLevel, Window,
+    },
     counters::{Counter, CounterKind, DayCounters},
     error::ErrorKind,
+    model::{CheckState, ListedModel, ModelCheck, ModelFigure, ModelInfo, ModelTestPlan, Slot, SlotInfo, WindowSource},
     spending::{UsageGroup, UsageGrouping, UsageQuery, UsageReport},
     storage::{CleanReport, CleanedData, CleanedPart, PartSize, StoragePart, StorageView},
     usage::{CallTiming, Usage},
 };
 
-use super::{Wire, WireError, by_name, mirrored, or_default};
 use crate::{
-    v1,
+    convert::{Wire, WireError, by_name, mirrored},
+    v1::{self, context_view},
     view::{
         ConfigOrigin, ConfigView, DaemonStatus, Finding, LanguageServer, McpServerState, McpServerView, RecoveredTurn,
         SandboxState,
@@ -73,6 +79,7 @@ mirrored! { Counter as v1::Counter: kind name outcome count milliseconds }
 mirrored! {
     UsageReport as v1::ShowSpendingResponse: since until time_zone by groups left_out, total = total "the total"
 }
+mirrored! { UsageQuery as v1::ShowSpendingRequest: last_days since until ? by }
 mirrored! { AuditFinding as v1::AuditFinding: file line message, problem = problem "what is wrong with the log" }
 
 by_name! {
@@ -139,34 +146,6 @@ impl TryFrom<v1::CleanResponse> for CleanReport {
         }
         Ok(report)
     }
-}
-
-/// A question for the wire.
-pub(crate) fn usage_query_to_wire(query: &UsageQuery) -> v1::ShowSpendingRequest {
-    let (since, until) = (query.since.to_wire(), query.until.to_wire());
-    v1::ShowSpendingRequest { last_days: query.last_days, since, until, by: query.by.to_wire() }
-}
-
-/// A question from the wire.
-///
-/// # Errors
-/// When a day is none, or the grouping is not known.
-pub fn usage_query(request: &v1::ShowSpendingRequest) -> Result<UsageQuery, WireError> {
-    let v1::ShowSpendingRequest { last_days, since, until, by } = request.clone();
-    Ok(UsageQuery {
-        last_days,
-        since: Wire::from_wire(since, "since")?,
-        until: Wire::from_wire(until, "until")?,
-        by: or_default(by, "by")?,
-    })
-}
-
-/// The days of a question from the wire.
-///
-/// # Errors
-/// When a day is none.
-pub fn counter_days(request: &v1::CountersRequest) -> Result<(Option<Date>, Option<Date>), WireError> {
-    Ok((Wire::from_wire(request.since.clone(), "since")?, Wire::from_wire(request.until.clone(), "until")?))
 }
 
 impl From<&DayCounters> for v1::DayCounters {
@@ -262,5 +241,62 @@ impl TryFrom<v1::VerifyAuditResponse> for AuditReport {
         let v1::VerifyAuditResponse { lines, files, head_n, head_hash, findings, more, .. } = report;
         let head = AuditHead { n: head_n, hash: head_hash };
         Ok(Self { lines, files, head, findings: super::all(findings)?, more })
+    }
+}
+
+mirrored!(Slot, "the model slot", [Base, Reasoning, Vision, Code, Chat]);
+mirrored!(CheckState, "the state of a check", [Ok, Warn, Fail, Skipped]);
+mirrored!(CompactionCause, "the cause of a compaction", [Critical, Overflow, Limit, Model, Person]);
+mirrored!(CompactionStrategy, "the strategy of a compaction", [Auto, Compact, Summarize, Truncate, Offload]);
+mirrored!(TokenLevel, "how full a window is", [Info, Warning, Critical]);
+mirrored!(
+    SegmentKind,
+    "the kind of a segment",
+    [Instructions, Tools, Memory, Skills, Summary, History, Results, Reminders]
+);
+
+mirrored! { ModelFigure as v1::ModelFigure: name value source }
+mirrored! {
+    // Clients do not measure by the echo.
+    ModelInfo as v1::ModelInfo:
+        id wire base_url context_window native_tools embedded sees_pictures window_source figures .. echo_reasoning: false
+}
+mirrored! { SlotInfo as v1::SlotInfo: slot falls_back_to, model = model "the model of a slot" }
+mirrored! { ListedModel as v1::ListedModel: id context_window }
+mirrored! { ModelTestPlan as v1::ModelTestPlan: model requests tokens }
+mirrored! { ModelCheck as v1::ModelCheck: name state message hint }
+mirrored! { Window as v1::Window: after summary held }
+mirrored! {
+    CompactionReport as v1::CompactionReport:
+        cause strategy messages_before messages_after tokens_before tokens_after percent_before offloaded pinned path model
+        problem
+}
+mirrored! {
+    PromptReport as v1::PromptReport:
+        bytes repeated_bytes previous_bytes tokens repeated_tokens broken_by remarks
+}
+mirrored! { ServerRemark as v1::ServerRemark: reason tokens }
+mirrored! {
+    ContextView as v1::ContextView: model window tokens level segments messages max_messages next_cuts imported
+}
+mirrored! { Segment as context_view::Segment: kind source bytes tokens count }
+
+/// The origin of a window; one that a newer daemon may know counts as none.
+impl Wire<i32> for WindowSource {
+    fn to_wire(&self) -> i32 {
+        let source = match self {
+            Self::Default => v1::WindowSource::Unspecified,
+            Self::Configured => v1::WindowSource::Configured,
+            Self::Server => v1::WindowSource::Server,
+            Self::Refusal => v1::WindowSource::Refusal,
+            Self::Cut => v1::WindowSource::Cut,
+            Self::Catalogue => v1::WindowSource::Catalogue,
+        };
+        source as i32
+    }
+
+    fn from_wire(wire: i32, _: &'static str) -> Result<Self, WireError> {
+        let all = [Self::Configured, Self::Server, Self::Refusal, Self::Cut, Self::Catalogue];
+        Ok(all.into_iter().find(|source| source.to_wire() == wire).unwrap_or(Self::Default))
     }
 }

@@ -1,30 +1,25 @@
-//! Messages to the vocabulary and back, one topic a file. `mirror` has the rows that most of them are.
+//! Messages to the vocabulary and back, one topic a file. Most of them look the same on the wire: a row each.
 //!
 //! What goes out is made from references with `From`, because events are shared; what comes in is checked with
 //! `TryFrom`, because it is hostile. A [`WireError`] tells what is merely newer than we are from what is wrong.
 
-mod daemon;
-mod document;
-mod event;
-mod mirror;
-mod model;
-mod policy;
-mod project;
-mod session;
-mod tool;
-mod turn;
-
-pub(crate) use daemon::usage_query_to_wire;
-pub use daemon::{counter_days, usage_query};
-pub(crate) use mirror::{Wire, or_default};
-use mirror::{by_name, choices, mirrored};
-pub use model::{listed_slot, tested_slot};
-pub(crate) use session::filter_to_wire;
-pub use session::{chosen_slot, mode_of, session_filter, settings_over, undo_to_wire};
+pub use session::{settings_over, undo_to_wire};
 pub use turn::{answered_file, input_parts};
 pub(crate) use turn::{file_answer, newer};
 
-use agentd_core::{Timestamp, ids::InvalidId};
+use std::{collections::HashMap, path::PathBuf, time::Duration};
+
+use agentd_core::{
+    Date, Timestamp,
+    ids::{CallId, InterruptId, InvalidId, ItemId, SessionId, TraceId, TurnId},
+};
+
+mod daemon;
+mod event;
+mod policy;
+mod project;
+mod session;
+mod turn;
 
 /// A message that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,10 +93,335 @@ pub fn json(text: &str, what: &'static str) -> Result<serde_json::Value, WireErr
     serde_json::from_str(text).map_err(|error| WireError::Json { what, cause: error.to_string() })
 }
 
-/// A moment from the wire that may be absent.
+/// A value with a form on the wire. `what` names it in errors.
+pub trait Wire<W>: Sized {
+    /// The form.
+    fn to_wire(&self) -> W;
+    /// The value of a form, checked.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    fn from_wire(wire: W, what: &'static str) -> Result<Self, WireError>;
+}
+
+/// A value that is its default where the wire has none.
 ///
 /// # Errors
 /// When it makes no sense.
-pub fn optional_moment(at: Option<prost_types::Timestamp>, what: &'static str) -> Result<Option<Timestamp>, WireError> {
-    Wire::from_wire(at, what)
+pub fn or_default<T: Default, W>(wire: W, what: &'static str) -> Result<T, WireError>
+where
+    Option<T>: Wire<W>,
+{
+    Ok(<Option<T> as Wire<W>>::from_wire(wire, what)?.unwrap_or_default())
 }
+
+macro_rules! same {
+    ($($kind:ty)+) => {
+        $(impl Wire<$kind> for $kind {
+            fn to_wire(&self) -> $kind {
+                self.clone()
+            }
+
+            fn from_wire(wire: $kind, _: &'static str) -> Result<Self, WireError> {
+                Ok(wire)
+            }
+        })+
+    };
+}
+same! { bool i32 u32 u64 f32 String Vec<u8> HashMap<String, String> }
+
+/// Values that are texts on the wire; `$read` takes one from a text and its name.
+macro_rules! by_name {
+    ($($kind:ty: $write:expr, $read:expr);+ $(;)?) => {
+        $(impl $crate::convert::Wire<String> for $kind {
+            fn to_wire(&self) -> String {
+                let write: fn(&Self) -> String = $write;
+                write(self)
+            }
+
+            fn from_wire(wire: String, what: &'static str) -> Result<Self, $crate::convert::WireError> {
+                let read: fn(&str, &'static str) -> Result<Self, $crate::convert::WireError> = $read;
+                read(&wire, what)
+            }
+        })+
+    };
+}
+pub(super) use by_name;
+
+by_name! {
+    SessionId: ToString::to_string, |text, _| Ok(text.parse()?);
+    TurnId: ToString::to_string, |text, _| Ok(text.parse()?);
+    ItemId: ToString::to_string, |text, _| Ok(text.parse()?);
+    InterruptId: ToString::to_string, |text, _| Ok(text.parse()?);
+    TraceId: ToString::to_string, |text, _| Ok(text.parse()?);
+    CallId: ToString::to_string, |text, _| Ok(text.to_owned().into());
+    PathBuf: |path| path.to_string_lossy().into_owned(), |text, _| Ok(text.into());
+    serde_json::Value: ToString::to_string, json;
+    Date: ToString::to_string, |text, what| {
+        text.parse().map_err(|_| WireError::Value { what, problem: "is not a day such as 2026-11-25" })
+    };
+}
+
+/// A number for the wire; more than fits is as many as fit.
+impl Wire<u32> for usize {
+    fn to_wire(&self) -> u32 {
+        u32::try_from(*self).unwrap_or(u32::MAX)
+    }
+
+    fn from_wire(wire: u32, _: &'static str) -> Result<Self, WireError> {
+        Ok(usize::try_from(wire).unwrap_or(usize::MAX))
+    }
+}
+
+impl Wire<u64> for Duration {
+    fn to_wire(&self) -> u64 {
+        u64::try_from(self.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn from_wire(wire: u64, _: &'static str) -> Result<Self, WireError> {
+        Ok(Self::from_millis(wire))
+    }
+}
+
+/// On the wire nanoseconds count forward from the second also before 1970.
+impl Wire<prost_types::Timestamp> for Timestamp {
+    fn to_wire(&self) -> prost_types::Timestamp {
+        let (second, nanosecond) = (self.as_second(), self.subsec_nanosecond());
+        if nanosecond < 0 {
+            prost_types::Timestamp { seconds: second - 1, nanos: nanosecond + 1_000_000_000 }
+        } else {
+            prost_types::Timestamp { seconds: second, nanos: nanosecond }
+        }
+    }
+
+    fn from_wire(at: prost_types::Timestamp, what: &'static str) -> Result<Self, WireError> {
+        if !(0..1_000_000_000).contains(&at.nanos) {
+            return Err(WireError::Value { what, problem: "has nanoseconds outside of a second" });
+        }
+        Self::new(at.seconds, at.nanos)
+            .map_err(|_| WireError::Value { what, problem: "is a time outside of all calendars" })
+    }
+}
+
+impl Wire<Option<prost_types::Timestamp>> for Timestamp {
+    fn to_wire(&self) -> Option<prost_types::Timestamp> {
+        Some(self.to_wire())
+    }
+
+    fn from_wire(wire: Option<prost_types::Timestamp>, what: &'static str) -> Result<Self, WireError> {
+        Self::from_wire(required(wire, what)?, what)
+    }
+}
+
+impl<T: Wire<W>, W> Wire<Option<W>> for Option<T> {
+    fn to_wire(&self) -> Option<W> {
+        self.as_ref().map(Wire::to_wire)
+    }
+
+    fn from_wire(wire: Option<W>, what: &'static str) -> Result<Self, WireError> {
+        wire.map(|wire| T::from_wire(wire, what)).transpose()
+    }
+}
+
+/// A text that may be empty in place of absent.
+impl<T: Wire<String>> Wire<String> for Option<T> {
+    fn to_wire(&self) -> String {
+        self.as_ref().map(Wire::to_wire).unwrap_or_default()
+    }
+
+    fn from_wire(wire: String, what: &'static str) -> Result<Self, WireError> {
+        Wire::from_wire(Some(wire).filter(|text| !text.is_empty()), what)
+    }
+}
+
+impl<T: Wire<W>, W> Wire<Vec<W>> for Vec<T> {
+    fn to_wire(&self) -> Vec<W> {
+        self.iter().map(Wire::to_wire).collect()
+    }
+
+    fn from_wire(wire: Vec<W>, what: &'static str) -> Result<Self, WireError> {
+        wire.into_iter().map(|wire| T::from_wire(wire, what)).collect()
+    }
+}
+
+impl<T: Wire<W>, W> Wire<W> for Box<T> {
+    fn to_wire(&self) -> W {
+        self.as_ref().to_wire()
+    }
+
+    fn from_wire(wire: W, what: &'static str) -> Result<Self, WireError> {
+        T::from_wire(wire, what).map(Box::new)
+    }
+}
+
+/// Conversions of a noun, both ways.
+///
+/// - `Slot, "the slot", [Base, …]`: an enum with the variants of the message of its name, or of the one named second. The
+///   wire's zero, `Unspecified`, is `None`.
+/// - `Segment as v1::Segment: kind bytes …`: a message with these fields. Then, in this order, those with another name on the
+///   wire or a name in errors (`at = at "the time"`), the one with a stand-in for what only newer daemons know
+///   (`! kind (ErrorKind::Internal)`), those that are their default where the wire has none (`? shown`),
+///   the ones of a part whose fields stand beside the others (`@ files: FilesCopied {files}`, with the same forms inside),
+///   and the values of those that do not travel (`.. origin: None`).
+/// - `Mount as v1::Mount`: a message whose conversions are written out.
+macro_rules! mirrored {
+    ($core:ident, $what:literal, $variants:tt) => {
+        $crate::convert::mirrored!($core, $core, $what, $variants);
+    };
+    ($core:ident, $wire:ident, $what:literal, [$($variant:ident),+ $(,)?]) => {
+        impl $crate::convert::Wire<i32> for Option<$core> {
+            fn to_wire(&self) -> i32 {
+                (match self {
+                    None => $crate::v1::$wire::Unspecified,
+                    $(Some($core::$variant) => $crate::v1::$wire::$variant,)+
+                }) as i32
+            }
+
+            fn from_wire(wire: i32, _: &'static str) -> Result<Self, $crate::convert::WireError> {
+                match $crate::v1::$wire::try_from(wire) {
+                    Ok($crate::v1::$wire::Unspecified) => Ok(None),
+                    $(Ok($crate::v1::$wire::$variant) => Ok(Some($core::$variant)),)+
+                    Err(_) => Err($crate::convert::WireError::Unknown($what)),
+                }
+            }
+        }
+        impl $crate::convert::Wire<i32> for $core {
+            fn to_wire(&self) -> i32 {
+                $crate::convert::Wire::to_wire(&Some(*self))
+            }
+
+            fn from_wire(wire: i32, what: &'static str) -> Result<Self, $crate::convert::WireError> {
+                $crate::convert::required(<Option<Self> as $crate::convert::Wire<i32>>::from_wire(wire, what)?, $what)
+            }
+        }
+    };
+    ($core:ty as $wire:ty: $($field:ident)*
+        $(, $own:ident = $theirs:ident $what:literal)* $(! $newer:ident ($stand_in:expr))? $(? $or:ident)*
+        $(@ $group:ident: $kind:ident {
+            $($part:ident)* $(, $inner:ident = $beside:ident $name:literal)* $(? $may:ident)*
+            $(.. $($out:ident: $fill:expr),+)?
+        })? $(.. $($left:ident: $value:expr),+)?) => {
+        impl From<&$core> for $wire {
+            fn from(core: &$core) -> Self {
+                Self {
+                    $($field: $crate::convert::Wire::to_wire(&core.$field),)*
+                    $($theirs: $crate::convert::Wire::to_wire(&core.$own),)*
+                    $($newer: $crate::convert::Wire::to_wire(&core.$newer),)?
+                    $($or: $crate::convert::Wire::to_wire(&Some(core.$or.clone())),)*
+                    $($($part: $crate::convert::Wire::to_wire(&core.$group.$part),)*
+                    $($beside: $crate::convert::Wire::to_wire(&core.$group.$inner),)*
+                    $($may: $crate::convert::Wire::to_wire(&Some(core.$group.$may.clone())),)*)?
+                }
+            }
+        }
+        impl TryFrom<$wire> for $core {
+            type Error = $crate::convert::WireError;
+
+            fn try_from(wire: $wire) -> Result<Self, $crate::convert::WireError> {
+                Ok(Self {
+                    $($field: $crate::convert::Wire::from_wire(wire.$field, stringify!($field))?,)*
+                    $($own: $crate::convert::Wire::from_wire(wire.$theirs, $what)?,)*
+                    $($newer: $crate::convert::newer(
+                        $crate::convert::Wire::from_wire(wire.$newer, stringify!($newer)),
+                        $stand_in,
+                    )?,)?
+                    $($or: $crate::convert::or_default(wire.$or, stringify!($or))?,)*
+                    $($group: $kind {
+                        $($part: $crate::convert::Wire::from_wire(wire.$part, stringify!($part))?,)*
+                        $($inner: $crate::convert::Wire::from_wire(wire.$beside, $name)?,)*
+                        $($may: $crate::convert::or_default(wire.$may, stringify!($may))?,)*
+                        $($($out: $fill,)+)?
+                    },)?
+                    $($($left: $value,)+)?
+                })
+            }
+        }
+        $crate::convert::mirrored!($core as $wire);
+    };
+    ($core:ty as $wire:ty) => {
+        impl $crate::convert::Wire<$wire> for $core {
+            fn to_wire(&self) -> $wire {
+                self.into()
+            }
+
+            fn from_wire(wire: $wire, _: &'static str) -> Result<Self, $crate::convert::WireError> {
+                wire.try_into()
+            }
+        }
+        impl $crate::convert::Wire<Option<$wire>> for $core {
+            fn to_wire(&self) -> Option<$wire> {
+                Some(self.into())
+            }
+
+            fn from_wire(wire: Option<$wire>, what: &'static str) -> Result<Self, $crate::convert::WireError> {
+                $crate::convert::part(wire, what)
+            }
+        }
+    };
+}
+pub(super) use mirrored;
+
+/// Conversions of an enum whose variants are those of a `oneof`, both ways: a variant `{with fields}` is the message of its
+/// name in a module; one of a field `[alone]`, or of a value `(alone)`, is that one's form. Absent, it is unknown.
+macro_rules! choices {
+    ($core:ident as $wire:ty, $module:ident, $what:literal {
+        $($variant:ident
+            $({ $($field:ident)* $(, $own:ident = $theirs:ident $name:literal)*
+                $(? $or:ident)* $(.. $($left:ident: $value:expr),+)? })?
+            $([$alone:ident $(.. $rest:ident: $fill:expr)?])?
+            $(($inner:ident))?,)+
+    } $($odd:pat => $unknown:literal,)*) => {
+        impl From<&$core> for $wire {
+            fn from(core: &$core) -> Self {
+                match core {
+                    $($core::$variant
+                        $({ $($field,)* $($own,)* $($or,)* $($($left: _,)+)? })?
+                        $({ $alone, $($rest: _,)? })?
+                        $(($inner))?
+                    => Self::$variant(
+                        $($module::$variant {
+                            $($field: $crate::convert::Wire::to_wire($field),)*
+                            $($theirs: $crate::convert::Wire::to_wire($own),)*
+                            $($or: $crate::convert::Wire::to_wire(&Some($or.clone())),)*
+                        })?
+                        $($crate::convert::Wire::to_wire($alone))?
+                        $($crate::convert::Wire::to_wire($inner))?
+                    ),)+
+                }
+            }
+        }
+        impl TryFrom<$wire> for $core {
+            type Error = $crate::convert::WireError;
+
+            #[allow(unused_variables, reason = "a message may have no fields")]
+            fn try_from(wire: $wire) -> Result<Self, $crate::convert::WireError> {
+                type Choice = $wire;
+                Ok(match wire {
+                    $(Choice::$variant(inner) => $core::$variant
+                        $({
+                            $($field: $crate::convert::Wire::from_wire(inner.$field, stringify!($field))?,)*
+                            $($own: $crate::convert::Wire::from_wire(inner.$theirs, $name)?,)*
+                            $($or: $crate::convert::or_default(inner.$or, stringify!($or))?,)*
+                            $($($left: $value,)+)?
+                        })?
+                        $({
+                            $alone: $crate::convert::Wire::from_wire(inner, stringify!($alone))?,
+                            $($rest: $fill,)?
+                        })?
+                        $(($crate::convert::Wire::from_wire(inner, stringify!($inner))?))?,)+
+                    $($odd => return Err($crate::convert::WireError::Unknown($unknown)),)*
+                })
+            }
+        }
+        impl $crate::convert::Wire<Option<$wire>> for $core {
+            fn to_wire(&self) -> Option<$wire> {
+                Some(self.into())
+            }
+
+            fn from_wire(wire: Option<$wire>, _: &'static str) -> Result<Self, $crate::convert::WireError> {
+                wire.ok_or($crate::convert::WireError::Unknown($what))?.try_into()
+            }
+        }
+    };
+}
+pub(super) use choices;

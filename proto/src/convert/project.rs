@@ -1,8 +1,16 @@
 //! Projects, plugins, skills, agents and worktrees.
+//!
+//! Documents: what they are, what they say, and where.
+
+use std::ops::Range;
 
 use agentd_core::{
     agent::AgentCard,
     guide::{Skill, SkillListing, SkillOrigin, SkillProblem, SkillReport},
+    knowledge::{
+        DocumentFinds, DocumentHit, DocumentListing, DocumentProgress, DocumentQuery, DocumentState, Extent,
+        ExtentUnit, KnowledgeStats, PartCursor, PartKind, PartRange, ReadPart, Reading, SearchedBy,
+    },
     plugin::{PluginReport, PluginServer, PluginSkill, PluginState},
     project::{
         ProjectChange, ProjectChangeKind, ProjectCommand, ProjectFile, ProjectProblem, ProjectReport, ProjectTrust,
@@ -10,8 +18,10 @@ use agentd_core::{
     worktree::{SessionWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 
-use super::{Wire, WireError, mirrored, or_default};
-use crate::v1::{self, agent_card::Names};
+use crate::{
+    convert::{Wire, WireError, mirrored},
+    v1::{self, agent_card::Names},
+};
 
 mirrored!(ProjectTrust, "the trust in a project", [Empty, Untrusted, Changed, Trusted]);
 mirrored!(ProjectChangeKind, "a change of a project", [Added, Changed, Removed]);
@@ -37,6 +47,11 @@ mirrored! { PluginSkill as v1::PluginSkill: name description scripts packages }
 mirrored! { PluginServer as v1::PluginServer: name command url sets reads values steering cwd }
 mirrored! { AgentCard as v1::AgentCard: id enabled description prompt tools skills slot max_steps }
 mirrored! { SkillProblem as v1::SkillProblem: file line message is_fatal }
+mirrored! {
+    SkillReport as v1::SkillReport:
+        folder plugin usable license allowed_tools files bytes installed problems text ? shown
+        @ skill: Skill { name description path origin enabled file_types packages .. digest: String::new() }
+}
 mirrored! { SessionWorktree as v1::SessionWorktree: name branch project left_out }
 mirrored! {
     WorktreeReport as v1::Worktree: name branch session is_orphan folder project base changed ahead is_merged problem
@@ -54,58 +69,97 @@ impl Wire<Names> for Vec<String> {
     }
 }
 
-impl From<&SkillReport> for v1::SkillReport {
-    fn from(report: &SkillReport) -> Self {
-        let Skill { name, description, path, origin, enabled, file_types, packages, digest: _ } = report.skill.clone();
-        Self {
-            name,
-            description,
-            path,
-            folder: report.folder.clone(),
-            plugin: report.plugin.clone(),
-            origin: origin.to_wire(),
-            enabled,
-            file_types,
-            packages,
-            installed: report.installed,
-            usable: report.usable,
-            shown: report.shown.to_wire(),
-            license: report.license.to_wire(),
-            allowed_tools: report.allowed_tools.clone(),
-            files: report.files,
-            bytes: report.bytes,
-            problems: report.problems.to_wire(),
-            text: report.text.clone(),
-        }
+mirrored!(PartKind, "the kind of a document's parts", [Page, Sheet, Slide, Section]);
+
+mirrored!(ExtentUnit, "the unit of an extent", [Row, Character]);
+
+mirrored!(SearchedBy, "the way of a search", [Words, Phrase, NarrowedRegex, Scan]);
+
+mirrored! { DocumentProgress as v1::DocumentProgress: document parts total }
+mirrored! { DocumentState as v1::DocumentState: name format title parts chunks problem }
+mirrored! { DocumentListing as v1::ListDocumentsResponse: documents notes }
+mirrored! { PartCursor as v1::PartCursor: row column }
+mirrored! { Extent as v1::Extent: unit first last total }
+mirrored! { ReadPart as v1::ReadPart: number label text cut shown next }
+mirrored! { Reading as v1::ReadDocumentResponse: format title parts_are total parts broken locked }
+mirrored! {
+    // Looseness counts where pages are joined, and that was done.
+    DocumentFinds as v1::SearchDocumentsResponse:
+        by hits searched broken notes late not_searched more locked .. is_loose: false
+}
+mirrored! { DocumentHit as v1::DocumentHit }
+mirrored! { KnowledgeStats as v1::DocumentStatsResponse: documents chunks bytes stale folder }
+
+/// Default number of finds.
+const USUAL: usize = 10;
+
+impl From<&v1::ReadDocumentRequest> for PartRange {
+    fn from(request: &v1::ReadDocumentRequest) -> Self {
+        let count = Some(request.count).filter(|count| *count > 0);
+        let from = request.from.map(|from| PartCursor { row: from.row, column: from.column }).unwrap_or_default();
+        Self { first: request.first.max(1), count, from }
     }
 }
 
-impl TryFrom<v1::SkillReport> for SkillReport {
+impl From<&v1::SearchDocumentsRequest> for DocumentQuery {
+    fn from(request: &v1::SearchDocumentsRequest) -> Self {
+        let limit = if request.limit == 0 { USUAL } else { request.limit as usize };
+        let (text, regex, neighbours) = (request.query.clone(), request.regex, request.neighbours);
+        Self { text, regex, limit, neighbours, begin_by: None }
+    }
+}
+
+/// A broken document and why.
+impl Wire<v1::BrokenDocument> for (String, String) {
+    fn to_wire(&self) -> v1::BrokenDocument {
+        v1::BrokenDocument { name: self.0.clone(), why: self.1.clone() }
+    }
+
+    fn from_wire(wire: v1::BrokenDocument, _: &'static str) -> Result<Self, WireError> {
+        Ok((wire.name, wire.why))
+    }
+}
+
+/// Marks that are places in a text. What is no place in it marks nothing.
+pub(super) fn marks(text: &str, marks: impl Iterator<Item = (u32, u32)>) -> Vec<Range<usize>> {
+    let place = |at| usize::try_from(at).unwrap_or(usize::MAX);
+    let marks = marks.map(|(start, end)| place(start)..place(end));
+    marks.filter(|mark| text.get(mark.clone()).is_some()).collect()
+}
+
+impl From<&DocumentHit> for v1::DocumentHit {
+    fn from(hit: &DocumentHit) -> Self {
+        let mark =
+            |mark: &Range<usize>| v1::document_hit::Mark { start: mark.start.to_wire(), end: mark.end.to_wire() };
+        let DocumentHit { document, place, score, snippet, marks, before, after } = hit.clone();
+        Self { document, place, score, snippet, marks: marks.iter().map(mark).collect(), before, after }
+    }
+}
+
+impl TryFrom<v1::DocumentHit> for DocumentHit {
     type Error = WireError;
 
-    fn try_from(report: v1::SkillReport) -> Result<Self, WireError> {
-        Ok(Self {
-            skill: Skill {
-                name: report.name,
-                description: report.description,
-                path: report.path,
-                digest: String::new(),
-                origin: Wire::from_wire(report.origin, "whose a skill is")?,
-                enabled: report.enabled,
-                file_types: report.file_types,
-                packages: report.packages,
-            },
-            folder: report.folder,
-            plugin: report.plugin,
-            usable: report.usable,
-            shown: or_default(report.shown, "how a skill is listed")?,
-            license: Wire::from_wire(report.license, "the license")?,
-            allowed_tools: report.allowed_tools,
-            files: report.files,
-            bytes: report.bytes,
-            installed: report.installed,
-            problems: super::all(report.problems)?,
-            text: report.text,
-        })
+    fn try_from(hit: v1::DocumentHit) -> Result<Self, WireError> {
+        let v1::DocumentHit { document, place, score, snippet, marks: ends, before, after } = hit;
+        let marks = marks(&snippet, ends.iter().map(|mark| (mark.start, mark.end)));
+        Ok(Self { document, place, score, snippet, marks, before, after })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_that_are_no_places_in_the_snippet_mark_nothing() {
+        let mark = |start, end| v1::document_hit::Mark { start, end };
+        let wire = v1::DocumentHit {
+            snippet: "纳税".to_owned(),
+            marks: vec![mark(0, 3), mark(1, 3), mark(3, 99)],
+            ..v1::DocumentHit::default()
+        };
+        #[allow(clippy::single_range_in_vec_init, reason = "one mark is one range")]
+        let expected = [0..3];
+        assert_eq!(DocumentHit::try_from(wire).unwrap().marks, expected);
     }
 }

@@ -7,8 +7,8 @@ use agentd_core::{
     archive::ImportReport,
     files::{EarlierFiles, EntryKind, FileEntry, FileListing, FilePiece, FilesCopied, Picture, UploadReceipt},
     folder::AddedFolder,
+    ids::TurnId,
     import_origin::ImportOrigin,
-    model::Slot,
     search::{SearchHit, SearchKind, SearchResult},
     session::{
         Mount, SessionFilter, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo,
@@ -18,8 +18,8 @@ use agentd_core::{
     worktree::SessionWorktree,
 };
 
-use super::{Wire, WireError, document::marks, mirrored, or_default};
 use crate::{
+    convert::{Wire, WireError, mirrored, project::marks},
     v1::{self, undo_request::Turn},
     view::{ExportedContent, ForkReply, NewSession, PruneReport, SessionView},
 };
@@ -43,7 +43,35 @@ mirrored! {
         updated_at = updated_at "the last use of a session", usage = usage "the usage of a session"
 }
 mirrored! { SessionSettings as v1::SessionSettings }
-mirrored! { SessionView as v1::Session }
+mirrored! {
+    SessionView as v1::Session:
+        pending, live_turn = live_turn_id "the live turn"
+        @ session: StoredSession {
+            todos open_turn reset_seq agents, summary = summary "the summary of a session",
+            settings = settings "the settings of a session" ? window
+            // What waits is for the daemon to know; a client is told how many do.
+            .. queue: Vec::new(), handed_over: Default::default(), tools: Vec::new(), surroundings: None
+        }
+}
+mirrored! {
+    ForkReply as v1::ForkSessionResponse:
+        turn earlier, session = session "the new session"
+        @ files: FilesCopied {
+            , files = files_copied "the files", bytes = bytes_copied "their size", left_out = files_left_out "those left out"
+        }
+}
+mirrored! {
+    ExportedContent as v1::ExportSummary:
+        events @ files: FilesCopied { files, bytes = file_bytes "their size", left_out = files_left_out "those left out" }
+}
+mirrored! {
+    ImportReport as v1::ImportResponse:
+        session_id title former_id turns events subagents interrupted left_out pins
+        @ files: FilesCopied { files, bytes = file_bytes "their size" .. left_out: 0 }
+}
+mirrored! {
+    SessionFilter as v1::SessionFilter: project statuses words, since = since "the first use of sessions"
+}
 mirrored! { EarlierFiles as v1::EarlierFiles: restored shared folder left }
 mirrored! { FileListing as v1::ListFilesResponse: entries cut }
 mirrored! { Picture as v1::Picture: path media_type width height bytes }
@@ -116,99 +144,6 @@ impl TryFrom<v1::UndoRequest> for UndoRequest {
         };
         Ok(Self { turn, redo: request.redo, preview: request.preview, client: request.client })
     }
-}
-
-impl From<&ImportReport> for v1::ImportResponse {
-    fn from(report: &ImportReport) -> Self {
-        let ImportReport { title, turns, events, subagents, files, interrupted, left_out, pins, .. } = report.clone();
-        Self {
-            session_id: report.session_id.to_wire(),
-            title,
-            former_id: report.former_id.to_wire(),
-            turns,
-            events,
-            subagents,
-            files: files.files,
-            file_bytes: files.bytes,
-            interrupted,
-            left_out,
-            pins,
-        }
-    }
-}
-
-impl TryFrom<v1::ImportResponse> for ImportReport {
-    type Error = WireError;
-
-    fn try_from(report: v1::ImportResponse) -> Result<Self, WireError> {
-        let v1::ImportResponse { session_id, title, former_id, turns, events, subagents, .. } = report;
-        Ok(Self {
-            session_id: Wire::from_wire(session_id, "the session")?,
-            title,
-            former_id: Wire::from_wire(former_id, "the former session")?,
-            turns,
-            events,
-            subagents,
-            files: FilesCopied { files: report.files, bytes: report.file_bytes, left_out: 0 },
-            interrupted: report.interrupted,
-            left_out: report.left_out,
-            pins: report.pins,
-        })
-    }
-}
-
-impl From<&ExportedContent> for v1::ExportSummary {
-    fn from(content: &ExportedContent) -> Self {
-        let FilesCopied { files, bytes, left_out } = content.files;
-        Self { events: content.events, files, file_bytes: bytes, files_left_out: left_out }
-    }
-}
-
-impl From<v1::ExportSummary> for ExportedContent {
-    fn from(summary: v1::ExportSummary) -> Self {
-        let v1::ExportSummary { events, files, file_bytes, files_left_out } = summary;
-        Self { events, files: FilesCopied { files, bytes: file_bytes, left_out: files_left_out } }
-    }
-}
-
-/// The mode that a request names.
-///
-/// # Errors
-/// When it names none.
-pub fn mode_of(request: &v1::SetModeRequest) -> Result<SessionMode, WireError> {
-    Wire::from_wire(request.mode, "the mode of a session")
-}
-
-/// A filter of sessions.
-pub(crate) fn filter_to_wire(filter: &SessionFilter) -> v1::SessionFilter {
-    v1::SessionFilter {
-        project: filter.project.to_wire(),
-        since: filter.since.to_wire(),
-        statuses: filter.statuses.to_wire(),
-        words: filter.words.clone(),
-    }
-}
-
-/// A filter of sessions, as a client gives it; none where it gives none.
-///
-/// # Errors
-/// When it makes no sense.
-pub fn session_filter(filter: Option<v1::SessionFilter>) -> Result<SessionFilter, WireError> {
-    let v1::SessionFilter { project, since, statuses, words } = filter.unwrap_or_default();
-    Ok(SessionFilter {
-        project: Wire::from_wire(project, "the project")?,
-        since: Wire::from_wire(since, "the first use of sessions")?,
-        statuses: Wire::from_wire(statuses, "the status of a session")?,
-        words,
-    })
-}
-
-/// The slot that a request names, if it names one.
-///
-/// # Errors
-/// When it is none that is known.
-pub fn chosen_slot(request: &v1::SetModelRequest) -> Result<Option<Slot>, WireError> {
-    Wire::from_wire(request.slot, "the model slot")
 }
 
 impl From<&SessionSettings> for v1::SessionSettings {
@@ -324,71 +259,13 @@ impl TryFrom<v1::AddedFolder> for AddedFolder {
     }
 }
 
-impl From<&ForkReply> for v1::ForkSessionResponse {
-    fn from(forked: &ForkReply) -> Self {
-        let ForkReply { session, turn, files, earlier } = forked;
-        Self {
-            session: session.to_wire(),
-            turn: *turn,
-            files_copied: files.files,
-            bytes_copied: files.bytes,
-            files_left_out: files.left_out,
-            earlier: earlier.to_wire(),
-        }
+/// An open turn and the number of its first event.
+impl Wire<v1::session::OpenTurn> for (TurnId, u64) {
+    fn to_wire(&self) -> v1::session::OpenTurn {
+        v1::session::OpenTurn { turn_id: self.0.to_string(), first_seq: self.1 }
     }
-}
 
-impl TryFrom<v1::ForkSessionResponse> for ForkReply {
-    type Error = WireError;
-
-    fn try_from(wire: v1::ForkSessionResponse) -> Result<Self, WireError> {
-        let session = Wire::from_wire(wire.session, "the new session")?;
-        let files = FilesCopied { files: wire.files_copied, bytes: wire.bytes_copied, left_out: wire.files_left_out };
-        Ok(Self { session, turn: wire.turn, files, earlier: Wire::from_wire(wire.earlier, "the earlier files")? })
-    }
-}
-
-impl From<&SessionView> for v1::Session {
-    fn from(view: &SessionView) -> Self {
-        let session = &view.session;
-        Self {
-            summary: session.summary.to_wire(),
-            settings: session.settings.to_wire(),
-            todos: session.todos.to_wire(),
-            pending: view.pending.to_wire(),
-            live_turn_id: view.live_turn.to_wire(),
-            open_turn: session
-                .open_turn
-                .map(|(turn, first_seq)| v1::session::OpenTurn { turn_id: turn.to_string(), first_seq }),
-            reset_seq: session.reset_seq,
-            window: session.window.to_wire(),
-            agents: session.agents.clone(),
-        }
-    }
-}
-
-impl TryFrom<v1::Session> for SessionView {
-    type Error = WireError;
-
-    fn try_from(session: v1::Session) -> Result<Self, WireError> {
-        let open = |open: v1::session::OpenTurn| Ok::<_, WireError>((open.turn_id.parse()?, open.first_seq));
-        Ok(Self {
-            session: StoredSession {
-                summary: Wire::from_wire(session.summary, "the summary of a session")?,
-                settings: Wire::from_wire(session.settings, "the settings of a session")?,
-                todos: Wire::from_wire(session.todos, "todos")?,
-                open_turn: session.open_turn.map(open).transpose()?,
-                // What waits is for the daemon to know; a client is told how many do.
-                queue: Vec::new(),
-                reset_seq: session.reset_seq,
-                window: or_default(session.window, "the window")?,
-                handed_over: Default::default(),
-                agents: session.agents,
-                tools: Vec::new(),
-                surroundings: None,
-            },
-            pending: Wire::from_wire(session.pending, "pending")?,
-            live_turn: Wire::from_wire(session.live_turn_id, "the live turn")?,
-        })
+    fn from_wire(open: v1::session::OpenTurn, _: &'static str) -> Result<Self, WireError> {
+        Ok((open.turn_id.parse()?, open.first_seq))
     }
 }

@@ -6,12 +6,251 @@
 //! - [`connect`](connect()): the calling end, which makes sure that its own user listens.
 //! - [`Io`]: one connection, as both ends of tonic want it.
 
-mod bind;
-mod error;
-mod io;
-mod path;
+pub use stream::{Incoming, Io, PeerInfo, connect};
+pub use stream::{SocketFile, adopt, bind, is_live};
 
-pub use bind::{SocketFile, adopt, bind, is_live};
-pub use error::SocketError;
-pub use io::{Incoming, Io, PeerInfo, connect};
-pub use path::{SocketPlace, other_paths, socket_path};
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::error::ErrorKind;
+
+mod stream;
+
+/// A socket that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// `AGENTD_SOCKET` depends on the current folder, which the daemon and its clients do not share.
+    #[error("the socket path {} is not absolute", path.display())]
+    NotAbsolute {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The kernel takes no path of that length.
+    #[error("the socket path {} has {length} bytes; the limit is {limit}", path.display())]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+        /// The longest that is possible, in bytes.
+        limit: usize,
+    },
+    /// Others could put a socket of theirs in the place of ours.
+    #[error("the socket's folder {} is not safe: {problem}", folder.display())]
+    UnsafeFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// The problem.
+        problem: &'static str,
+    },
+    /// A daemon listens there.
+    #[error("a daemon is already listening at {}", path.display())]
+    Live {
+        /// The path.
+        path: PathBuf,
+    },
+    /// There is something that is no socket.
+    #[error("{} is there and is not a socket", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Nobody listens there.
+    #[error("no daemon is listening at {}", path.display())]
+    NobodyThere {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Another user listens there, who could read all that we say.
+    #[error("the socket {} belongs to another user", path.display())]
+    Foreign {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("could not {action} {}: {source}", path.display())]
+    Io {
+        /// The attempted action.
+        action: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl SocketError {
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// The kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Live { .. } => ErrorKind::Conflict,
+            Self::NobodyThere { .. } => ErrorKind::Unreachable,
+            Self::NotAbsolute { .. } | Self::TooLong { .. } | Self::UnsafeFolder { .. } | Self::NotASocket { .. } => {
+                ErrorKind::Configuration
+            }
+            Self::Foreign { .. } | Self::Io { .. } => ErrorKind::Rejected,
+        }
+    }
+
+    /// Hint on what to do.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NotAbsolute { .. } => "set AGENTD_SOCKET to a path that begins with /",
+            Self::TooLong { .. } => "set AGENTD_SOCKET to a shorter path, such as one below /tmp",
+            Self::UnsafeFolder { .. } => {
+                "set AGENTD_SOCKET to a path in a folder of your own that no other user can write to (chmod 700)"
+            }
+            Self::Live { .. } => "use the daemon that runs, or stop it with `agentctl stop`",
+            Self::NotASocket { .. } => "move it away, or set AGENTD_SOCKET to another path",
+            Self::NobodyThere { .. } => "start it with `agentctl start`",
+            Self::Foreign { .. } => "set AGENTD_SOCKET to a path of your own",
+            Self::Io { .. } => "see that the folder is there, is yours and can be written, or set AGENTD_SOCKET",
+        }
+    }
+}
+
+impl From<SocketError> for io::Error {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::Io { source, .. } => source,
+            SocketError::NobodyThere { .. } => Self::new(io::ErrorKind::ConnectionRefused, error),
+            other => Self::other(other),
+        }
+    }
+}
+
+/// Settings that decide where the socket is. The values come from the environment, which only the programs read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketPlace {
+    /// The value of `AGENTD_SOCKET`. Empty counts as absent.
+    pub explicit: Option<OsString>,
+    /// The value of `XDG_RUNTIME_DIR`. Empty or relative counts as absent, as its specification says.
+    pub runtime_dir: Option<OsString>,
+    /// The user's id, which keeps users apart below `/tmp`.
+    pub uid: u32,
+    /// The data folder, which keeps daemons of one user apart.
+    pub data_dir: PathBuf,
+}
+
+impl SocketPlace {
+    /// The place for the user of this process.
+    pub fn of_this_user(explicit: Option<OsString>, runtime_dir: Option<OsString>, data_dir: PathBuf) -> Self {
+        Self { explicit, runtime_dir, uid: nix::unistd::geteuid().as_raw(), data_dir }
+    }
+
+    /// The value of `AGENTD_SOCKET`, where there is one.
+    pub fn named(&self) -> Option<PathBuf> {
+        given(&self.explicit)
+    }
+}
+
+/// The socket's path: `AGENTD_SOCKET`, else `$XDG_RUNTIME_DIR/agentd/agentd.sock`, else a name of the data folder's own in
+/// `/tmp/agentd-UID`. `TMPDIR` plays no part, because the daemon and its clients may have different ones.
+///
+/// # Errors
+/// When `AGENTD_SOCKET` is no absolute path, or the path is too long for a socket.
+pub fn socket_path(place: &SocketPlace) -> Result<PathBuf, SocketError> {
+    match (place.named(), given(&place.runtime_dir).filter(|path| path.is_absolute())) {
+        (Some(path), _) if path.is_absolute() => check_length(path),
+        (Some(path), _) => Err(SocketError::NotAbsolute { path }),
+        (None, Some(runtime_dir)) => check_length(runtime_dir.join("agentd").join("agentd.sock")),
+        (None, None) => check_length(own_path(place)),
+    }
+}
+
+/// Places for a daemon that cannot have the one of [`socket_path`], best first: in `/tmp/agentd-UID`, then in the data
+/// folder. Clients find them by the [lock file](crate::lock_file).
+pub fn other_paths(place: &SocketPlace) -> Vec<PathBuf> {
+    let first = socket_path(place).ok();
+    [own_path(place), place.data_dir.join("agentd.sock")]
+        .into_iter()
+        .filter(|path| path.is_absolute() && Some(path) != first.as_ref())
+        .filter_map(|path| check_length(path).ok())
+        .collect()
+}
+
+fn given(value: &Option<OsString>) -> Option<PathBuf> {
+    value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The path that no daemon with another data folder has.
+fn own_path(place: &SocketPlace) -> PathBuf {
+    // FNV-1a: short, and the same in every version of the programs.
+    let digest = place
+        .data_dir
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    Path::new("/tmp").join(format!("agentd-{}", place.uid)).join(format!("{digest:016x}.sock"))
+}
+
+/// The kernel keeps a socket's path in 108 bytes, one of them the end mark.
+const MAX_PATH_BYTES: usize = 107;
+
+pub(super) fn check_length(path: PathBuf) -> Result<PathBuf, SocketError> {
+    let length = path.as_os_str().len();
+    if length > MAX_PATH_BYTES { Err(SocketError::TooLong { path, length, limit: MAX_PATH_BYTES }) } else { Ok(path) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(explicit: &str, runtime_dir: &str, data_dir: &str) -> SocketPlace {
+        SocketPlace {
+            explicit: Some(explicit.into()),
+            runtime_dir: Some(runtime_dir.into()),
+            uid: 1000,
+            data_dir: data_dir.into(),
+        }
+    }
+
+    fn check(explicit: &str, runtime_dir: &str, expected: Result<&str, &str>) {
+        let found = socket_path(&place(explicit, runtime_dir, "/data")).map_err(|error| error.to_string());
+        match expected {
+            Ok(path) => assert_eq!(found, Ok(PathBuf::from(path))),
+            Err(part) => assert!(found.as_ref().is_err_and(|text| text.contains(part)), "{found:?} lacks {part:?}"),
+        }
+    }
+
+    #[test]
+    fn the_strongest_value_wins() {
+        check("/a/b.sock", "/run/user/1000", Ok("/a/b.sock"));
+        check("", "/run/user/1000", Ok("/run/user/1000/agentd/agentd.sock"));
+        check("", "", Ok("/tmp/agentd-1000/2e61291ce2d9239e.sock"));
+        check("", "relative", Ok("/tmp/agentd-1000/2e61291ce2d9239e.sock"));
+        check("relative.sock", "/run/user/1000", Err("absolute"));
+        check(&format!("/{}", "a".repeat(106)), "", Ok(&format!("/{}", "a".repeat(106))));
+        check(&format!("/{}", "a".repeat(107)), "", Err("108 bytes"));
+        check("", &format!("/{}", "r".repeat(90)), Err("limit is 107"));
+    }
+
+    #[test]
+    fn without_a_runtime_folder_each_data_folder_has_a_socket_of_its_own() {
+        let of = |data: &str| socket_path(&place("", "", data)).unwrap();
+        assert_ne!(of("/home/a/data"), of("/home/b/data"));
+        assert_eq!(of("/home/a/data"), of("/home/a/data"));
+        let absent = SocketPlace { explicit: None, runtime_dir: None, ..place("", "", "/home/a/data") };
+        assert_eq!(socket_path(&absent).unwrap(), of("/home/a/data"));
+    }
+
+    #[test]
+    fn there_are_other_places_than_the_first() {
+        let of = |runtime_dir: &str, data: &str| other_paths(&place("", runtime_dir, data));
+        let own = socket_path(&place("", "", "/data")).unwrap();
+        assert_eq!(of("/run/user/1000", "/data"), [own, "/data/agentd.sock".into()]);
+        assert_eq!(of("", "/data"), [PathBuf::from("/data/agentd.sock")]);
+        assert!(of("", &format!("/{}", "d".repeat(100))).is_empty(), "one that is too long is none");
+    }
+}

@@ -186,17 +186,6 @@ pub(crate) fn items() -> Vec<Item> {
             duration_ms: 12,
         })
     };
-    let codes = [
-        ToolErrorCode::InvalidArgs,
-        ToolErrorCode::UnknownTool,
-        ToolErrorCode::Tool,
-        ToolErrorCode::Timeout,
-        ToolErrorCode::Denied,
-        ToolErrorCode::Path,
-        ToolErrorCode::Cancelled,
-        ToolErrorCode::NotRun,
-        ToolErrorCode::UnknownOutcome,
-    ];
     let mut bodies = vec![
         ItemBody::UserMessage { text: text(), steered: true, typed_bytes: Some(3), stored: Some(stored()) },
         ItemBody::AgentMessage { text: String::new() },
@@ -214,7 +203,7 @@ pub(crate) fn items() -> Vec<Item> {
         ItemBody::Notice { text: text(), topic: NoticeTopic::Files, sources: Vec::new(), pictures: vec![picture()] },
         result(None),
     ];
-    bodies.extend(codes.into_iter().map(|code| result(Some(code))));
+    bodies.extend(ToolErrorCode::ALL.map(|code| result(Some(code))));
     bodies.into_iter().map(|body| Item::new(TurnId::generate(), body)).collect()
 }
 

@@ -43,15 +43,15 @@ const AGENTCTL: Floors = &[
 
 const AGENTD: Floors = &[
     &["code", "embedded", "environment", "health", "model_test", "redact"],
-    &["config", "mcp", "replay"],
-    &["documents", "failure", "retention", "telemetry", "toolbox"],
+    &["config", "replay"],
+    &["documents", "failure", "retention", "toolbox"],
     &["archives", "footprint", "lock", "logging", "models", "paths", "service"],
     &["audit", "listener", "skills"],
     &["sandbox"],
     &["boot"],
-    &["rpc"],
     &["control"],
-    &["app", "plugins"],
+    &["rpc"],
+    &["app"],
     &["start"],
 ];
 
@@ -85,7 +85,6 @@ const CORE: Floors = &[
         "routing",
         "storage",
         "surroundings",
-        "todo",
         "untrusted",
         "usage",
         "web",
@@ -118,15 +117,13 @@ const POLICY: Floors =
     &[&["file", "lib", "opinion"], &["command", "rules"], &["checker"], &["grants"], &["judge"], &["grant_check"]];
 
 const STORE: Floors = &[
-    &["error", "lib"],
-    &["anchor", "codec", "mark", "projection"],
-    &["counters", "damage", "queue", "usage"],
+    &["codec", "lib"],
+    &["damage", "mark", "projection", "usage"],
     &["sessions"],
-    &["events", "interrupts", "removal", "rows", "state_files"],
-    &["damaged_sessions", "past", "search", "upkeep"],
-    &["append", "draft"],
-    &["fork", "open"],
-    &["change"],
+    &["events", "interrupts", "upkeep"],
+    &["append", "past", "search"],
+    &["draft"],
+    &["change", "open"],
     &["import", "writer"],
     &["reader"],
     &["store"],

@@ -1,4 +1,10 @@
 //! The keys of `mcp_servers.yaml`, as they are written.
+//!
+//! Servers of plugins: below those of all files, and reached as the plugin says, not otherwise.
+//!
+//! Settings of such a server in `mcp_servers.yaml` that do not say how it is reached hold for it: whether it is
+//! enabled, which tools it has and what they do, further variables and headers. An entry of theirs that says how it is reached
+//! is another server, and the plugin's is not used.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -6,20 +12,20 @@ use std::{
 };
 
 use agentd_core::tool::Effect;
+use agentd_extensions::plugins::InstalledPlugin;
 use agentd_mcp::config::ToolGrants;
 use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
+use serde_json::json;
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    ConfigError, ErrorPlace,
+    ConfigError, ErrorPlace, Origin, Origins, SourceFile, Sources, Subject,
     groups::group,
-    layers::SourceFile,
-    origin::{Origin, Origins},
-    value::{Limit, Span},
-    yaml,
+    mcp::{Server, check_name, with_marks},
+    yaml::{self, Limit, Reader, Span},
 };
 
 /// One file.
@@ -53,25 +59,21 @@ struct Frame {
 impl McpFile {
     /// Reads a file. An entry that makes no sense stands in nobody's way; what is no YAML is refused, and so is what
     /// says something else of all servers than can be said.
-    pub(super) fn read(
-        file: &SourceFile,
-        variables: &HashMap<String, String>,
-        origins: &mut Origins,
-    ) -> Result<Self, ConfigError> {
-        match yaml::parse(file, variables, origins) {
+    pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
+        match yaml::parse(file, variables) {
             Ok(Whole { global, servers }) => {
                 Ok(Self { global, servers: servers.unwrap_or_default(), unread: BTreeMap::new() })
             }
-            Err(why) => Self::piece_by_piece(file, variables, origins).ok_or(why),
+            Err(why) => Self::piece_by_piece(file, variables).ok_or(why),
         }
     }
 
     /// The entries one by one. None where it is none of them that is wrong.
-    fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>, origins: &mut Origins) -> Option<Self> {
-        let Frame { global, servers } = yaml::parse(file, variables, origins).ok()?;
+    fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
+        let Frame { global, servers } = yaml::parse(file, variables).ok()?;
         let mut read = Self { global, ..Self::default() };
         for name in servers.unwrap_or_default().into_keys() {
-            match yaml::parse_seed(file, variables, origins, One { name: &name, is_root: true }) {
+            match yaml::parse_seed(file, variables, One { name: &name, is_root: true }) {
                 Ok(Some(entry)) => drop(read.servers.insert(name, entry)),
                 Ok(None) => {}
                 Err(why) => drop(read.unread.insert(name, why)),
@@ -260,5 +262,98 @@ impl<'de> Visitor<'de> for GrantsVisitor {
             () => ToolGrants::Some(tools),
         };
         Ok(GrantsFile(grants))
+    }
+}
+
+/// Adds them, and returns the plugin of each.
+pub(super) fn add(
+    sources: &Sources,
+    known: &HashMap<String, String>,
+    servers: &mut BTreeMap<String, Server>,
+    broken: &mut BTreeMap<String, ConfigError>,
+    origins: &mut Origins,
+) -> BTreeMap<String, String> {
+    let mut of_plugins = BTreeMap::new();
+    for plugin in sources.plugins.iter() {
+        let file = file(plugin);
+        for (name, entry) in &plugin.servers {
+            let of_person = servers.get(name).is_some_and(Server::is_reached);
+            if of_person || of_plugins.contains_key(name) {
+                continue;
+            }
+            of_plugins.insert(name.clone(), plugin.report.name.clone());
+            origins.set(format!("mcp_servers.{name}"), &file.origin);
+            let file = SourceFile { text: json!({"servers": {name: entry}}).to_string(), ..file.clone() };
+            match read(sources, known, plugin, &file, name) {
+                Ok(server) => {
+                    let over = servers.remove(name).unwrap_or_default();
+                    servers.insert(name.clone(), over.above(server));
+                }
+                Err(error) => drop(broken.insert(name.clone(), error)),
+            }
+        }
+    }
+    of_plugins
+}
+
+/// The place of a plugin's servers, for people.
+fn file(plugin: &InstalledPlugin) -> SourceFile {
+    let path = plugin.report.folder.join("mcp.json");
+    SourceFile { subject: Subject::Mcp, origin: Origin::Plugin(plugin.report.name.clone(), path), text: String::new() }
+}
+
+fn read(
+    sources: &Sources,
+    known: &HashMap<String, String>,
+    plugin: &InstalledPlugin,
+    file: &SourceFile,
+    name: &str,
+) -> Result<Server, ConfigError> {
+    let plugin_name = &plugin.report.name;
+    let place = ErrorPlace::Setting(format!("plugin {plugin_name}"));
+    check_name(name, &place)?;
+    if !plugin.is_used() {
+        let message = "its files are not those that you agreed to, so none of its servers starts";
+        return Err(
+            ConfigError::new(place, message).with_hint(format!("agentctl plugin show {plugin_name} tells which"))
+        );
+    }
+    let (file, variables) = &with_marks(file, known);
+    let McpFile { servers, unread, .. } = McpFile::read(file, variables)?;
+    if let Some((_, error)) = unread.into_iter().next() {
+        return Err(error);
+    }
+    let mut server = Server { place: Some(place), plugin: Some(plugin_name.clone()), ..Server::default() };
+    let reader = Reader { file, sources, variables };
+    for entry in servers.into_values() {
+        reader.server(entry.value.unwrap_or_default(), &mut server)?;
+    }
+    Ok(server)
+}
+
+impl Server {
+    /// Returns whether it says how it is reached.
+    fn is_reached(&self) -> bool {
+        self.command.is_some() || self.url.is_some()
+    }
+
+    /// The person's settings above a plugin's server.
+    fn above(self, of_plugin: Self) -> Self {
+        let (mut env, mut headers) = (of_plugin.env, of_plugin.headers);
+        env.extend(self.env);
+        headers.extend(self.headers);
+        Self {
+            command: of_plugin.command,
+            args: of_plugin.args,
+            url: of_plugin.url,
+            mode: of_plugin.mode,
+            home: of_plugin.home,
+            cwd: self.cwd.or(of_plugin.cwd),
+            place: of_plugin.place,
+            plugin: of_plugin.plugin,
+            env,
+            headers,
+            ..self
+        }
     }
 }

@@ -33,23 +33,22 @@ pub struct RecordedEnd {
     pub end: CallEnd,
 }
 
-/// State of a call that was decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallOutcome {
-    /// It did what it should.
-    Done,
-    /// It failed, or could not run for another reason than a refusal.
-    Failed,
-    /// It was not let through.
-    Refused,
-    /// It has no end yet.
-    Open,
-    /// The daemon ended before it did: it may have taken effect or not.
-    Unknown,
+names! {
+    /// State of a call that was decided.
+    #[derive(Hash)]
+    pub enum CallOutcome {
+        /// It did what it should.
+        Done = "done",
+        /// It failed, or could not run for another reason than a refusal.
+        Failed = "failed",
+        /// It was not let through.
+        Refused = "refused",
+        /// It has no end yet.
+        Open = "open",
+        /// The daemon ended before it did: it may have taken effect or not.
+        Unknown = "unknown",
+    }
 }
-
-names! { CallOutcome: Done "done", Failed "failed", Refused "refused", Open "open", Unknown "unknown" }
 
 impl CallOutcome {
     /// State of a call. `restarted` says whether the daemon was restarted since it was decided.
@@ -141,40 +140,33 @@ pub struct AuditFinding {
     pub message: String,
 }
 
-/// Problem of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AuditProblem {
-    /// A line is not the one that was written.
-    Changed,
-    /// Something stands in the place of a line that is none.
-    NotALine,
-    /// Lines are gone.
-    Missing,
-    /// A line stands where it was not written.
-    OutOfOrder,
-    /// The first lines are gone.
-    BeginningMissing,
-    /// The last lines are gone.
-    EndMissing,
-    /// The last line is not whole.
-    Torn,
-    /// Lines were added by somebody else.
-    Foreign,
-    /// The file that should name the last line is gone or damaged: whether the end is missing cannot be known.
-    NoWitness,
-    /// A hash that was noted elsewhere is not in the log.
-    NotedHashMissing,
-    /// The log itself tells that it was found damaged before.
-    Recorded,
-    /// A file of the log cannot be read.
-    Unreadable,
-}
-
 names! {
-    AuditProblem:
-    Changed "changed", NotALine "not_a_line", Missing "missing", OutOfOrder "out_of_order",
-    BeginningMissing "beginning_missing", EndMissing "end_missing", Torn "torn", Foreign "foreign",
-    NoWitness "no_witness", NotedHashMissing "noted_hash_missing", Recorded "recorded",
-    Unreadable "unreadable"
+    /// Problem of the log.
+    #[derive(Hash)]
+    pub enum AuditProblem {
+        /// A line is not the one that was written.
+        Changed = "changed",
+        /// Something stands in the place of a line that is none.
+        NotALine = "not_a_line",
+        /// Lines are gone.
+        Missing = "missing",
+        /// A line stands where it was not written.
+        OutOfOrder = "out_of_order",
+        /// The first lines are gone.
+        BeginningMissing = "beginning_missing",
+        /// The last lines are gone.
+        EndMissing = "end_missing",
+        /// The last line is not whole.
+        Torn = "torn",
+        /// Lines were added by somebody else.
+        Foreign = "foreign",
+        /// The file that should name the last line is gone or damaged: whether the end is missing cannot be known.
+        NoWitness = "no_witness",
+        /// A hash that was noted elsewhere is not in the log.
+        NotedHashMissing = "noted_hash_missing",
+        /// The log itself tells that it was found damaged before.
+        Recorded = "recorded",
+        /// A file of the log cannot be read.
+        Unreadable = "unreadable",
+    }
 }

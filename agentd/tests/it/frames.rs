@@ -1,0 +1,164 @@
+//! Frames that the client library would never send, and services that every client may ask for.
+
+use std::path::PathBuf;
+
+use agentd_core::{error::ErrorKind, knowledge::DocumentQuery, turn::StopReason};
+use agentd_proto::{
+    MAX_CHUNK_BYTES, MAX_PROMPT_BYTES, MAX_UPLOAD_BYTES,
+    client::{Client, NewSession},
+    socket::connect,
+    v1::{
+        self,
+        sessions_client::SessionsClient,
+        turn_request::{Command, Start, Steer},
+        turns_client::TurnsClient,
+        upload_chunk::Part,
+    },
+};
+use futures_util::{StreamExt as _, stream};
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+
+use crate::stopping::Stuck;
+
+async fn bare(path: PathBuf) -> Channel {
+    let connector = tower::service_fn(move |_| {
+        let path = path.clone();
+        async move { Ok::<_, std::io::Error>(hyper_util::rt::TokioIo::new(connect(&path).await?)) }
+    });
+    Endpoint::from_static("http://agentd.local").connect_with_connector(connector).await.unwrap()
+}
+
+/// Runs a test with a bare connection, a client and a session.
+fn with_daemon<F: Future<Output = ()>>(test: impl FnOnce(Channel, Client, String) -> F) {
+    let stuck = Stuck::new("1s");
+    stuck.runtime.block_on(async {
+        let client = Client::connect(&stuck.home.socket()).await.unwrap();
+        let session = client.create_session(&NewSession::default()).await.unwrap();
+        test(bare(stuck.home.socket()).await, client, session.session.summary.id.to_string()).await;
+    });
+}
+
+fn frame(command: Command) -> v1::TurnRequest {
+    v1::TurnRequest { command: Some(command) }
+}
+
+#[test]
+fn frames_that_make_no_sense_are_refused() {
+    with_daemon(async |channel, client, session| {
+        let refused = async |frames: Vec<v1::TurnRequest>| -> Status {
+            TurnsClient::new(channel.clone()).turn(stream::iter(frames)).await.err().unwrap()
+        };
+        let check = async |start: Start, code: Code, part: &str| {
+            let status = refused(vec![frame(Command::Start(start))]).await;
+            assert_eq!(status.code(), code, "{status:?}");
+            assert!(status.message().contains(part), "{status:?} lacks {part:?}");
+        };
+        let text = Some("hello".to_owned());
+        check(Start { slot: 99, text: text.clone(), ..Start::default() }, Code::InvalidArgument, "slot").await;
+        let titled = Start { session, title: text.clone(), ..Start::default() };
+        check(titled, Code::InvalidArgument, "new session").await;
+        let unknown = Start { session: "ffffffff".into(), text, ..Start::default() };
+        check(unknown, Code::NotFound, "ffffffff").await;
+        let long = Start { text: Some("x".repeat(MAX_PROMPT_BYTES + 1)), ..Start::default() };
+        check(long, Code::InvalidArgument, "at most 8 MiB").await;
+        for frames in [vec![], vec![v1::TurnRequest::default()], vec![frame(Command::Steer(Steer::default()))]] {
+            assert_eq!(refused(frames).await.code(), Code::InvalidArgument);
+        }
+        assert_eq!(client.sessions(10).await.unwrap().len(), 1, "what is refused leaves no session behind");
+        assert_eq!(client.session("").await.unwrap_err().answered(), Some(ErrorKind::InvalidInput));
+    });
+}
+
+#[test]
+fn a_second_start_ends_the_stream_and_not_the_turn() {
+    with_daemon(async |channel, client, _| {
+        let start = || frame(Command::Start(Start { text: Some("Hold!".into()), ..Start::default() }));
+        let frames = stream::iter([start(), start()]).chain(stream::pending());
+        let response = TurnsClient::new(channel).turn(frames).await.unwrap();
+        let session = response.metadata().get(agentd_proto::SESSION_ID_HEADER).unwrap().to_str().unwrap().to_owned();
+        let mut events = response.into_inner();
+        let status = loop {
+            match events.message().await {
+                Ok(event) => assert!(event.is_some(), "the stream ended without a word"),
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().contains("second"), "{status:?}");
+
+        let mut watched = client.subscribe(&session, 0, true).await.unwrap();
+        client.cancel_turn(&session, None).await.unwrap();
+        loop {
+            let event = watched.next().await.unwrap().expect("the turn ends");
+            if let agentd_core::event::EventKind::TurnEnded { result } = event.kind {
+                assert_eq!(result.stop_reason, StopReason::Cancelled);
+                break;
+            }
+        }
+        assert_eq!(watched.next().await, Ok(None), "it ends with the turn that ran");
+    });
+}
+
+#[test]
+fn uploads_come_whole_or_not_at_all() {
+    with_daemon(async |channel, client, session| {
+        let content = vec![7_u8; 2 * MAX_CHUNK_BYTES + 1];
+        assert_eq!(client.upload(&session, "a.bin", &content[..]).await.unwrap().path, "uploads/a.bin");
+        assert_eq!(client.upload(&session, "empty", &[][..]).await.unwrap().path, "uploads/empty");
+
+        let header = || Part::Header(v1::UploadHeader { session: session.clone(), name: "b".into(), path: None });
+        let data = |size| Part::Data(vec![0; size]);
+        let check = async |parts: Vec<Part>, part: &str| {
+            let chunks = parts.into_iter().map(|part| v1::UploadChunk { part: Some(part) }).collect::<Vec<_>>();
+            let status = SessionsClient::new(channel.clone()).upload(stream::iter(chunks)).await.unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+            assert!(status.message().contains(part), "{status:?} lacks {part:?}");
+        };
+        check(vec![], "header").await;
+        check(vec![data(1)], "header").await;
+        check(vec![header(), data(1), header()], "second").await;
+        check(vec![header(), data(1), Part::Abort(v1::UploadAbort {})], "gave up").await;
+        check(vec![header(), data(MAX_CHUNK_BYTES + 1)], "chunk").await;
+        let pieces = MAX_UPLOAD_BYTES / MAX_CHUNK_BYTES + 1;
+        let too_many = std::iter::once(header()).chain((0..pieces).map(|_| data(MAX_CHUNK_BYTES))).collect();
+        check(too_many, "larger than 64 MiB").await;
+    });
+}
+
+#[test]
+fn health_and_reflection_answer() {
+    with_daemon(async |channel, client, session| {
+        for service in ["", "agentd.v1.Turns"] {
+            let request = HealthCheckRequest { service: service.to_owned() };
+            let health = HealthClient::new(channel.clone()).check(request).await.unwrap().into_inner();
+            assert_eq!(health.status(), ServingStatus::Serving, "{service:?}");
+        }
+        let list = MessageRequest::ListServices(String::new());
+        let request = ServerReflectionRequest { host: String::new(), message_request: Some(list) };
+        let mut reflection = ServerReflectionClient::new(channel);
+        let mut answers = reflection.server_reflection_info(stream::iter([request])).await.unwrap().into_inner();
+        let Some(MessageResponse::ListServicesResponse(listed)) =
+            answers.message().await.unwrap().unwrap().message_response
+        else {
+            panic!("asked for services");
+        };
+        let names: Vec<_> = listed.service.iter().map(|service| service.name.as_str()).collect();
+        for name in ["Turns", "Sessions", "Interrupts", "Daemon"] {
+            assert!(names.contains(&format!("agentd.v1.{name}").as_str()), "{name} is not in {names:?}");
+        }
+
+        // A limit that is reduced is told.
+        let query =
+            DocumentQuery { text: "zebra".to_owned(), regex: false, limit: 500, neighbours: false, begin_by: None };
+        let notes = client.search_documents(&session, &[], &query, |_| {}).await.unwrap().notes;
+        assert!(notes.iter().any(|note| note.contains("200 finds at the most") && note.contains("500")), "{notes:?}");
+    });
+}
