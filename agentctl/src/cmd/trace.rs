@@ -7,7 +7,6 @@ mod requests;
 mod tree;
 
 use std::{
-    fs::Permissions,
     io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
