@@ -1,6 +1,6 @@
 //! The only file that names every adapter: it plugs them into the engine.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use agentd_audit::AuditLog;
 use agentd_core::{
@@ -183,6 +183,7 @@ pub async fn assemble(
     let (kept, data) = (config.daemon.retention.clone(), paths.data.clone());
     let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, kept);
     let mut notes = toolbox::notes(&config.tools, &configurable, &engine.tools());
+    notes.extend(BuiltinToolbox::misfits(&tool_limits(config)));
     notes.extend(layers::exposed(&config.files));
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, &config.agent_plugins, known.iter().map(|tool| tool.name.as_str())));
@@ -302,6 +303,11 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
+/// The numbers that `tools.yaml` sets for tools.
+fn tool_limits(config: &Config) -> BTreeMap<String, BTreeMap<String, u64>> {
+    config.tools.iter().filter_map(|(name, tool)| Some((name.clone(), tool.limits.clone()?))).collect()
+}
+
 fn toolbox_config(
     config: &Config,
     env: &Environment,
@@ -311,7 +317,7 @@ fn toolbox_config(
 ) -> ToolboxConfig {
     let mut toolbox = ToolboxConfig::new(TimeZone::system);
     toolbox.command_timeout = config.daemon.tools.command_timeout.0;
-    toolbox.command_timeout_max = toolbox.command_timeout_max.max(toolbox.command_timeout);
+    toolbox.tool_limits = tool_limits(config);
     toolbox.environment = env.only(&PASSED_TO_COMMANDS);
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(confined);

@@ -198,6 +198,8 @@ pub struct ToolSetting {
     pub tags: Option<Vec<String>>,
     /// Description for models, in place of its own.
     pub description: Option<String>,
+    /// Numbers of the tool, by their names.
+    pub limits: Option<BTreeMap<String, u64>>,
     /// Set if it stands under `core`.
     #[serde(skip)]
     pub is_core: bool,
@@ -234,8 +236,12 @@ pub(super) fn tools(sources: &Sources, names: &ToolNames, origins: &mut Origins)
         for (name, over) in named {
             let name = names.ours(&name);
             let tool = tools.entry(name.to_owned()).or_default();
-            let mut note = |field| origins.set(format!("tools.{name}.{field}"), &file.origin);
+            let mut note = |field: &str| origins.set(format!("tools.{name}.{field}"), &file.origin);
             take!(tool, over, note; enabled, always_available, category, tags, description);
+            for (limit, number) in over.limits.into_iter().flatten() {
+                note(&format!("limits.{limit}"));
+                tool.limits.get_or_insert_default().insert(limit, number);
+            }
             tool.is_core |= over.is_core;
         }
     }

@@ -1,6 +1,6 @@
 //! The core tools, implementing the engine's port.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
 use agentd_core::{
     ids::SessionId,
@@ -44,8 +44,7 @@ pub struct BuiltinToolbox {
 
 impl BuiltinToolbox {
     /// The tools, set up so.
-    pub fn new(mut config: ToolboxConfig) -> Self {
-        config.command_timeout_max = config.command_timeout_max.max(Duration::from_secs(1));
+    pub fn new(config: ToolboxConfig) -> Self {
         Self {
             specs: TOOLS.iter().filter_map(|tool| tool.offered(&config)).collect(),
             services: ToolServices {
@@ -55,6 +54,25 @@ impl BuiltinToolbox {
                 config,
             },
         }
+    }
+
+    /// Names limits of `tools.yaml` that are not followed.
+    pub fn misfits(limits: &BTreeMap<String, BTreeMap<String, u64>>) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (tool, numbers) in limits {
+            let known = TOOLS.iter().find(|known| known.name == tool).map_or(&[][..], |known| known.limits);
+            for (name, number) in numbers {
+                match known.iter().find(|limit| limit.name == name) {
+                    None => notes.push(format!("tools.yaml: `{tool}` has no limit `{name}`")),
+                    Some(limit) if !limit.allows(*number) => notes.push(format!(
+                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; the default of {} is used",
+                        limit.most, limit.usual
+                    )),
+                    Some(_) => {}
+                }
+            }
+        }
+        notes
     }
 
     fn invocation<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> Call<'a> {
@@ -155,7 +173,7 @@ impl Toolbox for BuiltinToolbox {
 
     fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
         let (tool, schema) = self.find(call).ok()?;
-        let longest = self.services.config.command_timeout_max.as_secs();
+        let longest = run_bash_command::longest(&self.services.config).as_secs();
         arguments::meant(tool.name, &call.arguments, schema, longest)
     }
 

@@ -98,3 +98,22 @@ async fn another_tools_yaml_holds_from_the_next_turn_on() {
     world.still_serves().await;
     assert_eq!(shown(world.model.requests().last().unwrap()), names);
 }
+
+#[tokio::test]
+async fn numbers_of_a_tool_are_set_and_wrong_ones_are_reported() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/agentd.yaml", "tools: {command_timeout: 5s}\n");
+    home.write(
+        "config/tools.yaml",
+        "optional: {run_bash_command: {limits: {max_seconds: 7, max_secnds: 9}}}\ncore: {grep: {limits: {max_seconds: 0}}}\n",
+    );
+    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    world.still_serves().await;
+    let tools = world.model.requests()[0].body["tools"].to_string();
+    assert!(tools.contains("(default 5, at most 7)"), "{tools}");
+    let log = world.daemon.log();
+    for note in ["`run_bash_command` has no limit `max_secnds`", "`grep` has no limit `max_seconds`"] {
+        assert!(log.contains(note), "{note}: {log}");
+    }
+}

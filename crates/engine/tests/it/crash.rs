@@ -83,7 +83,10 @@ async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
     let mut events = session.subscribe(0).await.unwrap();
     let pending = next.engine.interrupts(None).await.unwrap();
     next.engine.answer(pending[0].id, Answer::Approve, "another client".to_owned()).await.unwrap();
-    to_end(&mut events).await;
+    let (all, _) = to_end(&mut events).await;
+    // A client that has seen some events is shown those after them.
+    let mut rest = session.subscribe(all[2].seq).await.unwrap();
+    assert_eq!(to_end(&mut rest).await.0, all[3..]);
     ended(&session, input("Look!")).await;
     assert_eq!(next.tools.environments(), [environment, ClientEnvironment::default()]);
 }

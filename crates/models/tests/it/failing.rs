@@ -158,7 +158,9 @@ async fn endless_answers_are_cut_and_said() {
 }
 
 /// Events of a gateway that keeps a connection alive by parts of an answer that hold nothing.
-const EMPTY: [(Wire, &str); 6] = [
+const EMPTY: [(Wire, &str); 8] = [
+    (Wire::OpenAi, ": still here"),
+    (Wire::Anthropic, r#"{"type":"ping"}"#),
     (Wire::OpenAi, r#"{"choices":[{"index":0,"delta":{"content":""}}]}"#),
     (Wire::OpenAi, r#"{"choices":[{"index":0,"delta":{"role":"assistant","reasoning_content":"","tool_calls":[]}}]}"#),
     (Wire::OpenAi, r#"{"choices":[]}"#),
@@ -173,7 +175,8 @@ async fn parts_of_an_answer_that_hold_nothing_are_signs_of_life() {
         let server = ModelServer::start().await;
         let mut config = ModelConfig { wire, retries: 0, ..config(&server) };
         (config.first_byte_timeout_ms, config.idle_timeout_ms) = (300, 300);
-        let event = format!("data: {event}\n\n");
+        let comment = if event.starts_with(':') { "" } else { "data: " };
+        let event = format!("{comment}{event}\n\n");
         // It ends a good while behind the time at which it is given up.
         let reply = Reply::status(200, event.repeat(1_000)).header("content-type", "text/event-stream");
         server.reply(reply.bytes_per_write(event.len()).delay_ms(10));

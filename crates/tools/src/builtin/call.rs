@@ -33,8 +33,8 @@ pub struct ToolboxConfig {
     pub time_zone: fn() -> TimeZone,
     /// After how long a command is ended that names no limit.
     pub command_timeout: Duration,
-    /// The longest limit that a command may name.
-    pub command_timeout_max: Duration,
+    /// Numbers that are set for tools, by tool and name.
+    pub tool_limits: BTreeMap<String, BTreeMap<String, u64>>,
     /// Environment of commands besides the defaults, which it overrides (`PATH`, `LANG`, …), where their client sends
     /// nothing.
     pub environment: BTreeMap<String, String>,
@@ -61,12 +61,12 @@ pub struct ToolboxConfig {
 }
 
 impl ToolboxConfig {
-    /// The defaults: commands end after two minutes and may ask for up to ten.
+    /// The defaults: commands end after two minutes.
     pub fn new(time_zone: fn() -> TimeZone) -> Self {
         Self {
             time_zone,
             command_timeout: Duration::from_secs(120),
-            command_timeout_max: Duration::from_secs(600),
+            tool_limits: BTreeMap::new(),
             environment: BTreeMap::new(),
             standing: BTreeMap::new(),
             sandbox: None,
@@ -79,6 +79,28 @@ impl ToolboxConfig {
             parallel_file_calls: 8,
             limits: Limits::default(),
         }
+    }
+
+    /// Number that is set for a tool; a number out of its range counts as not set.
+    pub(crate) fn limit<A: Tool>(&self, limit: &ToolLimit) -> u64 {
+        let set = self.tool_limits.get(A::NAME).and_then(|limits| limits.get(limit.name)).copied();
+        set.filter(|number| limit.allows(*number)).unwrap_or(limit.usual)
+    }
+}
+
+/// A number of a tool that `tools.yaml` can set, under `limits`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ToolLimit {
+    pub(crate) name: &'static str,
+    /// The number where none is set.
+    pub(crate) usual: u64,
+    /// The largest number; the smallest is 1.
+    pub(crate) most: u64,
+}
+
+impl ToolLimit {
+    pub(crate) fn allows(&self, number: u64) -> bool {
+        (1..=self.most).contains(&number)
     }
 }
 
@@ -109,6 +131,8 @@ pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
     const NAME: &'static str;
     /// Set by tools that change only files that their arguments name.
     const PATHS: Option<PathsOf<Self>> = None;
+    /// The numbers of the tool that can be set.
+    const LIMITS: &'static [ToolLimit] = &[];
 
     /// Specification for models.
     fn spec(row: &ToolRow, _: &ToolboxConfig) -> ToolSpec {

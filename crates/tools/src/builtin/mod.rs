@@ -9,7 +9,7 @@ use agentd_workspace::{failure::Failure, jail::Jail, path::ToolPath};
 use futures_util::future::{BoxFuture, FutureExt as _};
 use serde_json::Value;
 
-use self::call::{Call, Tool, ToolboxConfig};
+use self::call::{Call, Tool, ToolLimit, ToolboxConfig};
 use crate::arguments;
 
 mod apply_patch;
@@ -74,6 +74,8 @@ pub(crate) struct Builtin {
     pub(crate) run: for<'a> fn(Call<'a>, &Value) -> Doing<'a, ToolOutput>,
     /// Text for the person who is asked about a call; none where there is nothing to show.
     pub(crate) preview: for<'a> fn(Call<'a>, &Value) -> Doing<'a, Option<String>>,
+    /// The numbers of the tool that can be set.
+    pub(crate) limits: &'static [ToolLimit],
     /// The files that a call changes; none if its arguments do not tell.
     pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> ChangedPaths,
 }
@@ -82,6 +84,7 @@ impl Builtin {
     const fn of<A: Tool + 'static>() -> Self {
         Self {
             name: A::NAME,
+            limits: A::LIMITS,
             spec: A::spec,
             run: |call, schema| match arguments::parse::<A>(A::NAME, &call.call.arguments, schema) {
                 Ok(args) => args.run(call).boxed(),

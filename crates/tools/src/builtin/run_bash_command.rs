@@ -36,13 +36,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{Call, Tool, ToolboxConfig};
+use super::call::{Call, Tool, ToolLimit, ToolboxConfig};
 
 /// The kernel takes no argument above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
 
 /// Name of the tool.
 pub(crate) const NAME: &str = "run_bash_command";
+
+/// The longest time that a command may ask for, in seconds.
+const MAX_SECONDS: ToolLimit = ToolLimit { name: "max_seconds", usual: 600, most: 86_400 };
+
+/// The longest time that a command may have: the default of commands counts where it is longer.
+pub(crate) fn longest(config: &ToolboxConfig) -> Duration {
+    Duration::from_secs(config.limit::<Args>(&MAX_SECONDS)).max(config.command_timeout)
+}
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
@@ -56,9 +64,10 @@ pub(crate) struct Args {
 
 impl Tool for Args {
     const NAME: &'static str = NAME;
+    const LIMITS: &'static [ToolLimit] = &[MAX_SECONDS];
 
     fn spec(row: &ToolRow, config: &ToolboxConfig) -> ToolSpec {
-        let (usual, longest) = (config.command_timeout.as_secs(), config.command_timeout_max.as_secs());
+        let (usual, longest) = (config.command_timeout.as_secs(), longest(config).as_secs());
         let mut spec = ToolSpec::of::<Args>(row.name, row.effect);
         spec.description = format!(
             "Runs a bash command and returns its exit code, standard output and standard error. It starts in the user's \
@@ -94,12 +103,12 @@ impl Tool for Args {
 
 impl Args {
     fn timeout(&self, config: &ToolboxConfig) -> Duration {
-        self.timeout_s.map_or(config.command_timeout, Duration::from_secs).min(config.command_timeout_max)
+        self.timeout_s.map_or(config.command_timeout, Duration::from_secs).min(longest(config))
     }
 
     /// The note on a limit that was asked for and cannot be had.
     fn cut(&self, config: &ToolboxConfig) -> Option<String> {
-        let longest = config.command_timeout_max.as_secs();
+        let longest = longest(config).as_secs();
         let asked = self.timeout_s.filter(|asked| *asked > longest)?;
         Some(format!("[timeout_s was {asked}; {longest} s is the most, so that was the limit]"))
     }

@@ -192,6 +192,14 @@ async fn what_is_hidden_in_a_project_is_hidden_by_its_name_too() {
 }
 
 #[tokio::test]
+async fn git_knows_the_project_by_its_name() {
+    let bench = locked(Project::Writable, |_| {}).await;
+    let command = "git init -q && git rev-parse --show-toplevel && git status --short";
+    let text = bench.call("run_bash_command", json!({ "command": command })).await.text;
+    assert!(text.starts_with("exit code 0") && text.contains("stdout:\n/project"), "{text}");
+}
+
+#[tokio::test]
 async fn a_command_that_uses_a_skill_starts_where_skills_are() {
     let bench = locked(Project::Writable, |_| {}).await;
     bench.put("skills/pdf/scripts/info.py", "import sys\nprint('info of', sys.argv[1])\n");

@@ -10,6 +10,7 @@
 //! says so, and meanwhile holds the [gate](Blobs::gate), behind which nothing is removed.
 
 use std::{
+    fmt::Write as _,
     fs::{self, File},
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
@@ -330,7 +331,11 @@ pub(super) fn hash(content: &[u8]) -> Hash {
 
 /// A hash as it is written.
 pub(super) fn text(hash: &Hash) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.iter().fold(String::with_capacity(2 * hash.len()), |mut digits, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
 }
 
 pub(super) fn read_hash(text: &str) -> Option<Hash> {

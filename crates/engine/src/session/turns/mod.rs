@@ -50,7 +50,11 @@ impl Actor {
             (None, _) => {
                 let turn_id = TurnId::generate();
                 self.lines.insert(turn_id, lines);
-                self.begin(turn_id, start, false).await
+                let begun = self.begin(turn_id, start, false).await;
+                if begun.is_err() {
+                    self.lines.remove(&turn_id);
+                }
+                begun
             }
             // What is said after a cancel is not taken back by it.
             (Some(open), IfBusy::Steer) if open.is_cancelled() => self.enqueue(start, lines).await,
