@@ -6,8 +6,9 @@ use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
-    let files =
+    let mut files =
         fs::read_dir("proto/agentd/v1")?.map(|file| Ok(file?.path())).collect::<Result<BTreeSet<_>, io::Error>>()?;
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "proto"));
     let descriptors = protox::compile(files, ["proto"])?;
     // `compile_fds` does not write the set that reflection serves, so we do.
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR for build scripts")?);

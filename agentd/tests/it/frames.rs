@@ -113,6 +113,8 @@ fn uploads_come_whole_or_not_at_all() {
         let content = vec![7_u8; 2 * MAX_CHUNK_BYTES + 1];
         assert_eq!(client.upload(&session, "a.bin", &content[..]).await.unwrap().path, "uploads/a.bin");
         assert_eq!(client.upload(&session, "empty", &[][..]).await.unwrap().path, "uploads/empty");
+        let endless = client.upload(&session, "zero", tokio::io::repeat(0)).await.unwrap_err();
+        assert!(endless.message.contains("64 MiB"), "{endless:?}");
 
         let header = || Part::Header(v1::UploadHeader { session: session.clone(), name: "b".into(), path: None });
         let data = |size| Part::Data(vec![0; size]);

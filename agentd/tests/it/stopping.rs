@@ -89,8 +89,23 @@ fn request() -> StartRequest {
 fn a_turn_that_does_not_end_in_time_is_suspended_and_says_so() {
     let stuck = Stuck::new("100ms");
     let mut turn = stuck.turn();
+    let session = turn.session_id().to_string();
+    let mut events = stuck.runtime.block_on(async {
+        let client = Client::connect(&stuck.home.socket()).await.unwrap();
+        client.subscribe(&session, 0, false).await.unwrap()
+    });
     stuck.daemon.signal(Signal::SIGTERM);
     assert_eq!(stuck.reads_its_end(&mut turn), StopReason::Suspended);
+    let closed = stuck.runtime.block_on(async {
+        let mut has_ended = false;
+        loop {
+            match events.next().await {
+                Ok(event) => has_ended |= event.is_some_and(|event| matches!(event.kind, EventKind::TurnEnded { .. })),
+                Err(error) => break has_ended.then_some(error),
+            }
+        }
+    });
+    assert_eq!(closed.and_then(|error| error.answered()), Some(ErrorKind::ShuttingDown));
     let (home, ended) = stuck.ended();
     ended.says(0, &[]);
     assert!(!home.socket().exists());

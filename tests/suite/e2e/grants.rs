@@ -11,7 +11,7 @@ use agentd_testkit::{
 use serde_json::{Value, json};
 
 use super::{
-    Events as _, World,
+    Events as _, World, keys,
     sandbox::{mount, project, world},
     tool_texts, turn,
 };
@@ -82,6 +82,7 @@ async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restar
     assert_eq!((&kept["scope"], &kept["session_id"]), (&json!("session"), &interrupt["session_id"]));
     assert_eq!((&kept["rule"], &kept["by"]), (&json!("run_bash_command: touch a"), &json!("agentctl")));
     assert!(kept["at"].is_string(), "{kept}");
+    assert_eq!(keys(&kept), ["at", "by", "n", "rule", "scope", "session_id"]);
 }
 
 #[tokio::test]

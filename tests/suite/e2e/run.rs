@@ -197,6 +197,9 @@ async fn wrong_usage_is_two() {
         let result = output.json();
         assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("failed")), "{result:#}");
         assert!(result["error"]["hint"].is_string(), "{result:#}");
+        let mut found = keys(&result);
+        found.retain(|key| *key != "error");
+        assert_eq!(found, RESULT_KEYS, "{result:#}");
     }
     assert!(world.model.requests().is_empty());
 }
