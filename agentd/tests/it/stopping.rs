@@ -100,7 +100,8 @@ fn a_turn_that_does_not_end_in_time_is_suspended_and_says_so() {
         let mut has_ended = false;
         loop {
             match events.next().await {
-                Ok(event) => has_ended |= event.is_some_and(|event| matches!(event.kind, EventKind::TurnEnded { .. })),
+                Ok(Some(event)) => has_ended |= matches!(event.kind, EventKind::TurnEnded { .. }),
+                Ok(None) => break None,
                 Err(error) => break has_ended.then_some(error),
             }
         }
