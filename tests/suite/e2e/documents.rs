@@ -33,8 +33,9 @@ fn the_daemon_knows_how_to_be_the_reader_of_a_document() {
         "bytes_in": 1_000_000, "bytes_out": 1_000_000, "parts": 9, "cells": 9, "memory": 1_u64 << 30,
         "time": {"secs": 60, "nanos": 0},
     });
+    let wanted = json!({"named": "pdf", "first": 0, "listing": false});
     let output = Command::new(program("agentd"))
-        .args(["extract-worker", &json!({"named": "pdf", "limits": limits}).to_string()])
+        .args(["extract-worker", &json!({"wanted": wanted, "limits": limits}).to_string()])
         .env_clear()
         .stdin(File::open(document).unwrap())
         .output()
