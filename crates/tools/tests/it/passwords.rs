@@ -128,28 +128,6 @@ async fn bench(answers: &[Option<&str>]) -> (Bench, Asked) {
 }
 
 #[tokio::test]
-async fn the_person_is_asked_in_secret_and_only_once_in_a_session() {
-    let (bench, asked) = bench(&[Some("wrong"), Some("sesame")]).await;
-    let told = bench.ok("read_file", json!({"path": "uploads/a.pdf", "row": 7})).await;
-    assert!(told.contains("opened  from row 7") && !told.contains("sesame"), "{told}");
-    {
-        let asked = asked.lock().unwrap();
-        assert_eq!(asked.len(), 2);
-        assert!(asked.iter().all(Ask::is_secret) && asked[0] != asked[1], "{asked:?}");
-        let Ask::Question { question, context: Some(context), .. } = &asked[1] else { panic!() };
-        assert!(question.contains("uploads/a.pdf") && context.contains("did not open it (try 2 of 3)"), "{context}");
-    }
-    // Other documents with the same password, and other tools, ask nobody.
-    bench.ok("read_file", json!({"path": "uploads/b.pdf"})).await;
-    bench.ok("search_file", json!({"path": "uploads/a.pdf", "query": "x"})).await;
-    assert_eq!(asked.lock().unwrap().len(), 2);
-    // The session is gone, and with it the password.
-    bench.toolbox.end_session(bench.context.session_id).await;
-    let told = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
-    assert!(told.contains("it is encrypted; ask a person"), "{told}");
-}
-
-#[tokio::test]
 async fn three_wrong_passwords_and_a_refusal_end_the_call() {
     let (bench, asked) = bench(&[Some("1"), Some("2"), Some("3"), None]).await;
     let told = bench.fails("search_file", json!({"path": "uploads/a.pdf", "query": "x"}), ToolErrorCode::Tool).await;
