@@ -316,30 +316,6 @@ mod tests {
     }
 
     #[test]
-    fn roles_alternate() {
-        let system = |text: &str| Message::System { text: text.to_owned() };
-        check(
-            &[system("s"), user("a"), user("b"), said(""), said("c"), said("d"), system("e"), user("f")],
-            &json!([
-                {"role": "system", "content": "s"},
-                {"role": "user", "content": "a\n\nb"},
-                {"role": "assistant", "content": "c\n\nd"},
-                {"role": "user", "content": "e\n\nf"},
-            ]),
-        );
-        check(
-            &[system("s"), said("a")],
-            &json!([
-                {"role": "system", "content": "s"},
-                {"role": "user", "content": "(go on)"},
-                {"role": "assistant", "content": "a"},
-                {"role": "user", "content": "(go on)"},
-            ]),
-        );
-        check(&[system("s")], &json!([{"role": "system", "content": "s"}, {"role": "user", "content": "(go on)"}]));
-    }
-
-    #[test]
     fn calls_and_results_keep_their_bytes() {
         check(
             &[user("a"), called("now", "{ \"a\" :1 }"), result(""), user("<skills>\ns\n</skills>"), user("b")],
