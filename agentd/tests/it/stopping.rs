@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind},
-    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
+    turn::{IfBusy, OnInterrupt, StartTurn},
 };
 use agentd_proto::client::{Client, NewSession, SessionChoice, StartRequest, TurnStream};
 use nix::sys::signal::Signal;
@@ -44,16 +44,6 @@ impl Stuck {
         })
     }
 
-    fn reads_its_end(&self, turn: &mut TurnStream) -> StopReason {
-        self.runtime.block_on(async {
-            loop {
-                if let EventKind::TurnEnded { result } = next(turn).await.kind {
-                    return result.stop_reason;
-                }
-            }
-        })
-    }
-
     fn ended(self) -> (Home, Ended) {
         (self.home, self.daemon.ended())
     }
@@ -83,22 +73,6 @@ fn request() -> StartRequest {
             ..StartTurn::default()
         },
     }
-}
-
-#[test]
-fn a_turn_that_does_not_end_in_time_is_suspended_and_says_so() {
-    let stuck = Stuck::new("100ms");
-    let mut turn = stuck.turn();
-    stuck.daemon.signal(Signal::SIGTERM);
-    assert_eq!(stuck.reads_its_end(&mut turn), StopReason::Suspended);
-    let (home, ended) = stuck.ended();
-    ended.says(0, &[]);
-    assert!(!home.socket().exists());
-    assert!(home.log().contains("turn") && !home.log().contains('\u{1b}'), "a log has no colours");
-    // The next daemon finds nothing to mend: the turn's end was stored.
-    let next = home.start();
-    assert!(!home.log().contains("when the daemon last ended"), "{}", home.log());
-    assert_eq!(next.stop().status.code(), Some(0));
 }
 
 #[test]
