@@ -9,6 +9,7 @@ use super::*;
 fn event(delta: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#)
 }
+
 /// A conversation in which a model of that origin has made this call.
 fn called(origin: &str, outcome: &Outcome) -> ModelRequest {
     let mut request = request_with_tools("Hi");

@@ -32,15 +32,6 @@ async fn a_call_out_of_a_cut_answer_does_not_run() {
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
 }
 
-/// What comes of words where calls are read from them.
-async fn said(words: &str) -> Outcome {
-    let server = ModelServer::start().await;
-    server.reply(Reply::deltas(words.split_inclusive(' ')));
-    let mut config = config(&server);
-    config.native_tools = Some(false);
-    ask_config(&config).await
-}
-
 #[tokio::test]
 async fn tools_in_the_text_work_on_every_wire() {
     for wire in [Wire::Anthropic, Wire::Responses] {

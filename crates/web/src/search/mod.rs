@@ -278,15 +278,6 @@ mod tests {
 
     use super::*;
 
-    fn config(dialect: Dialect, base_url: &str) -> SearchConfig {
-        SearchConfig {
-            dialect,
-            base_url: base_url.parse().unwrap(),
-            api_key: Some("top-secret".into()),
-            key_variable: None,
-        }
-    }
-
     fn fields() -> JsonFields {
         JsonFields {
             results: "/data/items".into(),

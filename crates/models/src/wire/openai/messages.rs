@@ -296,11 +296,6 @@ mod tests {
         Message::User { text: text.to_owned() }
     }
 
-    fn said(text: &str) -> Message {
-        let (text, reasoning) = (text.to_owned(), Some("hm".to_owned()));
-        Message::Assistant { text, reasoning, tool_calls: Vec::new(), origin: AnswerOrigin::default() }
-    }
-
     fn called(name: &str, arguments: &str) -> Message {
         let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: name.into(), arguments: arguments.into() };
         Message::answer("", vec![call])
