@@ -1,7 +1,6 @@
 //! What a server sent beside words and calls: kept, sent back to it as it came, and to nobody else.
 
 use agentd_core::origin::{AnswerOrigin, ItemOrigin, MAX_SERVER_FIELDS};
-use agentd_testkit::model_server::Provider;
 
 use super::*;
 

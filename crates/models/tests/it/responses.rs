@@ -1,7 +1,6 @@
 //! OpenAI's Responses: what is asked, and all that may come back.
 
 use agentd_models::{Effort, Thinking};
-use agentd_testkit::model_server::Provider;
 use secrecy::SecretString;
 use serde_json::Value;
 
