@@ -8,7 +8,6 @@ use std::{
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
     knowledge::{OpenDocument, Password, Reading},
-    ports::Knowledge as _,
 };
 use agentd_index::Limits;
 use zip::ZipArchive;
@@ -17,7 +16,7 @@ use crate::codes::Code as _;
 use crate::{
     bench::{extractor, fixture, read},
     hostile::with_part,
-    library::{Shop, first, named, open},
+    library::{Shop, named, open},
 };
 
 /// Documents that programs encrypted with a password in a way that is not opened here: see `tests/fixtures/locked/make.py`.

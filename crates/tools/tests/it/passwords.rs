@@ -13,7 +13,7 @@ use agentd_core::{
         DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartKind, PartRange, ReadPart,
         Reading,
     },
-    ports::{Knowledge, OnProgress, Person, Toolbox as _},
+    ports::{Knowledge, OnProgress, Person},
     tool::ToolErrorCode,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use crate::bench::{Bench, Project, hold, limits, mode, tree};
+use crate::bench::{Bench, Project, hold, limits, tree};
 
 fn patch(text: &str) -> Value {
     json!({ "patch": text })

@@ -5,7 +5,6 @@ use agentd_index::{Query, Request};
 use regex::RegexBuilder;
 
 use super::support::{Shelf, cited, told};
-use crate::codes::Code as _;
 
 const PAGES: [&str; 8] = [
     "ERROR: code 17 in the parser module\nnothing else",
