@@ -190,40 +190,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_told_who_was_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("agentd.lock");
-        fs::write(&path, "99999999 left behind").unwrap();
-        let first = Lock::take(&path).unwrap();
-        let report = Lock::take(&path).unwrap_err().report();
-        assert!(report.contains(&format!("already running (pid {})", std::process::id())), "{report}");
-        assert!(report.contains("hint: "), "{report}");
-        drop(first);
-        Lock::take(&path).unwrap();
-    }
-
-    #[test]
-    fn a_removed_lock_file_lets_nobody_in_and_is_made_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(LOCK_FILE);
-        let mut first = FolderLock::take(folder.path()).unwrap();
-        first.tell_socket(Path::new("/run/a.sock")).unwrap();
-        assert_eq!(first.look().unwrap(), LockState::There);
-        fs::remove_file(&path).unwrap();
-        let report = FolderLock::take(folder.path()).unwrap_err().report();
-        assert!(report.contains("already running"), "{report}");
-        // The one that was refused has left a file, which is not the one that is held.
-        assert_eq!(first.look().unwrap(), LockState::Renewed);
-        assert_eq!(first.look().unwrap(), LockState::There);
-        let record = LockRecord::read(&File::open(&path).unwrap()).unwrap();
-        assert_eq!(record, LockRecord { pid: std::process::id(), socket: Some("/run/a.sock".into()) });
-        assert!(FolderLock::take(folder.path()).is_err());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        drop(first);
-        FolderLock::take(folder.path()).unwrap();
-    }
-
-    #[test]
     fn another_folder_in_the_place_of_ours_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");

@@ -376,24 +376,6 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_told_and_described_otherwise() {
-        let set = |enabled| ToolSetting { enabled: Some(enabled), ..ToolSetting::default() };
-        let told = ToolSetting { description: Some("look".to_owned()), is_core: true, ..ToolSetting::default() };
-        let settings = ToolSettings::from([
-            ("grep".to_owned(), set(ToolSwitch::WhenMentioned)),
-            ("now".to_owned(), told),
-            ("rm".to_owned(), set(ToolSwitch::Never)),
-            ("todo_read".to_owned(), set(ToolSwitch::Never)),
-        ]);
-        let specs = ["grep", "now", "other", "rm"].map(spec);
-        let catalogue = configured(&Catalogue::of(&specs, &ToolOrigin::BuiltIn), &settings, &[]);
-        let tiers: Vec<_> = catalogue.tools.iter().map(|tool| tool.label.tier).collect();
-        assert_eq!(tiers, [ToolTier::Discovered, ToolTier::Core, ToolTier::Enabled, ToolTier::Off]);
-        assert_eq!(catalogue.tools[1].spec.description, "look");
-        assert_eq!(catalogue.labels["todo_read"].tier, ToolTier::Off);
-    }
-
-    #[test]
     fn what_has_nothing_to_work_with_is_off_whatever_the_settings_say() {
         let always = ToolSetting { enabled: Some(ToolSwitch::Always), ..ToolSetting::default() };
         let settings = ToolSettings::from([("grep".to_owned(), always)]);

@@ -246,10 +246,9 @@ mod tests {
     use agentd_audit::redact::Patterns;
     use agentd_core::{
         Timestamp,
-        ids::{CallId, SessionId, TurnId},
+        ids::{SessionId, TurnId},
         item::{Item, ItemBody, ItemStatus},
         model::Slot,
-        tool::ToolCall,
         usage::{CallTiming, Usage},
     };
 
@@ -264,27 +263,6 @@ mod tests {
         let item = Item::new(TurnId::generate(), body);
         let kind = EventKind::ItemCompleted { item, status: ItemStatus::Done };
         Event { session_id: SessionId::generate(), turn_id: None, seq: 1, at: Timestamp::UNIX_EPOCH, kind }
-    }
-
-    #[test]
-    fn secrets_go_from_words_and_arguments_and_the_rest_stays() {
-        let redactor = redactor();
-        let said = completed(ItemBody::AgentMessage { text: "export API_KEY=hunter22 and go on".to_owned() });
-        let masked = serde_json::to_string(&redactor.event(said)).unwrap();
-        assert!(!masked.contains("hunter22") && masked.contains("and go on"), "{masked}");
-        let mut call = ToolCall {
-            call_id: CallId::generate(),
-            name: "http_fetch".to_owned(),
-            arguments: r#"{"password": "hunter 22", "url": "https://a.b/c"}"#.to_owned(),
-        };
-        call = match redactor.event(completed(ItemBody::ToolCall(call))).kind {
-            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => call,
-            other => panic!("{other:?}"),
-        };
-        let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
-        assert_eq!(arguments, serde_json::json!({"password": "[redacted]", "url": "https://a.b/c"}));
-        let plain = completed(ItemBody::AgentMessage { text: "{\"max_tokens\":  5}".to_owned() });
-        assert_eq!(redactor.event(plain.clone()), plain);
     }
 
     #[test]

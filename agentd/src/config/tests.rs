@@ -233,23 +233,6 @@ fn a_window_can_be_said_by_a_variable() {
 }
 
 #[test]
-fn variables_expand_quoted_or_not() {
-    let env = [("URL", "http://x"), ("KEY", "k${URL}"), ("N", "99")];
-    let check = |line: &str, expected: &str| {
-        let text = format!("base:\n  base_url: ${{URL}}\n  {line}\n");
-        assert_eq!(place(&config(&[(Subject::Models, &text)], &env), Slot::Base), expected, "{line}");
-    };
-    check("api_key: ${KEY}", "http://x|k${URL}|");
-    check("api_key: \"${KEY}\"", "http://x|k${URL}|");
-    check("api_key: '${NONE:-d}'", "http://x|d|");
-    check("api_key: ${NONE:-d}", "http://x|d|");
-    check("api_key: \"${NONE:-}\"", "http://x|-|");
-    check("api_key: 12345", "http://x|12345|");
-    let steps = config(&[(Subject::Daemon, "turns:\n  max_steps: ${N}\n  queue_limit: ${Q:-3}\n")], &env).daemon.turns;
-    assert_eq!((steps.max_steps.0, steps.queue_limit.0), (Some(99), 3));
-}
-
-#[test]
 fn a_key_can_live_in_a_file_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key");
@@ -283,15 +266,13 @@ fn errors_say_where_and_what_instead() {
         assert_eq!(error.to_string(), message, "{text}");
         assert!(error.hint().unwrap_or_default().contains(hint), "{:?}", error.hint());
     };
-    use Subject::{Daemon, Models, Tools};
+    use Subject::{Daemon, Models};
     check(
         Models,
         "base:\n  tempreture: 0.2\n",
         "/conf/models.yaml:2:3: unknown key `tempreture`, did you mean `temperature`?",
         "valid here: base_url, api_key",
     );
-    check(Models, "basic: {}\n", "/conf/models.yaml:1:1: unknown key `basic`, did you mean `base`?", "base, reasoning");
-    check(Models, "base: {effort: enormous}", "/conf/models.yaml:1:16: unknown value `enormous`", "xhigh");
     check(
         Models,
         "base: {wire: opnai}",
@@ -319,12 +300,6 @@ fn errors_say_where_and_what_instead() {
     );
     check(
         Models,
-        "base: {base_url: http://x, api_key: '${GONE}'}",
-        "/conf/models.yaml:1:37: the environment variable GONE is not set; write ${GONE:-} where it may be missing",
-        "",
-    );
-    check(
-        Models,
         "base: {base_url: http://x, gguf: x}",
         "/conf/models.yaml:1:34: a slot has either `gguf` or `base_url`, not both",
         "",
@@ -336,20 +311,7 @@ fn errors_say_where_and_what_instead() {
         "/conf/agentd.yaml:2:15: `soon` is not a time such as 250ms, 30s, 5m, 2h or 7d, or never",
         "",
     );
-    check(
-        Daemon,
-        "turns: {max_message_history: 5}",
-        "/conf/agentd.yaml:1:30: `5` is not a number from 10 to 100, or auto",
-        "",
-    );
     check(Daemon, "turns: {parallel_calls: 0}", "/conf/agentd.yaml:1:25: `0` is not a number from 1 to 64", "");
-    check(Daemon, "service: {log_level: loud}", "/conf/agentd.yaml: `loud` is not a log level", "trace");
-    check(
-        Tools,
-        "optional: {grep: {enabeld: false}}",
-        "/conf/tools.yaml:1:19: unknown key `enabeld`, did you mean `enabled`?",
-        "tags",
-    );
 }
 
 #[test]

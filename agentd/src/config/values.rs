@@ -346,35 +346,6 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_the_value_of_the_layer_that_wins() {
-        let values = shown(
-            &[
-                (Subject::Daemon, "turns: {max_steps: 7}\nsandbox: {write: [~/out]}\n"),
-                (Subject::Models, "base: {base_url: \"${PLACE:-http://there/v1}\", id: large, timeouts: {idle: 5m}}\n"),
-                (Subject::Tools, "core: {web.x: {enabled: never}}\n"),
-            ],
-            &[("MODEL_CODE_BASE_URL", "http://here/v1"), ("MODEL_CODE_ID", " coder ")],
-        );
-        let check = |key: &str, value: Value| assert_eq!(values.get(key), Some(&value), "{key}");
-        check("turns.max_steps", json!(7));
-        check("turns.token_budget", json!("never"));
-        check("sessions.confirm_write", json!(true));
-        check("sandbox.write", json!(["~/out"]));
-        check("models.base.base_url", json!("http://there/v1"));
-        check("models.base.idle", json!("5m"));
-        check("models.code.base_url", json!("http://here/v1"));
-        check("models.code.id", json!("coder"));
-        check("tools.web.x.enabled", json!("never"));
-        check("tools.command_timeout", json!("2m"));
-        check("service.log_level", json!("debug"));
-        check("web.search.api_key_env", json!(""));
-        check("mcp_servers.global.idle_stop", json!("15m"));
-        assert!(values["prompts.system"].as_str().is_some_and(|text| text.len() > 100));
-        assert!(values["agents.researcher.tools"].is_array());
-        assert!(values.keys().any(|key| key.starts_with("hitl_rules.")));
-    }
-
-    #[test]
     fn no_secret_is_among_them() {
         let values = shown(
             &[

@@ -272,36 +272,6 @@ async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
     assert!(log.contains("log_trimmed") || log.contains("\"cleaned\""), "{log}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_kind_goes_when_it_is_too_old_and_the_history_tells_of_it() {
-    let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
-    let id = world.session().await;
-    world.set_day(2);
-    assert_eq!(world.clean().await.parts, []);
-
-    world.set_day(4);
-    let trial = world.retention.clean("a test", true).await.unwrap();
-    assert!(world.holds(id, "uploads/notes.txt") && world.notices(id).await.is_empty(), "a trial removes nothing");
-    let report = world.clean().await;
-    assert_eq!(report.parts, trial.parts);
-    assert!(!world.holds(id, "uploads/notes.txt") && !world.holds(id, "temp/x"));
-    assert!(world.holds(id, "outputs/report.txt") && world.holds(id, "large_tool_results/y.txt"));
-    let [notice] = world.notices(id).await.try_into().unwrap();
-    assert!(notice.contains("uploads/ (1 file), temp/ (1 file)"), "{notice}");
-    assert_eq!(world.clean().await.parts, [], "once");
-
-    world.set_day(9);
-    world.clean().await;
-    assert!(!world.holds(id, "outputs/report.txt") && !world.holds(id, "large_tool_results/y.txt"));
-    assert!(world.holds(id, "conversation_history/h.md"), "that is a part of the history");
-    assert!(!world.path(&format!("undo/{id}")).exists());
-    let told = world.notices(id).await.pop().unwrap();
-    assert!(told.contains("outputs/") && told.contains("undo"), "{told}");
-    // It is the session that it was, and lists do not say that it was used.
-    let [summary] = world.engine.sessions(10).await.unwrap().try_into().unwrap();
-    assert_eq!((summary.turns, summary.updated_at < world.clock.now() - Duration::from_secs(8 * DAY)), (1, true));
-}
-
 /// A cleaning is no use of the session, whatever it tells in the history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_cleaned_is_as_old_as_before() {
@@ -325,34 +295,6 @@ async fn a_session_that_was_cleaned_is_as_old_as_before() {
     for folder in ["workspace", "undo"] {
         assert!(!world.path(&format!("{folder}/{id}")).exists(), "{folder}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_taken_from_who_needs_it() {
-    let world = World::new(settings());
-    let used = world.session().await;
-    let handle = world.engine.session(used).await.unwrap();
-    let _reader = handle.subscribe(0).await.unwrap();
-    world.set_day(29);
-    let report = world.clean().await;
-    assert!(report.kept_sessions > 0 && world.holds(used, "uploads/notes.txt"), "{report:?}");
-    assert_eq!(world.engine.sessions(10).await.unwrap().len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_crash_left_of_a_removal_goes_with_the_next() {
-    let world = World::new(settings());
-    let id = world.session().await;
-    // As if the daemon had ended between taking the name away and removing what it held.
-    let doomed = world.path("workspace/.removed-0193a5b2-x");
-    fs::create_dir_all(doomed.join("outputs/deep")).unwrap();
-    fs::write(doomed.join("outputs/deep/secret"), "words").unwrap();
-    // And as if it had told of a removal, and removed half of it.
-    world.set_day(4);
-    fs::remove_file(world.path(&format!("workspace/{id}/temp/x"))).unwrap();
-    let report = world.clean().await;
-    assert!(report.parts.iter().any(|part| part.part == CleanedPart::Leftovers && part.files == 1), "{report:?}");
-    assert!(!doomed.exists() && !world.holds(id, "uploads/notes.txt"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

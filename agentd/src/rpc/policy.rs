@@ -344,11 +344,9 @@ pub(super) fn in_view(mut pending: Vec<Interrupt>) -> Vec<Interrupt> {
 mod tests {
     use agentd_core::{
         Timestamp,
-        audit::{DecidedBy, Requester, VerdictName},
         ids::{SessionId, TurnId},
         interrupt::AskedBy,
         policy::Risk,
-        tool::Effect,
     };
     use agentd_policy::{Policy, RuleFile, Rules, SHELL_TOOL, file::ToolRules};
     use serde_json::json;
@@ -359,73 +357,6 @@ mod tests {
         let shell = ToolRules { deny: Some(vec![program.to_owned()]), ..ToolRules::default() };
         let file = RuleFile { tools: Some([(SHELL_TOOL.to_owned(), shell)].into()), ..RuleFile::default() };
         Policy::new(Rules::compile(&file).unwrap())
-    }
-
-    fn ran(tool: &str, args: Value) -> Decision {
-        Decision {
-            tool: tool.to_owned(),
-            args,
-            leads_to: None,
-            asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
-            verdict: VerdictName::Allow,
-            layer: None,
-            rule: None,
-            risk: None,
-            reason: None,
-            granted_by: Vec::new(),
-            allowed: true,
-            by: DecidedBy::Rules,
-            answer: None,
-            reply: None,
-        }
-    }
-
-    #[test]
-    fn changes_of_one_kind_are_counted_together() {
-        let (now, then) = (denying("frobnicate"), denying("terraform"));
-        let tools = [ToolSpec { effect: Effect::Execute, ..unknown_tool(SHELL_TOOL) }];
-        let mut rehearsal = PolicyDryRun::new(&now, &then, &tools);
-        let at = DryRunSubject::default();
-        for command in ["ls", "terraform plan", "terraform apply", "frobnicate", "make", "x… [cut: 9000 bytes in all]"]
-        {
-            rehearsal.judge(&ran(SHELL_TOOL, json!({ "command": command })), &at);
-        }
-        rehearsal.judge(&ran("gone", json!({"a": 1})), &at);
-        rehearsal.judge(&ran("broken", json!("{\"a\":")), &at);
-        let outcome = rehearsal.outcome();
-        assert_eq!((outcome.calls, outcome.skipped), (7, 1));
-        let changes: Vec<(u64, &str)> =
-            outcome.changes.iter().map(|change| (change.count, change.example.call.arguments.as_str())).collect();
-        assert_eq!(changes, [(2, r#"{"command":"terraform apply"}"#), (1, r#"{"command":"frobnicate"}"#)]);
-    }
-
-    #[test]
-    fn a_read_through_a_link_is_judged_under_both_names() {
-        let rules = |pattern: &str| {
-            let text =
-                format!("tools: {{look: {{patterns: {{high_risk: ['{pattern}']}}, actions: {{high_risk: deny}}}}}}");
-            Policy::new(Rules::compile(&serde_saphyr::from_str(&text).unwrap()).unwrap())
-        };
-        let tools = [ToolSpec { effect: Effect::Read, ..unknown_tool("look") }];
-        let check_args = |args: Value, leads_to: Option<&str>, pattern: &str, denied: u64| {
-            let (now, then) = (rules("nothing"), rules(pattern));
-            let mut rehearsal = PolicyDryRun::new(&now, &then, &tools);
-            let decision = Decision { leads_to: leads_to.map(str::to_owned), ..ran("look", args) };
-            rehearsal.judge(&decision, &DryRunSubject::default());
-            let outcome = rehearsal.outcome();
-            let found: u64 = outcome.changes.iter().map(|change| change.count).sum();
-            assert_eq!((found, outcome.skipped), (denied, 0), "{leads_to:?} {pattern}");
-        };
-        let check = |leads_to: Option<&str>, pattern: &str, denied: u64| {
-            // Also where the model wrote the name that the argument has elsewhere.
-            for name in ["path", "file_path", "dir"] {
-                check_args(json!({ name: "docs/a.md" }), leads_to, pattern, denied);
-            }
-        };
-        check(Some("private.txt"), "private", 1);
-        check(Some("private.txt"), "a\\.md", 1);
-        check(None, "private", 0);
-        check(None, "a\\.md", 1);
     }
 
     #[test]

@@ -9,18 +9,6 @@ fn mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_typo_is_named_with_its_place() {
-    let home = Home::new();
-    home.configure("models.yaml", "base:\n  base_url: http://127.0.0.1:8080/v1\n  tempreture: 0.2\n");
-    let ended = home.fails(&mut home.command());
-    ended.says(
-        2,
-        &["config/models.yaml:3:3: unknown key `tempreture`, did you mean `temperature`?", "hint: valid here: "],
-    );
-    assert!(!home.data().exists());
-}
-
-#[test]
 fn check_config_reads_and_does_nothing_else() {
     let home = Home::new();
     home.configure("agentd.yaml", "service: {log_level: debug}\n");
@@ -77,17 +65,6 @@ fn wrong_usage_ends_with_two() {
     home.fails(home.command().env_remove("AGENTD_DATA_DIR").env_remove("HOME")).says(2, &["HOME is not set", "hint: "]);
     let help = home.fails(home.command().arg("--help"));
     assert!(help.stdout.contains("Examples:"), "{}", help.stdout);
-}
-
-#[test]
-fn a_data_folder_that_cannot_be_is_said() {
-    let home = Home::new();
-    std::fs::write(home.path().join("file"), "").unwrap();
-    let below_a_file = home.path().join("file/data");
-    home.fails(home.command().env("AGENTD_DATA_DIR", below_a_file))
-        .says(1, &["could not make the data folder", "hint: "]);
-    let read_only = "/proc/agentd";
-    home.fails(home.command().env("AGENTD_DATA_DIR", read_only)).says(1, &["/proc/agentd", "hint: "]);
 }
 
 #[test]

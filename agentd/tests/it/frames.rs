@@ -2,22 +2,22 @@
 
 use std::path::PathBuf;
 
-use agentd_core::{error::ErrorKind, knowledge::DocumentQuery, turn::StopReason};
+use agentd_core::{knowledge::DocumentQuery, turn::StopReason};
 use agentd_proto::{
-    MAX_CHUNK_BYTES, MAX_PROMPT_BYTES, MAX_UPLOAD_BYTES,
+    MAX_CHUNK_BYTES, MAX_UPLOAD_BYTES,
     client::{Client, NewSession},
     socket::connect,
     v1::{
         self,
         sessions_client::SessionsClient,
-        turn_request::{Command, Start, Steer},
+        turn_request::{Command, Start},
         turns_client::TurnsClient,
         upload_chunk::Part,
     },
 };
 use futures_util::{StreamExt as _, stream};
 use tonic::{
-    Code, Status,
+    Code,
     transport::{Channel, Endpoint},
 };
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
@@ -48,33 +48,6 @@ fn with_daemon<F: Future<Output = ()>>(test: impl FnOnce(Channel, Client, String
 
 fn frame(command: Command) -> v1::TurnRequest {
     v1::TurnRequest { command: Some(command) }
-}
-
-#[test]
-fn frames_that_make_no_sense_are_refused() {
-    with_daemon(async |channel, client, session| {
-        let refused = async |frames: Vec<v1::TurnRequest>| -> Status {
-            TurnsClient::new(channel.clone()).turn(stream::iter(frames)).await.err().unwrap()
-        };
-        let check = async |start: Start, code: Code, part: &str| {
-            let status = refused(vec![frame(Command::Start(start))]).await;
-            assert_eq!(status.code(), code, "{status:?}");
-            assert!(status.message().contains(part), "{status:?} lacks {part:?}");
-        };
-        let text = Some("hello".to_owned());
-        check(Start { slot: 99, text: text.clone(), ..Start::default() }, Code::InvalidArgument, "slot").await;
-        let titled = Start { session, title: text.clone(), ..Start::default() };
-        check(titled, Code::InvalidArgument, "new session").await;
-        let unknown = Start { session: "ffffffff".into(), text, ..Start::default() };
-        check(unknown, Code::NotFound, "ffffffff").await;
-        let long = Start { text: Some("x".repeat(MAX_PROMPT_BYTES + 1)), ..Start::default() };
-        check(long, Code::InvalidArgument, "at most 8 MiB").await;
-        for frames in [vec![], vec![v1::TurnRequest::default()], vec![frame(Command::Steer(Steer::default()))]] {
-            assert_eq!(refused(frames).await.code(), Code::InvalidArgument);
-        }
-        assert_eq!(client.sessions(10).await.unwrap().len(), 1, "what is refused leaves no session behind");
-        assert_eq!(client.session("").await.unwrap_err().answered(), Some(ErrorKind::InvalidInput));
-    });
 }
 
 #[test]

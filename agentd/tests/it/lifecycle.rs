@@ -36,47 +36,6 @@ fn interrupt_stops_it_as_well() {
 }
 
 #[test]
-fn a_second_one_is_told_who_runs() {
-    let home = Home::new();
-    let first = home.start();
-    let pid = format!("(pid {})", first.pid());
-    home.fails(&mut home.command()).says(1, &["agentd is already running", &pid, "hint: ", "agentctl stop"]);
-    // With a data folder of its own, but the same socket.
-    let mut other = home.command();
-    other.env("AGENTD_DATA_DIR", home.path().join("other"));
-    home.fails(&mut other).says(1, &["hint: "]);
-    assert!(home.socket().exists());
-    assert_eq!(first.stop().status.code(), Some(0));
-}
-
-#[test]
-fn after_a_kill_it_starts_again() {
-    let home = Home::new();
-    let daemon = home.start();
-    daemon.signal(Signal::SIGKILL);
-    daemon.ended();
-    assert!(home.socket().exists());
-    assert_eq!(home.start().stop().status.code(), Some(0));
-}
-
-#[test]
-fn a_client_can_ask_how_it_is_and_stop_it() {
-    let home = Home::new();
-    home.configure("agentd.yaml", "turns: {max_steps: 9}\n");
-    let daemon = home.start();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = Client::connect(&home.socket()).await.unwrap();
-        let status = client.status().await.unwrap();
-        assert_eq!(status.pid, daemon.pid());
-        let file = home.path().join("config/agentd.yaml").display().to_string();
-        assert_eq!(status.config_sources, ["built-in".to_owned(), file]);
-        client.stop(None).await.unwrap();
-    });
-    assert_eq!(daemon.ended().status.code(), Some(0));
-}
-
-#[test]
 fn a_reload_follows_good_files_and_refuses_bad_ones() {
     let home = Home::new();
     let daemon = home.start();
@@ -106,15 +65,24 @@ fn a_reload_follows_good_files_and_refuses_bad_ones() {
 }
 
 #[test]
-fn keys_do_not_reach_the_log() {
+fn the_watchdog_hears_from_it() {
     let home = Home::new();
     let mut command = home.command();
-    command
-        .env("MODEL_BASIC_BASE_URL", "http://127.0.0.1:9/v1")
-        .env("MODEL_BASIC_API_KEY", "sk-very-secret")
-        .args(["--log-level", "trace"]);
-    let daemon = home.start_with(&mut command);
+    let daemon = home.start_with(command.env("WATCHDOG_USEC", "200000"));
+    for _ in 0..3 {
+        assert!(home.heard().contains("WATCHDOG=1"));
+    }
     assert_eq!(daemon.stop().status.code(), Some(0));
-    assert!(home.log().contains("ready"));
-    assert!(!home.log().contains("sk-very-secret"));
+}
+
+#[test]
+fn under_journald_lines_carry_priorities_and_no_clock() {
+    let home = Home::new();
+    let mut command = home.command();
+    command.env("JOURNAL_STREAM", "8:1");
+    let daemon = home.spawn(&mut command);
+    assert!(home.heard().contains("READY=1"));
+    let ended = daemon.stop();
+    assert!(ended.stderr.lines().all(|line| line.starts_with("<6>")), "{}", ended.stderr);
+    assert!(ended.stderr.contains("agentd is ready"), "{}", ended.stderr);
 }

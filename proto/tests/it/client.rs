@@ -1,23 +1,14 @@
 //! The client against a small server over a real socket.
 
 use agentd_core::{
-    client_file::{ClientFileAnswer, FileAction},
-    client_tool::ClientTool,
     error::ErrorKind,
     event::{Event, EventKind},
-    ids::InterruptId,
-    input::{InputPart, LineRange, PictureData, Selection},
-    interrupt::Answer,
     model::Slot,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
 use agentd_proto::{
     MAX_PROMPT_BYTES, PROTOCOL_VERSION,
-    client::{
-        Client, ClientError, ClientErrorKind, NewSession, SessionChoice, StartRequest, TurnFrame, TurnStream,
-        WatchEvent,
-    },
-    convert::input_parts,
+    client::{Client, ClientError, ClientErrorKind, NewSession, SessionChoice, StartRequest, TurnStream, WatchEvent},
 };
 use tokio::net::UnixListener;
 
@@ -56,26 +47,6 @@ fn said(event: Option<Event>) -> String {
 }
 
 #[tokio::test]
-async fn a_turn_is_driven_over_one_stream() {
-    let daemon = FakeDaemon::start(Manners::Echo).await;
-    let mut turn = turn(&daemon).await;
-    let sent = daemon.last_start();
-    assert_eq!((sent.session.as_str(), sent.text.as_deref(), sent.client.as_str()), ("", Some("hello"), "test"));
-
-    let sender = turn.sender();
-    sender.steer("more").await.unwrap();
-    assert_eq!(said(turn.next().await.unwrap()), "steer 4 bytes");
-    let id = InterruptId::generate();
-    turn.answer(id, &Answer::Reject { reason: Some("no".into()) }).await.unwrap();
-    assert!(said(turn.next().await.unwrap()).contains(&id.to_string()));
-    sender.cancel().await.unwrap();
-    let end = turn.next().await.unwrap().unwrap();
-    assert_eq!((end.session_id, end.turn_id), (turn.session_id(), Some(turn.turn_id())));
-    assert!(matches!(end.kind, EventKind::TurnEnded { .. }));
-    assert_eq!(turn.next().await, Ok(None));
-}
-
-#[tokio::test]
 async fn the_largest_input_passes_and_a_larger_one_is_not_even_sent() {
     let daemon = FakeDaemon::start(Manners::Echo).await;
     let mut turn = turn(&daemon).await;
@@ -92,44 +63,6 @@ async fn events_of_unknown_kinds_are_skipped() {
     let mut turn = turn(&daemon).await;
     assert!(matches!(turn.next().await.unwrap().unwrap().kind, EventKind::TurnEnded { .. }));
     assert_eq!(turn.next().await, Ok(None));
-}
-
-#[tokio::test]
-async fn calls_of_the_clients_own_tools_come_beside_the_events() {
-    let daemon = FakeDaemon::start(Manners::Newer).await;
-    let mut turn = turn(&daemon).await;
-    let frame = turn.next_frame().await.unwrap();
-    let Some(TurnFrame::ToolRequested(call)) = frame else { panic!("{frame:?}") };
-    assert_eq!((call.call_id.as_str(), call.name.as_str(), call.arguments.as_str()), ("call_1", "buffer", "{}"));
-    let frame = turn.next_frame().await.unwrap();
-    let Some(TurnFrame::FileRequested(asked)) = frame else { panic!("{frame:?}") };
-    assert_eq!((asked.id.as_str(), asked.path.as_str(), &asked.action), ("file-1", "a.txt", &FileAction::Read));
-    let frame = turn.next_frame().await.unwrap();
-    assert!(matches!(frame, Some(TurnFrame::Event(event)) if matches!(event.kind, EventKind::TurnEnded { .. })));
-    let daemon = FakeDaemon::start(Manners::Echo).await;
-    let mut turn = self::turn(&daemon).await;
-    let picture = PictureData { media_type: "image/png".into(), content: vec![1], name: None };
-    turn.sender().answer_tool(&call.call_id, Ok("text".into()), Some(picture)).await.unwrap();
-    assert_eq!(said(turn.next().await.unwrap()), "answer to call_1");
-    turn.sender().answer_file(&asked.id, ClientFileAnswer::Text("one".to_owned())).await.unwrap();
-    assert_eq!(said(turn.next().await.unwrap()), r#"answer about file-1: Some(Text("one"))"#);
-}
-
-#[tokio::test]
-async fn parts_and_tools_of_a_start_are_sent() {
-    let daemon = FakeDaemon::start(Manners::Echo).await;
-    let client = Client::connect(daemon.path()).await.unwrap();
-    let mut request = start(SessionChoice::New(NewSession::default()), "hello");
-    let parameters = serde_json::json!({"type": "object"});
-    let tool = ClientTool { name: "a".into(), description: "b".into(), parameters, only_looks: true };
-    request.start.tools = vec![tool];
-    let selection = Selection { uri: "a.rs".into(), lines: Some(LineRange { first: 1, last: 2 }), text: "x".into() };
-    let file = InputPart::File { name: "f".into(), content: vec![0, 255] };
-    let parts = vec![InputPart::Selection(selection.clone()), file.clone()];
-    let _turn = client.turn_with_parts(request, parts, Default::default()).await.unwrap();
-    let sent = daemon.last_start();
-    assert_eq!((sent.tools[0].name.as_str(), sent.tools[0].parameters_json.as_str()), ("a", r#"{"type":"object"}"#));
-    assert_eq!(input_parts(sent.parts), Ok((Vec::new(), vec![InputPart::Selection(selection), file])));
 }
 
 #[tokio::test]
@@ -168,27 +101,6 @@ async fn a_stopping_daemon_is_told_from_a_lost_one() {
     let error = Client::connect(daemon.path()).await.unwrap_err();
     assert_eq!(error.kind, ClientErrorKind::NotRunning);
     assert!(error.is_unreachable() && error.hint.is_some());
-}
-
-#[test]
-fn a_client_outlives_its_daemon() {
-    // The server has a runtime of its own, whose end closes its connections as the end of a process does.
-    let ours = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let theirs = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let mut daemon = theirs.block_on(FakeDaemon::start(Manners::Silent));
-    let (client, mut turn) = ours.block_on(async {
-        let client = Client::connect(daemon.path()).await.unwrap();
-        let turn = client.turn(start(SessionChoice::New(NewSession::default()), "hello")).await.unwrap();
-        (client, turn)
-    });
-    ours.block_on(async { assert_eq!(said(turn.next().await.unwrap()), "started") });
-    theirs.shutdown_background();
-    ours.block_on(async {
-        assert_eq!(turn.next().await.unwrap_err().kind, ClientErrorKind::Lost);
-        assert_eq!(client.status().await.unwrap_err().kind, ClientErrorKind::Lost);
-        daemon.restart(Manners::Echo).await;
-        assert_eq!(client.status().await.map(|status| status.pid), Ok(42));
-    });
 }
 
 #[tokio::test]

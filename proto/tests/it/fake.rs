@@ -1,9 +1,6 @@
 //! A small server with the services of the protocol, over a real socket.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex},
-};
+use std::path::{Path, PathBuf};
 
 use agentd_core::{
     error::ErrorKind,
@@ -32,27 +29,23 @@ use crate::samples;
 /// What a turn stream of this server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manners {
-    /// One warning for every command, and the end after a cancel.
+    /// One warning for every command.
     Echo,
-    /// Two events that the client cannot know with a call of its tool between them, then the end.
+    /// Two events that the client cannot know, then the end.
     Newer,
     /// One event, then the daemon stops.
     Stopping,
-    /// One event, then nothing.
-    Silent,
 }
 
 #[derive(Clone)]
 struct Fake {
     manners: Manners,
     protocol_version: u32,
-    starts: Arc<Mutex<Vec<v1::turn_request::Start>>>,
 }
 
 pub(crate) struct FakeDaemon {
     _home: TempDir,
     path: PathBuf,
-    starts: Arc<Mutex<Vec<v1::turn_request::Start>>>,
     server: JoinHandle<()>,
 }
 
@@ -64,9 +57,8 @@ impl FakeDaemon {
     pub(crate) async fn start_with(manners: Manners, protocol_version: u32) -> Self {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("agentd.sock");
-        let starts = Arc::default();
-        let server = Self::serve(&path, Fake { manners, protocol_version, starts: Arc::clone(&starts) }).await;
-        Self { _home: home, path, starts, server }
+        let server = Self::serve(&path, Fake { manners, protocol_version }).await;
+        Self { _home: home, path, server }
     }
 
     async fn serve(path: &Path, fake: Fake) -> JoinHandle<()> {
@@ -81,20 +73,10 @@ impl FakeDaemon {
         &self.path
     }
 
-    pub(crate) fn last_start(&self) -> v1::turn_request::Start {
-        self.starts.lock().unwrap().last().cloned().unwrap()
-    }
-
     /// Ends the listener; connections that are open stay so.
     pub(crate) async fn stop_listening(&mut self) {
         self.server.abort();
         let _aborted = (&mut self.server).await;
-    }
-
-    /// Listens again at the same path.
-    pub(crate) async fn restart(&mut self, manners: Manners) {
-        let fake = Fake { manners, protocol_version: PROTOCOL_VERSION, starts: Arc::clone(&self.starts) };
-        self.server = Self::serve(&self.path, fake).await;
     }
 }
 
@@ -124,32 +106,22 @@ impl Turns for Fake {
         if start.session == "missing" {
             return Err(to_status(ErrorKind::NotFound, "there is no session \"missing\"", Some("list them")));
         }
-        self.starts.lock().unwrap().push(start);
         let (session, turn) = (SessionId::generate(), TurnId::generate());
         let first = warning(session, turn, "started");
         let events: EventStream = match self.manners {
             Manners::Echo => echo(frames, session, turn),
             Manners::Newer => {
                 let unknown = v1::Event { kind: None, ..first.clone() };
-                let (call_id, name, arguments) = ("call_1".into(), "buffer".into(), "{}".into());
-                let requested = v1::event::ToolRequested { call_id, name, arguments };
-                let kind = Some(v1::event::Kind::ToolRequested(requested));
-                let requested = v1::Event { kind, ..first.clone() };
-                let asks = |action| {
-                    let (request_id, path) = ("file-1".into(), "a.txt".into());
-                    let kind = v1::event::Kind::FileRequested(v1::event::FileRequested { request_id, path, action });
-                    v1::Event { kind: Some(kind), ..first.clone() }
-                };
-                let read = v1::event::file_requested::Read {};
-                let (newer, read) = (asks(None), asks(Some(v1::event::file_requested::Action::Read(read))));
-                let events = [unknown.clone(), requested, newer, read, unknown, ended(session, turn)];
+                let (request_id, path) = ("file-1".into(), "a.txt".into());
+                let asks = v1::event::FileRequested { request_id, path, action: None };
+                let newer = v1::Event { kind: Some(v1::event::Kind::FileRequested(asks)), ..first };
+                let events = [unknown.clone(), newer, unknown, ended(session, turn)];
                 futures_util::stream::iter(events.map(Ok)).boxed()
             }
             Manners::Stopping => {
                 let stop = to_status(ErrorKind::ShuttingDown, "the daemon is stopping", None);
                 futures_util::stream::iter([Ok(first), Err(stop)]).boxed()
             }
-            Manners::Silent => futures_util::stream::iter([Ok(first)]).chain(futures_util::stream::pending()).boxed(),
         };
         let mut response = Response::new(events);
         response.metadata_mut().insert(SESSION_ID_HEADER, session.to_string().parse().unwrap());
@@ -170,20 +142,15 @@ impl Turns for Fake {
     }
 }
 
-/// Says every command back; a cancel is the last.
+/// Says every command back.
 fn echo(frames: Streaming<v1::TurnRequest>, session: SessionId, turn: TurnId) -> EventStream {
-    futures_util::stream::unfold(Some(frames), move |frames| async move {
-        let mut frames = frames?;
+    futures_util::stream::unfold(frames, move |mut frames| async move {
         let frame = frames.message().await.ok().flatten()?;
         let said = match frame.command? {
-            Command::Answer(answer) => format!("answer {answer:?}"),
             Command::Steer(steer) => format!("steer {} bytes", steer.text.len()),
-            Command::ToolAnswer(answer) => format!("answer to {}", answer.call_id),
-            Command::FileAnswer(answer) => format!("answer about {}: {:?}", answer.request_id, answer.outcome),
-            Command::Cancel(_) => return Some((Ok(ended(session, turn)), None)),
-            Command::Start(_) => "start".to_owned(),
+            other => format!("{other:?}"),
         };
-        Some((Ok(warning(session, turn, &said)), Some(frames)))
+        Some((Ok(warning(session, turn, &said)), frames))
     })
     .boxed()
 }

@@ -6,8 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_core::error::ErrorKind;
-use agentd_proto::socket::{SocketError, adopt, bind, connect};
+use agentd_proto::socket::{SocketError, bind, connect};
 use futures_util::StreamExt as _;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -43,18 +42,6 @@ async fn what_is_bound_is_for_its_owner() {
 
     file.remove().unwrap();
     assert!(!path.exists());
-}
-
-#[tokio::test]
-async fn a_live_socket_is_never_stolen() {
-    let (_home, path) = place();
-    let (incoming, _file) = bind(&path).await.unwrap();
-    let error = refused_bind(&path).await;
-    assert!(matches!(error, SocketError::Live { .. }), "{error}");
-    assert_eq!(error.kind(), ErrorKind::Conflict);
-    let mut accepted = Box::pin(incoming.into_stream());
-    let (caller, taken) = tokio::join!(connect(&path), accepted.next());
-    assert!(caller.is_ok() && taken.is_some(), "the first listener still listens");
 }
 
 #[tokio::test]
@@ -108,18 +95,4 @@ async fn nobody_there_is_not_an_unusable_socket() {
     let long = PathBuf::from(format!("/{}", "x".repeat(200)));
     assert!(matches!(connect(&long).await, Err(SocketError::TooLong { .. })));
     assert!(matches!(refused_bind(&long).await, SocketError::TooLong { .. }));
-}
-
-#[tokio::test]
-async fn an_inherited_socket_is_listened_to() {
-    let (home, _) = place();
-    let path = home.path().join("inherited.sock");
-    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let (incoming, found) = adopt(listener.into()).unwrap();
-    assert_eq!(found.as_ref(), Some(&path));
-    let mut accepted = Box::pin(incoming.into_stream());
-    let (caller, taken) = tokio::join!(connect(&path), accepted.next());
-    assert!(caller.is_ok() && taken.is_some_and(|io| io.is_ok()));
-    drop(accepted);
-    assert!(path.exists(), "the name is the supervisor's");
 }

@@ -2,15 +2,14 @@
 
 use std::{os::unix::fs::PermissionsExt as _, sync::Arc};
 
-use agentd_audit::{AuditConfig, AuditLog, read};
+use agentd_audit::AuditLog;
 use agentd_core::{
-    audit::AuditFact,
     error::ErrorKind,
     ids::SessionId,
     ports::{Audit as _, AuditReader as _},
 };
 
-use crate::world::{World, command, decided, newest, problems, started};
+use crate::world::{World, decided, newest, problems, started};
 
 #[tokio::test]
 async fn what_is_acknowledged_is_in_the_file_and_holds() {
@@ -77,59 +76,11 @@ async fn many_writers_share_one_chain() {
 }
 
 #[tokio::test]
-async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
-    let world = World::new();
-    let log = AuditLog::open(AuditConfig { rotate_at: 2000, ..world.config() }).unwrap();
-    for pid in 0..40 {
-        log.record(started(pid)).await.unwrap();
-    }
-    let report = log.verify(None).await.unwrap();
-    assert!(report.files.len() > 3 && report.findings.is_empty(), "{report:?}");
-    assert_eq!(report.files.last().unwrap(), "audit.jsonl");
-    let first: serde_json::Value = serde_json::from_str(world.text().lines().next().unwrap()).unwrap();
-    assert_eq!(first["kind"], "log_continued");
-    assert_eq!(first["previous"], report.files[report.files.len() - 2].as_str());
-    // What is listed goes over all files.
-    let pids: Vec<u32> = newest(&log, None, 1000).await.iter().filter_map(|line| pid(&line.entry.fact)).collect();
-    assert_eq!(pids, (0..40).collect::<Vec<_>>());
-    log.close().await;
-    world.holds(report.lines);
-    // A file that is taken away shows.
-    std::fs::remove_file(world.path(&report.files[1])).unwrap();
-    assert_eq!(world.problems(), [agentd_core::audit::AuditProblem::Missing]);
-}
-
-fn pid(fact: &AuditFact) -> Option<u32> {
-    match fact {
-        AuditFact::DaemonStarted { pid, .. } => Some(*pid),
-        _ => None,
-    }
-}
-
-#[tokio::test]
 async fn a_crash_while_the_page_is_turned_loses_nothing() {
     let world = World::with(3).await;
     std::fs::rename(world.path("audit.jsonl"), world.path("audit-20260101T000000Z.jsonl")).unwrap();
     world.add(1).await;
     world.holds(4);
-}
-
-#[tokio::test]
-async fn lines_are_found_by_session_and_number() {
-    let world = World::new();
-    let log = world.open();
-    let (one, other) = (SessionId::generate(), SessionId::generate());
-    for n in 0..10 {
-        let session = if n % 2 == 0 { one } else { other };
-        log.record(decided(session, command(&format!("echo {one} {n}")))).await.unwrap();
-    }
-    let of_other = newest(&log, Some(other), 3).await;
-    assert_eq!(of_other.iter().map(|line| line.n).collect::<Vec<_>>(), [6, 8, 10]);
-    let later = newest(&log, None, 2).await;
-    assert_eq!(later.iter().map(|line| line.n).collect::<Vec<_>>(), [9, 10]);
-    let mut seen = 0;
-    read::each(world.folder(), |_| seen += 1).unwrap();
-    assert_eq!(seen, 10);
 }
 
 #[tokio::test]

@@ -47,42 +47,6 @@ fn end(session: SessionId, call: u8, error: Option<ToolErrorCode>) -> AuditEntry
     AuditEntry { call_id: Some(call_id(call)), ..entry }
 }
 
-fn all() -> RecordQuery {
-    RecordQuery { limit: 1000, ..RecordQuery::default() }
-}
-
-async fn outcomes(log: &AuditLog, query: RecordQuery) -> Vec<(&'static str, Option<CallOutcome>)> {
-    let records = log.records(query).await.unwrap();
-    records.iter().map(|record| (record.line.entry.fact.name(), record.outcome)).collect()
-}
-
-#[tokio::test]
-async fn a_call_that_the_daemon_did_not_see_end_is_unknown() {
-    let world = World::new();
-    let log = world.open();
-    let session = SessionId::generate();
-    for entry in [
-        started(1),
-        decision(session, 1, 0, true),
-        end(session, 1, None),
-        decision(session, 2, 0, true),
-        end(session, 2, Some(ToolErrorCode::Timeout)),
-        decision(session, 3, 0, false),
-        decision(session, 4, 0, true),
-    ] {
-        log.note(entry).await;
-    }
-    let calls = || RecordQuery { session_id: Some(session), ..all() };
-    let told = |last| {
-        let outcomes = [CallOutcome::Done, CallOutcome::Failed, CallOutcome::Refused, last];
-        outcomes.map(|outcome| ("call_decided", Some(outcome))).to_vec()
-    };
-    assert_eq!(outcomes(&log, calls()).await, told(CallOutcome::Open));
-    log.note(started(2)).await;
-    assert_eq!(outcomes(&log, calls()).await, told(CallOutcome::Unknown));
-    assert_eq!(outcomes(&log, all()).await.len(), 6, "the starts are records too");
-}
-
 /// What happens in a log: of which call, and what.
 #[derive(Debug, Clone)]
 enum Step {
@@ -172,27 +136,5 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(check(steps, rotate_at, limit, before));
-    }
-}
-
-#[test]
-fn a_record_survives_as_json() {
-    let session = SessionId::generate();
-    let line = |n, entry| AuditLine { n, entry };
-    let AuditFact::CallEnded(ended) = end(session, 1, Some(ToolErrorCode::Denied)).fact else { panic!() };
-    for record in [
-        AuditRecord { line: line(1, started(1)), outcome: None, ended: None },
-        AuditRecord {
-            line: line(2, decision(session, 1, 0, false)),
-            outcome: Some(CallOutcome::Refused),
-            ended: Some(RecordedEnd {
-                n: 3,
-                at: Timestamp::UNIX_EPOCH,
-                end: CallEnd { output: String::new(), ..ended },
-            }),
-        },
-    ] {
-        let json = serde_json::to_string(&record).unwrap();
-        assert_eq!(serde_json::from_str::<AuditRecord>(&json).unwrap(), record, "{json}");
     }
 }

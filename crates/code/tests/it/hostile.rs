@@ -60,17 +60,6 @@ fn secrets_ignored_binary_and_generated_files_stay_out() {
 }
 
 #[test]
-fn the_predicate_of_the_caller_decides() {
-    let folder = project(&[("a.rs", "fn open() {}"), ("private/b.rs", "fn closed() {}")]);
-    let config = FolderConfig { may_read: Box::new(|path| !path.starts_with("private/")), ..everything() };
-    let mut code = CodeFolder::new(folder.path(), config);
-    code.refresh();
-    assert_eq!(paths(&code), ["a.rs"]);
-    assert_eq!(code.update(&["private/b.rs"]), 0);
-    assert_eq!(paths(&code), ["a.rs"]);
-}
-
-#[test]
 fn large_files_are_cut_by_lines_or_left_out() {
     let folder = project::<&str>(&[]);
     let line = "fn some_function_name() { call(); }\n";

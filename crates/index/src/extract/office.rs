@@ -453,29 +453,3 @@ mod equation_tests {
         assert_eq!(with_equations("<w:p/>"), None);
     }
 }
-
-#[cfg(test)]
-mod numbering_tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_as_word_writes_them() {
-        let other = |name: &str| NumberFormat::Other(name.to_owned());
-        for (format, number, expected) in [
-            (NumberFormat::LowerLetter, 26, "z"),
-            (NumberFormat::UpperLetter, 28, "BB"),
-            (NumberFormat::UpperRoman, 1994, "MCMXCIV"),
-            (NumberFormat::LowerRoman, 0, "0"),
-            (NumberFormat::None, 7, ""),
-            (other("chineseCounting"), 10, "十"),
-            (other("chineseCounting"), 20, "二十"),
-            (other("japaneseCounting"), 101, "一百零一"),
-            (other("chineseCountingThousand"), 2110, "二千一百一十"),
-            (other("chineseCountingThousand"), 10_000, "10000"),
-            (other("decimalZero"), 7, "07"),
-            (other("of some later version"), 7, "7"),
-        ] {
-            assert_eq!(numeral(&format, number), expected, "{format:?} {number}");
-        }
-    }
-}

@@ -3,13 +3,13 @@
 use std::{
     fs::File,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
-    knowledge::{DocumentFinds, DocumentQuery, ExtentUnit, OpenDocument, PartCursor, PartKind, PartRange, Reading},
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument, PartRange, Reading},
     ports::Knowledge as _,
 };
 use agentd_index::{
@@ -135,69 +135,10 @@ async fn what_a_document_says_is_found_with_its_place() {
     assert_eq!(shop.library.stats().await.unwrap().documents, 7);
 }
 
-#[tokio::test]
-async fn what_cannot_be_read_is_told_and_stops_no_other() {
-    let shop = Shop::new();
-    for _ in 0..2 {
-        let finds =
-            shop.search(["password.pdf", "scanned.pdf", "latin.pdf"].map(open).into(), "\"met on day 1\"").await;
-        assert!(first(&finds).starts_with("latin.pdf p. 1"), "{finds:?}");
-        assert_eq!((finds.searched, finds.is_complete()), (1, false), "what cannot be read is not searched");
-        let why = |name: &str| finds.broken.iter().find(|(broken, _)| broken.ends_with(name)).unwrap().1.clone();
-        assert!(why("password.pdf").contains("password") && why("scanned.pdf").contains("OCR"), "{finds:?}");
-    }
-    let error = shop.read(open("password.pdf")).await.unwrap_err();
-    assert!(
-        error.kind() == ErrorKind::Rejected && error.hint().unwrap().contains("without one") && error.needs_password(),
-        "{error}"
-    );
-}
-
 /// What is wrong with a document that begins with a page of text and goes on with two pictures.
 const PARTLY: &str = "could not read all of the PDF: 2 of its 3 pages are pictures, probably scanned; run it \
                       through text recognition (OCR) first, or build agentd with the feature `ocr`, as `make install` does and `make \
                       chat` does not";
-
-#[tokio::test]
-async fn pages_that_are_pictures_are_a_flaw_of_a_document_that_has_text() {
-    let shop = Shop::new();
-    // The second time it comes from the index.
-    for _ in 0..2 {
-        for (text, hits) in [("vermilion barn", 1), ("zebra", 0)] {
-            let finds = shop.search(["partly.pdf", "latin.pdf"].map(open).into(), text).await;
-            assert_eq!((finds.hits.len(), finds.searched), (hits, 2), "{finds:?}");
-            assert_eq!(finds.broken, [("uploads/partly.pdf".to_owned(), PARTLY.to_owned())]);
-            assert!(!finds.is_complete(), "{finds:?}");
-        }
-    }
-    assert!(shop.search(vec![open("latin.pdf")], "QUARTZ").await.is_complete());
-    let again = shop.library.take_in(vec![open("partly.pdf")], true, Arc::new(|_| {}), CancellationToken::new());
-    for states in [again.await.unwrap(), shop.library.states(vec![open("partly.pdf")]).await.unwrap()] {
-        assert_eq!((states[0].parts, states[0].chunks, states[0].problem.as_deref()), (3, Some(1), Some(PARTLY)));
-    }
-}
-
-#[tokio::test]
-async fn whoever_reads_pages_that_are_pictures_is_told_so() {
-    let shop = Shop::new();
-    let check = async |first: u32, count: Option<u32>, shown: usize, broken: Option<&str>| {
-        let range = PartRange { first, count, ..PartRange::default() };
-        let reading = shop.read_range(open("partly.pdf"), range).await.unwrap();
-        assert_eq!((reading.total, reading.parts.len()), (3, shown), "{reading:?}");
-        assert_eq!(reading.broken.as_deref(), broken, "{reading:?}");
-    };
-    check(1, None, 3, Some(PARTLY)).await;
-    // Where reading ends before the document does, it is known of the pages that are shown.
-    check(1, Some(1), 1, None).await;
-    let of_shown = "1 of the pages shown is a picture, probably scanned; run it through text recognition \
-                    (OCR) first, or build agentd with the feature `ocr`, as `make install` does and `make chat` does not";
-    check(1, Some(2), 2, Some(of_shown)).await;
-    check(2, Some(1), 1, Some(of_shown)).await;
-    // Of pages before those that are shown nothing is known, as they are not read.
-    check(3, None, 1, Some(of_shown)).await;
-    // Nothing is wrong with pages that are not there.
-    check(9, None, 0, None).await;
-}
 
 #[tokio::test]
 async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_again() {
@@ -213,29 +154,6 @@ async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_agai
     drop(before);
     let finds = shop.search(vec![open("partly.pdf")], "vermilion").await;
     assert_eq!(finds.broken, [("uploads/partly.pdf".to_owned(), PARTLY.to_owned())]);
-}
-
-#[tokio::test]
-async fn parts_are_read_by_their_numbers() {
-    let shop = Shop::new();
-    let check = async |name: &str, first: u32, count: Option<u32>| {
-        let range = PartRange { first, count, ..PartRange::default() };
-        shop.read_range(open(name), range).await.unwrap()
-    };
-    let reading = check("latin.pdf", 2, Some(1)).await;
-    assert_eq!((reading.parts_are, reading.total, reading.parts.len()), (PartKind::Page, 3, 1));
-    assert!(reading.parts[0].label == "page 2" && reading.parts[0].text.contains("QUARTZ-2"), "{reading:?}");
-    let reading = check("deck.pptx", 3, None).await;
-    assert!(reading.parts_are == PartKind::Slide && reading.parts[0].label == "slide 3", "{reading:?}");
-    let reading = check("sales.xlsx", 2, None).await;
-    assert!(reading.parts[0].label.starts_with("sheet 销售 2024"), "{reading:?}");
-    let reading = check("handbook.docx", 1, None).await;
-    assert!(
-        reading.parts_are == PartKind::Section && reading.parts[0].text.contains("Doors are closed"),
-        "{reading:?}"
-    );
-    assert_eq!(check("latin.pdf", 9, None).await.parts, []);
-    assert!(!shop.library.is_open().await, "reading needs no index");
 }
 
 #[tokio::test]
@@ -259,36 +177,6 @@ async fn an_index_that_is_deleted_or_cut_short_under_its_readers_is_made_anew() 
     }
     std::fs::remove_dir_all(shop.folder.path().join("index")).unwrap();
     assert_eq!(shop.library.states(vec![open("latin.pdf")]).await.unwrap().len(), 1);
-}
-
-/// Parts that were read, of how many.
-type Step = (u32, Option<u32>);
-
-#[tokio::test]
-async fn documents_are_taken_in_with_progress_and_again_when_asked() {
-    let shop = Shop::new();
-    let steps: Arc<Mutex<Vec<Step>>> = Arc::default();
-    let take = async |again: bool, name: &str| {
-        let told = Arc::clone(&steps);
-        let progress = Arc::new(move |step: agentd_core::knowledge::DocumentProgress| {
-            told.lock().unwrap().push((step.parts, step.total));
-        });
-        shop.library.take_in(vec![open(name)], again, progress, CancellationToken::new()).await.unwrap()
-    };
-    assert_eq!(shop.library.states(vec![open("latin.pdf")]).await.unwrap()[0].chunks, None);
-    let states = take(false, "latin.pdf").await;
-    assert_eq!((states[0].format.as_str(), states[0].parts, states[0].problem.as_deref()), ("PDF", 3, None));
-    assert_eq!(states[0].title.as_deref(), Some("Annual report"));
-    assert!(states[0].chunks.unwrap() >= 3, "{states:?}");
-    assert_eq!(*steps.lock().unwrap(), [(0, Some(3)), (1, Some(3)), (2, Some(3)), (3, Some(3))]);
-    // It is there: nothing is read once more, unless that is asked for.
-    take(false, "latin.pdf").await;
-    assert_eq!(steps.lock().unwrap().len(), 4);
-    take(true, "latin.pdf").await;
-    assert_eq!(steps.lock().unwrap().len(), 8);
-    let broken = take(false, "password.pdf").await;
-    assert!(broken[0].chunks.is_none() && broken[0].problem.as_ref().unwrap().contains("password"), "{broken:?}");
-    assert_eq!(shop.library.states(vec![open("latin.pdf")]).await.unwrap(), states);
 }
 
 #[tokio::test]
@@ -315,57 +203,4 @@ async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
     shop.library.close().await;
     let asked = shop.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), CancellationToken::new());
     assert_eq!(asked.await.unwrap_err().kind(), ErrorKind::ShuttingDown);
-}
-
-#[tokio::test]
-async fn texts_are_in_the_same_index_with_their_lines() {
-    let shop = Shop::new();
-    let mut lines: Vec<String> = (1..=400).map(|line| format!("Line {line} tells of the harbour.\r")).collect();
-    lines[199] = "## Barn\u{c}s\r".to_owned();
-    lines[201] = "The barn is vermilion.\r".to_owned();
-    let path = shop.put("notes.md", lines.join("\n"));
-    let text = || named(&path, "uploads/notes.md");
-    let taken = shop.library.take_in(vec![text()], false, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
-    assert!(taken[0].chunks.is_some_and(|chunks| chunks > 3) && taken[0].problem.is_none(), "{taken:?}");
-    let finds = shop.search(vec![text(), open("latin.pdf")], "vermilion").await;
-    let hit = &finds.hits[0];
-    let (from, to) = hit.place.trim_start_matches(':').split_once('-').unwrap();
-    let (from, to): (u32, u32) = (from.parse().unwrap(), to.parse().unwrap());
-    assert!(from <= 202 && 202 <= to && to - from < 30, "{}", hit.place);
-    assert_eq!(hit.citation(), format!("notes.md:{from}-{to}"));
-    // The lines are those of the chunk to the letter.
-    let words = |line: u32| format!("Line {line} tells");
-    let chunk = hit.snippet.trim_matches('…');
-    assert!(!chunk.contains(&words(from - 1)) && !chunk.contains(&words(to + 1)), "{hit:?}");
-}
-
-/// Every row of a sheet and every cell that a reader comes by who goes on as he is told.
-#[tokio::test]
-async fn a_long_sheet_is_read_on_row_by_row_to_its_end() {
-    let shop = Shop::new();
-    let lines: Vec<String> = (1..=9000)
-        .map(|row| match row {
-            1 => "ship,fee".to_owned(),
-            row if row % 100 == 0 => String::from(","),
-            row => format!("Alma {row},{}", row * 3),
-        })
-        .collect();
-    let path = shop.put("long.csv", lines.join("\n"));
-    let mut from = PartCursor::default();
-    let (mut steps, mut next_row) = (0, 2);
-    loop {
-        let range = PartRange { from, ..PartRange::default() };
-        let reading = shop.read_range(named(&path, "long.csv"), range).await.unwrap();
-        let [part] = &reading.parts[..] else { panic!("{reading:?}") };
-        let shown = part.shown.unwrap();
-        assert_eq!((shown.unit, shown.first, shown.total), (ExtentUnit::Row, next_row, 8999), "{shown}");
-        assert!(part.text.starts_with("| ship | fee |") && part.label.contains("header in row 1"), "{}", part.label);
-        assert!(part.text.contains(&format!("| Alma {} | {} |", shown.last, shown.last * 3)), "{}", part.text);
-        steps += 1;
-        let Some(next) = part.next else { break };
-        assert_eq!((part.cut, next), (true, PartCursor { row: shown.last + 1, column: 0 }));
-        from = next;
-        next_row = if next.row % 100 == 0 { next.row + 1 } else { next.row };
-    }
-    assert!(steps > 2, "{steps}");
 }

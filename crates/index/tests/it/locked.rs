@@ -8,7 +8,6 @@ use std::{
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
     knowledge::{OpenDocument, Password, Reading},
-    ports::Knowledge as _,
 };
 use agentd_index::Limits;
 use zip::ZipArchive;
@@ -17,7 +16,7 @@ use crate::codes::Code as _;
 use crate::{
     bench::{extractor, fixture, read},
     hostile::with_part,
-    library::{Shop, first, named, open},
+    library::{Shop, named, open},
 };
 
 /// Documents that programs encrypted with a password in a way that is not opened here: see `tests/fixtures/locked/make.py`.
@@ -49,32 +48,6 @@ fn locked(name: &str) -> Vec<u8> {
 
 fn with(name: &str, password: &str) -> OpenDocument {
     OpenDocument { password: Some(Password::new(password.to_owned())), ..open(name) }
-}
-
-#[tokio::test]
-async fn a_password_opens_what_is_read_and_searched_and_nothing_of_it_is_kept() {
-    let shop = Shop::new();
-    for (name, word, place) in [("password.pdf", "QUARTZ-2", "p. 2"), ("password.xlsx", "first", "Totals!A2:D3")] {
-        let read = async |document: OpenDocument| shop.read(document).await;
-        let refused = read(open(name)).await.unwrap_err();
-        assert!(refused.needs_password() && refused.hint().unwrap().contains("ask for the password"), "{refused}");
-        assert!(read(with(name, "wrong")).await.unwrap_err().needs_password(), "{name}");
-        let reading = read(with(name, "secret")).await.unwrap();
-        assert!(reading.parts.iter().any(|part| part.text.contains(word)), "{reading:?}");
-        // Before and after it is found with the password, it is not found without.
-        for _ in 0..2 {
-            let finds = shop.search(vec![open(name), open("latin.pdf")], "zebra").await;
-            assert_eq!((finds.locked.len(), finds.searched), (1, 1), "{finds:?}");
-            let finds = shop.search(vec![with(name, "secret")], word).await;
-            assert!(finds.hits.first().is_some_and(|hit| hit.place == place), "{}", first(&finds));
-            assert_eq!((finds.searched, finds.locked.len()), (1, 0));
-            assert_eq!(shop.search(vec![with(name, "wrong")], word).await.locked.len(), 1);
-        }
-        let states = shop.library.states(vec![open(name)]).await.unwrap();
-        assert!(states[0].chunks.is_none() && states[0].problem.as_ref().unwrap().contains("left out of the index"));
-    }
-    // That of latin.pdf, which says the same, is all that there is.
-    assert_eq!(shop.library.stats().await.unwrap().documents, 1);
 }
 
 #[tokio::test]
@@ -119,30 +92,6 @@ async fn documents_whose_password_is_not_taken_say_what_to_do() {
         let finds = shop.search(vec![named(&path, name)], "hello").await;
         assert_eq!((finds.hits.len(), finds.locked.len(), finds.broken.len()), (0, 0, 1), "{finds:?}");
     }
-}
-
-#[tokio::test]
-async fn an_archive_with_a_password_tells_its_names_and_opens_its_documents() {
-    let shop = Shop::new();
-    for name in ["aes.zip", "zipcrypto.zip"] {
-        let path = fixture("locked").join(name);
-        let list = shop.read(unlocking(&path, None)).await.unwrap().parts.remove(0).text;
-        assert!(list.contains("- papers/rules.odt (1 KB), opens with a password"), "{list}");
-        let inner =
-            |inner: &str, password| OpenDocument { inner: Some(inner.to_owned()), ..unlocking(&path, password) };
-        for wrong in [None, Some("Secret")] {
-            let refused = shop.read(inner("notes.md", wrong)).await.unwrap_err();
-            assert!(refused.needs_password(), "{name} {wrong:?}: {refused}");
-            let finds = shop.search(vec![unlocking(&path, wrong)], "vermilion").await;
-            assert_eq!((finds.hits.len(), finds.locked.len()), (0, 1), "{name} {wrong:?}: {finds:?}");
-        }
-        let notes = shop.read(inner("notes.md", Some("secret"))).await.unwrap();
-        assert!(notes.parts[0].text.contains("The barn is vermilion."), "{notes:?}");
-        let finds = shop.search(vec![unlocking(&path, Some("secret"))], "north pier").await;
-        let found = format!("uploads/{name}!/papers/rules.odt");
-        assert_eq!((finds.hits[0].document.as_str(), finds.broken.len()), (found.as_str(), 0), "{finds:?}");
-    }
-    assert_eq!(shop.library.stats().await.unwrap().documents, 0);
 }
 
 #[tokio::test]

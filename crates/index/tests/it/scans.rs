@@ -419,34 +419,6 @@ async fn documents_are_read_again_once_damaged_models_are_repaired() {
 }
 
 #[tokio::test]
-async fn scans_are_found_and_read_once_there_are_models() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = RecognitionConfig { folders: vec![folder.path().to_owned()], pages: 9 };
-    let shop = Shop::with(extractor(Limits::default()).recognising(config));
-    // The last ones do not say by their names that they may hold pictures.
-    let scan = |name: &str| named(&fixture("scan.pdf"), name);
-    let both = || vec![open("scan.pdf"), open("scan.png"), scan("uploads/scan"), scan("uploads/scan.docx")];
-    let finds = shop.search(both(), "lighthouse").await;
-    assert!(finds.hits.is_empty() && finds.broken.len() == 3, "the picture is left out: {finds:?}");
-    assert!(finds.broken[0].1.contains("make recognition"), "{finds:?}");
-
-    bring_models(folder.path());
-    for (number, name) in ["scan.pdf", "scan.png", "scan", "scan.docx"].into_iter().enumerate() {
-        let finds = shop.search(vec![both().swap_remove(number)], "lighthouse").await;
-        let cited: Vec<String> = finds.hits.iter().map(agentd_core::knowledge::DocumentHit::citation).collect();
-        assert!(cited.contains(&format!("{name} p. 1 (recognised)")), "{name}: {cited:?}");
-        assert_eq!(finds.broken, []);
-    }
-
-    let range = PartRange { first: 2, count: Some(1), ..PartRange::default() };
-    let reading = shop.read_range(open("scan.pdf"), range).await.unwrap();
-    assert_eq!((reading.total, reading.parts[0].label.as_str()), (4, "page 2 (recognised)"));
-    assert!(reading.parts[0].text.contains("总则") && reading.broken.is_none(), "{reading:?}");
-    let found = shop.search(both(), "报表").await;
-    assert_eq!(found.hits[0].place, "p. 2 (recognised)", "{found:?}");
-}
-
-#[tokio::test]
 async fn no_document_waits_behind_a_scan() {
     let extractor = recognising(10);
     let shop = Shop::with(extractor.clone());

@@ -204,26 +204,6 @@ mod tests {
         assert_eq!((decoder.events, decoder.stray_bytes()), (0, page.len() - 1));
     }
 
-    #[test]
-    fn events_have_a_limit() {
-        let mut decoder = Decoder::default();
-        let part = vec![b'x'; MAX_EVENT_BYTES / 4];
-        let mut fed = 0;
-        while !decoder.is_too_large {
-            decoder.feed::<()>(&part, &mut |_| Ok(())).unwrap();
-            fed += 1;
-            assert!(fed < 6);
-        }
-        let mut decoder = Decoder::default();
-        let line = [b"data: ".as_slice(), &part, b"\n"].concat();
-        let mut fed = 0;
-        while !decoder.is_too_large {
-            decoder.feed::<()>(&line, &mut |_| Ok(())).unwrap();
-            fed += 1;
-            assert!(fed < 6);
-        }
-    }
-
     proptest! {
         #[test]
         fn splitting_changes_nothing(

@@ -464,20 +464,6 @@ async fn an_error_in_the_middle_takes_the_answer_back_and_a_wait_is_kept() {
 }
 
 #[tokio::test]
-async fn the_window_is_learnt_from_a_refusal() {
-    let server = ModelServer::start().await;
-    for said in [
-        "prompt is too long: 208310 tokens > 200000 maximum",
-        "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length or `max_tokens`",
-    ] {
-        server.reply(Reply::messages_error(400, "invalid_request_error", said));
-        let mut stream = connect(&messages_config(&server)).unwrap().stream(request("Hi"));
-        let error = stream.next().await.unwrap().unwrap_err();
-        assert_eq!((error.kind(), error.window()), (ErrorKind::ContextOverflow, Some(200_000)), "{said}");
-    }
-}
-
-#[tokio::test]
 async fn a_limit_of_the_answer_that_nobody_set_is_learnt() {
     let server = ModelServer::start().await;
     let said = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m";

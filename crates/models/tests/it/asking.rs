@@ -111,28 +111,6 @@ async fn of_two_limits_of_an_answer_the_lower_one_holds() {
     }
 }
 
-#[tokio::test]
-async fn what_a_server_refuses_is_not_sent_again() {
-    let server = ModelServer::start().await;
-    server
-        .reply(Reply::refusal(400, "Unrecognized request argument supplied: stream_options"))
-        .reply(Reply::refusal(400, "Unsupported parameter: use 'max_completion_tokens' instead"))
-        .reply(Reply::text("Fine."));
-    let model = connect(&ModelConfig { max_tokens: Some(9), retries: 0, ..config(&server) }).unwrap();
-    let outcome = ask(&model, request("Hi")).await;
-    assert_eq!(outcome.text, "Fine.");
-    let retries: Vec<_> = outcome.retries.iter().map(|(attempt, delay, _)| (*attempt, *delay)).collect();
-    assert_eq!(retries, [(2, 0), (3, 0)]);
-    ask(&model, request("Hi")).await;
-    let requests = server.requests();
-    assert_eq!(requests.len(), 4);
-    for request in &requests[2..] {
-        assert_eq!(request.body["stream_options"], json!(null));
-        assert_eq!(request.body["max_tokens"], json!(null));
-        assert_eq!(request.body["max_completion_tokens"], 9);
-    }
-}
-
 /// The last request of a turn: the tools are named, and none may be called.
 fn last_request() -> ModelRequest {
     ModelRequest { may_call: false, ..request_with_tools("Hi") }

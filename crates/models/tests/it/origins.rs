@@ -1,7 +1,6 @@
 //! What a server sent beside words and calls: kept, sent back to it as it came, and to nobody else.
 
 use agentd_core::origin::{AnswerOrigin, ItemOrigin, MAX_SERVER_FIELDS};
-use agentd_testkit::model_server::Provider;
 
 use super::*;
 
@@ -9,23 +8,6 @@ use super::*;
 fn event(delta: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#)
 }
-
-/// An answer with a signed call, its thoughts in pieces.
-fn signed() -> Reply {
-    let detail =
-        |rest: &str| event(&format!(r#"{{"reasoning_details":[{{"type":"reasoning.text","index":0,{rest}}}]}}"#));
-    let call = r#"{"tool_calls":[{"index":0,"id":"functions.now:7","type":"function","extra_content": {"google":{"thought_signature":"A\/b+=="}},"function":{"name":"now","arguments":"{}"}}]}"#;
-    Reply::events([
-        detail(r#""text":"Let me ""#),
-        detail(r#""text":"look.""#),
-        detail(r#""signature":"E\/8=""#),
-        event(call),
-        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#.to_owned(),
-    ])
-}
-
-const EXTRA: &str = r#"{"google":{"thought_signature":"A\/b+=="}}"#;
-const DETAILS: &str = r#"[{"index":0,"signature":"E\/8=","text":"Let me look.","type":"reasoning.text"}]"#;
 
 /// A conversation in which a model of that origin has made this call.
 fn called(origin: &str, outcome: &Outcome) -> ModelRequest {
@@ -43,52 +25,6 @@ fn called(origin: &str, outcome: &Outcome) -> ModelRequest {
     request.messages.push(Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call], origin });
     request.messages.push(result("call_1", "noon"));
     request
-}
-
-#[tokio::test]
-async fn fields_go_back_byte_for_byte_to_their_model_and_to_no_other() {
-    let server = ModelServer::start().await;
-    server.lenient();
-    let mut config = config(&server);
-    let outcome = ask(&connect(&config).unwrap(), {
-        server.reply(signed());
-        request_with_tools("Hi")
-    })
-    .await;
-    let whole = outcome.whole.clone().unwrap_or_default();
-    assert_eq!(whole.reasoning_details.as_deref(), Some(DETAILS));
-    let fields = ServerFields {
-        call_id: "functions.now:7".to_owned(),
-        extra_content: Some(EXTRA.to_owned()),
-        ..ServerFields::default()
-    };
-    assert_eq!(outcome.fields, [fields]);
-
-    // Also where fields of the configuration are put into the body.
-    for body in [json!({}), json!({"top_k": 3})] {
-        config.body = body.as_object().unwrap().clone();
-        let model = connect(&config).unwrap();
-        ask(&model, called(&model.info().origin(), &outcome)).await;
-        let sent = server.requests().pop().unwrap().text;
-        for wanted in [
-            r#""id":"functions.now:7""#,
-            r#""tool_call_id":"functions.now:7""#,
-            &format!(r#""extra_content":{EXTRA}"#),
-            &format!(r#""reasoning_details":{DETAILS}"#),
-        ] {
-            assert!(sent.contains(wanted), "{wanted} is not in {sent}");
-        }
-        assert!(!sent.contains("reasoning_content"), "{sent}");
-
-        ask(&model, called("m@elsewhere/v1", &outcome)).await;
-        let request = server.requests().pop().unwrap();
-        let sent = &request.text;
-        let foreign = ["functions.now", "signature", "reasoning_details", "extra_content"];
-        assert!(!foreign.iter().any(|word| sent.contains(word)), "{sent}");
-        let id = request.body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();
-        assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
-        assert_eq!(request.body["messages"][3]["tool_call_id"], id);
-    }
 }
 
 #[tokio::test]
@@ -130,18 +66,6 @@ async fn what_is_too_large_does_not_go_back_and_fails_nothing() {
     let outcome = ask_server(&server).await;
     assert_eq!((outcome.whole.clone(), outcome.calls.len()), (None, 1), "{:?}", outcome.error);
     assert_eq!(outcome.fields, [ServerFields { call_id: "a".to_owned(), ..ServerFields::default() }]);
-}
-
-#[tokio::test]
-async fn several_calls_with_one_number_and_no_ids_stay_several() {
-    let server = ModelServer::start().await;
-    server.acts_as(Provider::Ollama);
-    let reply = Reply::tool_call("read_file", json!({"path": "a"})).and_call("now", json!({}));
-    server.reply(reply.and_call("read_file", json!({"path": "b"})));
-    let outcome = ask_server(&server).await;
-    let names: Vec<&str> = outcome.calls.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["read_file", "now", "read_file"]);
-    assert!(outcome.fields.iter().all(|fields| *fields == ServerFields::default()), "{outcome:?}");
 }
 
 #[tokio::test]

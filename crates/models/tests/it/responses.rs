@@ -1,8 +1,6 @@
 //! OpenAI's Responses: what is asked, and all that may come back.
 
-use agentd_core::origin::MAX_SERVER_FIELDS;
 use agentd_models::{Effort, Thinking};
-use agentd_testkit::model_server::Provider;
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -336,20 +334,6 @@ async fn thoughts_go_back_only_in_front_of_what_they_came_with() {
 }
 
 #[tokio::test]
-async fn thoughts_of_a_megabyte_go_back_and_larger_ones_do_not() {
-    let server = ModelServer::start().await;
-    let model = connect(&responses_config(&server)).unwrap();
-    for (bytes, goes_back) in [(1_000_000, true), (MAX_SERVER_FIELDS, false)] {
-        let large = json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "x".repeat(bytes)});
-        server.reply(numbered(&stream(&[done(0, large.clone()), done(1, message("Hi"))])));
-        let outcome = ask(&model, request_with_tools("Hi")).await;
-        assert_eq!((outcome.text.as_str(), outcome.whole.is_some()), ("Hi", goes_back));
-        assert_eq!(ask(&model, answered(&model.info().origin(), &outcome)).await.error, None);
-        assert_eq!(last(&server).text.contains(&large.to_string()), goes_back);
-    }
-}
-
-#[tokio::test]
 async fn words_out_of_their_order_cost_thoughts_and_nothing_else() {
     let server = ModelServer::start().await;
     for odd in [
@@ -483,42 +467,6 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
     let chat = Reply::events([r#"{"choices":[{"index":0,"delta":{"content":"Hi"}}]}"#]);
     check(chat, ErrorKind::Protocol, 1, "invalid for this wire", "wire: openai").await;
     check(Reply::text("Hello, world").cut_after(900), ErrorKind::CutStream, 2, "cut off", "").await;
-}
-
-#[tokio::test]
-async fn an_answer_of_the_strict_server_goes_back_in_all_its_forms() {
-    let server = ModelServer::start().await;
-    server.acts_as(Provider::OpenAi);
-    let model = connect(&responses_config(&server)).unwrap();
-    let mut request = request_with_tools("Hi");
-    for number in 0..8 {
-        server.reply(Reply { text: format!("Answer {number}."), ..Reply::tool_call("now", json!({})) });
-        let outcome = ask(&model, request.clone()).await;
-        assert_eq!(outcome.error, None);
-        let mut behind = answered(&model.info().origin(), &outcome).messages.split_off(2);
-        behind.iter_mut().for_each(|message| renumber(message, number));
-        request.messages.extend(behind);
-    }
-    assert_eq!(ask(&model, request).await.error, None);
-    assert_eq!(server.refusals(), [""; 0]);
-    assert_eq!(kinds(&last(&server)).iter().filter(|kind| *kind == "reasoning").count(), 10);
-}
-
-/// Gives the call of an answer, and its result, an id of their own.
-fn renumber(message: &mut Message, number: usize) {
-    let id = CallId::from(format!("call_{number}"));
-    match message {
-        Message::Assistant { tool_calls, origin, .. } => {
-            for call in tool_calls {
-                call.call_id = id.clone();
-            }
-            for (call, _) in &mut origin.calls {
-                *call = id.clone();
-            }
-        }
-        Message::Tool { call_id, .. } => *call_id = id,
-        _ => {}
-    }
 }
 
 #[tokio::test]

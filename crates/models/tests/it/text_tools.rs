@@ -32,46 +32,6 @@ async fn a_call_out_of_a_cut_answer_does_not_run() {
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
 }
 
-/// What comes of words where calls are read from them.
-async fn said(words: &str) -> Outcome {
-    let server = ModelServer::start().await;
-    server.reply(Reply::deltas(words.split_inclusive(' ')));
-    let mut config = config(&server);
-    config.native_tools = Some(false);
-    ask_config(&config).await
-}
-
-#[tokio::test]
-async fn a_call_that_is_thought_of_does_not_run() {
-    let call = r#"{"tool": "now", "args": {}}"#;
-    for (thoughts, answer) in [
-        (format!("<think>I could call {call} but I must not.</think>"), " The answer is 5."),
-        (format!("I could call this:\n{call}\nbut I must not.\n</think>"), "\n\nThe answer is 5."),
-    ] {
-        let outcome = said(&format!("{thoughts}{answer}")).await;
-        assert_eq!((outcome.calls.len(), outcome.text.as_str()), (0, "The answer is 5."), "{outcome:?}");
-        assert!(outcome.reasoning.contains("I could call") && outcome.unrun.is_empty(), "{outcome:?}");
-    }
-    let outcome = said(&format!("<think>I call it.</think>\n{call}")).await;
-    assert_eq!((outcome.calls.len(), outcome.text.as_str()), (1, ""));
-}
-
-#[tokio::test]
-async fn a_spelling_that_is_not_read_is_told() {
-    let outcome = said("I look.\n<tool_call>\n<function=now>\n</function>\n</tool_call>").await;
-    assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("I look.\n", 0));
-    assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Foreign)]);
-}
-
-#[tokio::test]
-async fn a_call_that_the_limit_cut_is_told_by_its_name() {
-    let server = ModelServer::start().await;
-    server.reply(Reply::text("I write.\n{\"tool\": \"now\", \"args\": {\"path\": \"a").finish("length"));
-    let outcome = ask_config(&ModelConfig { native_tools: Some(false), ..config(&server) }).await;
-    assert_eq!((outcome.text.as_str(), outcome.end), ("I write.\n", Some(Finish::Length)));
-    assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Cut)]);
-}
-
 #[tokio::test]
 async fn tools_in_the_text_work_on_every_wire() {
     for wire in [Wire::Anthropic, Wire::Responses] {
@@ -103,19 +63,6 @@ async fn thoughts_in_the_words_are_thoughts() {
     }
     let mentioned = "The marks are `<think>` and `</think>`:\n```\n<think>\na\n</think>\n```\nSo it is.";
     assert_eq!(said_natively(mentioned).await.text, mentioned);
-}
-
-#[tokio::test]
-async fn calls_as_words_are_told_and_are_no_words() {
-    for (words, text) in [
-        ("<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>", ""),
-        ("<think>I look.</think><tool_call>\n<function=now>\n</function>\n</tool_call>", ""),
-        ("{\"name\": \"now\", \"arguments\": {}}", ""),
-    ] {
-        let outcome = said_natively(words).await;
-        assert_eq!((outcome.text.as_str(), outcome.calls.len()), (text, 0), "{words}");
-        assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Foreign)], "{words}");
-    }
 }
 
 #[tokio::test]

@@ -86,53 +86,6 @@ fn a_path_that_cannot_be_is_explained() {
     check(&failure(StoreConfig::at(folder.path())), "could not open the journal", "AGENTD_DATA_DIR");
 }
 
-/// Names the folder to the child process, which is this test binary again.
-const CHILD_FOLDER: &str = "STORE_TEST_READ_ONLY";
-
-/// The child's part, which does nothing when the suite runs it: opens a journal where it must not.
-#[test]
-fn child_that_opens() {
-    let Ok(folder) = std::env::var(CHILD_FOLDER) else { return };
-    check(
-        &failure(StoreConfig::at(journal(Path::new(&folder)))),
-        "could not open the journal",
-        "writable for this user",
-    );
-    println!("refused as it should be");
-}
-
-/// Permissions do not bind the superuser, so that this runs as somebody else where the suite runs as root.
-#[cfg(unix)]
-#[test]
-fn a_read_only_folder_is_explained() {
-    use std::os::unix::{
-        fs::{MetadataExt, PermissionsExt},
-        process::CommandExt,
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let mode = |path: &Path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    };
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    let data = folder.path().join("data");
-    std::fs::create_dir(&data).unwrap();
-    // The binary may lie where the other user cannot go.
-    let program = folder.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    mode(&program, 0o755);
-    mode(folder.path(), 0o755);
-    mode(&data, 0o555);
-    let mut child = std::process::Command::new(program);
-    child.args(["--exact", "faults::child_that_opens", "--nocapture"]).env(CHILD_FOLDER, &data);
-    if is_root {
-        child.uid(65534).gid(65534);
-    }
-    let output = child.current_dir("/").output().unwrap();
-    mode(&data, 0o755);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("refused as it should be"), "{said}");
-}
-
 #[test]
 fn a_file_that_is_no_journal_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -193,6 +146,20 @@ async fn a_damaged_page_of_events_costs_what_is_on_it() {
     }
 }
 
+/// Spoils the first page of a table or an index.
+fn spoil_root(folder: &Path, name: &str, unclean: bool) {
+    let path = journal(folder);
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+    let page: u32 = Connection::open(&path).unwrap().query_row(root, [name], |row| row.get(0)).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = page as usize * 4096;
+    bytes[end - 4096..end].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    if unclean {
+        std::fs::write(folder.join("journal.db-wal"), "what a crash left").unwrap();
+    }
+}
+
 /// Where the table of sessions is damaged, nothing is known for certain, and the file is left as it is.
 #[tokio::test]
 async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
@@ -200,17 +167,8 @@ async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
     let store = open(folder.path());
     new_session(&store).await;
     store.close().await.unwrap();
-    let path = journal(folder.path());
-    let page: u32 = Connection::open(&path)
-        .unwrap()
-        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions'", [], |row| row.get(0))
-        .unwrap();
-    let mut bytes = std::fs::read(&path).unwrap();
-    let end = page as usize * 4096;
-    bytes[end - 4096..end].fill(0xa5);
-    std::fs::write(&path, bytes).unwrap();
-    std::fs::write(folder.path().join("journal.db-wal"), "what a crash left").unwrap();
-    check(&failure(StoreConfig::at(path)), "damaged", "keep a copy");
+    spoil_root(folder.path(), "sessions", true);
+    check(&failure(StoreConfig::at(journal(folder.path()))), "damaged", "keep a copy");
 }
 
 /// A page that is free and in use at once would be written over: such a file is left as it is.
@@ -238,17 +196,7 @@ async fn a_damaged_index_of_events_costs_nothing() {
             let mut script = new_session(&store).await;
             store.append((0..200).map(|_| script.input("words")).collect()).await.unwrap();
             store.close().await.unwrap();
-            let path = journal(folder.path());
-            let root = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
-            let page: Option<u32> =
-                Connection::open(&path).unwrap().query_row(root, [index], |row| row.get(0)).unwrap();
-            let mut bytes = std::fs::read(&path).unwrap();
-            let end = page.unwrap() as usize * 4096;
-            bytes[end - 4096..end].fill(0xa5);
-            std::fs::write(&path, bytes).unwrap();
-            if unclean {
-                std::fs::write(folder.path().join("journal.db-wal"), "what a crash left").unwrap();
-            }
+            spoil_root(folder.path(), index, unclean);
             let store = open(folder.path());
             let items = store.recent_items(script.session, 0, 1000).await.unwrap();
             assert_eq!(items.len(), 200, "{index} {unclean}");
@@ -317,30 +265,6 @@ async fn nobody_else_can_read_the_journal() {
     std::fs::set_permissions(journal(&data), std::fs::Permissions::from_mode(0o644)).unwrap();
     open(&data);
     assert_eq!(mode(&journal(&data)), 0o600);
-}
-
-#[tokio::test]
-async fn what_was_deleted_is_not_left_in_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut kept = new_session(&store).await;
-    let mut script = new_session(&store).await;
-    let long = "my secret plan; ".repeat(2000);
-    store.append(vec![script.turn_started(), script.input("my secret plan"), script.input(&long)]).await.unwrap();
-    store.append(vec![kept.input("no matter")]).await.unwrap();
-    let holds = |text: &str| {
-        let bytes = std::fs::read(journal(folder.path())).unwrap();
-        bytes.windows(text.len()).any(|window| window == text.as_bytes())
-    };
-    store.close().await.unwrap();
-    assert!(holds("secret plan"));
-    let store = open(folder.path());
-    store.delete_session(script.session).await.unwrap();
-    store.note_files_gone(vec![script.session]).await.unwrap();
-    store.close().await.unwrap();
-    assert!(!holds("secret plan"));
-    assert!(!holds(&script.session.as_uuid().simple().to_string()));
-    assert!(holds("no matter"));
 }
 
 /// One stored value that cannot be read costs itself.

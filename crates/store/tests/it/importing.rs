@@ -8,12 +8,8 @@ use agentd_core::{
     error::ErrorKind,
     event::Event,
     ids::SessionId,
-    import_origin::ImportOrigin,
     ports::{JournalImports, Store},
     session::{SessionSettings, SessionStatus},
-    spending::{UsageGrouping, UsageQuery},
-    turn::StopReason,
-    usage::Usage,
 };
 use agentd_store::SqliteStore;
 use agentd_testkit::{daemon::until, store_contract::EventScript};
@@ -98,24 +94,6 @@ async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
 }
 
 #[tokio::test]
-async fn a_turn_that_was_imported_has_not_ended_here() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);
-    let draft = draft();
-    imports(&store).begin(draft).await.unwrap();
-    let events = vec![script.turn_started(), script.input("before"), script.turn_ended(StopReason::Completed)];
-    imports(&store).add(draft, events).await.unwrap();
-    let origin = Some(Box::new(ImportOrigin { events: 3, context: None }));
-    let settings = SessionSettings { imported: origin, ..SessionSettings::default() };
-    imports(&store).finish(vec![SessionDraft { settings, ..made_of(draft, &script) }]).await.unwrap();
-    assert_eq!(store.ended_turns(0, 10).await.unwrap().turns, []);
-    store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
-    let ended = store.ended_turns(0, 10).await.unwrap().turns;
-    assert_eq!(ended.iter().map(|turn| turn.turn_id).collect::<Vec<_>>(), [script.turn]);
-}
-
-#[tokio::test]
 async fn all_drafts_of_an_import_become_sessions_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
@@ -132,56 +110,4 @@ async fn all_drafts_of_an_import_become_sessions_or_none() {
         .await;
     store.close().await.unwrap();
     assert_eq!((rows(folder.path(), "sessions"), rows(folder.path(), "events")), (1, 0));
-}
-
-#[tokio::test]
-async fn the_next_start_removes_drafts() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);
-    let draft = draft();
-    imports(&store).begin(draft).await.unwrap();
-    imports(&store).add(draft, (0..300).map(|_| script.input("secret words")).collect()).await.unwrap();
-    store.close().await.unwrap();
-    assert_eq!(rows(folder.path(), "events"), 300);
-    let store = open(folder.path());
-    until("all is overwritten", async || Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0))
-        .await;
-    assert_eq!(imports(&store).add(draft, Vec::new()).await.unwrap_err().kind(), ErrorKind::NotFound);
-    store.close().await.unwrap();
-    assert_eq!((rows(folder.path(), "sessions"), rows(folder.path(), "events")), (0, 0));
-}
-
-#[tokio::test]
-async fn calls_of_a_session_that_comes_back_count_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = EventScript::new(SessionId::generate(), Timestamp::now());
-    let usage = Usage { prompt_tokens: 10, calls: 1, ..Usage::default() };
-    let mut events: Vec<Arc<Event>> = (0..3).map(|_| script.paid(usage)).collect();
-    let calls = async || {
-        let query = UsageQuery { last_days: None, since: None, until: None, by: UsageGrouping::Model };
-        store.usage(query, Timestamp::now()).await.unwrap().total.calls
-    };
-    let import = async |events: &[Arc<Event>], counts_usage| {
-        let draft = draft();
-        imports(&store).begin(draft).await.unwrap();
-        imports(&store).add(draft, events.to_vec()).await.unwrap();
-        let session = SessionDraft { counts_usage, ..made_of(draft, &script) };
-        imports(&store).finish(vec![session]).await.unwrap();
-    };
-    for _ in 0..2 {
-        import(&events, true).await;
-        assert_eq!(calls().await, 3);
-        store.delete_session(script.session).await.unwrap();
-        assert_eq!(calls().await, 3, "what was paid stays paid");
-    }
-    // It went on elsewhere: only what is new counts.
-    let mut more = EventScript::new(script.session, Timestamp::now());
-    events = (0..5).map(|_| more.paid(usage)).collect();
-    import(&events, true).await;
-    assert_eq!(calls().await, 5);
-    // Nothing in the file names it once it is gone.
-    store.delete_session(script.session).await.unwrap();
-    assert_eq!(rows(folder.path(), "counted"), 1);
 }

@@ -147,25 +147,17 @@ async fn unsearched(folder: &Path, lines: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_is_damaged_costs_what_is_on_it_and_the_rest_is_found() {
     const LINES: u64 = 1200;
-    let folder = tempfile::tempdir().unwrap();
-    unsearched(folder.path(), LINES).await;
-    spoil_the_middle_of(folder.path(), "events");
-    let store = open(folder.path());
-    let all = tokio::time::timeout(Duration::from_secs(60), searched(&store, "needle")).await;
-    all.expect("the index comes to its end");
-    let found = lines_found(&store, LINES).await;
-    let lost = found.iter().filter(|sessions| **sessions < 2).count();
-    assert!((1..50).contains(&lost) && !found.contains(&0), "{lost} lines of one session are lost");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_page_of_the_numbers_costs_what_they_number_and_the_rest_is_found() {
-    const LINES: u64 = 1200;
-    let folder = tempfile::tempdir().unwrap();
-    unsearched(folder.path(), LINES).await;
-    spoil_the_middle_of(folder.path(), "completed_items");
-    let store = open(folder.path());
-    let all = tokio::time::timeout(Duration::from_secs(60), searched(&store, "needle")).await;
-    all.expect("the index comes to its end");
-    assert_eq!(lines_found(&store, LINES).await, vec![2; 1200], "the events themselves can be read");
+    for table in ["events", "completed_items"] {
+        let folder = tempfile::tempdir().unwrap();
+        unsearched(folder.path(), LINES).await;
+        spoil_the_middle_of(folder.path(), table);
+        let store = open(folder.path());
+        let all = tokio::time::timeout(Duration::from_secs(60), searched(&store, "needle")).await;
+        all.expect("the index comes to its end");
+        let found = lines_found(&store, LINES).await;
+        let lost = found.iter().filter(|sessions| **sessions < 2).count();
+        // Where it is the numbers that are damaged, the events themselves can be read.
+        let expected = if table == "events" { 1..50 } else { 0..1 };
+        assert!(expected.contains(&lost) && !found.contains(&0), "{lost} lines of one session are lost with {table}");
+    }
 }

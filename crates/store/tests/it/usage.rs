@@ -36,26 +36,6 @@ async fn by(store: &SqliteStore, by: UsageGrouping) -> UsageReport {
 }
 
 #[tokio::test]
-async fn calls_are_counted_once_whatever_ends_the_daemon() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
-    let event = paid(&mut script, 5);
-    store.append(vec![event.clone()]).await.unwrap();
-    // What is refused is not counted, as nothing of it is stored.
-    store.append(vec![event.clone()]).await.unwrap_err();
-    let mut gap = script.clone();
-    gap.seq = 7;
-    store.append(vec![paid(&mut script, 1), paid(&mut gap, 1)]).await.unwrap_err();
-    // As a kill leaves it: nothing is closed.
-    std::mem::forget(store);
-    let store = open(folder.path());
-    let total = by(&store, UsageGrouping::Model).await.total;
-    assert_eq!((total.calls, total.cost_microusd), (1, Some(5)));
-    store.close().await.unwrap();
-}
-
-#[tokio::test]
 async fn days_are_those_of_the_time_zone_when_the_call_was_made() {
     fn late() -> TimeZone {
         TimeZone::fixed(Offset::constant(-3))

@@ -22,7 +22,6 @@ type Answers = dyn Fn(&str, &FileAction) -> Result<ClientFileAnswer, NoAnswer> +
 
 /// An editor that answers by a function.
 struct FakeEditor {
-    access: ClientFileAccess,
     answers: Box<Answers>,
     asked: Mutex<Vec<(String, FileAction)>>,
 }
@@ -35,7 +34,7 @@ impl fmt::Debug for FakeEditor {
 
 impl ClientFiles for FakeEditor {
     fn access(&self) -> Option<ClientFileAccess> {
-        Some(self.access)
+        Some(ClientFileAccess::ReadWrite)
     }
 
     fn ask<'a>(&'a self, path: &'a str, action: FileAction) -> BoxFuture<'a, Result<ClientFileAnswer, NoAnswer>> {
@@ -50,7 +49,7 @@ impl FakeEditor {
         answers: impl Fn(&str, &FileAction) -> Result<ClientFileAnswer, NoAnswer> + Send + Sync + 'static,
     ) -> Arc<Self> {
         let answers = Box::new(answers);
-        Arc::new(Self { access: ClientFileAccess::ReadWrite, answers, asked: Mutex::default() })
+        Arc::new(Self { answers, asked: Mutex::default() })
     }
 
     /// One that gives this text for everything, and takes what it is given.
@@ -77,23 +76,6 @@ async fn bench(editor: &Arc<FakeEditor>) -> Bench {
     let mut bench = Bench::with_project(Project::Writable).await;
     bench.context.client_files = Some(Arc::clone(editor) as _);
     bench
-}
-
-#[tokio::test]
-async fn a_file_is_read_and_edited_as_the_client_has_it() {
-    let editor = FakeEditor::with_text("unsaved\nlast\n");
-    let bench = bench(&editor).await;
-    bench.put("/project/src/a.txt", "saved\r\n");
-    assert!(bench.ok("read_file", json!({"path": "src/a.txt"})).await.contains("unsaved"));
-    let edit = json!({"path": "/project/src/a.txt", "old_string": "unsaved", "new_string": "new"});
-    let shown = bench.preview("edit_file", edit.clone()).await.unwrap().unwrap();
-    assert!(shown.contains("-unsaved") && shown.contains("+new"), "{shown}");
-    // It does not save, which the model is told.
-    assert!(bench.ok("edit_file", edit).await.contains("is not saved"));
-    assert_eq!(editor.written(), BTreeMap::from([("src/a.txt".to_owned(), "new\nlast\n".to_owned())]));
-    assert_eq!(bench.content("/project/src/a.txt"), b"saved\r\n");
-    let asked = editor.asked.lock().unwrap();
-    assert!(asked.iter().all(|(path, _)| path == "src/a.txt"), "{asked:?}");
 }
 
 #[tokio::test]
@@ -167,19 +149,6 @@ async fn where_the_client_does_not_say_the_disk_is_read_and_nothing_written() {
 }
 
 #[tokio::test]
-async fn what_the_client_does_not_hold_is_a_matter_of_the_disk() {
-    for answer in [Ok(ClientFileAnswer::Absent), Err(NoAnswer::Gone)] {
-        let editor = FakeEditor::new(move |_, _| answer.clone());
-        let bench = bench(&editor).await;
-        bench.put("/project/a.txt", "saved");
-        bench.ok("edit_file", json!({"path": "/project/a.txt", "old_string": "saved", "new_string": "new"})).await;
-        assert_eq!(bench.content("/project/a.txt"), b"new");
-        let told = bench.fails("read_file", json!({"path": "none.txt"}), ToolErrorCode::Path).await;
-        assert!(told.contains("none.txt"), "{told}");
-    }
-}
-
-#[tokio::test]
 async fn a_write_that_did_not_go_well_is_told_and_leaves_the_disk_alone() {
     let outcomes: [(Result<ClientFileAnswer, NoAnswer>, ToolErrorCode, &str); 4] = [
         (Ok(ClientFileAnswer::Refused("read-only".to_owned())), ToolErrorCode::Tool, "read-only"),
@@ -199,24 +168,6 @@ async fn a_write_that_did_not_go_well_is_told_and_leaves_the_disk_alone() {
         assert!(told.contains(words), "{told}");
         assert_eq!(bench.content("/project/a.txt"), b"saved");
     }
-}
-
-#[tokio::test]
-async fn a_client_that_takes_nothing_keeps_its_unsaved_text() {
-    let saved = Arc::new(Mutex::new("unsaved"));
-    let text = Arc::clone(&saved);
-    let answers = move |_: &str, _: &FileAction| Ok(ClientFileAnswer::Text((*text.lock().unwrap()).to_owned()));
-    let editor =
-        Arc::new(FakeEditor { access: ClientFileAccess::Read, answers: Box::new(answers), asked: Mutex::default() });
-    let bench = bench(&editor).await;
-    bench.put("/project/a.txt", b"\xff\xfea\0b\0");
-    let write = json!({"path": "/project/a.txt", "content": "ü"});
-    assert!(bench.fails("write_file", write.clone(), ToolErrorCode::Tool).await.contains("not saved"));
-    // Saved, in an encoding that the client does not tell of, which is kept.
-    *saved.lock().unwrap() = "ab";
-    bench.ok("write_file", write).await;
-    assert_eq!(bench.content("/project/a.txt"), b"\xff\xfe\xfc\0");
-    assert!(editor.written().is_empty());
 }
 
 #[tokio::test]

@@ -15,10 +15,7 @@ use agentd_core::{
     session::Mount,
     tool::ToolErrorCode,
 };
-use agentd_sandbox::{
-    config::SandboxConfig,
-    host::{HELPER_ARGUMENT, Sandbox},
-};
+use agentd_sandbox::host::HELPER_ARGUMENT;
 use agentd_tools::WorkspaceFolders;
 use serde_json::json;
 
@@ -236,17 +233,8 @@ async fn open_files_of_the_daemon_are_not_inherited() {
 
 #[tokio::test]
 async fn a_flood_of_processes_is_stopped_and_cleared_away() {
-    let bench = locked(Project::None, |config| config.limits.processes = Some(310)).await;
-    let number = format!("6000.{}", std::process::id());
-    let flood = format!("for i in $(seq 600); do sleep {number} & done 2> temp/said; wait");
-    let output = bench.call("run_bash_command", json!({"command": flood, "timeout_s": 3})).await;
-    assert_eq!(named(&number), 0);
-    let status = Sandbox::new(SandboxConfig::new(helper())).status().await;
-    if !status.weaknesses.iter().any(|weakness| weakness.contains("processes is not limited")) {
-        let said = String::from_utf8(bench.content("temp/said")).unwrap();
-        assert!(said.contains("fork"), "{said}: {}", output.text);
-    }
     // Children of children, everywhere at once.
+    let number = format!("6000.{}", std::process::id());
     for namespaces in STRENGTHS {
         let bench = locked(Project::None, |config| {
             config.namespaces = namespaces;

@@ -78,23 +78,6 @@ async fn mounts_are_checked() {
     assert!(error.hint().is_some());
 }
 
-/// Somebody has moved it, and brings it back: what was put into another one meanwhile would be lost.
-#[tokio::test]
-async fn nothing_is_kept_where_the_data_folder_is_gone() {
-    let outside = tempfile::tempdir().unwrap();
-    let data = outside.path().join("data");
-    let folders = WorkspaceFolders::new(data.join("workspaces")).remembering(data.join("memories"));
-    let session = SessionId::generate();
-    let upload = async || folders.add_upload(session, "a.txt".to_owned(), b"a".to_vec()).await;
-    assert_eq!(upload().await.unwrap_err().kind(), ErrorKind::Storage);
-    assert!(folders.open(session, Mounts::default()).await.is_err() && !data.exists());
-    fs::create_dir(&data).unwrap();
-    folders.open(session, Mounts::default()).await.unwrap();
-    assert_eq!(upload().await.unwrap(), "uploads/a.txt");
-    fs::rename(&data, outside.path().join("aside")).unwrap();
-    assert!(upload().await.is_err() && folders.open(session, Mounts::default()).await.is_err() && !data.exists());
-}
-
 #[tokio::test]
 async fn temp_is_emptied_whatever_it_holds() {
     let bench = Bench::new().await;

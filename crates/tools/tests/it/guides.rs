@@ -67,35 +67,6 @@ impl Home {
 }
 
 #[tokio::test]
-async fn files_come_from_the_persons_own_to_the_projects() {
-    let home = Home::new();
-    assert_eq!(home.look().await, Guides::default());
-    home.write(".config/agentd/AGENTS.md", "own");
-    home.write("AGENTS.md", "home");
-    home.write("work/AGENTS.md", " \n");
-    home.write("work/app/AGENTS.md", "project");
-    home.write("memories/people.md", "p");
-    home.write("memories/places/a.md", "p");
-    home.write("memories/.hidden", "p");
-    let found = home.look().await;
-    let files = found.files.iter().map(|file| (&*file.name, file.origin, &*file.text));
-    let expected = [
-        ("~/.config/agentd/AGENTS.md", GuideOrigin::Person, "own"),
-        ("~/AGENTS.md", GuideOrigin::Above, "home"),
-        ("/project/AGENTS.md", GuideOrigin::Project, "project"),
-    ];
-    assert_eq!(files.collect::<Vec<_>>(), expected);
-    assert_eq!(found.memories, ["people.md", "places/"]);
-    // Nothing has changed, then one has, to the same size; another is gone.
-    assert_eq!(home.look().await, found);
-    home.write("AGENTS.md", "h0me");
-    fs::remove_file(home.path("work/app/AGENTS.md")).unwrap();
-    let now = home.look().await;
-    assert_eq!((now.files.len(), now.files[1].text.as_str()), (2, "h0me"));
-    assert_ne!(now.files[1].digest, found.files[1].digest);
-}
-
-#[tokio::test]
 async fn what_is_no_plain_file_here_is_left_out() {
     let home = Home::new();
     home.write("secret.txt", "hunter2");
@@ -183,40 +154,6 @@ async fn folders_of_a_project_have_their_own_and_nothing_hostile_is_read() {
         ("/project/large/AGENTS.md", 32 << 10, 100_000, GuideOrigin::Project),
     ];
     assert_eq!(told.collect::<Vec<_>>(), expected);
-}
-
-#[tokio::test]
-async fn skills_are_those_that_say_what_they_are_for_and_can_be_used() {
-    let home = Home::new();
-    home.write(".config/agentd/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes of\n  the year\n---\nlong");
-    home.write(".config/agentd/skills/pdf/SKILL.md", "---\ndescription: Forms\n---\n");
-    home.write(".config/agentd/skills/broken/SKILL.md", "---\nname: [\n---\n");
-    home.write(".config/agentd/skills/README.md", "no skill");
-    let found = home.look().await;
-    let skills = found.skills.iter().map(|skill| (&*skill.name, &*skill.description, &*skill.path));
-    let expected = [
-        ("pdf", "Forms", "~/.config/agentd/skills/pdf/SKILL.md"),
-        ("tax", "Taxes of the year", "~/.config/agentd/skills/tax/SKILL.md"),
-    ];
-    assert_eq!(skills.collect::<Vec<_>>(), expected);
-    let without = home.look_with(GuideLimits { skills: false, memory: false, ..GuideLimits::default() }).await;
-    assert_eq!(without, Guides::default());
-
-    // One that cannot be used is not offered until it is mended.
-    let home = Home::new();
-    for name in ["large", "leads", "plain"] {
-        home.write(&format!(".config/agentd/skills/{name}/SKILL.md"), format!("---\ndescription: {name}\n---\n"));
-    }
-    let big = home.path(".config/agentd/skills/large/deep/down/x.bin");
-    fs::File::create(&big).unwrap().set_len(11 << 20).unwrap();
-    symlink("/etc/passwd", home.path(".config/agentd/skills/leads/passwd")).unwrap();
-    let offered = async || {
-        let skills = home.look().await.skills;
-        skills.into_iter().filter(|skill| skill.enabled).map(|skill| skill.name).collect::<Vec<_>>()
-    };
-    assert_eq!(offered().await, ["plain"]);
-    fs::remove_file(big).unwrap();
-    assert_eq!(offered().await, ["large", "plain"]);
 }
 
 /// Returns the guides available at once. Others are looked up nevertheless, and may be known the next time.

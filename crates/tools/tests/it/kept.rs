@@ -1,17 +1,19 @@
-//! Files that the daemon stores in a session's tree: tools read them, and nothing that a model does changes them.
+//! Files that the daemon stores in a session's tree: tools read them, and nothing that a model does changes them. And
+//! `/memories`: one folder of all sessions, behind the same doors as a session's own files.
 
 use std::{fs, os::unix::fs::symlink};
 
 use agentd_core::{
     ports::{ArtifactDir, Snapshots as _, Workspaces as _},
     tool::ToolErrorCode,
+    undo::UndoOutcome,
 };
 use agentd_testkit::{memory_workspaces::MemoryWorkspaces, workspace_contract::check_kept_texts};
 use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use serde_json::json;
 
-use crate::bench::{Bench, Project, mode};
+use crate::bench::{Bench, Project, SECRET, mkfifo, mode};
 
 #[tokio::test]
 async fn folders_and_their_fake_keep_the_contract() {
@@ -117,4 +119,54 @@ async fn what_is_kept_while_a_call_runs_is_no_change_of_the_call() {
     let changes = before.after.await.unwrap();
     let paths: Vec<&str> = changes.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["outputs/a.txt"]);
+}
+
+#[tokio::test]
+async fn nothing_there_leads_out() {
+    let bench = Bench::new().await;
+    let secret = bench.secret();
+    symlink(bench.outside.path(), bench.real("/memories/out")).unwrap();
+    symlink(&secret, bench.real("/memories/link.md")).unwrap();
+    fs::hard_link(&secret, bench.real("/memories/hard.md")).unwrap();
+    mkfifo(&bench.real("/memories/pipe"));
+    for path in
+        ["/memories/out/secret.txt", "/memories/link.md", "/memories/hard.md", "/memories/pipe", "/memories/../x"]
+    {
+        for (tool, arguments) in [
+            ("read_file", json!({ "path": path })),
+            ("write_file", json!({"path": path, "content": "x"})),
+            ("edit_file", json!({"path": path, "old_string": "launch", "new_string": "x"})),
+        ] {
+            let text = bench.fails(tool, arguments, ToolErrorCode::Path).await;
+            assert!(!text.contains(SECRET), "{tool} {path}: {text}");
+        }
+    }
+    assert!(!bench.ok("grep", json!({"pattern": "launch", "path": "/memories"})).await.contains(SECRET));
+    assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
+}
+
+#[tokio::test]
+async fn what_a_call_remembered_can_be_taken_back() {
+    let bench = Bench::new().await;
+    bench.put("/memories/a.md", "old\n");
+    let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
+    let before = snapshots.before(&bench.context, Some(&["/memories/a.md".to_owned()])).await.unwrap();
+    bench.ok("write_file", json!({"path": "/memories/a.md", "content": "new\n"})).await;
+    let changes = before.after.await.unwrap().files;
+    assert!(changes.iter().map(|change| &*change.path).eq(["/memories/a.md"]), "{changes:?}");
+    // Another session has written there since.
+    bench.put("/memories/a.md", "newer\n");
+    let undo = || snapshots.undo(bench.context.session_id, bench.workspace(), changes.clone(), false);
+    assert_eq!(undo().await.unwrap().files[0].outcome, UndoOutcome::Conflict);
+    bench.put("/memories/a.md", "new\n");
+    assert_eq!(undo().await.unwrap().files[0].outcome, UndoOutcome::Done);
+    assert_eq!(bench.content("/memories/a.md"), b"old\n");
+
+    // What others remember while a command runs is none of its changes.
+    let before = snapshots.before(&bench.context, None).await.unwrap();
+    bench.put("/memories/a.md", "new\n");
+    bench.put("/memories/b.md", "new\n");
+    bench.put("outputs/made.txt", "by the command\n");
+    let changes = before.after.await.unwrap().files;
+    assert!(changes.iter().map(|change| &*change.path).eq(["outputs/made.txt"]), "{changes:?}");
 }

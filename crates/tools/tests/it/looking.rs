@@ -159,29 +159,3 @@ async fn attributes_of_files_are_neither_read_nor_changed_by_their_paths() {
     }
     assert!(!has_them || outside(format!("assert os.listxattr(\"{path}\") == [\"user.secret\"]")));
 }
-
-#[tokio::test]
-async fn what_others_obey_in_a_project_is_not_changed_by_a_command_that_nobody_looked_at() {
-    let mut bench = locked(Project::Writable, |_| {}).await;
-    assert!(bench.toolbox.contains_commands().await);
-    for path in ["/project/.git/config", "/project/.git/hooks/pre-commit", "/project/AGENTS.md", "/project/src/a"] {
-        bench.put(path, "as it was");
-    }
-    let changes = |path: &str| format!("cd \"$PROJECT\" && echo x >> {path}; rm -f {path}; mv {path} moved");
-    bench.context.confinement = Confinement::Guarded;
-    bench.context.closed = [".git", "AGENTS.md"].map(|name| bench.real("/project").join(name)).into();
-    for path in [".git/config", ".git/hooks/pre-commit", "AGENTS.md"] {
-        bench.run(&changes(path)).await;
-        bench.run("cd \"$PROJECT\" && mv .git away; touch .git/commondir").await;
-        let now = fs::read_to_string(bench.real("/project").join(path));
-        assert_eq!(now.ok().as_deref(), Some("as it was"), "{path}");
-    }
-    assert!(!bench.real("/project").join(".git/commondir").exists());
-    // All else is the command's to change.
-    bench.run(&changes("src/a")).await;
-    assert!(!bench.real("/project").join("src/a").exists());
-    // One that a person approved may.
-    bench.context.confinement = Confinement::Usual;
-    bench.run(&changes("AGENTS.md")).await;
-    assert!(!bench.real("/project").join("AGENTS.md").exists());
-}

@@ -22,7 +22,6 @@ mod linked;
 mod links;
 #[cfg(target_os = "linux")]
 mod looking;
-mod memories;
 #[cfg(target_os = "linux")]
 mod packages;
 mod passwords;

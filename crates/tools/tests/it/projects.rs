@@ -101,16 +101,11 @@ fn age(path: &Path) {
 #[tokio::test]
 async fn trust_outlives_the_daemon_and_ends_with_the_content() {
     let home = Home::new();
-    home.write(".agentd/commands/ship.md", "Ship it.");
-    assert_eq!(home.show().await.commands[0].text, "");
     let file = home.write(".agentd/instructions.md", "Be kind.\u{1b}[31m\n");
     home.write(".agentd/agents/cook.md", "---\ndescription: Cooks\n---\nYou cook.");
     let workspace = home.workspace().await;
     assert_eq!(home.instructions().await, None);
-    let standing = home.workspaces.project(&workspace).await;
-    assert_eq!((standing.trust, standing.agents.is_none()), (ProjectTrust::Untrusted, true));
-    let trusted = home.trust().await;
-    assert_eq!((trusted.trust, trusted.commands[0].text.as_str()), (ProjectTrust::Trusted, "Ship it."));
+    home.trust().await;
     assert_eq!(home.instructions().await.as_deref(), Some("Be kind.[31m\n"));
     let agents = home.workspaces.project(&workspace).await.agents.unwrap();
     assert_eq!(agents.get("cook").unwrap().prompt, "You cook.");
@@ -159,24 +154,6 @@ async fn nothing_is_read_anew_where_nothing_has_changed() {
     home.write(".agentd/skills/deploy/scripts/run.py", "print(1)");
     assert_ne!(at_once(), Some(ProjectTrust::Trusted));
     assert_eq!(home.workspaces.project(&workspace).await.trust, ProjectTrust::Changed);
-}
-
-#[tokio::test]
-async fn a_skill_that_cannot_be_used_is_named_and_one_with_a_careless_key_is_used() {
-    let home = Home::new();
-    for (name, front) in [
-        ("bad", "name: bad\ndescription: [x\n"),
-        ("silent", "name: silent\n"),
-        ("hint", "description: Hints\nargument-hint: [a] [b]\n"),
-    ] {
-        home.write(&format!(".agentd/skills/{name}/SKILL.md"), format!("---\n{front}---\n"));
-    }
-    let report = home.trust().await;
-    let wrong: Vec<&str> = report.problems.iter().map(|problem| problem.file.as_str()).collect();
-    assert_eq!(wrong, ["skills/bad/SKILL.md", "skills/silent/SKILL.md"], "{:?}", report.problems);
-    assert!(report.problems.iter().all(|problem| problem.is_fatal && problem.message.contains("is not used")));
-    let skills = home.skills.usable(Some(&home.workspace().await)).await;
-    assert_eq!(skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["hint"]);
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::Read as _,
     net::{TcpListener, UdpSocket},
     os::unix::{
         fs::symlink,
@@ -17,10 +16,7 @@ use agentd_core::{
     environment::ClientEnvironment,
     tool::{ToolErrorCode, ToolOutput},
 };
-use agentd_sandbox::{
-    config::{SandboxConfig, SandboxMode},
-    host::Sandbox,
-};
+use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Project, SECRET, chmod, eventually, mode};
@@ -115,30 +111,6 @@ fn program(path: &Path, lines: &str) {
 }
 
 #[tokio::test]
-async fn code_and_both_streams_come_back() {
-    let bench = locked(Project::Writable, |_| {}).await;
-    bench.put("/project/here.txt", "x");
-    for (command, expected) in [
-        ("echo out; echo err >&2; exit 3", "exit code 3|stdout:\nout\nstderr:\nerr"),
-        ("cat", "exit code 0|[no output]"),
-        ("kill -9 $$", "ended by signal 9|[no output]"),
-        ("ls", "exit code 0|stdout:\nconversation_history\nlarge_tool_results\noutputs\nskills\ntemp\nuploads"),
-        ("ls $PROJECT", "exit code 0|stdout:\nhere.txt"),
-        ("(echo late) & exec true", "exit code 0|stdout:\nlate"),
-        ("cat <(echo piped)", "exit code 0|stdout:\npiped"),
-        ("trap 'echo bye' EXIT; false; true", "exit code 0|stdout:\nbye"),
-        ("echo x > temp/a; mv temp/a outputs/a; ln outputs/a outputs/b; cat outputs/b", "exit code 0|stdout:\nx"),
-        ("printf '#!/bin/sh\\necho ran' > temp/s; chmod +x temp/s; temp/s", "exit code 0|stdout:\nran"),
-        ("ls -d ../../.. >/dev/null; cd $PROJECT && pwd -P", "exit code 0|stdout:\n/project"),
-    ] {
-        let text = bench.sh(command).await.text;
-        let (first, rest) = text.split_once('\n').unwrap();
-        let said = format!("{}|{rest}", first.split(" after ").next().unwrap());
-        assert_eq!(said, expected, "{command}");
-    }
-}
-
-#[tokio::test]
 async fn a_file_has_one_name_for_tools_and_commands() {
     for writable in [true, false] {
         let bench = locked(if writable { Project::Writable } else { Project::ReadOnly }, |_| {}).await;
@@ -158,7 +130,8 @@ async fn a_file_has_one_name_for_tools_and_commands() {
             ("readlink -f /bin/sh | grep -c ^/usr", "1"),
             ("touch /new /project/../new 2>&1; ls /new", "Read-only file system"),
             ("python3 src/greet.py", "/project /project/src/greet.py"),
-            ("test -e /proc/self/status && ps --no-headers -e | wc -l", ""),
+            ("cat <(echo piped)", "piped"),
+            ("printf '#!/bin/sh\\necho ran' > /temp/s; chmod +x /temp/s; /temp/s", "ran"),
         ] {
             let text = bench.run(command).await;
             assert!(text.contains(expected), "{command}: {text}");
@@ -480,48 +453,6 @@ async fn there_is_no_network() {
 }
 
 #[tokio::test]
-async fn the_network_is_there_when_the_configuration_says_so() {
-    let bench = locked(Project::None, |config| config.network = true).await;
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = tcp.local_addr().unwrap().port();
-    let heard = std::thread::spawn(move || {
-        let mut text = String::new();
-        tcp.accept().unwrap().0.read_to_string(&mut text).unwrap();
-        text
-    });
-    bench.allowed(&format!("echo hello > /dev/tcp/127.0.0.1/{port}")).await;
-    assert_eq!(heard.join().unwrap(), "hello\n");
-    // Sockets of this machine stay closed: the daemon's own is one.
-    if python() {
-        let path = bench.real("temp/listener");
-        let _unix = UnixListener::bind(&path).unwrap();
-        let body = format!("import socket as s; s.socket(s.AF_UNIX).connect(\"{}\")", path.display());
-        bench.barred(&format!("/usr/bin/python3 -c '{body}'")).await;
-    }
-}
-
-#[tokio::test]
-async fn no_argument_of_a_model_opens_it() {
-    let bench = locked(Project::None, |_| {}).await;
-    let secret = bench.secret();
-    let command = format!("cat {}; env", secret.display());
-    for extra in [
-        json!({"sandbox": false}),
-        json!({"sandbox": "off", "mode": "off"}),
-        json!({"network": true, "enforce": false}),
-        json!({"env": {"AGENTD_SANDBOX": "off", "LD_PRELOAD": "/x"}, "environment": {"X": "1"}}),
-        json!({"dangerously_disable_sandbox": true, "with_escalated_permissions": true, "read": ["/"]}),
-    ] {
-        let mut arguments = json!({ "command": command });
-        arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        let output = bench.call("run_bash_command", arguments).await;
-        assert!(!output.text.contains(SECRET) && !output.text.contains("LD_PRELOAD"), "{extra}: {}", output.text);
-    }
-    let helper = helper();
-    bench.barred(&format!("{} sandbox-exec cat {} < /dev/null", helper.display(), secret.display())).await;
-}
-
-#[tokio::test]
 async fn letters_are_read_as_they_were_judged_and_programs_are_nobodys_in_the_session() {
     for mut bench in each_strength(Project::Writable).await {
         for folder in ["/project/bin", "temp/bin"] {
@@ -671,39 +602,6 @@ async fn a_limit_a_cancel_and_an_abandoned_call_end_everything() {
 }
 
 #[tokio::test]
-async fn limits_hold() {
-    let bench = locked(Project::None, |config| {
-        config.limits.memory_bytes = Some(256 << 20);
-        config.limits.file_bytes = Some(1 << 20);
-        config.limits.open_files = Some(64);
-        config.limits.cpu_seconds = Some(1);
-    })
-    .await;
-    bench.barred("head -c 2000000 /dev/zero > temp/large; test $(stat -c %s temp/large) -gt 1048576").await;
-    if python() {
-        bench.barred("/usr/bin/python3 -c 'x = b\"x\" * (2 << 30)'").await;
-        bench.barred("/usr/bin/python3 -c 'f = [open(\"/dev/null\") for _ in range(100)]'").await;
-    }
-    let text = bench.barred("while :; do :; done").await;
-    assert!(text.starts_with("ended by signal"), "{text}");
-    assert!(bench.allowed("ulimit -c").await.contains("\n0"));
-}
-
-#[tokio::test]
-async fn temporary_files_are_its_own() {
-    let bench = locked_in("/tmp", Project::Writable, |_| {}).await;
-    bench.allowed("echo kept > outputs/x; echo kept > $PROJECT/x").await;
-    assert_eq!((bench.content("outputs/x"), bench.content("/project/x")), (b"kept\n".to_vec(), b"kept\n".to_vec()));
-    let outside = tempfile::NamedTempFile::new_in("/tmp").unwrap();
-    let name = format!("/tmp/agentd-own-{}", std::process::id());
-    bench.allowed("test -w \"$TMPDIR\" && f=$(mktemp) && test -s \"$f\" || test -e \"$f\"").await;
-    bench.barred(&format!("cat {}", outside.path().display())).await;
-    bench.sh(&format!("echo x > {name}")).await;
-    assert!(!Path::new(&name).exists());
-    bench.barred(&format!("cat {name}")).await;
-}
-
-#[tokio::test]
 async fn a_killed_daemon_takes_its_commands_along() {
     // This test is run again as another process, which is then killed as a daemon might be.
     const MARK: &str = "AGENTD_TEST_KILLED_DAEMON";
@@ -726,21 +624,4 @@ async fn a_killed_daemon_takes_its_commands_along() {
         daemon.wait().unwrap();
         eventually("both are gone", || named(&number) == 0).await;
     }
-}
-
-#[tokio::test]
-async fn what_is_in_force_is_told_and_without_its_helper_no_command_runs() {
-    let status = Sandbox::new(SandboxConfig::new(helper())).status().await;
-    assert!(status.runs && status.seccomp && !status.network, "{status:?}");
-    assert!(status.landlock >= 3 || status.namespaces, "{status:?}");
-    let off = Sandbox::new(SandboxConfig { mode: SandboxMode::Off, ..SandboxConfig::new(helper()) }).status().await;
-    assert!(off.runs && off.network && off.weaknesses.len() == 1, "{off:?}");
-    let broken = Sandbox::new(SandboxConfig::new("/nowhere".into())).status().await;
-    assert!(!broken.runs && broken.weaknesses[0].contains("helper"), "{broken:?}");
-
-    // Without its helper no command runs.
-    let bench = locked(Project::None, |config| config.helper = "/bin/true".into()).await;
-    let text = bench.fails("run_bash_command", json!({"command": "echo ran > outputs/x"}), ToolErrorCode::Tool).await;
-    assert!(text.contains("doctor"), "{text}");
-    assert!(!bench.real("outputs/x").exists());
 }

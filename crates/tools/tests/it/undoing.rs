@@ -12,7 +12,6 @@ use std::{
 };
 
 use agentd_core::{
-    guarded::GuardedNames,
     ids::{CallId, SessionId},
     policy::Confinement,
     ports::{Changes, Snapshots as _, ToolContext, Workspaces as _},
@@ -159,61 +158,6 @@ fn paths(changes: &[FileChange]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_a_command_changes_is_listed_and_comes_back() {
-    use FileChangeKind::{Created, Deleted, Modified};
-    let camera = Camera::new(Project::Writable).await;
-    let bench = &camera.bench;
-    bench.put("uploads/notes.txt", "one\ntwo\n");
-    bench.put("outputs/gone/deep.txt", "deep");
-    bench.put("/project/src/main.rs", "fn main() {}\n");
-    chmod(&bench.put("/project/run.sh", "#!/bin/sh\n"), 0o755);
-    let before = camera.tree();
-    let call = camera.call();
-    let looked = camera.snapshots.before(&call, None).await.unwrap();
-    let command =
-        "echo three >> uploads/notes.txt; rm -r outputs/gone; mkdir -p outputs/new/er; echo x > outputs/new/er/f
-        mv $PROJECT/src/main.rs $PROJECT/src/lib.rs; chmod 644 $PROJECT/run.sh; ln -s /etc/passwd outputs/l";
-    camera.bench.ok("run_bash_command", json!({"command": command, "directory": "/"})).await;
-    let changes = looked.after.await.unwrap();
-    assert_eq!(changes.notes, Vec::<String>::new());
-    assert_eq!(
-        kinds(&changes),
-        [
-            ("outputs/gone/", Deleted),
-            ("outputs/gone/deep.txt", Deleted),
-            ("outputs/l", Created),
-            ("outputs/new/", Created),
-            ("outputs/new/er/", Created),
-            ("outputs/new/er/f", Created),
-            ("uploads/notes.txt", Modified),
-            ("/project/run.sh", Modified),
-            ("/project/src/lib.rs", Created),
-            ("/project/src/main.rs", Deleted),
-        ]
-    );
-    let preview = camera.try_undo(&changes.files, true).await;
-    assert!(preview.changes.is_empty());
-    let diff = |path: &str| preview.files.iter().find(|file| file.path == path).unwrap().diff.clone();
-    let expected = "--- a/uploads/notes.txt\n+++ b/uploads/notes.txt\n@@ -1,3 +1,2 @@\n one\n two\n-three\n";
-    assert_eq!(diff("uploads/notes.txt").unwrap(), expected);
-    assert_eq!(diff("/project/run.sh").unwrap(), "mode 0644 → 0755\n");
-    assert_eq!(diff("outputs/new/er/f").unwrap(), "--- a/outputs/new/er/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n");
-    let changed = camera.tree();
-    assert_ne!(changed, before);
-
-    let undone = camera.undo(&changes.files).await;
-    all_done(&undone);
-    assert_eq!(camera.tree(), before);
-    assert_eq!(outcomes(&preview), outcomes(&undone), "the preview foresaw it");
-
-    // What was undone is a change like any other.
-    let redone = camera.undo(&undone.changes).await;
-    all_done(&redone);
-    assert_eq!(camera.tree(), changed);
-    assert!(camera.undo(&undone.changes).await.files.iter().all(|file| file.outcome == UndoOutcome::Already));
-}
-
-#[tokio::test]
 async fn files_changed_since_are_conflicts_and_left_alone() {
     let camera = Camera::new(Project::None).await;
     let bench = &camera.bench;
@@ -284,30 +228,6 @@ async fn a_change_within_a_tick_of_the_clock_is_seen() {
 }
 
 #[tokio::test]
-async fn what_changed_before_a_kill_is_told_afterwards() {
-    for named in [None, Some(vec!["/project/a.txt".to_owned(), "/project/new/b.txt".to_owned()])] {
-        let mut camera = Camera::new(Project::Writable).await;
-        camera.bench.put("/project/a.txt", "old");
-        let before = camera.tree();
-        let call = camera.call();
-        let looked = camera.snapshots.before(&call, named.as_deref()).await.unwrap();
-        camera.bench.put("/project/a.txt", "new");
-        camera.bench.put("/project/new/b.txt", "b");
-        camera.wait_for_a_sign_after(&["/project/a.txt", "/project/new/b.txt"]);
-        drop(looked);
-        camera.restart();
-        let changes = camera.unfinished(&call).await;
-        assert_eq!(paths(&changes.files), ["/project/a.txt", "/project/new/", "/project/new/b.txt"]);
-        assert_eq!(camera.unfinished(&camera.call()).await, Changes::default(), "of others nothing is known");
-        camera.undo(&changes.files).await;
-        assert_eq!(camera.tree(), before);
-        // Once a later call has been seen to its end, the earlier one has its result.
-        camera.around(|_| {}).await;
-        assert_eq!(camera.unfinished(&call).await, Changes::default());
-    }
-}
-
-#[tokio::test]
 async fn what_changed_after_a_kill_is_left_alone() {
     use UndoOutcome::{Conflict, Done};
     let mut camera = Camera::new(Project::Writable).await;
@@ -348,38 +268,6 @@ async fn what_changed_after_a_kill_is_left_alone() {
     }
     assert_eq!(outcome("/project/new/by-call.txt"), Some(Done));
     assert_eq!(camera.bench.content("/project/aside/y.txt"), b"old");
-}
-
-#[tokio::test]
-async fn guarded_names_and_what_a_person_kept_are_known_after_a_kill() {
-    let mut camera = Camera::new(Project::Writable).await;
-    camera.bench.put("/project/.gitignore", "build/\n");
-    camera.bench.put("/project/build/Tiltfile", "old");
-    camera.bench.context.guarded = GuardedNames::with(&["Tiltfile".to_owned()]).unwrap();
-    let call = camera.call();
-    let looked = camera.snapshots.before(&call, None).await.unwrap();
-    camera.bench.put("/project/a.txt", "new");
-    drop(looked);
-    camera.restart();
-    assert_eq!(paths(&camera.unfinished(&call).await.files), ["/project/a.txt"]);
-
-    // The end of a checked call, but for the last step: the names of its looks.
-    camera.bench.context.confinement = Confinement::Guarded;
-    let call = camera.call();
-    let looked = camera.snapshots.before(&call, None).await.unwrap();
-    camera.bench.put("/project/build/Tiltfile", "new");
-    let changes = looked.after.await.unwrap();
-    assert_eq!(camera.bench.content("/project/build/Tiltfile"), b"old");
-    camera.undo(&changes.set_aside.changes).await;
-    let calls = camera.bench.outside.path().join("undo").join(call.session_id.to_string()).join("calls");
-    for file in fs::read_dir(calls).unwrap().flatten() {
-        let name = file.file_name().into_string().unwrap();
-        let open = name.replace(".ended-project", ".project").replace(".ended", ".look");
-        fs::rename(file.path(), file.path().with_file_name(open)).unwrap();
-    }
-    camera.restart();
-    camera.unfinished(&call).await;
-    assert_eq!(camera.bench.content("/project/build/Tiltfile"), b"new", "a person has kept it");
 }
 
 /// Unchanged entries are not read again; the smallest change is seen all the same.
@@ -607,28 +495,6 @@ async fn a_planted_link_costs_nothing_that_it_leads_to() {
     let changes = camera.around(|bench| drop(bench.put(rule, "planted"))).await;
     assert!(changes.set_aside.files.iter().any(|file| file.path == rule), "{changes:?}");
     assert!(!camera.bench.real(rule).exists());
-}
-
-#[tokio::test]
-async fn a_tree_with_too_many_files_is_not_recorded_at_all() {
-    let config = SnapshotConfig { max_files: 20, ..SnapshotConfig::default() };
-    let camera = Camera::with(Project::Writable, config).await;
-    for number in 0..30 {
-        camera.bench.put(&format!("/project/{number}"), "x");
-    }
-    let changes = camera
-        .around(|bench| {
-            bench.put("/project/1", "y");
-            bench.put("outputs/a", "a");
-        })
-        .await;
-    assert_eq!(changes.notes, ["changes of /project are not recorded, because it has more than 20 files"]);
-    assert_eq!(kinds(&changes), [("outputs/a", FileChangeKind::Created)]);
-    // A tool that names its paths is recorded all the same.
-    let changes = camera.around_paths(&["/project/1"], |bench| drop(bench.put("/project/1", "z"))).await;
-    assert_eq!(kinds(&changes), [("/project/1", FileChangeKind::Modified)]);
-    camera.undo(&changes.files).await;
-    assert_eq!(camera.bench.content("/project/1"), b"y");
 }
 
 #[tokio::test]

@@ -97,21 +97,6 @@ async fn too_much_content_is_refused_before_anything_happens() {
     bench.ok("write_file", write(10)).await;
 }
 
-#[tokio::test]
-async fn previews_are_diffs_and_change_nothing() {
-    let bench = Bench::new().await;
-    let new = json!({"path": "outputs/deep/a.txt", "content": "one\n"});
-    let expected = "--- /dev/null\n+++ b/outputs/deep/a.txt\n@@ -0,0 +1 @@\n+one\n";
-    assert_eq!(bench.preview("write_file", new).await.unwrap().unwrap(), expected);
-    assert!(!bench.real("outputs/deep").exists());
-    bench.put("outputs/b.txt", "one\ntwo\nthree\n");
-    let edit = json!({"path": "outputs/b.txt", "old_string": "two", "new_string": "2"});
-    let expected = "--- a/outputs/b.txt\n+++ b/outputs/b.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
-    assert_eq!(bench.preview("edit_file", edit).await.unwrap().unwrap(), expected);
-    assert_eq!(bench.content("outputs/b.txt"), b"one\ntwo\nthree\n");
-    assert_eq!(bench.preview("read_file", json!({"path": "outputs/b.txt"})).await, Ok(None));
-}
-
 /// No approval covers content after the place at which a preview was cut.
 #[tokio::test]
 async fn all_that_would_be_written_is_in_the_preview() {

@@ -278,15 +278,6 @@ mod tests {
 
     use super::*;
 
-    fn config(dialect: Dialect, base_url: &str) -> SearchConfig {
-        SearchConfig {
-            dialect,
-            base_url: base_url.parse().unwrap(),
-            api_key: Some("top-secret".into()),
-            key_variable: None,
-        }
-    }
-
     fn fields() -> JsonFields {
         JsonFields {
             results: "/data/items".into(),
@@ -295,43 +286,6 @@ mod tests {
             snippet: "summary".into(),
             key_header: Some("x-key".into()),
         }
-    }
-
-    #[test]
-    fn every_engine_is_asked_in_its_words() {
-        let asked = |dialect: Dialect, base_url: &str| {
-            let question = question(&config(dialect, base_url), "rust & 锈", 7).unwrap();
-            let secrets = question.headers().iter().filter(|(_, value)| value.is_sensitive());
-            let headers: Vec<String> =
-                secrets.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
-            let body = question.body().and_then(|body| body.as_bytes()).unwrap_or_default();
-            let (method, url, body) = (question.method(), question.url(), String::from_utf8_lossy(body));
-            format!("{method} {url} [{}] {body}", headers.join(", ")).trim().to_owned()
-        };
-        let words = "rust+%26+%E9%94%88";
-        assert_eq!(
-            asked(Dialect::Searxng, "http://localhost:8888"),
-            format!("GET http://localhost:8888/search?q={words}&format=json []")
-        );
-        assert_eq!(
-            asked(Dialect::Searxng, "http://a/searx/search"),
-            format!("GET http://a/searx/search?q={words}&format=json []")
-        );
-        assert_eq!(
-            asked(Dialect::Brave, Dialect::Brave.usual_base_url().unwrap()),
-            format!(
-                "GET https://api.search.brave.com/res/v1/web/search?q={words}&count=7 [x-subscription-token: top-secret]"
-            )
-        );
-        assert_eq!(
-            asked(Dialect::Tavily, Dialect::Tavily.usual_base_url().unwrap()),
-            "POST https://api.tavily.com/search [authorization: Bearer top-secret] \
-             {\"query\":\"rust & 锈\",\"max_results\":7}"
-        );
-        assert_eq!(
-            asked(Dialect::Json(fields()), "http://a/find?words={query}&n={count}&x=1"),
-            "GET http://a/find?words=rust%20%26%20%E9%94%88&n=7&x=1 [x-key: top-secret]"
-        );
     }
 
     #[test]

@@ -154,30 +154,3 @@ async fn answers_that_are_none_are_said_to_be_so() {
     };
     assert!(error.to_string().contains("could not reach 127.0.0.1"), "{error}");
 }
-
-#[tokio::test]
-async fn pages_are_read_in_whatever_they_are_written() {
-    let server = Server::start(|request| {
-        let page = |head: &str, words: &str| format!("<html><head>{head}</head><body>{words}</body></html>");
-        match request.split(' ').nth(1) {
-            Some("/gbk") => answer(
-                "200 OK\r\ncontent-type: text/html; charset=gbk",
-                encoding_rs::GBK.encode(&page("", "今天天气很好")).0,
-            ),
-            Some("/sjis") => answer(
-                "200 OK\r\ncontent-type: text/html",
-                encoding_rs::SHIFT_JIS.encode(&page("<meta charset=Shift_JIS>", "今日は天気がいい")).0,
-            ),
-            Some("/gif") => answer("200 OK\r\ncontent-type: image/gif", b"GIF89a\x01\x00"),
-            _ => answer("404 Not Found\r\ncontent-type: application/json", "{\"error\":\"é\"}"),
-        }
-    })
-    .await;
-    let web = web();
-    for (path, words) in [("/gbk", "今天天气很好"), ("/sjis", "今日は天気がいい"), ("/json", "é")] {
-        let answer = fetch(&web, &server.url(path)).await.unwrap();
-        assert!(answer.text.as_deref().unwrap().contains(words), "{path}: {:?}", answer.text);
-    }
-    let gif = fetch(&web, &server.url("/gif")).await.unwrap();
-    assert_eq!((gif.text, gif.body.len()), (None, 8));
-}

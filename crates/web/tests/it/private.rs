@@ -1,7 +1,5 @@
 //! No way into private networks, whatever a page or a name server says.
 
-use std::sync::Arc;
-
 use agentd_core::{
     error::ErrorKind,
     ports::{ReadRules, Web as _},
@@ -131,26 +129,4 @@ async fn what_was_meant_for_one_server_does_not_go_to_another() {
     assert!(error.to_string().contains("does not go to another"), "{error}");
     assert!(error.hint().unwrap().contains(&other.url("/there")), "{error:?}");
     assert_eq!(other.seen().len(), 1);
-}
-
-#[tokio::test]
-async fn the_rules_are_asked_about_every_redirect() {
-    let server = Server::start(|request| {
-        if request.starts_with("GET /first ") { redirect(302, "/forbidden") } else { answer("200 OK", "words") }
-    })
-    .await;
-    let rules = ReadRules::new(|url| !url.ends_with("/forbidden"));
-    let error = web().fetch(WebRequest::get(server.url("/first")), rules).await.unwrap_err();
-    assert!(error.to_string().contains("the rules do not let that pass"), "{error}");
-    assert_eq!(server.seen().len(), 1);
-}
-
-#[tokio::test]
-async fn what_cannot_be_sent_is_known_before_anybody_is_asked() {
-    let web = Fetcher::with_lookup(config(), Arc::new(Names::default()));
-    let check = |url: &str| web.check(&WebRequest::get(url)).map_err(|error| error.to_string());
-    assert_eq!(check("http://127.0.0.1/"), Ok(()));
-    assert_eq!(check("https://example.org/"), Ok(()));
-    assert!(check("http://[::1]/").unwrap_err().contains("is not public"));
-    assert!(check("https://a:b@example.org/").unwrap_err().contains("before the @"));
 }

@@ -7,37 +7,6 @@ use super::support::{Shelf, cited, config, index_files, words};
 use crate::codes::Code as _;
 
 #[tokio::test]
-async fn a_deleted_index_is_begun_anew() {
-    let shelf = Shelf::new().await;
-    let document = shelf.add("a.pdf", &["text"]).await;
-    std::fs::remove_dir_all(shelf.folder.path().join("index")).unwrap();
-
-    let asked = shelf.index.search(words(&[document.clone()], "text"), CancellationToken::new());
-    let error = asked.await.unwrap_err();
-    assert_eq!(error.code(), "index_lost");
-    assert!(error.to_string().contains("rebuilt") && error.hint().contains("try again"), "{error}");
-
-    assert_eq!(shelf.index.missing(std::slice::from_ref(&document.id)).await.unwrap(), [document.id]);
-    let document = shelf.add("a.pdf", &["text"]).await;
-    assert_eq!(cited(&shelf.search(&[document], "text").await), ["a.pdf p. 1"]);
-}
-
-#[tokio::test]
-async fn an_index_deleted_while_a_document_comes_in_takes_the_next_one() {
-    let shelf = Shelf::new().await;
-    let first = shelf.add("first.pdf", &["text"]).await;
-    std::fs::remove_dir_all(shelf.folder.path().join("index")).unwrap();
-    // Whoever asks what is missing sees the loss, and everything is.
-    assert_eq!(shelf.index.missing(std::slice::from_ref(&first.id)).await.unwrap(), std::slice::from_ref(&first.id));
-    let next = shelf.add("next.pdf", &["text"]).await;
-
-    std::fs::remove_dir_all(shelf.folder.path().join("index")).unwrap();
-    let last = shelf.add("last.pdf", &["text"]).await;
-    assert_eq!(shelf.index.missing(&[first.id, next.id, last.id]).await.unwrap().len(), 2);
-    assert_eq!(cited(&shelf.search(&[last], "text").await), ["last.pdf p. 1"]);
-}
-
-#[tokio::test]
 async fn whatever_is_damaged_the_index_opens_and_works() {
     // Every file in turn: emptied, cut in half, and with other bytes in it.
     let count = {

@@ -1,6 +1,5 @@
 //! The index and what is found in it.
 
-mod crash;
 mod keeping;
 mod loss;
 mod phrases;

@@ -5,7 +5,6 @@ use agentd_index::{Query, Request};
 use regex::RegexBuilder;
 
 use super::support::{Shelf, cited, told};
-use crate::codes::Code as _;
 
 const PAGES: [&str; 8] = [
     "ERROR: code 17 in the parser module\nnothing else",
@@ -80,15 +79,4 @@ async fn case_and_limits_are_kept_and_matches_are_marked() {
     let broken = shelf.ask(Request::new(documents, query("(?<=user)_name("))).await;
     assert_eq!(cited(&broken), ["r.pdf p. 7"]);
     assert!(broken.notes[0].contains("no regular expression"), "{:?}", broken.notes);
-}
-
-#[tokio::test]
-async fn a_search_that_nobody_waits_for_ends() {
-    let shelf = Shelf::new().await;
-    let documents = vec![shelf.add("r.pdf", &PAGES).await];
-    let cancel = tokio_util::sync::CancellationToken::new();
-    cancel.cancel();
-    let query = Query::Regex(".".to_owned());
-    let error = shelf.index.search(Request::new(documents, query), cancel).await.unwrap_err();
-    assert_eq!(error.code(), "cancelled");
 }

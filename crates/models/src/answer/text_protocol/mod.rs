@@ -114,54 +114,10 @@ pub(crate) fn join(text: &mut String, words: &str) {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::{ids::CallId, tool::Effect};
+    use agentd_core::ids::CallId;
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn tools_calls_and_results_become_words() {
-        let call = |name: &str, arguments: &str| ToolCall {
-            call_id: CallId::from(name.to_owned()),
-            name: name.to_owned(),
-            arguments: arguments.to_owned(),
-        };
-        let result = |name: &str, text: &str| Message::Tool {
-            call_id: CallId::from(name.to_owned()),
-            name: name.to_owned(),
-            text: text.to_owned(),
-        };
-        let messages = [
-            Message::System { text: "Be kind.".to_owned() },
-            Message::User { text: "Look.".to_owned() },
-            Message::Assistant {
-                text: "Yes.".to_owned(),
-                reasoning: Some("hm".to_owned()),
-                origin: Default::default(),
-                tool_calls: vec![call("a", "{ \"p\":1}"), call("b", "{")],
-            },
-            result("a", "one"),
-            result("b", "two"),
-        ];
-        let tools = [ToolSpec {
-            name: "a".to_owned(),
-            description: "Does a.".to_owned(),
-            parameters: json!({"type": "object"}),
-            effect: Effect::Read,
-        }];
-        let plain = conversation(&messages, &tools);
-        let Message::System { text } = &plain[0] else { panic!("{plain:?}") };
-        assert!(text.starts_with("Be kind.\n\n# Tools\n") && text.contains("## a\nDoes a.\nArguments: {\"type\""));
-        assert_eq!(plain[1], messages[1]);
-        let Message::Assistant { text, reasoning: None, tool_calls, .. } = &plain[2] else { panic!("{plain:?}") };
-        assert_eq!(text, "Yes.\n{\"tool\": \"a\", \"args\": { \"p\":1}}\n{\"tool\": \"b\", \"args\": \"{\"}");
-        assert!(tool_calls.is_empty());
-        let Message::User { text } = &plain[3] else { panic!("{plain:?}") };
-        let results = "<tool_result name=\"a\">\none\n</tool_result>\n\n<tool_result name=\"b\">\ntwo\n</tool_result>";
-        assert_eq!(text, results);
-        assert_eq!(plain.len(), 4);
-        assert_eq!(STOP.strip_prefix('\n'), Some(untrusted::RESULT_BEGINS));
-    }
 
     /// Pieces that hostile results are made of.
     fn piece() -> impl Strategy<Value = String> {

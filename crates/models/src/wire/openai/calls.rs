@@ -135,8 +135,6 @@ impl NumberedCall {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::origin::{MAX_SERVER_CALL_ID, ServerFields};
-
     use super::*;
 
     fn check(pieces: &[&str], expected: &[(&str, &str)]) {
@@ -223,30 +221,5 @@ mod tests {
         check(&[("x", r#"{"a":"#), ("x", "{}"), ("x", "}"), ("x", "")], &[("x", r#"{"a":{}}"#)]);
         check(&[("x", ""), ("x", "{}")], &[("x", "{}")]);
         check(&[("read_", ""), ("file", ""), ("", "{}")], &[("read_file", "{}")]);
-    }
-
-    #[test]
-    fn a_servers_own_fields_are_kept_within_a_bound() {
-        let target = Target::for_tests("http://h", "");
-        let mut calls = Calls::default();
-        let mut add =
-            |piece: &str| calls.add(&target, &serde_json::from_str(piece).unwrap(), &mut Answer::default()).unwrap();
-        let extra = r#"{"google": {"thought_signature":"A\/b=="}}"#;
-        add(&format!(
-            r#"{{"index":0,"id":"a:0","extra_content":{extra},"function":{{"name":"x","arguments":"{{}}"}}}}"#
-        ));
-        let long = "i".repeat(MAX_SERVER_CALL_ID + 1);
-        add(&format!(
-            r#"{{"index":1,"id":"{long}","extra_content":null,"function":{{"name":"y","arguments":"{{}}"}}}}"#
-        ));
-        let large = "s".repeat(MAX_SERVER_FIELDS);
-        add(&format!(r#"{{"index":2,"extra_content":"{large}","function":{{"name":"z","arguments":"{{}}"}}}}"#));
-        let fields: Vec<ServerFields> = calls.take().into_iter().map(|call| call.fields).collect();
-        let first = ServerFields {
-            call_id: "a:0".to_owned(),
-            extra_content: Some(extra.to_owned()),
-            ..ServerFields::default()
-        };
-        assert_eq!(fields, [first, ServerFields::default(), ServerFields::default()]);
     }
 }

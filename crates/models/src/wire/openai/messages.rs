@@ -296,11 +296,6 @@ mod tests {
         Message::User { text: text.to_owned() }
     }
 
-    fn said(text: &str) -> Message {
-        let (text, reasoning) = (text.to_owned(), Some("hm".to_owned()));
-        Message::Assistant { text, reasoning, tool_calls: Vec::new(), origin: AnswerOrigin::default() }
-    }
-
     fn called(name: &str, arguments: &str) -> Message {
         let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: name.into(), arguments: arguments.into() };
         Message::answer("", vec![call])
@@ -313,30 +308,6 @@ mod tests {
     fn check(messages: &[Message], expected: &serde_json::Value) {
         let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts: false, wants_turns: false };
         assert_eq!(&serde_json::to_value(wire_messages(messages, recipient)).unwrap(), expected);
-    }
-
-    #[test]
-    fn roles_alternate() {
-        let system = |text: &str| Message::System { text: text.to_owned() };
-        check(
-            &[system("s"), user("a"), user("b"), said(""), said("c"), said("d"), system("e"), user("f")],
-            &json!([
-                {"role": "system", "content": "s"},
-                {"role": "user", "content": "a\n\nb"},
-                {"role": "assistant", "content": "c\n\nd"},
-                {"role": "user", "content": "e\n\nf"},
-            ]),
-        );
-        check(
-            &[system("s"), said("a")],
-            &json!([
-                {"role": "system", "content": "s"},
-                {"role": "user", "content": "(go on)"},
-                {"role": "assistant", "content": "a"},
-                {"role": "user", "content": "(go on)"},
-            ]),
-        );
-        check(&[system("s")], &json!([{"role": "system", "content": "s"}, {"role": "user", "content": "(go on)"}]));
     }
 
     #[test]

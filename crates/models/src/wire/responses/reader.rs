@@ -317,23 +317,4 @@ mod tests {
         check(&format!(r#"{{"input_tokens":127,{details}}}"#), 127);
         check(&format!(r#"{{"input_tokens":7,{details}}}"#), 127);
     }
-
-    #[track_caller]
-    fn check(numbers: &[Option<u64>], expected: &[EventPlace]) {
-        let mut numbering = Numbering::default();
-        let places: Vec<EventPlace> = numbers.iter().map(|number| numbering.next(*number)).collect();
-        assert_eq!(places, expected, "{numbers:?}");
-    }
-
-    #[test]
-    fn a_missing_number_is_seen_and_servers_without_numbers_are_left_alone() {
-        use EventPlace::{BehindGap, Next, Repeated};
-        check(&[Some(0), Some(1), Some(2)], &[Next; 3]);
-        check(&[Some(1), Some(2), None, Some(3)], &[Next; 4]);
-        check(&[Some(0), Some(2)], &[Next, BehindGap(1)]);
-        check(&[Some(0), Some(1), Some(1), Some(0), Some(2)], &[Next, Next, Repeated, Repeated, Next]);
-        check(&[Some(0), Some(0), Some(0)], &[Next; 3]);
-        check(&[None, Some(7), Some(3)], &[Next; 3]);
-        check(&[Some(u64::MAX), Some(u64::MAX)], &[Next; 2]);
-    }
 }
