@@ -13,7 +13,7 @@ use agentd_core::{
         DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartKind, PartRange, ReadPart,
         Reading,
     },
-    ports::{Knowledge, OnProgress, Person},
+    ports::{Knowledge, OnProgress, Person, Toolbox as _},
     tool::ToolErrorCode,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -125,6 +125,28 @@ async fn bench(answers: &[Option<&str>]) -> (Bench, Asked) {
     bench.put("uploads/a.pdf", "sesame");
     bench.put("uploads/b.pdf", "sesame");
     (bench, asked)
+}
+
+#[tokio::test]
+async fn the_person_is_asked_in_secret_and_only_once_in_a_session() {
+    let (bench, asked) = bench(&[Some("wrong"), Some("sesame")]).await;
+    let told = bench.ok("read_file", json!({"path": "uploads/a.pdf", "row": 7})).await;
+    assert!(told.contains("opened  from row 7") && !told.contains("sesame"), "{told}");
+    {
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked.len(), 2);
+        assert!(asked.iter().all(Ask::is_secret) && asked[0] != asked[1], "{asked:?}");
+        let Ask::Question { question, context: Some(context), .. } = &asked[1] else { panic!() };
+        assert!(question.contains("uploads/a.pdf") && context.contains("did not open it (try 2 of 3)"), "{context}");
+    }
+    // Other documents with the same password, and other tools, ask nobody.
+    bench.ok("read_file", json!({"path": "uploads/b.pdf"})).await;
+    bench.ok("search_file", json!({"path": "uploads/a.pdf", "query": "x"})).await;
+    assert_eq!(asked.lock().unwrap().len(), 2);
+    // The session is gone, and with it the password.
+    bench.toolbox.end_session(bench.context.session_id).await;
+    let told = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
+    assert!(told.contains("it is encrypted; ask a person"), "{told}");
 }
 
 #[tokio::test]
