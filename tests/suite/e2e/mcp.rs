@@ -31,13 +31,10 @@ mod variables;
 
 use std::path::{Path, PathBuf};
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::ModelServer,
-};
+use agentd_testkit::{daemon::until, model_server::Reply};
 use serde_json::{Value, json};
 
-use super::World;
+use super::{World, tool_texts};
 
 /// Where the Makefile put the servers that others wrote.
 pub(super) fn installed(path: &str) -> PathBuf {
@@ -55,10 +52,7 @@ fn fake() -> PathBuf {
 
 /// A daemon with these servers.
 async fn world(servers: Value) -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
-    World { model, daemon: TempDaemon::start_in(home).await }
+    World::prepared(|home| drop(home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string()))).await
 }
 
 /// The fake server, behaving like this.
@@ -104,6 +98,14 @@ impl World {
         self.servers_are_gone().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
         until("nothing is left", || async { self.daemon.processes().is_empty().then_some(()) }).await;
+    }
+
+    /// Has the model call this tool in its first step, and end then.
+    fn model_calls(&self, tool: &'static str, arguments: Value) {
+        self.model.respond_with(move |request| match tool_texts(request).is_empty() {
+            true => Reply::tool_call(tool, arguments.clone()),
+            false => Reply::text("over"),
+        });
     }
 
     /// What the model is told of one call of the fake server.

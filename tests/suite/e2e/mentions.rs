@@ -3,28 +3,23 @@
 use agentd_core::event::EventKind;
 use agentd_proto::client::{NewSession, SessionChoice};
 use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply},
+    daemon::until,
+    model_server::{Recorded, Reply},
 };
 use serde_json::json;
 
-use super::{Events as _, World, tool_texts, turn};
+use super::{Events as _, World, tool_names, tool_texts, turn};
 
 async fn world() -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/tools.yaml", "optional: {web_search: {enabled: false}, read_url: {enabled: never}}\n");
-    home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
-    home.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n# How\n");
-    home.write("config/skills/grep/SKILL.md", "---\nname: grep\ndescription: Named like a tool\n---\n");
-    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    let world = World::prepared(|home| {
+        home.write("config/tools.yaml", "optional: {web_search: {enabled: false}, read_url: {enabled: never}}\n");
+        home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
+        home.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n# How\n");
+        home.write("config/skills/grep/SKILL.md", "---\nname: grep\ndescription: Named like a tool\n---\n");
+    })
+    .await;
     world.model.default_reply(Reply::text("Good."));
     world
-}
-
-fn shown(request: &Recorded) -> Vec<String> {
-    let tools = request.body["tools"].as_array().unwrap().iter();
-    tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The last words of a request, where reminders are.
@@ -43,7 +38,7 @@ async fn a_mentioned_tool_is_there_from_then_on() {
     let first = world.daemon.agentctl(["run", "Look with @web-search.", "--output", "json"]).await.exits(0).json();
     let session = first["session_id"].as_str().unwrap().to_owned();
     let requests = world.model.requests();
-    assert!(shown(&requests[0]).contains(&"web_search".to_owned()), "{:?}", shown(&requests[0]));
+    assert!(tool_names(&requests[0]).contains(&"web_search".to_owned()), "{:?}", tool_names(&requests[0]));
     assert!(tail(&requests[0]).contains("mentioned web_search"), "{}", tail(&requests[0]));
     let answer = requests[1].messages().iter().rfind(|message| message["role"] == "tool").unwrap().to_string();
     assert!(!answer.contains("E_UNKNOWN_TOOL"), "it was run: {answer}");
@@ -51,12 +46,16 @@ async fn a_mentioned_tool_is_there_from_then_on() {
     world.model.respond_with(|_| Reply::text("Good."));
     world.daemon.agentctl(["run", "And without.", "--session", &session]).await.exits(0);
     let last = world.model.requests().last().unwrap().clone();
-    assert_eq!(shown(&last), shown(&requests[0]), "it stays where it is");
-    assert_eq!(shown(&last).last().unwrap(), "web_search", "behind all others");
+    assert_eq!(tool_names(&last), tool_names(&requests[0]), "it stays where it is");
+    assert_eq!(tool_names(&last).last().unwrap(), "web_search", "behind all others");
     let other = world.daemon.agentctl(["run", "And without.", "--output", "json"]).await.exits(0);
     assert_eq!(other.json()["stop_reason"], "completed");
     let last = world.model.requests().last().unwrap().clone();
-    assert!(!shown(&last).contains(&"web_search".to_owned()) && !tail(&last).contains("mentioned"), "{}", tail(&last));
+    assert!(
+        !tool_names(&last).contains(&"web_search".to_owned()) && !tail(&last).contains("mentioned"),
+        "{}",
+        tail(&last)
+    );
 }
 
 #[tokio::test]
@@ -70,7 +69,7 @@ async fn names_that_load_nothing_are_said_and_break_nothing() {
     // What a script adds from elsewhere mentions nothing.
     let piped = world.daemon.agentctl_with(["run", "What is this?"], "see @web_search and @taxx").await.exits(0);
     assert!(!piped.stderr.contains("@taxx"), "{}", piped.stderr);
-    assert!(!shown(world.model.requests().last().unwrap()).contains(&"web_search".to_owned()));
+    assert!(!tool_names(world.model.requests().last().unwrap()).contains(&"web_search".to_owned()));
     world.still_serves().await;
 }
 
@@ -97,15 +96,14 @@ async fn mentions_hold_for_all_of_a_turn_also_after_a_crash() {
     world.daemon.kill9().await;
     world.daemon.restart().await;
     world.model.respond_with(|_| Reply::text("done"));
-    let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    let id = waiting[0]["id"].as_str().unwrap().to_owned();
-    world.daemon.agentctl(["answer", &id, "this"]).await.exits(0);
+    let asked = world.asked().await;
+    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "this"]).await.exits(0);
     let last = until("the model hears the answer", || async {
         world.model.requests().last().filter(|request| tool_texts(request).contains("this")).cloned()
-    });
-    let last = last.await;
+    })
+    .await;
     assert!(last.body.to_string().contains("Do it with"), "{session}");
-    assert!(shown(&last).contains(&"web_search".to_owned()), "{:?}", shown(&last));
+    assert!(tool_names(&last).contains(&"web_search".to_owned()), "{:?}", tool_names(&last));
     // It was told before the crash, and stays there.
     assert_eq!(last.body.to_string().matches("read skills/tax/SKILL.md").count(), 1, "{}", last.body);
 }

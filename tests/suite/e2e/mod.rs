@@ -35,8 +35,8 @@
 //!   server refuses, in whatever words. [`routes`]: what goes through a proxy, and what never does.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
-//! - [`providers`]: servers that demand back what they sent, and what others cannot read. [`messages_wire`]: one that binds
-//!   thoughts to all that stands before them.
+//! - [`providers`]: servers that demand back what they sent, and what others cannot read. [`wires`]: those that bind thoughts to
+//!   all that stands before them, or encrypt them.
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`extending`]: what the page for newcomers says, done word for word.
 //! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
@@ -102,7 +102,6 @@ mod long_task;
 mod loops;
 mod mcp;
 mod mentions;
-mod messages_wire;
 mod models;
 mod modes;
 mod money;
@@ -122,7 +121,6 @@ mod recordings;
 mod refusals;
 mod relief;
 mod requests;
-mod responses_wire;
 mod resume;
 mod retention;
 mod rewind;
@@ -159,7 +157,7 @@ mod usage;
 mod watching;
 mod web;
 mod wire_traces;
-mod wire_world;
+mod wires;
 mod wishes;
 mod worktrees;
 
@@ -172,7 +170,7 @@ use agentd_core::{
 };
 use agentd_proto::client::{Client, EventStream, NewSession, SessionChoice, StartRequest, TurnStream};
 use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, program},
+    daemon::{Output, TempDaemon, TempHome, program, until},
     model_server::{ModelServer, Recorded, Reply},
 };
 use serde_json::{Value, json};
@@ -213,11 +211,33 @@ impl World {
 
     /// With this in `agentd.yaml`.
     async fn configured(agentd_yaml: &str) -> Self {
+        Self::prepared(|home| drop(home.write("config/agentd.yaml", agentd_yaml))).await
+    }
+
+    /// In a home that is prepared like this.
+    async fn prepared(prepare: impl FnOnce(&mut TempHome)) -> Self {
         let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
-        home.write("config/agentd.yaml", agentd_yaml);
+        let mut home = TempHome::with_model(&model.base_url());
+        prepare(&mut home);
         let daemon = TempDaemon::start_in(home).await;
         Self { model, daemon }
+    }
+
+    /// The question that waits for a person; no other does.
+    async fn asked(&self) -> Value {
+        let listed = until("it asks", || async {
+            let listed = self.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+            listed.as_array().filter(|listed| !listed.is_empty()).cloned()
+        })
+        .await;
+        assert_eq!(listed.len(), 1, "{listed:#?}");
+        listed[0].clone()
+    }
+
+    /// The id of the session that was used last.
+    async fn last_session(&self) -> String {
+        let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        sessions[0]["id"].as_str().unwrap().to_owned()
     }
 
     /// Number of clients that have begun to follow a session, where the level of the log is `debug`.
@@ -277,19 +297,10 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
     StartRequest {
         session,
         start: StartTurn {
-            compact: None,
-            typed_bytes: None,
-            whole: false,
-            answer_schema: None,
             text: Some(text.to_owned()),
-            slot: None,
-            max_steps: None,
-            planning: None,
             on_interrupt: OnInterrupt::Wait,
-            while_connected: false,
             if_busy: IfBusy::Refuse,
             client: "a test".to_owned(),
-            environment: Default::default(),
             ..StartTurn::default()
         },
     }
@@ -382,6 +393,20 @@ fn told_of_each(request: &Recorded) -> Vec<String> {
         results.filter_map(|result| Some((result["tool_call_id"].as_str()?, result["content"].as_str()?))).collect();
     let calls = turn().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
     calls.filter_map(|call| results.get(call["id"].as_str()?).map(|text| (*text).to_owned())).collect()
+}
+
+/// All of these words are in the text.
+#[track_caller]
+fn has_all(text: &str, words: &[&str]) {
+    for words in words {
+        assert!(text.contains(words), "{words:?} is missing in:\n{text}");
+    }
+}
+
+/// The names of the tools that a request shows, in their order.
+fn tool_names(request: &Recorded) -> Vec<String> {
+    let tools = request.body["tools"].as_array().into_iter().flatten();
+    tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The sorted keys of an object.

@@ -20,16 +20,13 @@ fn writes(path: &str) -> Reply {
 async fn shift_tab_chooses_how_much_runs_unasked() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.sees("\u{1b}]2;agentd");
-    terminal.prompt();
+    terminal.sees_last("\u{1b}]2;agentd");
     // Keys that come together are all taken, and the line stays.
     terminal.presses(&format!("wri{SHIFT_TAB}te"));
-    terminal.sees("accept-edits");
-    terminal.sees("write");
+    terminal.sees_all(&["accept-edits", "write"]);
     world.model.reply(writes("outputs/a.txt")).reply(says("It stands there."));
     terminal.presses("\r");
-    terminal.sees("It stands there.");
-    terminal.prompt();
+    terminal.sees_last("It stands there.");
     assert_eq!(world.model.requests()[0].last_user(), "write");
 
     // While a turn runs, the key holds for its next call.
@@ -42,15 +39,11 @@ async fn shift_tab_chooses_how_much_runs_unasked() {
     terminal.says("again");
     terminal.sees("One.");
     terminal.presses(SHIFT_TAB);
-    terminal.sees("mode: plan");
-    terminal.sees("in plan mode");
-    terminal.sees("I only looked.");
-    terminal.prompt();
+    terminal.sees_all(&["mode: plan", "in plan mode"]);
+    terminal.sees_last("I only looked.");
     assert!(world.model.requests().last().unwrap().body.to_string().contains("The session is in plan mode"));
 
-    terminal.says("/mode ask");
-    terminal.sees("mode: ask");
-    terminal.prompt();
+    terminal.hears("/mode ask", "mode: ask");
     world.model.reply(writes("outputs/c.txt"));
     terminal.says("once more");
     terminal.sees("wants to use write_file");
@@ -74,8 +67,7 @@ async fn a_run_may_begin_in_a_mode_and_a_session_keeps_it() {
     assert_eq!(made.stdout, "Written.\n");
     world.model.reply(writes("outputs/b.txt")).reply(says("I only looked."));
     world.daemon.agentctl(["run", "Write", "--continue", "--mode", "plan"]).await.exits(5);
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    let id = sessions[0]["id"].as_str().unwrap();
+    let id = &world.last_session().await;
     let shown = world.daemon.agentctl(["sessions", "show", id]).await.exits(0).stdout;
     assert!(shown.contains("plan: looks only"), "{shown}");
     world.daemon.agentctl(["run", "Write", "--mode", "yolo"]).await.exits(2).says(&["accept-edits"]);

@@ -10,6 +10,8 @@ use agentd_testkit::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use super::has_all;
+
 /// Prices of a token in millionths of a dollar, as whole numbers: input, out of the cache, into it, into it for an hour,
 /// answer.
 const USUAL: [u64; 5] = [10, 1, 12, 25, 50];
@@ -144,9 +146,8 @@ async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
 
         let (money, prompt) = {
             let bill = bill.lock().unwrap();
-            for kind in ["call", "subagent", "broken", "long", "summary"] {
-                assert!(bill.kinds.contains(&kind), "{wire}: nothing of the kind {kind} was asked: {bill:?}");
-            }
+            let asked = bill.kinds.join(" ");
+            has_all(&asked, &["call", "subagent", "broken", "long", "summary"]);
             assert_eq!(bill.kinds.len(), model.requests().len(), "{wire}");
             (bill.money, bill.prompt)
         };

@@ -1,12 +1,8 @@
 //! The tools of the conversation itself, through the real daemon: what a person's rules say of them holds.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
 use serde_json::{Value, json};
 
-use super::{World, tool_texts};
+use super::World;
 
 const RULES: &str = "tools:
   todo_write:
@@ -19,10 +15,7 @@ const RULES: &str = "tools:
 ";
 
 async fn world() -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/hitl_rules.yaml", RULES);
-    World { model, daemon: TempDaemon::start_in(home).await }
+    World::prepared(|home| drop(home.write("config/hitl_rules.yaml", RULES))).await
 }
 
 fn todos() -> (&'static str, Value) {
@@ -72,27 +65,4 @@ async fn rules_about_them_are_obeyed_and_audited() {
     let said = world.daemon.agentctl(explain).await.exits(0).json();
     assert_eq!(said["explanation"]["verdict"], "deny", "{said:#}");
     world.still_serves().await;
-}
-
-#[tokio::test]
-async fn a_question_is_approved_and_then_answered() {
-    let world = world().await;
-    world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which colour?"})));
-    world.model.reply(Reply::text("Green it is."));
-    let args = ["run", "Paint it", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
-    for (kind, words) in [("approval", "approve"), ("question", "green")] {
-        let (raised, _) = running.event("interrupt_raised").await;
-        assert_eq!(raised["interrupt"]["kind"], kind, "{raised:#}");
-        let id = raised["interrupt"]["id"].as_str().unwrap();
-        world.daemon.agentctl(["answer", id, words]).await.exits(0);
-    }
-    let output = running.output(Vec::new()).await;
-    assert_eq!(output.json_lines().pop().unwrap()["text"], "Green it is.", "{}", output.stderr);
-    assert_eq!(tool_texts(world.model.requests().last().unwrap()), "green");
-    // The log has both, for programs and for people.
-    let records = world.daemon.agentctl(["audit", "--tool", "ask_human", "--json"]).await.exits(0).json();
-    assert_eq!(records[0]["reply"], json!({"answer": "text", "text": "green"}), "{records:#}");
-    let table = world.daemon.agentctl(["audit", "--tool", "ask_human"]).await.exits(0).stdout;
-    assert!(table.contains(r#": approve, answer "green""#), "{table}");
 }

@@ -8,10 +8,7 @@ use agentd_proto::{
     client::{ClientError, NewSession, SessionChoice, TurnStream},
     v1::{self, input_part},
 };
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{MODEL_ID, ModelServer, Reply},
-};
+use agentd_testkit::model_server::Reply;
 
 use super::{Events as _, World, turn};
 
@@ -19,11 +16,10 @@ use super::{Events as _, World, turn};
 const RED: &[u8] = include_bytes!("fixtures/red.png");
 
 async fn with_eyes() -> World {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
-    home.set("MODEL_MULTIMODAL_ID", "eyes");
-    let daemon = TempDaemon::start_in(home).await;
-    World { model, daemon }
+    World::prepared(|home| {
+        home.set("MODEL_MULTIMODAL_ID", "eyes");
+    })
+    .await
 }
 
 fn picture(media_type: &str, content: &[u8]) -> InputPart {
@@ -74,21 +70,6 @@ async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
     let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json().to_string();
     assert!(shown.contains("src/main.rs:10-12") && shown.contains("uploads/picture.png"), "{shown}");
     assert_eq!(world.daemon.read(&format!("data/workspace/{session}/uploads/notes.txt")), "the needle is blue");
-}
-
-#[tokio::test]
-async fn a_model_sees_what_its_server_says_it_sees() {
-    let world = World::start().await;
-    world.model.tells("/props", serde_json::json!({"modalities": {"vision": true}}));
-    world.model.lists([serde_json::json!({"id": MODEL_ID, "owned_by": "llamacpp", "meta": {"n_ctx": 32_000}})]);
-    world.model.default_reply(Reply::text("Red."));
-    // Nobody asks before there is a picture.
-    world.still_serves().await;
-    assert!(!world.model.documents_asked().contains(&"/props".to_owned()));
-    start(&world, new(), vec![picture("image/png", RED)]).await.unwrap().to_the_end().await;
-    let told = world.model.requests().pop().unwrap().body["messages"].to_string();
-    assert_eq!(told.matches("data:image/png;base64,").count(), 1);
-    assert_eq!(world.model.documents_asked().iter().filter(|path| *path == "/props").count(), 1);
 }
 
 #[tokio::test]

@@ -3,12 +3,12 @@
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
+    daemon::{Output, TempHome, until},
+    model_server::Reply,
 };
 use serde_json::{Value, json};
 
-use super::{World, terminal::Terminal};
+use super::{World, has_all, terminal::Terminal};
 
 const TAX: &str = "---\nname: tax\ndescription: Works out taxes\n---\nRun sh skills/tax/scripts/sum.sh.\n";
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
@@ -72,20 +72,22 @@ async fn all_is_used(world: &World) {
     assert!(told[0].contains("Run sh skills/tax") && told[1].contains("sum 5"), "{told:#?}");
     assert!(told[2].contains("acted: now"), "{told:#?}");
     let request = last_request(world);
-    for words in ["Works out taxes", "transfer_to_cook", "mcp_fake_act"] {
-        assert!(request.contains(words), "{words} is missing in {request}");
-    }
+    has_all(&request, &["Works out taxes", "transfer_to_cook", "mcp_fake_act"]);
 }
 
 async fn nothing_is_used(world: &World) {
+    no_part_is_told(world).await;
+    let servers = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    assert!(!servers.to_string().contains("fake.py"), "{servers}");
+}
+
+async fn no_part_is_told(world: &World) {
     world.model.respond_with(|_| Reply::text("Good."));
     world.daemon.agentctl(["run", "Go."]).await.exits(0);
     let request = last_request(world);
     for words in ["Works out taxes", "transfer_to_cook", "mcp_fake_act"] {
         assert!(!request.contains(words), "{words} is in {request}");
     }
-    let servers = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
-    assert!(!servers.to_string().contains("fake.py"), "{servers}");
 }
 
 async fn audited(world: &World) -> Vec<String> {
@@ -159,21 +161,12 @@ async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
     started.says(&["are not those that you agreed to"]);
     let shown = plugin(&world, &["list"]).await.exits(0);
     assert!(shown.stdout.contains("changed, not used"), "{}", shown.stdout);
-    nothing_of_it_is_told(&world).await;
+    no_part_is_told(&world).await;
     let shown = plugin(&world, &["show", "kit"]).await.exits(0);
     assert!(shown.stdout.contains("~ servers/fake.py"), "{}", shown.stdout);
     plugin(&world, &["approve", "kit"]).await.exits(2).says(&["~ servers/fake.py", "needs your consent"]);
     plugin(&world, &["approve", "kit", "--yes"]).await.exits(0);
     all_is_used(&world).await;
-}
-
-async fn nothing_of_it_is_told(world: &World) {
-    world.model.respond_with(|_| Reply::text("Good."));
-    world.daemon.agentctl(["run", "Go."]).await.exits(0);
-    let request = last_request(world);
-    for words in ["Works out taxes", "transfer_to_cook", "mcp_fake_act"] {
-        assert!(!request.contains(words), "{words} is in {request}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,12 +206,8 @@ async fn a_person_agrees_at_the_terminal_and_its_commands_are_there() {
     world.model.default_reply(Reply::text("Shipped."));
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.prompt();
-    terminal.says("/help");
-    terminal.sees("Ships it (a plugin's)");
-    terminal.prompt();
-    terminal.says("/ship boats");
-    terminal.sees("Shipped.");
-    terminal.prompt();
+    terminal.hears("/help", "Ships it (a plugin's)");
+    terminal.hears("/ship boats", "Shipped.");
     let told = last_request(&world);
     assert!(told.contains("This command of a plugin stands for") && told.contains("Ship boats"), "{told}");
     assert!(!told.contains("the walrus"), "only what a person types brings files: {told}");
@@ -294,17 +283,18 @@ async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
     world.daemon.write("kit/mcp.json", servers.to_string());
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     let shown = plugin(&world, &["show", "kit"]).await.exits(0).stdout;
-    for words in [
-        "\"colour\" is not known here, and ignored",
-        "skills/mute/SKILL.md: line 1: there is no `description`",
-        "the agent odd names the tool \"Frobnicate\", which is not there",
-        "agents/empty.md: the agent `empty`: it has no prompt",
-        "\"climbs\" is left out",
-        "\"asks\" is left out",
-        "allowed: \"grants\" is not known here, and ignored",
-    ] {
-        assert!(shown.contains(words), "{words} is missing in {shown}");
-    }
+    has_all(
+        &shown,
+        &[
+            "\"colour\" is not known here, and ignored",
+            "skills/mute/SKILL.md: line 1: there is no `description`",
+            "the agent odd names the tool \"Frobnicate\", which is not there",
+            "agents/empty.md: the agent `empty`: it has no prompt",
+            "\"climbs\" is left out",
+            "\"asks\" is left out",
+            "allowed: \"grants\" is not known here, and ignored",
+        ],
+    );
     all_is_used(&world).await;
     // Its own word on what is harmless counts for nothing.
     let (told, _) =
@@ -314,12 +304,12 @@ async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_are_taken_are_told_with_who_has_them() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/skills/tax/SKILL.md", TAX.replace("Works out taxes", "My own taxes"));
-    home.write("config/agents.yaml", "agents:\n  cook: {description: My own cook, prompt: You cook for me.}\n");
-    home.write("config/mcp_servers.yaml", "servers:\n  fake: {url: 'http://127.0.0.1:9/mine'}\n");
-    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    let world = World::prepared(|home| {
+        home.write("config/skills/tax/SKILL.md", TAX.replace("Works out taxes", "My own taxes"));
+        home.write("config/agents.yaml", "agents:\n  cook: {description: My own cook, prompt: You cook for me.}\n");
+        home.write("config/mcp_servers.yaml", "servers:\n  fake: {url: 'http://127.0.0.1:9/mine'}\n");
+    })
+    .await;
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0).says(&["3 parts not used"]);
     let shown = plugin(&world, &["list"]).await.exits(0);

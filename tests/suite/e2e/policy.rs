@@ -1,12 +1,9 @@
 //! The rules of what may run, through the real daemon: enforced, explained, tried before they are adopted, read again.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
+use agentd_testkit::{daemon::TempHome, model_server::Reply};
 use serde_json::{Value, json};
 
-use super::{World, keys, tool_texts};
+use super::{World, has_all, keys, tool_texts};
 
 /// A person's own file: one command is never run, one asks, one runs.
 const RULES: &str = "tools:
@@ -18,11 +15,7 @@ const RULES: &str = "tools:
 ";
 
 async fn with_rules(rules: &str) -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/hitl_rules.yaml", rules);
-    let daemon = TempDaemon::start_in(home).await;
-    World { model, daemon }
+    World::prepared(|home| drop(home.write("config/hitl_rules.yaml", rules))).await
 }
 
 impl World {
@@ -39,19 +32,6 @@ impl World {
     async fn explained(&self, command: &str) -> Value {
         self.daemon.agentctl(["policy", "explain", "--json", "--", command]).await.exits(0).json()
     }
-}
-
-#[tokio::test]
-async fn what_the_persons_rules_deny_is_not_run_and_the_model_is_told() {
-    let world = with_rules(RULES).await;
-    world.daemon.write("project/marker", "");
-    // Whoever would be asked, and however it is written.
-    let hidden = "touch $PROJECT/ran; env A=1 sh -c \"frob\\nicate --now\"";
-    let told = world.told_of(hidden, &["--on-interrupt", "approve"]).await;
-    assert!(told.contains("frobnicate is on the list of commands that are never run"), "{told}");
-    let told = world.told_of("echo hello", &[]).await;
-    assert!(told.contains("hello"), "{told}");
-    world.still_serves().await;
 }
 
 #[tokio::test]
@@ -82,9 +62,7 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
     assert_eq!(quoted.stdout, words.stdout);
     let args = ["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#];
     let output = world.daemon.agentctl(args).await.exits(0);
-    for words in ["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"] {
-        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
-    }
+    has_all(&output.stdout, &["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"]);
     // A session's own settings count.
     let session = world.daemon.agentctl(["run", "Hi", "--output", "json"]).await.json();
     let session = session["session_id"].as_str().unwrap();
@@ -143,33 +121,6 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
 }
 
 #[tokio::test]
-async fn each_switch_of_the_file_does_what_it_says() {
-    const ZAP: &str =
-        "global:\n  risk_patterns:\n    critical: {patterns: ['\\bzap\\b'], action: deny, reason: it zaps}\n";
-    const OFF: &str = "tools:\n  run_bash_command: {enabled: false, deny: [true]}\n";
-    let check = async |rules: &str, command: &str, verdict: &str, layer: &str, tells: &str| {
-        let world = with_rules(rules).await;
-        let said = world.explained(command).await;
-        let explanation = &said["explanation"];
-        assert_eq!((&explanation["verdict"], &explanation["layer"]), (&json!(verdict), &json!(layer)), "{said:#}");
-        // And so it is.
-        let told = world.told_of(command, &["--on-interrupt", "deny"]).await;
-        assert!(told.contains(tells), "{rules}: {command}: {told}");
-    };
-    let command = "touch made; test -e made && echo it is there";
-    check("global: {default_action: allow}\n", command, "allow", "default", "it is there").await;
-    check("global: {default_action: deny}\n", command, "deny", "default", "no rule allows it").await;
-    check("global: {default_action: prompt}\n", command, "ask", "default", "this run cannot ask").await;
-    check("global: {enable_approval: false}\n", command, "allow", "global", "it is there").await;
-    // What is denied is denied, whether anybody is asked or not.
-    check(&format!("{ZAP}  enable_approval: false\n"), "echo zap", "deny", "global", "it zaps").await;
-    check(ZAP, "echo zapped", "allow", "default", "zapped").await;
-    // A section that does not count leaves the other layers in force.
-    check(OFF, "true && echo it ran", "allow", "default", "it ran").await;
-    check(OFF, "touch ~/.bashrc", "ask", "checker", "this run cannot ask").await;
-}
-
-#[tokio::test]
 async fn a_question_about_nothing_is_refused_with_a_hint() {
     let world = with_rules(RULES).await;
     let check = async |args: &[&str], words: &[&str]| {
@@ -206,9 +157,7 @@ async fn a_file_of_rules_is_tried_before_it_is_adopted() {
     assert_eq!(said["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
 
     let output = world.daemon.agentctl([&["policy", "test", tried][..], &calls].concat()).await.exits(0);
-    for words in ["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"] {
-        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
-    }
+    has_all(&output.stdout, &["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
     // Nothing was adopted.
     assert_eq!(world.explained("git push").await["explanation"]["verdict"], "deny");
     world.daemon.agentctl(["policy", "test", tried]).await.exits(0).says(&[]);
@@ -260,9 +209,7 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
         .collect();
     assert_eq!(changes, [(2, "deny", "ask"), (1, "ask", "deny")]);
     let output = world.daemon.agentctl(["policy", "test", tried, "--audit"]).await.exits(0);
-    for words in ["git push origin x", "3 of 4 calls would change: 1 more asked, 1 fewer denied"] {
-        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
-    }
+    has_all(&output.stdout, &["git push origin x", "3 of 4 calls would change: 1 more asked, 1 fewer denied"]);
     let future = ["policy", "test", tried, "--audit", "--since", "2999-01-01T00:00:00Z"];
     let output = world.daemon.agentctl(future).await.exits(0);
     assert!(output.stdout.contains("0 calls: none would change"), "{}", output.stdout);
@@ -313,20 +260,4 @@ async fn rules_that_change_during_a_turn_hold_for_its_next_call() {
     running.output(Vec::new()).await.exits(5);
     let told = tool_texts(world.model.requests().last().unwrap());
     assert!(told.contains("terraform is on the list of commands that are never run"), "{told}");
-}
-
-/// The network switch of the rules is the sandbox's.
-#[tokio::test]
-async fn the_rules_can_take_the_network_away() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/agentd.yaml", "sandbox: {network: true}\n");
-    home.write("config/hitl_rules.yaml", "tools: {run_bash_command: {network: false}}\n");
-    let daemon = TempDaemon::start_in(home).await;
-    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
-    assert_eq!(status["sandbox"]["network"], json!(false), "{status:#}");
-    daemon.write("config/hitl_rules.yaml", "{}\n");
-    daemon.agentctl(["reload"]).await.exits(0);
-    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
-    assert_eq!(status["sandbox"]["network"], json!(true), "{status:#}");
 }

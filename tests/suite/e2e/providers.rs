@@ -85,7 +85,7 @@ pub(super) fn only_grows(server: &ModelServer) {
 }
 
 /// The results that a request holds, by the words that the calls before them ask for.
-fn answered(request: &Recorded) -> Vec<(String, String)> {
+pub(super) fn answered(request: &Recorded) -> Vec<(String, String)> {
     let body = request.sent();
     let messages = || body["messages"].as_array().into_iter().flatten();
     let blocks = || messages().flat_map(|message| message["content"].as_array().into_iter().flatten());

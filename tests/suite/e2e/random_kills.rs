@@ -82,7 +82,7 @@ async fn whatever_was_acknowledged_survives_kills_at_random() {
     for session in ledger.known_sessions() {
         ledger.check(at, &session, &mut random, &format!("seed {seed}, at the end")).await;
     }
-    println!("seed {seed}: {kills} kills, {ledger}");
-    assert!(ledger.is_telling(kills), "too little was acknowledged to show anything: {ledger}");
+    println!("seed {seed}: {kills} kills, {:?}", ledger.counts);
+    assert!(ledger.is_telling(kills), "too little was acknowledged to show anything: {:?}", ledger.counts);
     assert_eq!(daemon.sigterm().await, Some(0));
 }

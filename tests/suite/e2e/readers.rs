@@ -105,21 +105,3 @@ async fn attach_shows_the_live_turn_in_a_second_terminal() {
     attached.says(&["no turn is running"]);
     world.daemon.agentctl(["attach", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
 }
-
-#[tokio::test]
-async fn a_second_turn_in_a_session_waits_its_turn_or_is_refused() {
-    let world = World::start().await;
-    world.model.reply(Reply::text("One two three").hang_behind("two"));
-    let mut running = world.daemon.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
-    let (delta, _) = running.event("item_delta").await;
-    let session = delta["session_id"].as_str().unwrap();
-    let refused = world.daemon.agentctl(["run", "Me too", "--session", session]).await.exits(75);
-    refused.says(&["is running", "hint:"]);
-    let asks_for_json = ["run", "Me too", "--session", session, "--output", "json"];
-    let refused = world.daemon.agentctl(asks_for_json).await.exits(75).json();
-    assert_eq!(refused["error"]["kind"], "busy", "{refused}");
-    world.daemon.agentctl(["undo", session]).await.exits(75);
-    running.signal(nix::sys::signal::Signal::SIGINT);
-    running.output(Vec::new()).await.exits(130);
-    world.daemon.agentctl(["run", "Me too", "--session", session]).await.exits(0);
-}

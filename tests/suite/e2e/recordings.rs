@@ -12,7 +12,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{World, tool_texts, works_through};
+use super::{World, has_all, tool_texts, works_through};
 
 /// A turn that reads a file, edits it after being asked, and runs a command.
 async fn recorded() -> (World, PathBuf) {
@@ -79,9 +79,7 @@ async fn another_daemon_plays_it_and_a_changed_prompt_is_shown() {
 
     other.write("project/AGENTS.md", "Be verbose.\n");
     let played = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(1);
-    for words in ["turn 1, answer 1: the request differs", "-Be brief.", "+Be verbose."] {
-        assert!(played.stderr.contains(words), "{words:?} is missing in:\n{}", played.stderr);
-    }
+    has_all(&played.stderr, &["turn 1, answer 1: the request differs", "-Be brief.", "+Be verbose."]);
     other.agentctl(["run", "--replay", &copy, "-C", &folder, "--update"]).await.exits(0);
     other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(0);
     let updated = fs::read_to_string(&copy).unwrap();
@@ -135,18 +133,19 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
     write("fails.yaml", fails);
     let failed = world.daemon.agentctl(["test", &folder, "--junit", &junit]).await.exits(1);
     let told = &failed.stdout;
-    for words in [
-        "ok     a/notes",
-        "FAILED fails",
-        "expected a call of grep",
-        "no call of read_file",
-        "at most 1 calls",
-        "at most 2 steps",
-        "to match",
-        "1 passed, 1 failed",
-    ] {
-        assert!(told.contains(words), "{words:?} is missing in:\n{told}");
-    }
+    has_all(
+        told,
+        &[
+            "ok     a/notes",
+            "FAILED fails",
+            "expected a call of grep",
+            "no call of read_file",
+            "at most 1 calls",
+            "at most 2 steps",
+            "to match",
+            "1 passed, 1 failed",
+        ],
+    );
     let xml = fs::read_to_string(&junit).unwrap();
     assert!(xml.contains("tests=\"2\" failures=\"1\"") && xml.contains("name=\"fails\""), "{xml}");
     let report = world.daemon.agentctl(["test", &folder, "notes", "--json"]).await.exits(0).json();
@@ -193,15 +192,14 @@ async fn a_live_test_gets_no_more_than_the_command_line_permits() {
 async fn files_that_are_no_tests_are_refused_with_the_reason() {
     let world = World::start().await;
     let folder = world.daemon.path().join("tests").display().to_string();
-    let refused = |name: &str, text: &str| {
-        let path = world.daemon.write(&format!("tests/{name}"), text).display().to_string();
-        async move { (path.clone(), vec!["test".to_owned(), path]) }
+    let tried = async |name: &str, text: &str| {
+        let path = world.daemon.write(&format!("tests/{name}"), text);
+        world.daemon.agentctl(["test", path.to_str().unwrap()]).await
     };
     world.daemon.write("tests/.hidden.jsonl", "x");
     let none = world.daemon.agentctl(["test", &folder]).await.exits(2);
     assert!(none.stderr.contains("there is no test in"), "{}", none.stderr);
-    let (_, args) = refused("bad.yaml", "expct: {}\n").await;
-    let bad = world.daemon.agentctl(args).await.exits(2);
+    let bad = tried("bad.yaml", "expct: {}\n").await.exits(2);
     assert!(bad.stderr.contains("expct"), "{}", bad.stderr);
     let recordings = [
         ("empty.jsonl", "", "the recording is empty"),
@@ -214,8 +212,7 @@ async fn files_that_are_no_tests_are_refused_with_the_reason() {
         ),
     ];
     for (name, text, words) in recordings {
-        let (_, args) = refused(name, text).await;
-        let failed = world.daemon.agentctl(args).await.exits(1);
+        let failed = tried(name, text).await.exits(1);
         assert!(failed.stdout.contains(words), "{name}: {}", failed.stdout);
     }
     world.still_serves().await;
@@ -324,19 +321,8 @@ async fn a_recorded_undo_touches_no_file() {
     works_through(&world.model, steps, Reply::text("It is done."));
     let folder = format!("{}:rw", project(&world));
     let file = world.daemon.path().join("undo.jsonl");
-    let args = [
-        "run",
-        "Write it",
-        "-C",
-        &folder,
-        "--on-interrupt",
-        "approve",
-        "--record",
-        file.to_str().unwrap(),
-        "--max-steps",
-        "5",
-    ];
-    world.daemon.agentctl(args).await;
+    let args = ["run", "Write it", "-C", &folder, "--on-interrupt", "approve", "--max-steps", "5"];
+    world.daemon.agentctl(args.iter().copied().chain(["--record", file.to_str().unwrap()])).await;
     world.daemon.write("project/a.txt", "x\n");
     world.daemon.agentctl(["run", "--replay", file.to_str().unwrap(), "-C", &folder]).await;
     assert_eq!(fs::read_to_string(world.daemon.path().join("project/a.txt")).unwrap(), "x\n");

@@ -6,7 +6,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::wire_world::RED;
+use super::wires::RED;
 
 /// Wordings of servers, and one that nobody could know.
 const WORDS: [(u16, &str); 9] = [

@@ -10,10 +10,9 @@ use super::{World, tool_texts};
 
 #[tokio::test]
 async fn results_that_move_to_files_are_told_with_the_reason() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/models.yaml", "base: {context_window: 32768, retries: 0}");
-    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    let world =
+        World::prepared(|home| drop(home.write("config/models.yaml", "base: {context_window: 32768, retries: 0}")))
+            .await;
     for part in ["a", "b", "c"] {
         world
             .daemon

@@ -18,8 +18,7 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
         world.daemon.agentctl(["run", prompt, "-C", folder]).await.exits(0);
     }
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
-    terminal.sees("last here: Mend the roof");
-    terminal.prompt();
+    terminal.sees_last("last here: Mend the roof");
     terminal.says("/resume");
     // Those of this folder come first, though another was used later.
     let list = terminal.sees("Sail away");
@@ -31,12 +30,9 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
     // `› `, as bytes.
     terminal.sees("\u{e2}\u{80}\u{ba} Paint the barn");
     terminal.presses("\r");
-    terminal.sees("Certainly.");
-    terminal.prompt();
+    terminal.sees_last("Certainly.");
     world.model.reply(Reply::text("Red."));
-    terminal.says("Which colour?");
-    terminal.sees("Red.");
-    terminal.prompt();
+    terminal.hears("Which colour?", "Red.");
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(request.contains("Paint the barn") && !request.contains("Mend the roof"), "{request}");
 
@@ -45,13 +41,9 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
     terminal.sees("leaves)");
     terminal.presses("\u{1b}");
     terminal.prompt();
-    terminal.says("/clear");
-    terminal.sees("the session before is kept");
-    terminal.prompt();
+    terminal.hears("/clear", "the session before is kept");
     world.model.reply(Reply::text("Hello."));
-    terminal.says("Hi");
-    terminal.sees("Hello.");
-    terminal.prompt();
+    terminal.hears("Hi", "Hello.");
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(!request.contains("Paint the barn"), "{request}");
     terminal.leaves();
@@ -81,11 +73,8 @@ async fn sessions_are_a_list_to_choose_from_at_a_terminal_and_a_table_without_on
     terminal.presses("barn");
     terminal.sees("leaves): barn");
     terminal.presses("\r");
-    terminal.sees("Certainly.");
-    terminal.prompt();
-    terminal.says("And then?");
-    terminal.sees("Certainly.");
-    terminal.prompt();
+    terminal.sees_last("Certainly.");
+    terminal.hears("And then?", "Certainly.");
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(request.contains("Paint the barn") && !request.contains("Mend the roof"), "{request}");
     terminal.leaves();

@@ -75,19 +75,3 @@ async fn where_a_provider_is_down_or_out_of_money_the_next_model_answers() {
     assert!(told.stderr.contains("spare-model answers: base-model did not answer a moment ago"), "{}", told.stderr);
     assert_eq!(base.requests().len(), 2, "it is given a rest");
 }
-
-#[tokio::test]
-async fn a_server_that_is_gone_is_not_waited_for_where_another_one_answers() {
-    let (gone, spare) = (ModelServer::start().await, ModelServer::start().await);
-    let config = slot("base", &gone, ", fallback: [chat]") + &slot("chat", &spare, "");
-    drop(gone);
-    spare.default_reply(Reply::text("Chat here."));
-    let home = TempHome::new();
-    home.write("config/models.yaml", config);
-    let daemon = TempDaemon::start_in(home).await;
-    let (lines, stderr) = run(&daemon, &["hello"]).await;
-    let expected = [("base-model", "default"), ("chat-model", "fallback")];
-    assert_eq!(choices(&lines), expected.map(|(model, rule)| (model.to_owned(), rule.to_owned())), "{stderr}");
-    let retries = lines.iter().filter(|line| line["code"] == "model_retry").count();
-    assert_eq!(retries, 1, "once more, and then the other one");
-}

@@ -14,7 +14,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{World, tool_texts, works_through};
+use super::{World, tool_texts};
 
 const SECRET: &str = "the launch code is 0000";
 
@@ -163,23 +163,18 @@ async fn there_is_no_network_unless_it_is_allowed() {
     let open = world("sandbox: {network: true}").await;
     open.allowed(&command).await;
     assert!(listener.accept().is_ok());
+    // Rules decide before the settings do.
+    open.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {network: false}}\n");
+    open.client().await.reload().await.unwrap();
+    open.barred(&command).await;
+    assert!(listener.accept().is_err(), "nobody came");
+    let status = open.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    assert_eq!(status["sandbox"]["network"], false, "{status:#}");
+    open.daemon.write("config/hitl_rules.yaml", "{}\n");
+    open.client().await.reload().await.unwrap();
     // The daemon is behind a socket of this machine, and no command can ask it anything.
     let ask = format!("'{}' status", program("agentctl").display());
     open.barred(&format!("AGENTD_SOCKET='{}' {ask}", open.daemon.socket().display())).await;
-}
-
-#[tokio::test]
-async fn rules_decide_about_the_network_before_the_settings_do() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let command = format!("echo hello > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
-    let world = world("sandbox: {network: true}").await;
-    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {network: false}}\n");
-    world.client().await.reload().await.unwrap();
-    world.barred(&command).await;
-    assert!(listener.accept().is_err(), "nobody came");
-    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
-    assert_eq!(status["sandbox"]["network"], false, "{status:#}");
 }
 
 #[tokio::test]
@@ -200,19 +195,6 @@ async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
     drop(running);
     world.daemon.restart().await;
     world.still_serves().await;
-}
-
-#[tokio::test]
-async fn a_time_limit_ends_everything_that_a_command_started() {
-    let world = world("").await;
-    let number = format!("5000.{}", world.daemon.pid());
-    let command =
-        format!("(trap '' TERM; exec env -i setsid sleep {number}) & trap '' TERM; sleep {number}; sleep {number}");
-    world.will_call(json!({"command": command, "timeout_s": 1}));
-    world.turn().await;
-    let told = world.told();
-    assert!(told.contains("ended at its limit of 1 s"), "{told}");
-    assert_eq!(named(&number), 0);
 }
 
 #[tokio::test]
@@ -248,11 +230,11 @@ async fn run_as(world: &World, session: &[&str], variables: &[(&str, &str)]) -> 
 
 #[tokio::test]
 async fn each_client_lends_its_own_environment() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
-    home.write("config/agentd.yaml", "environment: {pass: [COLOUR, MY_*]}\n");
-    home.set("OF_THE_DAEMON", "value-of-the-daemon");
-    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    let world = World::prepared(|home| {
+        home.write("config/agentd.yaml", "environment: {pass: [COLOUR, MY_*]}\n");
+        home.set("OF_THE_DAEMON", "value-of-the-daemon");
+    })
+    .await;
     world.will_run("env");
     let path = "/nowhere/at/the/client:/usr/local/bin:/usr/bin:/bin";
     let first = [
@@ -288,33 +270,6 @@ async fn each_client_lends_its_own_environment() {
     assert!(told.contains("LANG=C.UTF-8") && told.contains("PATH=/usr/bin:/bin\n"), "{told}");
     assert!(told.contains("LC_TIME=fr_FR.UTF-8") && !told.contains("GBK") && !told.contains("Big5"), "{told}");
     assert!(!told.contains("Tokyo") && !told.contains("COLOUR"), "{told}");
-}
-
-#[tokio::test]
-async fn a_turn_keeps_the_environment_that_it_began_with() {
-    let mut world = world("").await;
-    works_through(
-        &world.model,
-        vec![(&["LANG="], Reply::tool_call("run_bash_command", json!({"command": "env; echo > temp/x"})))],
-        Reply::text("over"),
-    );
-    let mut command =
-        world.daemon.agentctl_command(["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"]);
-    command.env("LANG", "de_DE.UTF-8").env("MY_SECRET_KEY", SECRET);
-    let mut waiting = Running::spawn(command);
-    waiting.end_input();
-    let (raised, _) = waiting.event("interrupt_raised").await;
-    drop(waiting);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let id = raised["interrupt"]["id"].as_str().unwrap();
-    let mut answer = world.daemon.agentctl_command(["answer", id, "approve"]);
-    answer.env("LANG", "fr_FR.UTF-8");
-    Running::spawn(answer).output(Vec::new()).await.exits(0);
-    let session = raised["interrupt"]["session_id"].as_str().unwrap();
-    world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("LANG=de_DE.UTF-8") && !told.contains("fr_FR") && !told.contains(SECRET), "{told}");
 }
 
 /// A daemon for which the kernel lacks these.

@@ -8,7 +8,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{World, terminal::Terminal};
+use super::{World, has_all, terminal::Terminal};
 
 /// A turn that waits for an approval, and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
@@ -29,10 +29,7 @@ fn is_hidden(letter: char) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_approved_unseen() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/web.yaml", "fetch: {allow: [127.0.0.1]}\n");
-    let mut world = World { daemon: TempDaemon::start_in(home).await, model };
+    let mut world = World::prepared(|home| drop(home.write("config/web.yaml", "fetch: {allow: [127.0.0.1]}\n"))).await;
     let long: String = (1..=900).map(|number| format!("line {number}\n")).collect::<String>() + "rm -rf ~/hidden\n";
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.sh", "content": long}));
     let heredoc = format!("cat > outputs/b.sh <<'END'\n{long}END");
@@ -73,14 +70,11 @@ async fn nothing_is_approved_unseen() {
     // Three lines stand above those of the file.
     assert_eq!(counted + rows, 901, "{question}");
     terminal.presses("v");
-    terminal.sees("+line 900");
-    terminal.sees("+rm -rf ~/hidden");
-    terminal.sees("view all");
+    terminal.sees_all(&["+line 900", "+rm -rf ~/hidden", "view all"]);
     terminal.presses("n");
     terminal.sees("reason");
     terminal.presses("\r");
-    terminal.sees("It is written.");
-    terminal.prompt();
+    terminal.sees_last("It is written.");
     terminal.leaves();
 }
 
@@ -98,16 +92,13 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
     terminal.presses("e");
     let again = terminal.sees("this is what would run now");
     assert!(!again.contains("echo edited"), "{again}");
-    terminal.sees("$ echo edited > outputs/a");
-    terminal.sees("yes, once");
+    terminal.sees_all(&["$ echo edited > outputs/a", "yes, once"]);
     terminal.presses("y");
     terminal.sees("$ (edited) echo edited > outputs/a");
-    terminal.sees("It is done.");
-    terminal.prompt();
+    terminal.sees_last("It is done.");
     terminal.leaves();
 
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    let session = sessions[0]["id"].as_str().unwrap();
+    let session = &world.last_session().await;
     let told = "(edited) echo edited > outputs/a (was touch";
     let attached = world.daemon.agentctl(["attach", session, "--after", "0"]).await.exits(0);
     assert!(attached.stderr.contains(told), "{}", attached.stderr);
@@ -265,40 +256,31 @@ async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
     terminal.says("Test it");
     terminal.sees("y yes");
     terminal.presses("y");
-    terminal.sees("exit 1");
-    terminal.sees("FAILED test_one");
-    terminal.sees("note 1999");
+    terminal.sees_all(&["exit 1", "FAILED test_one", "note 1999"]);
     let after = terminal.sees("It failed.");
     assert!(!after.contains("large_tool_results"), "{after}");
     terminal.prompt();
     let told = super::tool_texts(world.model.requests().last().unwrap());
     assert!(told.contains("large_tool_results/") && !told.contains("line 1000\n"), "the model got a part: {told}");
     let seen = paged(&world, &mut terminal, "/show").await;
-    for line in ["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"] {
-        assert!(seen.contains(line), "{line}");
-    }
+    has_all(&seen, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);
     assert!(!seen.contains("large_tool_results") && !seen.contains("read_file"), "{}", &seen[seen.len() - 600..]);
 
     // A file that was read, and the answer of a subagent.
     let path = format!("outputs/{}.txt", "a");
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    let session = sessions[0]["id"].as_str().unwrap().to_owned();
+    let session = world.last_session().await;
     let folder = world.daemon.data().join("workspace").join(&session);
     let long: String = (1..=1500).map(|n| format!("row {n} of a file with long rows that somebody wrote\n")).collect();
     std::fs::write(folder.join(&path), long).unwrap();
     world.model.reply(Reply::tool_call("read_file", json!({ "path": path }))).reply(Reply::text("Read."));
-    terminal.says("Read it");
-    terminal.sees("Read.");
-    terminal.prompt();
+    terminal.hears("Read it", "Read.");
     let seen = paged(&world, &mut terminal, "/show").await;
     assert!(seen.contains("row 700 of") && !seen.contains("too long to be shown"), "{}", &seen[seen.len() - 600..]);
 
     let answer = format!("First.\n\n{}", "And this is what came of it, in many words. ".repeat(10));
     world.model.reply(Reply::tool_call("delegate_task", json!({"task": "Look"})));
     world.model.reply(Reply::text(answer)).reply(Reply::text("Found."));
-    terminal.says("Look");
-    terminal.sees("Found.");
-    terminal.prompt();
+    terminal.hears("Look", "Found.");
     let seen = paged(&world, &mut terminal, "/show").await;
     assert!(seen.contains("result:\nFirst.\n\nAnd this") && !seen.contains("{\""), "{seen}");
 

@@ -6,7 +6,7 @@ use agentd_testkit::model_server::Reply;
 use serde_json::json;
 
 use super::{
-    World,
+    World, has_all,
     sandbox::{children, mount, project, world},
     tool_texts,
 };
@@ -60,9 +60,7 @@ async fn the_script_of_a_skill_is_locked_in() {
     let script = fs::read(skill.join("scripts/make.sh")).unwrap();
 
     let told = run_script(&world, &session, "approve").await;
-    for kept in ["skill kept", "script kept", "skills kept", "network closed", "\n0\n", "report made"] {
-        assert!(told.contains(kept), "{kept}: {told}");
-    }
+    has_all(&told, &["skill kept", "script kept", "skills kept", "network closed", "\n0\n", "report made"]);
     assert!(told.starts_with("exit code 0") && told.contains("1 background process ended"), "{told}");
     assert!(!told.contains(SECRET), "{told}");
     assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);

@@ -19,7 +19,7 @@ use agentd_testkit::{
 };
 use serde_json::json;
 
-use super::{Events as _, World, tool_texts, turn};
+use super::{Events as _, World, has_all, tool_texts, turn};
 
 const SKILL: &str = "---\nname: tax\ndescription: Works out taxes\n---\n# Taxes\nRead skills/tax/reference/rates.md.\n";
 
@@ -230,9 +230,7 @@ async fn a_folder_is_added_once_it_is_sound() {
     assert!(again.code != Some(0) && again.stderr.contains("--replace"), "{}", again.stderr);
     world.daemon.agentctl(["skills", "add", &folder("word"), "--replace"]).await.exits(0);
     let shown = world.daemon.agentctl(["skills", "show", "@word"]).await.exits(0).stdout;
-    for part in ["Word: files", "MIT", "Read, Bash", "`fancy` is not known", "put the text in quotes"] {
-        assert!(shown.contains(part), "{part}: {shown}");
-    }
+    has_all(&shown, &["Word: files", "MIT", "Read, Bash", "`fancy` is not known", "put the text in quotes"]);
     let unknown = world.daemon.agentctl(["skills", "show", "wrod"]).await;
     assert!(unknown.code != Some(0) && unknown.stderr.contains("no skill"), "{}", unknown.stderr);
     world.daemon.agentctl(["run", "Use @word"]).await.exits(0);

@@ -26,11 +26,6 @@ impl World {
         Running::spawn(command).output(Vec::new()).await.exits(0);
         self.model.requests().split_off(before)
     }
-
-    async fn last_session(&self) -> String {
-        let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-        sessions[0]["id"].as_str().unwrap().to_owned()
-    }
 }
 
 async fn world() -> World {

@@ -1,12 +1,8 @@
 //! Which tools a turn shows, and that nothing else can be called.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Recorded},
-};
 use serde_json::{Value, json};
 
-use super::World;
+use super::{World, tool_names};
 
 const TOOLS: &str = "optional:
   web_search: {enabled: false, category: network}
@@ -16,17 +12,11 @@ core:
 ";
 
 async fn world() -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/tools.yaml", TOOLS);
-    home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
-    World { model, daemon: TempDaemon::start_in(home).await }
-}
-
-/// The names of the tools that a request shows.
-fn shown(request: &Recorded) -> Vec<String> {
-    let tools = request.body["tools"].as_array().unwrap().iter();
-    tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+    World::prepared(|home| {
+        home.write("config/tools.yaml", TOOLS);
+        home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
+    })
+    .await
 }
 
 /// What is told of one tool.
@@ -50,7 +40,7 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
     }
     assert!(!told[3].contains("E_"), "{told:#?}");
     assert!(!world.daemon.path().join("data/workspace").join(&session).join("outputs/ran").exists());
-    let names = shown(&world.model.requests()[0]);
+    let names = tool_names(&world.model.requests()[0]);
     assert!(names.is_sorted(), "{names:?}");
     assert!(names.contains(&"grep".to_owned()) && names.contains(&"read_url".to_owned()), "{names:?}");
     assert!(!names.contains(&"web_search".to_owned()) && !names.contains(&"run_bash_command".to_owned()), "{names:?}");
@@ -90,13 +80,13 @@ async fn another_tools_yaml_holds_from_the_next_turn_on() {
     world.daemon.write("config/tools.yaml", "optional: {web_search: {enabled: true}}\n");
     world.client().await.reload().await.unwrap();
     world.still_serves().await;
-    let names = shown(world.model.requests().last().unwrap());
+    let names = tool_names(world.model.requests().last().unwrap());
     assert!(names.contains(&"web_search".to_owned()) && names.contains(&"run_bash_command".to_owned()), "{names:?}");
     world.daemon.write("config/tools.yaml", "optional: {web_search: {enabled: perhaps}}\n");
     let refused = world.client().await.reload().await.unwrap_err().to_string();
     assert!(refused.contains("tools.yaml:1:") && refused.contains("never"), "{refused}");
     world.still_serves().await;
-    assert_eq!(shown(world.model.requests().last().unwrap()), names);
+    assert_eq!(tool_names(world.model.requests().last().unwrap()), names);
 }
 
 #[tokio::test]

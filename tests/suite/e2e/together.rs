@@ -18,12 +18,9 @@ async fn both(world: &World) -> (Terminal, Terminal) {
     let mut first = Terminal::open(&world.daemon, &[]);
     first.prompt();
     world.model.reply(says("Hello to you."));
-    first.says("Hi");
-    first.sees("Hello to you.");
-    first.prompt();
+    first.hears("Hi", "Hello to you.");
     let mut second = Terminal::open(&world.daemon, &["--session", "last"]);
-    second.sees("Hello to you.");
-    second.prompt();
+    second.sees_last("Hello to you.");
     (first, second)
 }
 
@@ -37,15 +34,12 @@ async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
     world.model.reply(slowly(["One.\n\n", "Two.\n\n", "Three."])).reply(says("In French: un."));
     first.says("Count to three");
     second.loses_prompt();
-    second.sees("Count to three");
-    second.sees("One.");
+    second.sees_all(&["Count to three", "One."]);
     second.presses("ch\r");
     second.sees("1 message waits");
     for terminal in [&mut first, &mut second] {
-        terminal.sees("Three.");
-        terminal.sees("in French\r");
-        terminal.sees("In French: un.");
-        terminal.prompt();
+        terminal.sees_all(&["Three.", "in French\r"]);
+        terminal.sees_last("In French: un.");
     }
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Hi", "Count to three", "in French"]);
@@ -59,19 +53,15 @@ async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
     first.says("And then?");
     second.loses_prompt();
     second.sees("And then?");
-    second.sees("Four.");
-    second.prompt();
+    second.sees_last("Four.");
     second.sees("half a li");
-    first.sees("Four.");
-    first.prompt();
+    first.sees_last("Four.");
     world.model.reply(says("Whole."));
     second.presses("ne\r");
-    second.sees("Whole.");
-    second.prompt();
+    second.sees_last("Whole.");
     first.loses_prompt();
     first.sees("half a line");
-    first.sees("Whole.");
-    first.prompt();
+    first.sees_last("Whole.");
     second.leaves();
     first.leaves();
 }
@@ -86,12 +76,10 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
     second.sees("Go");
     world.model.wait_until(|counts| counts.requests == 2).await;
     second.presses("q");
-    second.sees("left; the turn continues");
-    second.prompt();
+    second.sees_last("left; the turn continues");
     // It is not shown again by itself, but a message meets it.
     second.says("faster, please");
-    second.sees("another client's turn is at work here");
-    second.sees("1 message waits");
+    second.sees_all(&["another client's turn is at work here", "1 message waits"]);
     second.control('c');
     second.sees("Ctrl-C again cancels the turn");
     second.control('c');
@@ -99,8 +87,7 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
     // No model has read it, so it returns to the client that cancelled.
     second.prompt();
     second.sees("faster, please");
-    first.sees("cancelled");
-    first.prompt();
+    first.sees_last("cancelled");
     let shown = world.daemon.agentctl(["sessions", "show", "last"]).await.exits(0).stdout;
     assert!(shown.contains("Go") && !shown.contains("faster, please"), "{shown}");
     second.presses("\u{15}");
@@ -119,8 +106,7 @@ async fn attach_finds_the_turn_that_runs_and_q_leaves_it() {
     let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended:$?", &["attach"]);
     terminal.sees("Go");
     terminal.presses("q");
-    terminal.sees("left; the turn continues");
-    terminal.sees("ended:0");
+    terminal.sees_all(&["left; the turn continues", "ended:0"]);
     terminal.ends();
     let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(sessions[0]["status"], "running");

@@ -6,7 +6,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{World, mcp::installed};
+use super::{World, has_all, mcp::installed};
 
 /// Text that would end a script, and be obeyed by a terminal.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}]0;owned\u{7}\u{202e}";
@@ -65,32 +65,13 @@ async fn the_tree_has_every_call_with_its_subagents_and_agrees_with_the_result()
 
     // For people: everything on lines that the terminal obeys nothing of.
     let shown = world.daemon.agentctl(["trace", "--all"]).await.exits(0);
-    for words in ["turn 1", "turn 2", "step 1", "delegate_task", "E_PATH", "subagent", "1000>20"] {
-        assert!(shown.stdout.contains(words), "{words}:\n{}", shown.stdout);
-    }
+    has_all(&shown.stdout, &["turn 1", "turn 2", "step 1", "delegate_task", "E_PATH", "subagent", "1000>20"]);
     assert!(!shown.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{}", shown.stdout);
     assert!(shown.stdout.lines().all(|line| line.chars().count() <= 120), "{}", shown.stdout);
     let id = result["turn_id"].as_str().unwrap();
     let same = world.daemon.agentctl(["trace", "--turn", &id[id.len() - 8..]]).await.exits(0);
     assert!(same.stdout.contains("turn 1") && !same.stdout.contains("turn 2"), "{}", same.stdout);
     world.daemon.agentctl(["trace", "--turn", "7"]).await.exits(2).says(&["no turn", "hint:", "2 turns"]);
-}
-
-#[tokio::test]
-async fn a_page_is_written_whole_once_and_holds_every_text_as_text() {
-    let world = world().await;
-    world.daemon.agentctl(["run", HOSTILE]).await.exits(0);
-    let page = world.daemon.path().join("trace.html");
-    let path = page.to_str().unwrap();
-    world.daemon.agentctl(["trace", "--html", path]).await.exits(0);
-    let html = std::fs::read_to_string(&page).unwrap();
-    assert_eq!((html.matches("</script>").count(), html.matches("<img").count()), (2, 0));
-    let (_, data) = html.split_once(r#"type="application/json">"#).unwrap();
-    let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
-    assert!(data["turns"][0].to_string().contains("owned"), "the texts are there");
-    assert!(html.contains("default-src 'none'"));
-    world.daemon.agentctl(["trace", "--html", path]).await.exits(2).says(&["is there already", "--force"]);
-    world.daemon.agentctl(["trace", "--html", path, "--force"]).await.exits(0);
 }
 
 #[tokio::test]
@@ -147,7 +128,13 @@ async fn a_page_keeps_text_as_text_finds_and_reaches_every_row() {
     world.daemon.agentctl(["run", HOSTILE]).await.exits(0);
     world.daemon.agentctl(["run", "--continue", "Again"]).await.exits(0);
     let page = world.daemon.path().join("trace.html");
-    world.daemon.agentctl(["trace", "--html", page.to_str().unwrap()]).await.exits(0);
+    let path = page.to_str().unwrap();
+    world.daemon.agentctl(["trace", "--html", path]).await.exits(0);
+    world.daemon.agentctl(["trace", "--html", path]).await.exits(2).says(&["is there already", "--force"]);
+    world.daemon.agentctl(["trace", "--html", path, "--force"]).await.exits(0);
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert_eq!((html.matches("</script>").count(), html.matches("<img").count()), (2, 0));
+    assert!(html.contains("default-src 'none'"));
     let modules = installed("node_modules/jsdom").join("../..");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/page/check.mjs");
     let mut command = std::process::Command::new(installed("bin/node"));

@@ -8,7 +8,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{World, keys, on_small_disk};
+use super::{World, has_all, keys, on_small_disk};
 
 /// A daemon for sessions to come to, which asks the same model.
 async fn elsewhere(world: &World) -> TempDaemon {
@@ -371,9 +371,7 @@ async fn other_forms_are_what_they_say() {
     super::stream_schema::check_lines(&lines);
     assert!(lines.iter().zip(1..).all(|(line, seq)| line["seq"] == json!(seq)), "each event once, in order");
     let text = world.daemon.agentctl(["sessions", "export", &id, "--format", "markdown"]).await.exits(0).stdout;
-    for part in ["# Write it", "### You\n\nWrite it", "> **Thought**\n> Hm.", "**Call of `write_file`**", "Done:"] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
+    has_all(&text, &["# Write it", "### You\n\nWrite it", "> **Thought**\n> Hm.", "**Call of `write_file`**", "Done:"]);
     assert!(!text.contains('\u{1b}'));
     let trajectory = world.daemon.agentctl(["sessions", "export", &id, "--format", "atif"]).await.exits(0).json();
     assert_eq!(trajectory["session_id"], json!(id));

@@ -37,10 +37,8 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
     terminal.says("slow");
     terminal.sees("One.");
     terminal.presses("second\tthird\tfour");
-    terminal.sees("2 messages wait");
-    terminal.sees("Second heard.");
-    terminal.sees("Third heard.");
-    terminal.prompt();
+    terminal.sees_all(&["2 messages wait", "Second heard."]);
+    terminal.sees_last("Third heard.");
     terminal.sees("four");
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["slow", "second", "third"]);
@@ -55,14 +53,11 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
     terminal.presses("six");
     terminal.sees("six");
     terminal.control('c');
-    terminal.sees("cancelling");
-    terminal.prompt();
-    terminal.sees("fifth");
-    terminal.sees("six");
+    terminal.sees_last("cancelling");
+    terminal.sees_all(&["fifth", "six"]);
     world.model.reply(says("Both heard."));
     terminal.presses("th\r");
-    terminal.sees("Both heard.");
-    terminal.prompt();
+    terminal.sees_last("Both heard.");
     // The model is told in front of it that it was interrupted.
     assert!(world.model.requests().last().unwrap().last_user().ends_with("</system_reminder>\n\nfifth\nsixth"));
     terminal.leaves();
@@ -76,15 +71,10 @@ async fn enter_speaks_to_the_turn_that_runs() {
     let slow = Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500);
     world.model.reply(slow).reply(says("In French: un.")).reply(says("Afterwards."));
     terminal.says("Count");
-    terminal.sees("Enter speaks to the turn");
-    terminal.sees("One.");
+    terminal.sees_all(&["Enter speaks to the turn", "One."]);
     terminal.presses("and then stop\tin Frensh\r");
-    terminal.sees("2 messages wait");
-    terminal.sees("Three.");
-    terminal.sees("in Frensh\r");
-    terminal.sees("In French: un.");
-    terminal.sees("Afterwards.");
-    terminal.prompt();
+    terminal.sees_all(&["2 messages wait", "Three.", "in Frensh\r", "In French: un."]);
+    terminal.sees_last("Afterwards.");
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Count", "in Frensh", "and then stop"]);
     let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
@@ -98,33 +88,9 @@ async fn enter_speaks_to_the_turn_that_runs() {
     terminal.presses("as it was\t");
     terminal.sees("(Up takes back)");
     terminal.presses("\u{1b}[A\u{17}changed\t/context\r");
-    terminal.sees("2 messages wait");
-    terminal.sees("As changed.");
-    terminal.sees("window of");
-    terminal.prompt();
+    terminal.sees_all(&["2 messages wait", "As changed."]);
+    terminal.sees_last("window of");
     assert_eq!(world.model.requests().last().unwrap().last_user(), "as it changed");
-    terminal.leaves();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn escape_cancels_the_turn_and_keeps_what_is_being_written() {
-    let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
-    world.model.reply(says("It hangs now").hang_behind("hangs"));
-    terminal.says("Go");
-    world.model.wait_until(|counts| counts.requests == 1).await;
-    terminal.presses("half a li");
-    terminal.sees("half a li");
-    terminal.presses("\u{1b}");
-    terminal.sees("cancelling");
-    terminal.prompt();
-    terminal.sees("half a li");
-    world.model.reply(says("Whole."));
-    terminal.presses("ne\r");
-    terminal.sees("Whole.");
-    terminal.prompt();
-    assert!(world.model.requests().last().unwrap().last_user().ends_with("</system_reminder>\n\nhalf a line"));
     terminal.leaves();
 }
 
@@ -148,8 +114,7 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
     terminal.sees("reason");
     terminal.presses("\r");
     terminal.sees("say a year as you may go\r");
-    terminal.sees("I heard.");
-    terminal.prompt();
+    terminal.sees_last("I heard.");
     assert_eq!(world.model.requests().last().unwrap().last_user(), "say a year as you may go");
 
     // Words that begin when the keys are taken already are no answer either, nor is what is pasted.
@@ -166,8 +131,7 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
     }
     terminal.presses("y");
     terminal.sees("approved");
-    terminal.sees("Written.");
-    terminal.prompt();
+    terminal.sees_last("Written.");
     terminal.leaves();
 }
 
@@ -182,12 +146,8 @@ async fn a_command_is_seen_at_work_and_its_end_is_told() {
     terminal.says("Run it");
     terminal.sees("y yes");
     terminal.presses("y");
-    terminal.sees("tick-1");
-    terminal.sees("tick-2");
-    terminal.sees("exit 3");
-    terminal.sees("tick-6");
-    terminal.sees("It failed.");
-    terminal.prompt();
+    terminal.sees_all(&["tick-1", "tick-2", "exit 3", "tick-6"]);
+    terminal.sees_last("It failed.");
     terminal.leaves();
 }
 
@@ -199,8 +159,7 @@ async fn what_reaches_further_takes_a_second_key() {
     let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
     world.model.reply(run("echo DROP TABLE x")).reply(says("Dropped."));
     terminal.says("Drop it");
-    terminal.sees("high risk");
-    terminal.sees("y yes");
+    terminal.sees_all(&["high risk", "y yes"]);
     terminal.presses("y");
     terminal.sees("high risk: approve it? Enter yes");
     terminal.presses("e");
@@ -212,8 +171,7 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.sees("Enter yes");
     terminal.presses("\r");
     terminal.sees("approved");
-    terminal.sees("Dropped.");
-    terminal.prompt();
+    terminal.sees_last("Dropped.");
 
     // An edit that is no command stays in its field, and what is pasted behind it answers nothing.
     world.model.reply(run("touch a")).reply(says("Touched."));
@@ -225,12 +183,9 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.sees("the command is empty");
     assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
     terminal.presses("\r");
-    terminal.sees("answered with other arguments");
-    terminal.sees("you changed it");
-    terminal.sees("y yes");
+    terminal.sees_all(&["answered with other arguments", "you changed it", "y yes"]);
     terminal.presses("y");
-    terminal.sees("Touched.");
-    terminal.prompt();
+    terminal.sees_last("Touched.");
     // What was kept for this session is kept after Enter only.
     world.model.reply(run("touch c")).reply(says("Kept."));
     terminal.says("And another");
@@ -240,22 +195,18 @@ async fn what_reaches_further_takes_a_second_key() {
     assert_eq!(kept_rules(&world).await, json!([]));
     terminal.presses("\r");
     terminal.sees("kept for this session: run_bash_command: touch c");
-    terminal.sees("Kept.");
-    terminal.prompt();
+    terminal.sees_last("Kept.");
     // A rule by prefix is a digit away, and lets the next command of its kind run.
     world.model.reply(run("mkdir -p one")).reply(run("mkdir two three")).reply(says("Made."));
     terminal.says("Folders");
-    terminal.sees("2  run_bash_command: mkdir *");
-    terminal.sees("y yes");
+    terminal.sees_all(&["2  run_bash_command: mkdir *", "y yes"]);
     terminal.presses("2");
-    terminal.sees("run_bash_command: mkdir *");
-    terminal.sees("a always here");
+    terminal.sees_all(&["run_bash_command: mkdir *", "a always here"]);
     terminal.presses("a");
     terminal.sees("Enter yes");
     terminal.presses("\r");
     terminal.sees("kept for this session: run_bash_command: mkdir *");
-    terminal.sees("Made.");
-    terminal.prompt();
+    terminal.sees_last("Made.");
     terminal.leaves();
 }
 
@@ -269,66 +220,45 @@ async fn a_question_of_the_model_takes_no_words_that_were_typed_before_it() {
     terminal.says("Paint it");
     terminal.sees("Let me ask.");
     terminal.presses("and then the door");
-    terminal.sees("Which colour?");
-    terminal.sees("no answer: Enter sends it");
+    terminal.sees_all(&["Which colour?", "no answer: Enter sends it"]);
     assert_eq!(pending(&world).await, 1);
     terminal.presses(ERASE);
     terminal.sees("  > ");
     terminal.presses("red\r");
-    terminal.sees("Red it is.");
-    terminal.prompt();
+    terminal.sees_last("Red it is.");
     assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("red"));
     terminal.leaves();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_tells_what_was_typed_and_sent_to_nobody() {
-    let world = World::start().await;
-    world.model.reply(write()).reply(says("Not written."));
+async fn a_run_and_an_attached_terminal_tell_what_was_typed_and_sent_to_nobody() {
     let line = "stty -g >\"$HOME/before\"; \"$@\"; echo \"code $?\"; stty -g >\"$HOME/after\"";
-    let mut terminal = Terminal::around(&world.daemon, line, &["run", "Write it"]);
-    terminal.sees("Let me see.");
-    terminal.presses("yes a");
-    terminal.sees("no answer: Enter sends it");
-    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
-    terminal.presses("\t");
-    terminal.sees("y yes");
-    terminal.presses("n");
-    terminal.sees("reason");
-    terminal.presses("\r");
-    terminal.sees("Not written.");
-    terminal.sees("typed meanwhile and not sent:");
-    terminal.sees("yes a");
-    terminal.sees("code 0");
-    terminal.ends();
-    assert_eq!(world.daemon.read("before"), world.daemon.read("after"), "the terminal is as it was");
-    assert_ne!(world.daemon.read("before"), "");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_attached_terminal_takes_no_words_for_answers_and_tells_them_at_the_end() {
-    let world = World::start().await;
-    // Its words come when the terminal is there.
-    world.model.reply(write().delay_ms(1500)).reply(says("Not written."));
-    let started = world.daemon.agentctl(["run", "Write it", "--detach", "--output", "json"]).await.exits(0).json();
-    let session = started["session_id"].as_str().unwrap();
-    let mut terminal =
-        Terminal::around(&world.daemon, "\"$@\"; echo \"code $?\"", &["attach", session, "--after", "0"]);
-    terminal.sees("Let me see.");
-    terminal.presses("yes a");
-    terminal.sees("no answer: Enter sends it");
-    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
-    terminal.presses("\t");
-    terminal.sees("y yes");
-    terminal.presses("n");
-    terminal.sees("reason");
-    terminal.presses("\r");
-    terminal.sees("Not written.");
-    terminal.sees("typed meanwhile and not sent:");
-    terminal.sees("yes a");
-    terminal.sees("code 0");
-    terminal.ends();
-    assert_eq!(world.model.requests().len(), 2, "nothing of it was said to the model");
+    for is_attached in [false, true] {
+        let world = World::start().await;
+        // Its words come when the terminal is there.
+        world.model.reply(write().delay_ms(1500)).reply(says("Not written."));
+        let mut terminal = if is_attached {
+            world.daemon.agentctl(["run", "Write it", "--detach"]).await.exits(0);
+            let session = world.last_session().await;
+            Terminal::around(&world.daemon, line, &["attach", &session, "--after", "0"])
+        } else {
+            Terminal::around(&world.daemon, line, &["run", "Write it"])
+        };
+        terminal.sees("Let me see.");
+        terminal.presses("yes a");
+        terminal.sees("no answer: Enter sends it");
+        assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+        terminal.presses("\t");
+        terminal.sees("y yes");
+        terminal.presses("n");
+        terminal.sees("reason");
+        terminal.presses("\r");
+        terminal.sees_all(&["Not written.", "typed meanwhile and not sent:", "yes a", "code 0"]);
+        terminal.ends();
+        assert_eq!(world.daemon.read("before"), world.daemon.read("after"), "the terminal is as it was");
+        assert_ne!(world.daemon.read("before"), "");
+        assert_eq!(world.model.requests().len(), 2, "nothing of it was said to the model");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -337,18 +267,13 @@ async fn a_message_that_could_not_be_sent_stands_in_the_prompt() {
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.prompt();
     world.model.reply(says("Good morning."));
-    terminal.says("I am Ada");
-    terminal.sees("Good morning.");
-    terminal.prompt();
+    terminal.hears("I am Ada", "Good morning.");
     world.daemon.kill9().await;
-    terminal.says("Who am I?");
-    terminal.sees("the daemon is back");
-    terminal.prompt();
+    terminal.hears("Who am I?", "the daemon is back");
     terminal.sees("Who am I?");
     world.model.reply(says("You are Ada."));
     terminal.presses("\r");
-    terminal.sees("You are Ada.");
-    terminal.prompt();
+    terminal.sees_last("You are Ada.");
 
     // While a question waits nothing else can be said, and how to come back to it is told.
     world.model.reply(write()).reply(says("Not written."));
@@ -356,9 +281,7 @@ async fn a_message_that_could_not_be_sent_stands_in_the_prompt() {
     terminal.sees("y yes");
     terminal.presses("s");
     terminal.prompt();
-    terminal.says("And then?");
-    terminal.sees("/interrupts asks it again");
-    terminal.prompt();
+    terminal.hears("And then?", "/interrupts asks it again");
     terminal.sees("And then?");
     terminal.control('c');
     terminal.prompt();
@@ -367,7 +290,6 @@ async fn a_message_that_could_not_be_sent_stands_in_the_prompt() {
     terminal.presses("n");
     terminal.sees("reason");
     terminal.presses("\r");
-    terminal.sees("Not written.");
-    terminal.prompt();
+    terminal.sees_last("Not written.");
     terminal.leaves();
 }

@@ -13,7 +13,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{World, keys, on_small_disk, works_through};
+use super::{World, has_all, keys, on_small_disk, works_through};
 
 /// What a turn does here: a file is edited, and a command changes, makes, moves and removes some.
 async fn changed() -> (World, Vec<u8>) {
@@ -68,9 +68,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     world.daemon.restart().await;
 
     let preview = world.daemon.agentctl(["undo", "--preview"]).await.exits(0).stdout;
-    for words in ["/project/edited.txt: comes back", "+old words", "/project/moved.txt: is removed", "turn 1: "] {
-        assert!(preview.contains(words), "{words:?} is missing in:\n{preview}");
-    }
+    has_all(&preview, &["/project/edited.txt: comes back", "+old words", "/project/moved.txt: is removed", "turn 1: "]);
     assert!(world.daemon.path().join("project/made/x").exists(), "a preview changes nothing");
 
     let report = world.daemon.agentctl(["undo", "--json"]).await.exits(0).json();
@@ -92,21 +90,6 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     world.daemon.agentctl(["run", "--continue", "And now?", "-C", &folder]).await.exits(0);
     let request = format!("{:?}", world.model.requests().last().unwrap().messages());
     assert!(request.contains("took back what turn 1 had done"), "{request}");
-}
-
-#[tokio::test]
-async fn what_somebody_else_changed_since_is_shown_and_left_alone() {
-    let (world, _) = changed().await;
-    world.daemon.write("project/notes.txt", "a person's words\n");
-    let output = world.daemon.agentctl(["undo"]).await.exits(1);
-    for words in ["/project/notes.txt: left alone, it has been changed since", "+a person's words", "1 conflict"] {
-        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
-    }
-    assert_eq!(project(&world, "notes.txt"), b"a person's words\n");
-    assert_eq!(project(&world, "edited.txt"), b"old words\n", "the others are restored");
-    world.daemon.agentctl(["undo", "--turn", "7"]).await.exits(2).says(&["this session has no turn 7"]);
-    world.daemon.agentctl(["undo", "--turn", "last"]).await.exits(2);
-    world.still_serves().await;
 }
 
 /// Returns whether the daemon has shown that it was alive after this file of the project was written.
@@ -138,9 +121,7 @@ async fn what_a_command_changed_before_a_kill_can_be_undone() {
     world.daemon.write("project/a.txt", "a person's words\n");
     world.daemon.restart().await;
     let output = world.daemon.agentctl(["undo", "--preview"]).await.exits(1);
-    for words in ["after agentd was ended", "+a person's words", "+a person's file"] {
-        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
-    }
+    has_all(&output.stdout, &["after agentd was ended", "+a person's words", "+a person's file"]);
     let report = world.daemon.agentctl(["undo", "--json"]).await.exits(1).json();
     let expected = [
         ("/project/a.txt", "conflict"),
@@ -178,71 +159,6 @@ async fn the_model_can_take_its_own_edit_back() {
     assert!(world.daemon.data().join("undo").join(&session).exists());
     world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
     assert!(!world.daemon.data().join("undo").join(&session).exists());
-}
-
-#[tokio::test]
-async fn an_edit_of_the_state_is_taken_back_with_what_belongs_to_it() {
-    let mut world = World::start().await;
-    let write = |path: &str, content: &str| Reply::tool_call("write_file", json!({"path": path, "content": content}));
-    let moves = "*** Begin Patch\n*** Update File: /state/plan.md\n*** Move to: outputs/plan.md\n@@\n-dig\n+sow\n\
-                 *** End Patch\n";
-    let undo = || Reply::tool_call("undo_patch", json!({}));
-    let steps = vec![
-        (&["Created outputs/a.txt"][..], write("outputs/a.txt", "first\n")),
-        (&["Created /state/plan.md"][..], write("/state/plan.md", "dig\n")),
-        (&["outputs/plan.md"][..], Reply::tool_call("apply_patch", json!({ "patch": moves }))),
-        (&["Taken back.\noutputs/plan.md"][..], undo()),
-    ];
-    works_through(&world.model, steps, Reply::text("As it was."));
-    let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
-    let result = world.daemon.agentctl(args).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
-    let file = |world: &World, name: &str| {
-        fs::read_to_string(world.daemon.data().join("workspace").join(&session).join("outputs").join(name)).ok()
-    };
-    let plan = async |world: &World| world.daemon.agentctl(["files", "get", &session, "/state/plan.md"]).await;
-    assert_eq!(plan(&world).await.exits(0).stdout, "dig\n");
-    assert_eq!((file(&world, "plan.md"), file(&world, "a.txt").as_deref()), (None, Some("first\n")));
-
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    works_through(&world.model, vec![(&["/state/plan.md: is removed"][..], undo())], Reply::text("Gone."));
-    world.daemon.agentctl(["run", "And that", "--continue", "--on-interrupt", "approve"]).await.exits(0);
-    assert_eq!(plan(&world).await.code, Some(2));
-    assert_eq!(file(&world, "a.txt").as_deref(), Some("first\n"), "the edit before it stands");
-}
-
-#[tokio::test]
-async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
-    let mut world = World::start().await;
-    let write = |content: &str| Reply::tool_call("write_file", json!({"path": "/state/plan.md", "content": content}));
-    works_through(&world.model, vec![(&["Created"][..], write("dig\n"))], Reply::text("Noted."));
-    let result = world.daemon.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
-    works_through(&world.model, vec![(&["Replaced"][..], write("sow\n"))], Reply::text("Noted."));
-    world.daemon.agentctl(["run", "Note that", "--session", &session]).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let plan = async || world.daemon.agentctl(["files", "get", &session, "/state/plan.md"]).await;
-    let undo = async |args: &[&str]| {
-        let args = ["undo", &session].into_iter().chain(args.iter().copied());
-        world.daemon.agentctl(args).await
-    };
-    let preview = undo(&["--preview"]).await.exits(0).stdout;
-    for words in ["/state/plan.md: becomes as it was", "-sow", "+dig"] {
-        assert!(preview.contains(words), "{words:?} is missing in:\n{preview}");
-    }
-    assert_eq!(plan().await.stdout, "sow\n", "a preview changes nothing");
-    let report = undo(&["--json"]).await.exits(0).json();
-    assert_eq!((outcomes(&report), &report["turn"]), (vec![("/state/plan.md", "done")], &json!(2)));
-    assert_eq!(plan().await.stdout, "dig\n");
-    undo(&[]).await.exits(0);
-    assert_eq!(plan().await.code, Some(2), "the turn that made it is undone as well");
-    for held in ["dig\n", "sow\n"] {
-        undo(&["--redo"]).await.exits(0);
-        assert_eq!(plan().await.stdout, held);
-    }
-    undo(&["--redo"]).await.exits(2).says(&["nothing of this session is undone"]);
 }
 
 #[tokio::test]
@@ -455,4 +371,35 @@ async fn the_model_takes_back_an_edit_from_before_a_restart_but_not_over_a_perso
     world.daemon.write("project/a.txt", "new\n");
     world.daemon.agentctl(again).await.exits(0);
     assert_eq!(project(&world, "a.txt"), b"old\n");
+}
+
+#[tokio::test]
+async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
+    let mut world = World::start().await;
+    let write = |content: &str| Reply::tool_call("write_file", json!({"path": "/state/plan.md", "content": content}));
+    works_through(&world.model, vec![(&["Created"][..], write("dig\n"))], Reply::text("Noted."));
+    let result = world.daemon.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap().to_owned();
+    works_through(&world.model, vec![(&["Replaced"][..], write("sow\n"))], Reply::text("Noted."));
+    world.daemon.agentctl(["run", "Note that", "--session", &session]).await.exits(0);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let plan = async || world.daemon.agentctl(["files", "get", &session, "/state/plan.md"]).await;
+    let undo = async |args: &[&str]| {
+        let args = ["undo", &session].into_iter().chain(args.iter().copied());
+        world.daemon.agentctl(args).await
+    };
+    let preview = undo(&["--preview"]).await.exits(0).stdout;
+    has_all(&preview, &["/state/plan.md: becomes as it was", "-sow", "+dig"]);
+    assert_eq!(plan().await.stdout, "sow\n", "a preview changes nothing");
+    let report = undo(&["--json"]).await.exits(0).json();
+    assert_eq!((outcomes(&report), &report["turn"]), (vec![("/state/plan.md", "done")], &json!(2)));
+    assert_eq!(plan().await.stdout, "dig\n");
+    undo(&[]).await.exits(0);
+    assert_eq!(plan().await.code, Some(2), "the turn that made it is undone as well");
+    for held in ["dig\n", "sow\n"] {
+        undo(&["--redo"]).await.exits(0);
+        assert_eq!(plan().await.stdout, held);
+    }
+    undo(&["--redo"]).await.exits(2).says(&["nothing of this session is undone"]);
 }

@@ -1,9 +1,6 @@
 //! Answers that are none, cut, broken off, or calls as text, through a whole daemon: how the turn ends, and what is said.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
+use agentd_testkit::model_server::Reply;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -16,15 +13,6 @@ fn nothing() -> Reply {
 async fn ask(world: &World, code: i32) -> Value {
     let args = ["run", "Write it", "--output", "json", "--on-interrupt", "approve"];
     world.daemon.agentctl(args).await.exits(code).json()
-}
-
-/// A daemon with this for its model.
-async fn with_model(yaml: &str) -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/models.yaml", yaml);
-    let daemon = TempDaemon::start_in(home).await;
-    World { model, daemon }
 }
 
 #[tokio::test]
@@ -47,58 +35,6 @@ async fn a_model_that_says_nothing_is_no_success() {
 }
 
 #[tokio::test]
-async fn what_the_limit_cuts_is_gone_on_with() {
-    let world = World::start().await;
-    let half = json!("{\"path\": \"outputs/a.txt\", \"content\": \"half of");
-    let parts = json!({"path": "outputs/a.txt", "content": "a part"});
-    world.model.reply(Reply::tool_call("write_file", half).finish("length"));
-    world.model.reply(Reply::tool_call("write_file", parts)).reply(Reply::text("One, tw").finish("length"));
-    world.model.reply(Reply::text("o, three."));
-    let result = ask(&world, 0).await;
-    assert_eq!((&result["stop_reason"], &result["text"]), (&json!("completed"), &json!("One, two, three.")));
-    assert_eq!(result["files"].as_array().unwrap().len(), 1, "{result:#}");
-    let told = world.model.requests()[1].body["messages"].to_string();
-    assert!(told.contains("Your call of write_file was cut by the token limit"), "{told}");
-
-    world.model.default_reply(Reply::text("On and on").finish("length"));
-    let result = ask(&world, 7).await;
-    assert_eq!((&result["stop_reason"], &result["text"]), (&json!("cut"), &json!("On and onOn and onOn and on")));
-    world.model.default_reply(Reply::text("First you").finish("content_filter"));
-    let result = ask(&world, 7).await;
-    assert_eq!((&result["stop_reason"], &result["text"]), (&json!("filtered"), &json!("First you")));
-}
-
-#[tokio::test]
-async fn a_call_as_text_is_never_the_answer() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
-    let args = ["run", "Hi", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(7).json_lines();
-    let result = lines.last().unwrap();
-    assert_eq!((&result["stop_reason"], &result["text"]), (&json!("no_answer"), &json!("")));
-    let warning = lines.iter().find(|line| line["code"] == "call_as_text").unwrap();
-    assert!(warning["message"].as_str().unwrap().contains("native_tools: false"), "{warning}");
-}
-
-#[tokio::test]
-async fn a_call_that_is_only_thought_of_writes_nothing() {
-    let world = with_model("base: {native_tools: false}").await;
-    let call = json!({"tool": "write_file", "args": {"path": "outputs/a.txt", "content": "a"}});
-    let thought = format!("<think>I could call {call} but I must not.</think> The answer is 5.");
-    world.model.reply(Reply::deltas(thought.split_inclusive(' ')));
-    let result = ask(&world, 0).await;
-    assert_eq!(
-        (&result["text"], &result["files"], &result["steps"]),
-        (&json!("The answer is 5."), &json!([]), &json!(1))
-    );
-    world.model.reply(Reply::text("Six."));
-    let session = result["session_id"].as_str().unwrap();
-    world.daemon.agentctl(["run", "And one more?", "--session", session]).await.exits(0);
-    let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(sent.contains("The answer is 5.") && !sent.contains("must not"), "{sent}");
-}
-
-#[tokio::test]
 async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three").cut_behind("two")).reply(Reply::text("All of it."));
@@ -118,4 +54,34 @@ async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
     running.signal(Signal::SIGINT);
     let result = running.output(Vec::new()).await.exits(130).json_lines().pop().unwrap();
     assert_eq!(result["stop_reason"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_call_as_text_is_never_the_answer() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
+    let args = ["run", "Hi", "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(7).json_lines();
+    let result = lines.last().unwrap();
+    assert_eq!((&result["stop_reason"], &result["text"]), (&json!("no_answer"), &json!("")));
+    let warning = lines.iter().find(|line| line["code"] == "call_as_text").unwrap();
+    assert!(warning["message"].as_str().unwrap().contains("native_tools: false"), "{warning}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_only_thought_of_writes_nothing() {
+    let world = World::prepared(|home| drop(home.write("config/models.yaml", "base: {native_tools: false}"))).await;
+    let call = json!({"tool": "write_file", "args": {"path": "outputs/a.txt", "content": "a"}});
+    let thought = format!("<think>I could call {call} but I must not.</think> The answer is 5.");
+    world.model.reply(Reply::deltas(thought.split_inclusive(' ')));
+    let result = ask(&world, 0).await;
+    assert_eq!(
+        (&result["text"], &result["files"], &result["steps"]),
+        (&json!("The answer is 5."), &json!([]), &json!(1))
+    );
+    world.model.reply(Reply::text("Six."));
+    let session = result["session_id"].as_str().unwrap();
+    world.daemon.agentctl(["run", "And one more?", "--session", session]).await.exits(0);
+    let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains("The answer is 5.") && !sent.contains("must not"), "{sent}");
 }

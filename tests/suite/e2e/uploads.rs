@@ -2,10 +2,7 @@
 
 use agentd_core::{event::EventKind, files::UploadReceipt};
 use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Recorded, Reply},
-};
+use agentd_testkit::model_server::{Recorded, Reply};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
@@ -18,11 +15,10 @@ const TURNED: &[u8] = include_bytes!("fixtures/turned.jpg");
 
 /// A daemon whose slot `vision` has a model of its own.
 async fn with_eyes() -> World {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
-    home.set("MODEL_MULTIMODAL_ID", "eyes");
-    let daemon = TempDaemon::start_in(home).await;
-    World { model, daemon }
+    World::prepared(|home| {
+        home.set("MODEL_MULTIMODAL_ID", "eyes");
+    })
+    .await
 }
 
 /// The types and the bytes of the pictures that a request shows.

@@ -6,7 +6,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::World;
+use super::{World, has_all};
 
 /// Money of one answer of the model with prices: 600 tokens that were computed, 400 out of the cache, and 20 of the answer.
 const CALL: u64 = 600 + 40 + 40;
@@ -95,9 +95,10 @@ async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of
     assert_eq!(told(&world.usage(&["--since", "2020-01-01", "--until", "2020-12-31"]).await), []);
 
     let table = world.daemon.agentctl(["usage", "--since", "7d"]).await.exits(0);
-    for words in ["MODEL", "CACHED", "WRITTEN", "dear", "1,800", "$0.0021", "nobody-knows", "price unknown", "total"] {
-        assert!(table.stdout.contains(words), "{words}:\n{}", table.stdout);
-    }
+    has_all(
+        &table.stdout,
+        &["MODEL", "CACHED", "WRITTEN", "dear", "1,800", "$0.0021", "nobody-knows", "price unknown", "total"],
+    );
     assert!(table.stdout.contains("and a call of unknown price"), "{}", table.stdout);
     table.says(&["days in", "the price of 1 call is not known"]);
     let shown = world.daemon.agentctl(["sessions", "show", &second]).await.exits(0).stdout;

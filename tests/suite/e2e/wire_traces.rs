@@ -12,7 +12,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{World, on_small_disk, wire_world};
+use super::{World, on_small_disk, wires};
 
 /// Keeps the requests of all sessions.
 const ON: &str = "trace: {requests: true}\n";
@@ -100,34 +100,14 @@ async fn chat_completions_are_shown_as_they_were_sent() {
 #[tokio::test]
 async fn other_wires_are_shown_as_they_were_sent() {
     for provider in [Provider::Anthropic, Provider::OpenAi] {
-        let mut world = wire_world::World::with(provider, &format!(", api_key: {KEY}"), ON).await;
-        world.turn("Look at it", &[], wire_world::steps(2)).await;
+        let mut world = wires::World::with(provider, &format!(", api_key: {KEY}"), ON).await;
+        world.turn("Look at it", wires::steps(2)).await;
         let session = world.session.clone().unwrap();
         is_shown_as_it_came(&world.daemon, &session, provider.wire(), &world.model.requests()).await;
         let first = shown(&world.daemon, &[&session, "--request", "1"]).await;
         assert!(first["request"]["headers"].to_string().contains("[redacted]"), "{}", first["request"]["headers"]);
         assert!(!fs::read_to_string(folder(&world.daemon, &session).join("trace.jsonl")).unwrap().contains(KEY));
     }
-}
-
-#[tokio::test]
-async fn prompts_of_llama_cpp_are_shown_as_they_were_sent() {
-    let model = ModelServer::start().await;
-    let home = TempHome::new();
-    let url = model.root_url();
-    home.write("config/models.yaml", format!("base: {{wire: llamacpp, base_url: \"{url}\", context_window: 32768}}\n"));
-    home.write("config/agentd.yaml", ON);
-    let daemon = TempDaemon::start_in(home).await;
-    model.default_reply(Reply::text("Hello."));
-    let session = session_of_turn(&daemon, &["Hello"]).await;
-    goes_on(&daemon, &session, "And again").await;
-    let requests = model.requests();
-    for (at, recorded) in requests.iter().enumerate() {
-        let told = shown(&daemon, &[&session, "--request", &(at + 1).to_string()]).await;
-        assert_eq!(told["request"]["body"], recorded.sent());
-        assert_eq!(told["request"]["wire"], "llamacpp");
-    }
-    assert_eq!(requests.len(), 2);
 }
 
 #[tokio::test]

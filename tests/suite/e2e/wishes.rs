@@ -3,16 +3,11 @@
 use agentd_testkit::model_server::{Recorded, Reply};
 use serde_json::{Value, json};
 
-use super::World;
+use super::{World, tool_names};
 
 /// All words that a request sends.
 fn words(request: &Recorded) -> String {
     request.messages().iter().map(|message| message["content"].to_string()).collect()
-}
-
-fn tools(request: &Recorded) -> Vec<String> {
-    let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
-    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 fn text(message: &Value) -> &str {
@@ -35,11 +30,11 @@ async fn an_agent_works_from_its_turn_on() {
     let requests = world.model.requests();
     assert!(
         words(&requests[0]).contains("You are the agent `poet`")
-            && !tools(&requests[0]).contains(&"run_bash_command".to_owned())
+            && !tool_names(&requests[0]).contains(&"run_bash_command".to_owned())
     );
     assert!(
         !words(&requests[1]).contains("You are the agent `poet`")
-            && tools(&requests[1]).contains(&"run_bash_command".to_owned())
+            && tool_names(&requests[1]).contains(&"run_bash_command".to_owned())
     );
     let refused = world.daemon.agentctl(["run", "Write!", "--agent", "peot"]).await.exits(2);
     refused.says(&["no agent", "peot", "agentctl agents"]);
@@ -54,21 +49,13 @@ async fn tools_and_instructions_hold_for_one_turn() {
     world.daemon.agentctl(args).await.exits(0);
     world.daemon.agentctl(["run", "Go!", "--tools", "none", "--append-system", "Be brief."]).await.exits(0);
     let requests = world.model.requests();
-    assert_eq!(tools(&requests[0]), ["grep", "read_file"]);
+    assert_eq!(tool_names(&requests[0]), ["grep", "read_file"]);
     assert!(words(&requests[0]).contains("Answer in rhymes."));
-    assert_eq!(tools(&requests[1]), Vec::<String>::new());
+    assert_eq!(tool_names(&requests[1]), Vec::<String>::new());
     assert!(words(&requests[1]).contains("Be brief."));
     world.daemon.agentctl(["run", "Go!", "--tools", "gerp"]).await.exits(2).says(&["gerp", "no such tool"]);
     world.daemon.agentctl(["run", "Go!", "--append-system", "@none.md"]).await.exits(2).says(&["none.md"]);
     assert_eq!(world.model.requests().len(), 2, "nothing was asked where something was refused");
-}
-
-#[tokio::test]
-async fn a_turn_ends_when_its_time_is_over() {
-    let world = World::start().await;
-    world.model.reply(Reply::never());
-    let output = world.daemon.agentctl(["run", "Go!", "--timeout", "1", "--output", "json"]).await.exits(6);
-    assert_eq!(output.json()["stop_reason"], "time_limit");
 }
 
 #[tokio::test]

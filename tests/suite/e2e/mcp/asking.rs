@@ -14,30 +14,13 @@ async fn trusted(how: &str) -> World {
     world(json!({"fake": fake})).await
 }
 
-fn act_once(world: &World) {
-    world.model.respond_with(|request| {
-        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
-    });
-}
-
-/// The one question that waits for a person.
-pub(super) async fn waits(world: &World) -> Value {
-    let listed = agentd_testkit::daemon::until("it asks", || async {
-        let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-        listed.as_array().filter(|listed| !listed.is_empty()).cloned()
-    })
-    .await;
-    assert_eq!(listed.len(), 1, "{listed:#?}");
-    listed[0].clone()
-}
-
 #[tokio::test]
 async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it() {
     let world = trusted("asks_once").await;
-    act_once(&world);
+    world.model_calls("mcp_fake_act", json!({}));
     let args = ["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"];
     let running = world.daemon.spawn_agentctl(args);
-    let asked = waits(&world).await;
+    let asked = world.asked().await;
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
     let context = asked["context"].as_str().unwrap();
     assert!(context.contains("- age (integer, required)") && context.contains("- name (string"), "{context}");
@@ -45,7 +28,7 @@ async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it()
         world.daemon.agentctl(["answer", id.as_str().unwrap(), words]).await.exits(0);
     };
     answer(&asked["id"], r#"{"name": "Ada", "age": "old"}"#).await;
-    let again = waits(&world).await;
+    let again = world.asked().await;
     assert!(again["question"].as_str().unwrap().contains("question 2 of this call"), "{again:#}");
     assert!(again["context"].as_str().unwrap().contains("did not fit: `age`"), "{again:#}");
     answer(&again["id"], r#"{"name": "Ada", "age": 36}"#).await;
@@ -57,24 +40,27 @@ async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it()
 
 #[tokio::test]
 async fn a_server_that_asks_for_ever_is_told_to_give_up() {
-    let world = trusted("asks").await;
-    act_once(&world);
-    // Nobody is there.
-    let output = world.daemon.agentctl(["run", "Go", "--on-interrupt", "deny"]).await.exits(0);
-    assert_eq!(output.stdout.trim(), "over");
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("asked a person more than 8 times"), "{told}");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    // Nobody is there, or nobody answers and nobody has to.
+    for (how, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
+        let world = trusted(how).await;
+        world.model_calls("mcp_fake_act", json!({}));
+        let output = world.daemon.agentctl(["run", "Go", "--on-interrupt", on_interrupt]).await.exits(0);
+        assert_eq!(output.stdout.trim(), "over", "{how}");
+        let told = tool_texts(world.model.requests().last().unwrap());
+        assert!(told.contains("asked a person more than 8 times"), "{how}: {told}");
+        assert_eq!(world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json(), json!([]), "{how}");
+        world.still_serves().await;
+        world.all_are_gone().await;
+    }
 }
 
 #[tokio::test]
 async fn a_question_goes_with_its_call() {
     let mut world = trusted("asks_once").await;
-    act_once(&world);
+    world.model_calls("mcp_fake_act", json!({}));
     let args = ["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"];
     let running = world.daemon.spawn_agentctl(args);
-    waits(&world).await;
+    world.asked().await;
     // The daemon dies while the question waits: nobody could use the answer, and nothing is asked any more.
     world.daemon.kill9().await;
     drop(running);
@@ -90,7 +76,7 @@ async fn a_question_goes_with_its_call() {
 #[tokio::test]
 async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
     let mut world = world(json!({"fake": behaving("ok")})).await;
-    act_once(&world);
+    world.model_calls("mcp_fake_act", json!({}));
     let mut running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     world.daemon.kill9().await;
@@ -134,21 +120,6 @@ async fn a_question_of_a_call_that_is_over_is_asked_no_more() {
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    assert_eq!(listed, json!([]));
-    world.still_serves().await;
-    world.all_are_gone().await;
-}
-
-#[tokio::test]
-async fn a_server_that_asks_all_at_once_is_told_to_give_up() {
-    let world = trusted("asks_at_once").await;
-    act_once(&world);
-    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
-    // Nobody answers, and nobody has to.
-    running.output(Vec::new()).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("asked a person more than 8 times"), "{told}");
     let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
     assert_eq!(listed, json!([]));
     world.still_serves().await;

@@ -1,9 +1,9 @@
 //! Servers of the newer era of the protocol: found out, remembered, and asked again where the memory is wrong.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
+use agentd_testkit::daemon::until;
 use serde_json::{Value, json};
 
-use super::{asking::waits, fake, world};
+use super::{fake, world};
 use crate::e2e::{World, tool_texts};
 
 /// A server that is of the newer era, unless its home has the file `old`.
@@ -22,9 +22,7 @@ async fn calls_once(how: &str) -> World {
     let mut fake = newer(how);
     fake["tools"]["act"]["effect"] = json!("read");
     let world = world(json!({"fake": fake})).await;
-    world.model.respond_with(|request| {
-        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
-    });
+    world.model_calls("mcp_fake_act", json!({}));
     world
 }
 
@@ -91,20 +89,10 @@ async fn a_servers_own_reason_is_told_and_not_that_it_knows_no_initialize() {
 }
 
 #[tokio::test]
-async fn each_request_says_who_asks() {
-    let world = daemon("meta").await;
-    let told = world.act("now").await;
-    for part in ["clientInfo", r#""name": "agentd""#, r#""elicitation": {"form": {}, "url": {}}"#] {
-        assert!(told.contains(part), "{part:?} is missing in {told}");
-    }
-    world.all_are_gone().await;
-}
-
-#[tokio::test]
 async fn a_question_is_answered_by_a_person_before_the_call_is_done() {
     let world = calls_once("asks").await;
     let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
-    let asked = waits(&world).await;
+    let asked = world.asked().await;
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
     world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "Ada"]).await.exits(0);
     running.output(Vec::new()).await.exits(0);

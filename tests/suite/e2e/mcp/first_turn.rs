@@ -17,10 +17,13 @@ use crate::e2e::{World, tool_texts};
 
 /// A daemon with these servers, whose turns wait that long for tools that are not known.
 async fn waiting(wait: &str, servers: Value) -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/mcp_servers.yaml", json!({"global": {"listing_wait": wait}, "servers": servers}).to_string());
-    World { model, daemon: TempDaemon::start_in(home).await }
+    World::prepared(|home| {
+        drop(home.write(
+            "config/mcp_servers.yaml",
+            json!({"global": {"listing_wait": wait}, "servers": servers}).to_string(),
+        ))
+    })
+    .await
 }
 
 /// The fake server, which lists its tools when there is a file `go` in the home.
@@ -29,15 +32,6 @@ fn held_back() -> Value {
 }
 
 impl World {
-    /// Has the model call this tool in its first step, and end then.
-    fn model_calls(&self, tool: &str, arguments: Value) {
-        let tool = tool.to_owned();
-        self.model.respond_with(move |request| match tool_texts(request).is_empty() {
-            true => Reply::tool_call(&tool, arguments.clone()),
-            false => Reply::text("over"),
-        });
-    }
-
     fn run(&self, args: &[&str]) -> Running {
         self.daemon.spawn_agentctl(["run", "Go"].iter().chain(args))
     }
@@ -116,11 +110,7 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
         _ => Reply::tool_call("mcp_quiet_act", json!({"text": "Bern"})),
     });
     let running = world.daemon.spawn_agentctl(["run", "Go @quiet @late", "--on-interrupt", "wait"]);
-    let id = until("it asks", || async {
-        let asked = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-        Some(asked.as_array()?.first()?["id"].as_str()?.to_owned())
-    })
-    .await;
+    let id = world.asked().await["id"].as_str().unwrap().to_owned();
     world.daemon.write("go", "");
     world.knows(&["quiet", "late"]).await;
     world.daemon.agentctl(["answer", &id, "yes"]).await.exits(0);
@@ -132,9 +122,9 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
     assert!(["mcp_late_act", "mcp_quiet_act"].iter().all(|tool| later.iter().any(|shown| shown == tool)), "{later:?}");
     assert!(tool_texts(requests.last().unwrap()).contains("acted: Bern"), "{requests:#?}");
     // What the input mentions stays in the session.
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     world.model.respond_with(|_| Reply::text("over"));
-    world.daemon.agentctl(["run", "And?", "--session", sessions[0]["id"].as_str().unwrap()]).await.exits(0);
+    let session = world.last_session().await;
+    world.daemon.agentctl(["run", "And?", "--session", &session]).await.exits(0);
     assert_eq!(of_servers(world.model.requests().last().unwrap()), later);
     world.all_are_gone().await;
 }

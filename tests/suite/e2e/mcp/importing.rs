@@ -4,7 +4,10 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
-use super::{super::terminal::Terminal, fake, world};
+use super::{
+    super::{has_all, terminal::Terminal},
+    fake, world,
+};
 
 const SECRET: &str = "ghp_NobodyMayReadThis0123456789";
 
@@ -62,13 +65,10 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
     assert!(!before.contains("ghp_"), "{before}");
     terminal.sees("Region, for github [eu-west]: ");
     terminal.presses("3\r");
-    terminal.sees("`3` is none of them");
-    terminal.sees("[eu-west]: ");
+    terminal.sees_all(&["`3` is none of them", "[eu-west]: "]);
     terminal.presses("2\r");
     let rest = terminal.ends();
-    for part in ["took github, root, remote", "left forgets", "left picks", "ended with 0", " echo "] {
-        assert!(rest.contains(part), "{part:?} is missing in {rest}");
-    }
+    has_all(&rest, &["took github, root, remote", "left forgets", "left picks", "ended with 0", " echo "]);
     assert!(!rest.contains("ghp_"), "{rest}");
 
     let written = std::fs::read_to_string(world.daemon.config().join("mcp_servers.yaml")).unwrap();
@@ -110,9 +110,7 @@ async fn who_leaves_the_questions_has_changed_nothing() {
     terminal.presses("ghp_half");
     terminal.control('c');
     let rest = terminal.ends();
-    for part in ["nothing was taken", "ended with 130", " echo "] {
-        assert!(rest.contains(part), "{part:?} is missing in {rest}");
-    }
+    has_all(&rest, &["nothing was taken", "ended with 130", " echo "]);
     assert!(!rest.contains("ghp_"), "{rest}");
     assert_eq!(std::fs::read_to_string(world.daemon.config().join("mcp_servers.yaml")).unwrap(), "# mine\n");
     assert!(!world.daemon.config().join("mcp_secrets.env").exists());

@@ -2,7 +2,7 @@
 
 use agentd_testkit::{
     daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
+    model_server::ModelServer,
 };
 use serde_json::json;
 
@@ -58,9 +58,7 @@ async fn a_cancelled_turn_cancels_the_call_and_the_server_is_told() {
     let mut fake = behaving("mute");
     fake["tools"]["act"]["effect"] = json!("read");
     let world = world(json!({"fake": fake})).await;
-    world.model.respond_with(|request| {
-        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
-    });
+    world.model_calls("mcp_fake_act", json!({}));
     let running = world.daemon.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
     until("the server acts", || async { (!world.daemon.read("acted").is_empty()).then_some(()) }).await;
     running.signal(nix::sys::signal::Signal::SIGINT);
@@ -183,9 +181,7 @@ async fn a_server_that_never_answers_is_given_up_at_the_end_of_the_turns_time() 
     fake["call_timeout"] = json!("1h");
     fake["call_limit"] = json!("1h");
     let world = world(json!({"fake": fake})).await;
-    world.model.respond_with(|request| {
-        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
-    });
+    world.model_calls("mcp_fake_act", json!({}));
     let output = world.daemon.agentctl(["run", "Go", "--timeout", "2", "--output", "json"]).await.exits(6).json();
     assert_eq!(output["stop_reason"], "time_limit");
     assert!(!world.daemon.read("acted").is_empty(), "it was called");
@@ -199,9 +195,7 @@ async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_t
     let mut fake = behaving("mute");
     fake["tools"]["act"]["effect"] = json!("read");
     let world = world(json!({"fake": fake})).await;
-    world.model.respond_with(|request| {
-        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
-    });
+    world.model_calls("mcp_fake_act", json!({}));
     let running = world.daemon.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
     until("the server acts", || async { (!world.daemon.read("acted").is_empty()).then_some(()) }).await;
     world.daemon.write("config/mcp_servers.yaml", json!({"servers": {"fake": behaving("ok")}}).to_string());
@@ -218,9 +212,7 @@ async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_t
 async fn each_environment_has_a_process_and_those_that_nobody_needs_make_room() {
     let world = world(json!({"fake": behaving("environment")})).await;
     world.daemon.agentctl(["mcp", "start", "fake"]).await.exits(0);
-    world.model.respond_with(|request| {
-        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
-    });
+    world.model_calls("mcp_fake_act", json!({}));
     for number in 0..10 {
         let mut command = world.daemon.agentctl_command(["run", &format!("Go {number}"), "--on-interrupt", "approve"]);
         command.env("LC_TIME", format!("number-{number}"));

@@ -5,10 +5,10 @@ use agentd_testkit::model_server::{Recorded, Reply};
 use serde_json::{Value, json};
 
 use super::{
-    offered::{of_servers, offering, shown},
+    offered::{of_servers, offering},
     world,
 };
-use crate::e2e::{World, tool_texts};
+use crate::e2e::{World, tool_names, tool_texts};
 
 /// One server with too many tools to be offered, and one of which nobody wants any to be.
 async fn world_of_two() -> World {
@@ -24,11 +24,6 @@ fn tools(request: &Recorded) -> Vec<Value> {
     request.body["tools"].as_array().unwrap().clone()
 }
 
-async fn last_session(world: &World) -> String {
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    sessions[0]["id"].as_str().unwrap().to_owned()
-}
-
 const QUIET: [&str; 2] = ["mcp_quiet_thing_00", "mcp_quiet_weather"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,7 +32,7 @@ async fn what_was_mentioned_or_found_stays_in_its_place() {
     let allow = ["--on-interrupt", "approve"];
     let first = world.does(Vec::new(), &["Go", allow[0], allow[1]]).await;
     assert_eq!(of_servers(&first[0]), [""; 0]);
-    let session = last_session(&world).await;
+    let session = world.last_session().await;
     let mut last = tools(&first[0]);
     // Each turn shows what the one before it showed, byte for byte, and what is new behind it.
     let go = async |world: &World, steps: Vec<Reply>, text: &str, last: &mut Vec<Value>| -> Vec<String> {
@@ -78,7 +73,7 @@ async fn what_was_mentioned_or_found_stays_in_its_place() {
     assert_eq!(of_servers(&requests[0]), [""; 0], "and nowhere else");
     world.daemon.agentctl(["sessions", "reset", &session]).await.exits(0);
     let requests = world.does(Vec::new(), &["Go", "--session", &session]).await;
-    assert_eq!(shown(&requests[0]), shown(&first[0]), "after a reset");
+    assert_eq!(tool_names(&requests[0]), tool_names(&first[0]), "after a reset");
     world.all_are_gone().await;
 }
 
@@ -107,7 +102,7 @@ async fn a_subagent_has_what_was_mentioned_to_its_parent() {
     assert_eq!(of_servers(of_child[0]), QUIET);
     assert!(tool_texts(of_child[1]).contains("acted: Thun"), "{}", tool_texts(of_child[1]));
     // In the turn after it, too, where nothing is mentioned.
-    let session = last_session(&world).await;
+    let session = world.last_session().await;
     let before = world.model.requests().len();
     world.model.respond_with(move |request| {
         if is_child(request) {

@@ -4,7 +4,7 @@ use agentd_testkit::daemon::{Running, until};
 use serde_json::{Value, json};
 
 use super::{installed, world};
-use crate::e2e::World;
+use crate::e2e::{World, has_all};
 
 pub(super) fn node(server: &str, args: &[&str]) -> Value {
     let script = installed(&format!("node_modules/@modelcontextprotocol/{server}/dist/index.js"));
@@ -37,9 +37,7 @@ async fn everything_answers_with_text_pictures_resources_and_progress() {
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
     let tested = world.daemon.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
     let names = tested["tools"].to_string();
-    for name in ["mcp_everything_echo", "mcp_everything_read_resource", "mcp_everything_get_prompt"] {
-        assert!(names.contains(name), "{name} is missing in {names}");
-    }
+    has_all(&names, &["mcp_everything_echo", "mcp_everything_read_resource", "mcp_everything_get_prompt"]);
     let calls = vec![
         ("mcp_everything_echo", json!({"message": "hello there"})),
         ("mcp_everything_get-sum", json!({"a": 2, "b": 40})),

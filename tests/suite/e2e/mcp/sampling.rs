@@ -1,13 +1,12 @@
 //! Servers that ask a model during a call: only where they may, by consent, and at the cost of the turn.
 
 use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply},
+    daemon::{Output, until},
+    model_server::{Recorded, Reply},
 };
 use serde_json::{Value, json};
 
 use super::{
-    asking::waits,
     behaving,
     real::{node, showing},
     world,
@@ -62,7 +61,7 @@ fn calls_once(world: &World, tool: &'static str, args: Value, of_server: Reply) 
 /// One turn in which a person answers the question of the server with this.
 async fn answered(world: &World, answer: &[&str]) -> (Value, Output) {
     let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
-    let asked = waits(world).await;
+    let asked = world.asked().await;
     let args = ["answer", asked["id"].as_str().unwrap()];
     world.daemon.agentctl(args.iter().chain(answer)).await.exits(0);
     (asked, running.output(Vec::new()).await)
@@ -152,13 +151,18 @@ async fn no_server_may_ask_unless_somebody_says_so() {
 
 #[tokio::test]
 async fn nobody_agrees_for_a_person_and_no_server_asks_for_ever() {
-    for how in ["deny", "approve"] {
-        let world = world(json!({"fake": sampling("samples_for_ever")})).await;
+    for (behaviour, how, expected) in [
+        ("samples_for_ever", "deny", "asked a person more than 8 times"),
+        ("samples_for_ever", "approve", "asked a person more than 8 times"),
+        // Nobody is asked about one that nobody could be shown.
+        ("samples_large", "wait", "the request is too large"),
+    ] {
+        let world = world(json!({"fake": sampling(behaviour)})).await;
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         let output = world.daemon.agentctl(["run", "Go", "--on-interrupt", how]).await.exits(0);
         assert_eq!(output.stdout.trim(), "over");
         let told = told(&world);
-        assert!(told.contains("asked a person more than 8 times"), "{how}: {told}");
+        assert!(told.contains(expected), "{how}: {told}");
         assert!(requests_of_servers(&world).is_empty(), "{how}");
         world.still_serves().await;
         world.all_are_gone().await;
@@ -166,26 +170,14 @@ async fn nobody_agrees_for_a_person_and_no_server_asks_for_ever() {
 }
 
 #[tokio::test]
-async fn a_large_request_is_refused_and_nobody_is_asked() {
-    let world = world(json!({"fake": sampling("samples_large")})).await;
-    calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
-    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait"]);
-    running.output(Vec::new()).await.exits(0);
-    let told = told(&world);
-    assert!(told.contains("the request is too large"), "{told}");
-    assert!(requests_of_servers(&world).is_empty());
-    world.all_are_gone().await;
-}
-
-#[tokio::test]
 async fn the_tokens_of_the_turn_bound_what_servers_take() {
     // The first step takes 11. Of what is left, an answer has what the request leaves, and nothing where that is nothing.
     for (budget, expected) in [(20, Some(3_u64)), (15, None)] {
-        let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
-        home.write("config/agentd.yaml", format!("turns: {{token_budget: {budget}}}"));
-        home.write("config/mcp_servers.yaml", json!({"servers": {"fake": sampling("sampling")}}).to_string());
-        let world = World { model, daemon: TempDaemon::start_in(home).await };
+        let world = World::prepared(|home| {
+            home.write("config/agentd.yaml", format!("turns: {{token_budget: {budget}}}"));
+            home.write("config/mcp_servers.yaml", json!({"servers": {"fake": sampling("sampling")}}).to_string());
+        })
+        .await;
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         let (_, output) = answered(&world, &["yes"]).await;
         let asked = requests_of_servers(&world);
@@ -209,7 +201,7 @@ async fn a_cancelled_call_lets_the_model_go() {
     let world = world(json!({"fake": sampling("sampling")})).await;
     calls_once(&world, "mcp_fake_act", json!({}), Reply::never());
     let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
-    let asked = waits(&world).await;
+    let asked = world.asked().await;
     world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "yes"]).await.exits(0);
     until("the model is asked", || async { (!requests_of_servers(&world).is_empty()).then_some(()) }).await;
     running.signal(nix::sys::signal::Signal::SIGINT);

@@ -284,20 +284,6 @@ async fn others_take_their_place_and_nothing_of_the_old_is_left() {
 }
 
 #[tokio::test]
-async fn one_that_dies_in_a_call_is_started_again_by_the_next() {
-    let world = World::start().await;
-    let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "dies")]).await;
-    let tool = session.tool().await;
-    for _ in 0..2 {
-        let told = session.call(&world, &tool, OnInterrupt::Approve).await;
-        assert!(told.contains("ended during this call"), "{told}");
-    }
-    assert_eq!(world.daemon.read("acted").lines().count(), 2);
-    world.still_serves().await;
-}
-
-#[tokio::test]
 async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gone() {
     let mut world = World::start().await;
     let session = Session::new(&world).await;

@@ -1,8 +1,8 @@
 //! Whose a name is, and whose an answer; and what nobody is shown.
 
 use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
+    daemon::{TempDaemon, TempHome},
+    model_server::ModelServer,
 };
 use serde_json::json;
 
@@ -19,19 +19,9 @@ async fn a_name_means_what_it_meant_when_it_was_offered() {
     let world = world(json!({})).await;
     world.daemon.write("config/mcp_servers.yaml", servers("one"));
     world.daemon.agentctl(["reload"]).await.exits(0);
-    world.model.respond_with(|request| {
-        if tool_texts(request).is_empty() {
-            Reply::tool_call("it", json!({"text": "hello"}))
-        } else {
-            Reply::text("over")
-        }
-    });
+    world.model_calls("it", json!({"text": "hello"}));
     let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
-    let asked = until("it asks", || async {
-        let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-        listed.as_array().and_then(|listed| listed.first().cloned())
-    })
-    .await;
+    let asked = world.asked().await;
     // The name is given to the other server before the person answers.
     world.daemon.write("config/mcp_servers.yaml", servers("two"));
     world.daemon.agentctl(["reload"]).await.exits(0);

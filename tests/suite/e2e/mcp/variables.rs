@@ -141,10 +141,7 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     let shop = world.daemon.path().join("shop");
     let project = shop.to_str().unwrap();
     let asks = |tool: &'static str| {
-        world.model.respond_with(move |request| match tool_texts(request).is_empty() {
-            true => Reply::tool_call(tool, json!({})),
-            false => Reply::text("over"),
-        });
+        world.model_calls(tool, json!({}));
     };
     // Without a project only the one that names the client's folder is there.
     asks("mcp_cwd_act");
@@ -210,10 +207,7 @@ async fn a_server_runs_where_its_session_works() {
     world.daemon.write("shop/web/x", "");
     world.daemon.write("house/x", "");
     let told = async |folder: &str, project: &str| {
-        world.model.respond_with(|request| match tool_texts(request).is_empty() {
-            true => Reply::tool_call("mcp_fake_act", json!({})),
-            false => Reply::text("over"),
-        });
+        world.model_calls("mcp_fake_act", json!({}));
         let mut command = world.daemon.agentctl_command(["run", "Go", "-C", project, "--on-interrupt", "approve"]);
         command.current_dir(world.daemon.path().join(folder));
         Running::spawn(command).output(Vec::new()).await.exits(0);

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    fmt,
     time::Duration,
 };
 
@@ -85,11 +84,11 @@ pub(super) struct Ledger {
     deleted: BTreeSet<String>,
     /// Marks whose command is known to have ended well.
     finished: HashSet<String>,
-    counts: Counts,
+    pub(super) counts: Counts,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+pub(super) struct Counts {
     events: usize,
     answers: usize,
     uploads: usize,
@@ -99,22 +98,6 @@ struct Counts {
     forks: usize,
     compactions: usize,
     undone: usize,
-}
-
-impl fmt::Display for Ledger {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { events, answers, uploads, checks, completed, interrupted, forks, compactions, undone } =
-            &self.counts;
-        write!(
-            formatter,
-            "{} sessions ({} deleted), {events} events, {answers} answers, {uploads} uploads, {} commands; \
-             {checks} checks saw {completed} completed and {interrupted} interrupted turns, {forks} forks, {compactions} \
-             compacted histories, and {undone} turns that were undone and redone",
-            self.sessions.len(),
-            self.deleted.len(),
-            self.finished.len()
-        )
-    }
 }
 
 fn json_of(event: &Event) -> Value {

@@ -17,7 +17,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{Events as _, World, another_call, tool_texts, trusting, turn};
+use super::{Events as _, World, another_call, tool_names, tool_texts, trusting, turn};
 
 /// An answer that is long enough not to be asked for detail.
 fn report(of: &str) -> Reply {
@@ -30,11 +30,6 @@ fn task_of(request: &Recorded) -> Option<String> {
     let users = request.messages().iter().filter(|message| message["role"] == "user");
     let said = users.filter_map(|message| message["content"].as_str()).next().unwrap();
     system.contains("You are a subagent").then(|| said.to_owned())
-}
-
-fn tools_of(request: &Recorded) -> Vec<String> {
-    let tools = request.body["tools"].as_array().unwrap();
-    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The main agent gives these tasks away at once, and answers when it has heard of each. Subagents do as they are told.
@@ -117,7 +112,7 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
     // They delegate nothing, and nothing of the conversation reaches them.
     for request in world.model.requests() {
         let is_child = task_of(&request).is_some();
-        assert_eq!(tools_of(&request).contains(&"delegate_task".to_owned()), !is_child);
+        assert_eq!(tool_names(&request).contains(&"delegate_task".to_owned()), !is_child);
         assert_eq!(request.body.to_string().contains("Have it done"), !is_child);
     }
     // What they took counts to the turn.
