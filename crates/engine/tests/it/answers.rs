@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use agentd_core::{error::ErrorKind, event::EventKind, interrupt::{Answer, AnsweredBy}, turn::{IfBusy, OnInterrupt, StartTurn}};
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    interrupt::{Answer, AnsweredBy},
+    turn::{IfBusy, OnInterrupt, StartTurn},
+};
 use agentd_engine::{EngineConfig, StartedTurn};
 use agentd_testkit::scripted::{calls, says};
 use insta::assert_snapshot;

@@ -22,9 +22,7 @@ use insta::assert_snapshot;
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
-use crate::{
-    world::{WatchedTools, World, answering, input, ports, raised, raising, run, soon, to_end, until},
-};
+use crate::world::{WatchedTools, World, answering, input, ports, raised, raising, run, soon, to_end, until};
 
 /// What the log was told, a line each.
 fn told(audit: &MemoryAudit) -> String {
@@ -165,7 +163,8 @@ async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
         matches!(&event.kind, EventKind::InterruptResolved { by: AnsweredBy::Client(name), .. } if name == "phone")
     });
     let store = later.store.copy_prefix(session.id(), answered.unwrap() + 1);
-    let (last, session) = World::on(store, EngineConfig::default(), [says("Changed.")]).with_session(session.id()).await;
+    let (last, session) =
+        World::on(store, EngineConfig::default(), [says("Changed.")]).with_session(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
     to_end(&mut events).await;
     assert_eq!(last.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));

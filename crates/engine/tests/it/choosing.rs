@@ -8,13 +8,17 @@ use std::{
     },
 };
 
-use agentd_core::{error::ErrorKind, model::{Message, ModelInfo, Slot, SlotInfo}, ports::{Model, Models, Store as _}, session::SessionSettings, turn::{StartTurn, StopReason}};
+use agentd_core::{
+    error::ErrorKind,
+    model::{Message, ModelInfo, Slot, SlotInfo},
+    ports::{Model, Models, Store as _},
+    session::SessionSettings,
+    turn::{StartTurn, StopReason},
+};
 use agentd_testkit::scripted::{ScriptedModel, calls, says};
 use serde_json::json;
 
-use crate::{
-    world::{World, input, run, to_end, turn},
-};
+use crate::world::{World, input, run, to_end, turn};
 
 /// A server in the base slot with some models, another one in the slots `code` and `chat`, and a built-in model for pictures.
 struct Servers {

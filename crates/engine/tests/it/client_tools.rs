@@ -2,13 +2,24 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_core::{client_tool::{ClientTool, ClientToolAnswer}, event::{Event, EventKind}, files::PreparedPicture, interrupt::Answer, item::{Item, ItemBody}, model::{Message, ModelChunk}, turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions}};
+use agentd_core::{
+    client_tool::{ClientTool, ClientToolAnswer},
+    event::{Event, EventKind},
+    files::PreparedPicture,
+    interrupt::Answer,
+    item::{Item, ItemBody},
+    model::{Message, ModelChunk},
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions},
+};
 use agentd_engine::{ClientLine, ClientLines, ClientToolRequest, SessionHandle, StartedTurn, TurnStart};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::{grants::{answer, question}, world::{World, input, results, soon, to_end, warnings}};
+use crate::{
+    grants::{answer, question},
+    world::{World, input, results, soon, to_end, warnings},
+};
 
 type Requests = mpsc::Receiver<ClientToolRequest>;
 

@@ -17,9 +17,7 @@ use agentd_testkit::scripted::{OneModel, Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::{
-    world::{World, go_on, input, raising, results, run, to_end, turn},
-};
+use crate::world::{World, go_on, input, raising, results, run, to_end, turn};
 
 /// Words, and what the server counts for the request.
 pub(crate) fn counted(text: &str, prompt_tokens: u64) -> Play {
@@ -168,7 +166,8 @@ async fn many_small_messages_in_a_large_window_are_left_alone() {
     assert_eq!(session.context().await.unwrap().messages, 100);
     // Another life of the daemon sees all of it, too.
     let model = ScriptedModel::with_info(model.info().clone(), [says("Still here.")]);
-    let (_world, session) = world.restarted_with(Arc::new(OneModel(Arc::clone(&model)))).with_session(session.id()).await;
+    let (_world, session) =
+        world.restarted_with(Arc::new(OneModel(Arc::clone(&model)))).with_session(session.id()).await;
     run(&session, "And now?").await;
     assert!(texts(&model.requests()[0]).contains("Question 0"));
 }

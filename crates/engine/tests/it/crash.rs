@@ -14,9 +14,7 @@ use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::{
-    world::{World, go_on, input, raised, raising, run, soon, to_end, turn, until},
-};
+use crate::world::{World, go_on, input, raised, raising, run, soon, to_end, turn, until};
 
 #[tokio::test]
 async fn a_kill_while_a_tool_runs_is_told_and_the_turn_can_go_on() {

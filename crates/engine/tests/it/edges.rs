@@ -21,8 +21,8 @@ use agentd_testkit::{
 };
 use serde_json::json;
 
-use crate::{
-    world::{WatchedTools, World, go_on, input, ports, raised, raising, results, run, soon, to_end, turn, until},
+use crate::world::{
+    WatchedTools, World, go_on, input, ports, raised, raising, results, run, soon, to_end, turn, until,
 };
 
 fn queued(text: &str) -> StartTurn {

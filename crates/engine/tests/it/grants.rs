@@ -5,7 +5,17 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::{audit::AuditFact, error::ErrorKind, event::{Event, EventKind}, grant::GrantScope, interrupt::{Answer, AnsweredBy, Interrupt}, ports::ToolContext, session::SessionSettings, tool::{Effect, ToolCall, ToolOutput}, turn::StopReason};
+use agentd_core::{
+    audit::AuditFact,
+    error::ErrorKind,
+    event::{Event, EventKind},
+    grant::GrantScope,
+    interrupt::{Answer, AnsweredBy, Interrupt},
+    ports::ToolContext,
+    session::SessionSettings,
+    tool::{Effect, ToolCall, ToolOutput},
+    turn::StopReason,
+};
 use agentd_engine::{Engine, EngineConfig, SessionHandle, StartedTurn, Subscription};
 use agentd_policy::SHELL_TOOL;
 use agentd_testkit::scripted::{Play, ScriptedTools, calls, says};

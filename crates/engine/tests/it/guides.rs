@@ -1,6 +1,10 @@
 //! What people wrote for models to know: told once, at the end of what was sent before, and again when it changes.
 
-use agentd_core::{guide::{GuideFile, GuideOrigin, Guides, Skill}, model::{Message, ModelChunk, ModelRequest}, usage::Usage};
+use agentd_core::{
+    guide::{GuideFile, GuideOrigin, Guides, Skill},
+    model::{Message, ModelChunk, ModelRequest},
+    usage::Usage,
+};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 

@@ -13,9 +13,7 @@ use agentd_core::{
 use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{Play, ScriptedModel, says};
 
-use crate::{
-    world::{TwoModels, World, go_on, prompts, run, sized, turn},
-};
+use crate::world::{TwoModels, World, go_on, prompts, run, sized, turn};
 
 fn requests(model: &ScriptedModel) -> Vec<Vec<Message>> {
     model.requests().into_iter().map(|request| request.messages).collect()

@@ -9,9 +9,7 @@ use agentd_core::{
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::{
-    world::{World, go_on, input, run, soon, to_end, turn},
-};
+use crate::world::{World, go_on, input, run, soon, to_end, turn};
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"], "additionalProperties": false}"#;
 

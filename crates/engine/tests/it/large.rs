@@ -16,9 +16,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    world::{input, ports, results, to_end},
-};
+use crate::world::{input, ports, results, to_end};
 
 /// What the model is shown of a call, and what is known of it elsewhere.
 struct Shown {

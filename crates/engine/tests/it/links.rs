@@ -2,13 +2,22 @@
 
 use std::{path::Path, sync::Arc};
 
-use agentd_core::{interrupt::{Answer, Ask}, policy::{Explanation, Verdict}, session::SessionSettings, tool::{Effect, FollowedLink}};
+use agentd_core::{
+    interrupt::{Answer, Ask},
+    policy::{Explanation, Verdict},
+    session::SessionSettings,
+    tool::{Effect, FollowedLink},
+};
 use agentd_engine::EngineConfig;
 use agentd_policy::{CallContext, Policy};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::{grants::{answer, asked}, policy::{compiled, granting, mark, shipped, tool}, world::{World, to_end, warnings}};
+use crate::{
+    grants::{answer, asked},
+    policy::{compiled, granting, mark, shipped, tool},
+    world::{World, to_end, warnings},
+};
 
 /// What is said of a tool that reads `path`, which leads to `leads_to`.
 fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSettings) -> Explanation {

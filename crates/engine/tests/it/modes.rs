@@ -1,6 +1,9 @@
 //! The mode of a session: it holds for the next call, outlives the daemon, and is told.
 
-use agentd_core::{audit::AuditFact, session::{SessionMode, SessionSettings}};
+use agentd_core::{
+    audit::AuditFact,
+    session::{SessionMode, SessionSettings},
+};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 

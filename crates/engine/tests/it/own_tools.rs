@@ -10,7 +10,11 @@ use agentd_testkit::{
 };
 use serde_json::json;
 
-use crate::{grants::{answer, asked, question}, policy::compiled, world::{World, run, to_end}};
+use crate::{
+    grants::{answer, asked, question},
+    policy::compiled,
+    world::{World, run, to_end},
+};
 
 fn rules(yaml: &str) -> EngineConfig {
     EngineConfig { policy: Arc::new(compiled(yaml)), ..EngineConfig::default() }

@@ -1,6 +1,10 @@
 //! Parts of an input beside its words: kept, told once, refused where they make no sense.
 
-use agentd_core::{error::ErrorKind, input::{InputPart, LineRange, PictureData, Selection}, turn::{IfBusy, StartTurn, StopReason}};
+use agentd_core::{
+    error::ErrorKind,
+    input::{InputPart, LineRange, PictureData, Selection},
+    turn::{IfBusy, StartTurn, StopReason},
+};
 use agentd_engine::{CheckedParts, EngineError, SessionHandle, StartedTurn};
 use agentd_testkit::scripted::{Play, says};
 

@@ -3,7 +3,13 @@
 
 use std::time::Duration;
 
-use agentd_core::{audit::AuditFact, error::ErrorKind, model::{Finish, Message, ModelChunk, ModelRequest}, turn::{StartTurn, StopReason, TurnOptions}, usage::Usage};
+use agentd_core::{
+    audit::AuditFact,
+    error::ErrorKind,
+    model::{Finish, Message, ModelChunk, ModelRequest},
+    turn::{StartTurn, StopReason, TurnOptions},
+    usage::Usage,
+};
 use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;

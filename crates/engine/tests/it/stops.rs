@@ -12,7 +12,10 @@ use agentd_engine::{SessionHandle, StartedTurn};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::{grants::asked, world::{World, input, run, soon, to_end, turn, until}};
+use crate::{
+    grants::asked,
+    world::{World, input, run, soon, to_end, turn, until},
+};
 
 async fn begun(session: &SessionHandle, text: &str) -> StartedTurn {
     let mut started = session.start_turn(input(text)).await.unwrap();

@@ -2,7 +2,14 @@
 
 use std::sync::Arc;
 
-use agentd_core::{error::ErrorKind, event::EventKind, model::{Message, ModelChunk}, tool::ToolSpec, turn::{StartTurn, StopReason}, usage::Usage};
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    model::{Message, ModelChunk},
+    tool::ToolSpec,
+    turn::{StartTurn, StopReason},
+    usage::Usage,
+};
 use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;

@@ -1,6 +1,15 @@
 //! Changes of files: recorded with the calls that made them, taken back by the person and by the model.
 
-use agentd_core::{error::ErrorKind, event::{EventKind, StateChange}, interrupt::{Answer, Ask}, item::ItemBody, session::SessionSettings, tool::ToolResult, turn::TurnResult, undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest}};
+use agentd_core::{
+    error::ErrorKind,
+    event::{EventKind, StateChange},
+    interrupt::{Answer, Ask},
+    item::ItemBody,
+    session::SessionSettings,
+    tool::ToolResult,
+    turn::TurnResult,
+    undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest},
+};
 use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;

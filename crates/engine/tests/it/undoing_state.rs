@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use agentd_core::{event::{EventKind, StateChange}, state_files::StateFileChange, undo::UndoOutcome};
+use agentd_core::{
+    event::{EventKind, StateChange},
+    state_files::StateFileChange,
+    undo::UndoOutcome,
+};
 use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;

@@ -365,7 +365,6 @@ pub(crate) async fn answering(session: &SessionHandle, start: StartTurn, answer:
     }
 }
 
-
 /// The results of calls among these events.
 pub(crate) fn results(events: &[Arc<Event>]) -> Vec<ToolResult> {
     let bodies = events.iter().filter_map(|event| match &event.kind {
