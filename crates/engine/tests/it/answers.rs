@@ -13,7 +13,7 @@ use agentd_testkit::scripted::{calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::world::{World, input, raised, raising, results, run, soon, to_end, turn, until};
+use crate::world::{World, input, raised, raising, results, soon, to_end, until};
 
 #[tokio::test]
 async fn a_change_asks_first_and_runs_when_approved() {

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use agentd_core::{
-    interrupt::{Answer, Ask},
+    interrupt::Answer,
     policy::{Explanation, Verdict},
     session::SessionSettings,
     tool::{Effect, FollowedLink},

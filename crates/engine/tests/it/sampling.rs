@@ -14,7 +14,7 @@ use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, input, run, to_end, turn, until};
+use crate::world::{World, input, run, to_end, turn};
 
 fn took(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
     ModelChunk::Usage(Usage { prompt_tokens, completion_tokens, ..Usage::default() })

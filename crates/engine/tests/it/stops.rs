@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     grants::asked,
-    world::{World, input, run, soon, to_end, turn, until},
+    world::{World, input, run, soon, to_end, until},
 };
 
 async fn begun(session: &SessionHandle, text: &str) -> StartedTurn {
