@@ -7,7 +7,6 @@ use agentd_core::{
     item::ItemBody,
     session::SessionSettings,
     tool::ToolResult,
-    turn::TurnResult,
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest},
 };
 use agentd_engine::SessionHandle;
@@ -41,10 +40,6 @@ pub(crate) fn redo() -> UndoRequest {
 #[track_caller]
 pub(crate) fn shown(report: &UndoReport) -> Vec<(u64, &str, UndoOutcome)> {
     report.files.iter().map(|file| (report.turn, file.path.as_str(), file.outcome)).collect()
-}
-
-fn files(result: &TurnResult) -> Vec<&str> {
-    result.files.iter().map(|file| file.path.as_str()).collect()
 }
 
 /// A line of the log, without its number.
