@@ -6,12 +6,9 @@ use std::sync::{
 };
 
 use agentd_core::{
-    audit::{
-        AuditEntry, AuditFact, AuditHead, AuditLine, AuditRecord, AuditReport, CallEnd, CallOutcome, Decision,
-        RecordQuery, RecordedEnd,
-    },
+    audit::{AuditEntry, AuditFact, CallEnd, Decision},
     error::{AuditError, ErrorKind},
-    ports::{Audit, AuditReader},
+    ports::Audit,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::{Notify, watch};
@@ -135,37 +132,5 @@ impl Audit for MemoryAudit {
     fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()> {
         let _ = self.keep(entry);
         std::future::ready(()).boxed()
-    }
-}
-
-impl AuditReader for MemoryAudit {
-    fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>> {
-        let lines: Vec<AuditLine> = (1..).zip(self.entries()).map(|(n, entry)| AuditLine { n, entry }).collect();
-        let end_of = |call: &AuditLine| {
-            lines.iter().find_map(|line| match &line.entry.fact {
-                AuditFact::CallEnded(end) if line.entry.call_id == call.entry.call_id => {
-                    Some(RecordedEnd { n: line.n, at: line.entry.at, end: end.clone() })
-                }
-                _ => None,
-            })
-        };
-        let record = |line: &AuditLine| {
-            let AuditFact::CallDecided(decision) = &line.entry.fact else {
-                return AuditRecord { line: line.clone(), outcome: None, ended: None };
-            };
-            let ended = end_of(line);
-            let outcome = CallOutcome::of(decision.allowed, ended.as_ref().map(|ended| &ended.end), false);
-            AuditRecord { line: line.clone(), outcome: Some(outcome), ended }
-        };
-        let mut records: Vec<AuditRecord> = lines.iter().filter(|line| query.wants(line)).map(record).collect();
-        records.drain(..records.len().saturating_sub(query.limit));
-        std::future::ready(Ok(records)).boxed()
-    }
-
-    fn verify(&self, _: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>> {
-        let lines = self.entries().len() as u64;
-        let head = AuditHead { n: lines, hash: "0".repeat(64) };
-        let report = AuditReport { lines, files: Vec::new(), head, findings: Vec::new(), more: 0 };
-        std::future::ready(Ok(report)).boxed()
     }
 }

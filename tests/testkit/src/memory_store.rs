@@ -99,11 +99,6 @@ impl MemoryStore {
         self.state().events_of(session).cloned().collect()
     }
 
-    /// All stored events of all sessions, in the order in which they were stored.
-    pub fn all_events(&self) -> Vec<Arc<Event>> {
-        self.state().log.clone()
-    }
-
     /// Another journal with that session's first events only, as if the process had been killed right after storing
     /// them.
     pub fn copy_prefix(&self, session: SessionId, events: usize) -> Arc<Self> {

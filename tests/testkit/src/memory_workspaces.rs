@@ -28,7 +28,6 @@ pub struct MemoryWorkspaces {
     /// Files that were handed over, by path.
     uploads: Mutex<BTreeMap<String, Vec<u8>>>,
     guides: Mutex<Guides>,
-    stuck: AtomicBool,
     full: AtomicBool,
     gone: AtomicBool,
     /// Where uploads and removals wait.
@@ -62,11 +61,6 @@ impl MemoryWorkspaces {
     /// What people wrote for models, from now on.
     pub fn guide_by(&self, guides: Guides) {
         *self.guides.lock().unwrap_or_else(PoisonError::into_inner) = guides;
-    }
-
-    /// From now on pieces are written and nobody hears of it, as if the daemon were killed behind the write.
-    pub fn get_stuck(&self, stuck: bool) {
-        self.stuck.store(stuck, Ordering::Relaxed);
     }
 
     /// From now on each upload and each removal waits at a gate before it does anything.
@@ -241,9 +235,6 @@ impl Workspaces for MemoryWorkspaces {
             text.extend(content);
             Ok(Artifact { path, bytes: text.len() as u64 })
         });
-        if self.stuck.load(Ordering::Relaxed) {
-            return std::future::pending().boxed();
-        }
         std::future::ready(kept).boxed()
     }
 

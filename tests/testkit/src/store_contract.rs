@@ -161,7 +161,7 @@ impl EventScript {
 
     /// The person says something.
     pub fn input(&mut self, text: &str) -> Arc<Event> {
-        self.completed(ItemBody::UserMessage { text: text.into(), steered: false, typed_bytes: None, stored: None })
+        self.completed(user(text))
     }
 
     /// An item is whole.
@@ -238,6 +238,20 @@ async fn session(store: &impl Store) -> EventScript {
     script
 }
 
+/// A session that works for that one.
+async fn child_of(store: &impl Store, parent: SessionId, agent: Option<String>) -> EventScript {
+    let script = EventScript::new(SessionId::generate(), start());
+    let parent = Some(Parent { session: parent, agent, tools: Vec::new() });
+    let settings = SessionSettings { parent, ..SessionSettings::default() };
+    store.create_session(script.session, start(), settings, Vec::new()).await.unwrap();
+    script
+}
+
+/// A file of the state is written.
+fn write(path: &str, content: &str) -> StateChange {
+    StateChange::File(StateFileChange { path: path.into(), content: Some(content.into()) })
+}
+
 #[track_caller]
 fn refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: ErrorKind) {
     assert_eq!(outcome.unwrap_err().kind(), kind);
@@ -295,19 +309,12 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
     let [first, second] = ["one", "two"].map(|text| QueuedTurn {
         turn_id: TurnId::generate(),
         start: StartTurn {
-            compact: None,
-            typed_bytes: None,
-            whole: false,
-            answer_schema: None,
             text: Some(text.to_owned()),
             slot: Some(Slot::Code),
             max_steps: Some(7),
-            planning: None,
             on_interrupt: OnInterrupt::Deny,
-            while_connected: false,
             if_busy: IfBusy::Queue,
             client: "contract".to_owned(),
-            environment: Default::default(),
             ..StartTurn::default()
         },
     });
@@ -541,9 +548,6 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
 async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
     let mut script = session(store).await;
     let other = session(store).await;
-    let write = |path: &str, content: &str| {
-        StateChange::File(StateFileChange { path: path.into(), content: Some(content.into()) })
-    };
     let remove = |path: &str| StateChange::File(StateFileChange { path: path.into(), content: None });
     let read = async |id| {
         let files = store.state_files(id).await.unwrap();
@@ -706,10 +710,7 @@ async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
     assert_eq!((report.groups.len(), report.total, report.since), (0, Usage::default(), None));
     let mut first = session(store).await;
     store.append(vec![first.input("Tidy up")]).await.unwrap();
-    let parent = Some(Parent { session: first.session, agent: None, tools: Vec::new() });
-    let mut child = EventScript::new(SessionId::generate(), start());
-    let settings = SessionSettings { parent, ..SessionSettings::default() };
-    store.create_session(child.session, start(), settings, Vec::new()).await.unwrap();
+    let mut child = child_of(store, first.session, None).await;
     let mut second = session(store).await;
 
     store.append(vec![call(&mut first, 0, Slot::Base, "dear", tokens(10, Some(500)))]).await.unwrap();
@@ -1157,16 +1158,8 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
 
 async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_it(store: &impl Store) {
     let mut parent = session(store).await;
-    let made = async || {
-        let script = EventScript::new(SessionId::generate(), start());
-        let settings = SessionSettings {
-            parent: Some(Parent { session: parent.session, agent: Some("reader".into()), tools: Vec::new() }),
-            ..SessionSettings::default()
-        };
-        store.create_session(script.session, start(), settings, Vec::new()).await.unwrap();
-        script
-    };
-    let (mut child, second) = (made().await, made().await);
+    let mut child = child_of(store, parent.session, Some("reader".into())).await;
+    let second = child_of(store, parent.session, Some("reader".into())).await;
     let ids = |listed: Vec<SessionSummary>| listed.into_iter().map(|summary| summary.id).collect::<Vec<_>>();
     assert_eq!(ids(store.sessions(10).await.unwrap()), [parent.session]);
     assert_eq!(ids(store.children(parent.session).await.unwrap()), [child.session, second.session]);
@@ -1343,12 +1336,7 @@ async fn turns_are_told_with_their_first_and_last_events(store: &impl Store) {
 
 async fn turns_that_have_ended_are_told_in_the_order_of_their_ends(store: &impl Store) {
     let (mut first, mut second) = (session(store).await, session(store).await);
-    let settings = SessionSettings {
-        parent: Some(Parent { session: first.session, agent: None, tools: Vec::new() }),
-        ..SessionSettings::default()
-    };
-    let mut child = EventScript::new(SessionId::generate(), start());
-    store.create_session(child.session, start(), settings, Vec::new()).await.unwrap();
+    let mut child = child_of(store, first.session, None).await;
     let before = store.ended_turns(0, 10).await.unwrap();
     assert_eq!(before.turns, []);
     store.append(vec![first.turn_started(), first.input("a")]).await.unwrap();
@@ -1380,16 +1368,9 @@ async fn turns_that_have_ended_are_told_in_the_order_of_their_ends(store: &impl 
 async fn a_fork_goes_on_from_a_copy(store: &impl Store) {
     let mut script = session(store).await;
     let from = script.session;
-    let write = |path: &str, content: &str| {
-        StateChange::File(StateFileChange { path: path.into(), content: Some(content.into()) })
-    };
     let asked = InterruptId::generate();
-    let todo =
-        Todo { id: "1".into(), content: "Dig".into(), status: TodoStatus::Pending, priority: TodoPriority::Medium };
-    let granted = SessionSettings {
-        grants: vec![Grant { rule: "write_file".into(), at: None, by: None }],
-        ..SessionSettings::default()
-    };
+    let todo = todo("Dig");
+    let granted = SessionSettings { grants: vec!["write_file".into()], ..SessionSettings::default() };
     let first = vec![
         script.turn_started(),
         script.input("the old house"),

@@ -5,19 +5,15 @@ use std::time::Duration;
 use agentd_core::{
     error::ErrorKind,
     event::EventKind,
-    grant::GrantScope,
     interrupt::{Answer, AnsweredBy},
-    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
+    turn::{IfBusy, OnInterrupt, StartTurn},
 };
 use agentd_engine::{EngineConfig, StartedTurn};
 use agentd_testkit::scripted::{calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::{
-    shared_world::{answering, ended, raised, raising, results},
-    world::{World, input, run, soon, to_end, until},
-};
+use crate::world::{World, input, raised, raising, results, soon, to_end, until};
 
 #[tokio::test]
 async fn a_change_asks_first_and_runs_when_approved() {
@@ -52,54 +48,6 @@ async fn a_change_asks_first_and_runs_when_approved() {
     "#);
 }
 
-async fn answered(answer: Answer) -> (World, String) {
-    let world = World::new([
-        calls(&[("launch", json!({"command": "make"})), ("launch", json!({"command": "make"}))]),
-        says("Done."),
-    ]);
-    let session = world.session().await;
-    answering(&session, input("Go!"), answer).await;
-    let log = world.log(&session);
-    (world, log)
-}
-
-#[tokio::test]
-async fn an_answer_is_kept_refused_or_edited_as_it_says() {
-    let (world, log) = answered(Answer::Always { scope: GrantScope::Session }).await;
-    assert_eq!(world.tools.ran().len(), 2);
-    assert_eq!(log.matches("\n ? ").count() + log.matches("? launch").count(), 1, "{log}");
-    assert!(log.contains(r#"settings: grants ["launch: make"]"#), "{log}");
-
-    let (world, log) = answered(Answer::Reject { reason: Some("not today".to_owned()) }).await;
-    assert!(world.tools.ran().is_empty());
-    assert_eq!(log.matches("E_DENIED: \"refused: not today").count(), 2, "{log}");
-    assert!(log.contains("denied launch, denied launch"), "{log}");
-
-    let (world, log) = answered(Answer::Edit { args: json!({"command": "make test"}) }).await;
-    assert_eq!(world.tools.ran(), [r#"launch {"command":"make test"}"#; 2]);
-    assert!(log.contains("The person changed the arguments to"), "{log}");
-}
-
-async fn unattended(on_interrupt: OnInterrupt) -> (World, agentd_core::turn::TurnResult) {
-    let world = World::new([calls(&[("change", json!({})), ("look", json!({}))]), says("Went on.")]);
-    let session = world.session().await;
-    let result = ended(&session, StartTurn { on_interrupt, ..input("Change!") }).await;
-    (world, result)
-}
-
-#[tokio::test]
-async fn unattended_runs_deny_fail_or_approve_as_told() {
-    let (world, result) = unattended(OnInterrupt::Deny).await;
-    assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Completed, 1));
-    assert_eq!(world.tools.ran(), ["look {}"]);
-    let (world, result) = unattended(OnInterrupt::Fail).await;
-    assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Denied, 1));
-    assert!(world.tools.ran().is_empty());
-    let (world, result) = unattended(OnInterrupt::Approve).await;
-    assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Completed, 0));
-    assert_eq!(world.tools.ran().len(), 2);
-}
-
 /// A turn that approves by itself while its client is there.
 fn approving(text: &str) -> StartTurn {
     StartTurn { on_interrupt: OnInterrupt::Approve, while_connected: true, ..input(text) }
@@ -128,40 +76,6 @@ async fn a_client_that_is_gone_approves_nothing_more() {
     }
     let by = world.audit.entries().iter().map(|entry| format!("{entry:?}")).collect::<String>();
     assert!(!by.contains("OnInterrupt(Wait)"), "what was decided was decided by what was said at the start: {by}");
-}
-
-#[tokio::test]
-async fn what_was_not_tied_to_a_client_goes_on_without_it() {
-    let world = World::new([calls(&[("hold", json!({})), ("change", json!({}))]), says("Done.")]);
-    let session = world.session().await;
-    let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Change!") };
-    let mut started = session.start_turn(start).await.unwrap();
-    soon("the hold", world.tools.began(1)).await;
-    session.client_left(started.turn_id).await.unwrap();
-    world.tools.release(1);
-    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Completed);
-    assert_eq!(world.tools.ran().len(), 2);
-}
-
-#[tokio::test]
-async fn a_call_that_cannot_succeed_asks_nobody() {
-    let world = World::new([calls(&[("change", json!({"path": "impossible"}))]), says("Well.")]);
-    let session = world.session().await;
-    run(&session, "Change!").await;
-    let log = world.log(&session);
-    assert!(log.contains("E_INVALID_ARGS: \"that is impossible\"") && !log.contains('?'), "{log}");
-}
-
-#[tokio::test]
-async fn the_model_asks_and_gets_the_words() {
-    let world = World::new([calls(&[("ask_human", json!({"question": "Tea or coffee?"}))]), says("Tea it is.")]);
-    let session = world.session().await;
-    let (mut started, interrupt) = raising(&session, input("Drink!")).await;
-    let empty = session.answer(interrupt.id, Answer::Text { text: " ".to_owned() }, "test".to_owned()).await;
-    assert_eq!(empty.err().unwrap().kind(), ErrorKind::InvalidInput);
-    session.answer(interrupt.id, Answer::Text { text: "tea".to_owned() }, "test".to_owned()).await.unwrap();
-    to_end(&mut started.events).await;
-    assert!(world.log(&session).contains("result of ask_human: \"tea\""));
 }
 
 /// A turn whose question has a deadline in an hour, and the world in which nobody answers it.

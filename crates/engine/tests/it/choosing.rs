@@ -10,7 +10,6 @@ use std::{
 
 use agentd_core::{
     error::ErrorKind,
-    event::EventKind,
     model::{Message, ModelInfo, Slot, SlotInfo},
     ports::{Model, Models, Store as _},
     session::SessionSettings,
@@ -19,10 +18,7 @@ use agentd_core::{
 use agentd_testkit::scripted::{ScriptedModel, calls, says};
 use serde_json::json;
 
-use crate::{
-    shared_world::ended,
-    world::{World, input, run, to_end},
-};
+use crate::world::{World, input, run, to_end, turn};
 
 /// A server in the base slot with some models, another one in the slots `code` and `chat`, and a built-in model for pictures.
 struct Servers {
@@ -70,43 +66,6 @@ fn world() -> (World, Arc<Servers>) {
 }
 
 #[tokio::test]
-async fn a_choice_holds_from_the_next_turn_on_and_outlives_the_daemon() {
-    let (world, servers) = world();
-    let session = world.session().await;
-    servers.own[&Slot::Base].then(says("Base here."));
-    assert_eq!(run(&session, "Who are you?").await.text, "Base here.");
-
-    let set = session.set_model(None, Some("big".to_owned())).await.unwrap();
-    assert_eq!((set.slot, set.model.id.as_str(), set.model.context_window), (Slot::Base, "big", 100_000));
-    servers.named["big"].then(says("Big here."));
-    assert_eq!(run(&session, "And now?").await.text, "Big here.");
-    let view = session.context().await.unwrap();
-    assert_eq!((view.model.as_str(), view.window), ("big", 100_000));
-    let started = world.store.events_of(session.id()).into_iter().filter_map(|event| match &event.kind {
-        EventKind::TurnStarted { model, .. } => Some(model.clone()),
-        _ => None,
-    });
-    assert_eq!(started.collect::<Vec<_>>(), ["base", "big"]);
-
-    let again = servers_of(&world, &servers);
-    let session = again.engine.session(session.id()).await.unwrap();
-    servers.named["big"].then(says("Still big."));
-    assert_eq!(run(&session, "And after a restart?").await.text, "Still big.");
-
-    let set = session.set_model(None, None).await.unwrap();
-    assert_eq!((set.slot, set.model.id.as_str()), (Slot::Base, "base"));
-    let settings = session.show().await.unwrap().session.settings;
-    assert_eq!((settings.slot, settings.model), (None, None));
-    servers.own[&Slot::Base].then(says("Base again."));
-    assert_eq!(run(&session, "And now?").await.text, "Base again.");
-}
-
-/// Another daemon on the same journal, with the same models.
-fn servers_of(world: &World, servers: &Arc<Servers>) -> World {
-    world.restarted_with(Arc::clone(servers) as _)
-}
-
-#[tokio::test]
 async fn a_turn_that_runs_keeps_its_model() {
     let (world, servers) = world();
     let session = world.session().await;
@@ -127,7 +86,7 @@ async fn it_is_a_choice_for_its_slot_alone() {
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.own[&Slot::Code].then(says("Coder here."));
     let start = StartTurn { slot: Some(Slot::Code), ..input("Write code") };
-    assert_eq!(ended(&session, start).await.text, "Coder here.");
+    assert_eq!(turn(&session, start).await.text, "Coder here.");
 
     // Other settings leave it as it is, and another slot has another server.
     let settings = session.show().await.unwrap().session.settings;
@@ -144,19 +103,8 @@ async fn the_last_answer_is_the_chosen_models_too() {
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.named["big"].then_all([calls(&[("look", json!({}))]), says("What I saw.")]);
     let start = StartTurn { max_steps: Some(1), ..input("Look around") };
-    let result = ended(&session, start).await;
+    let result = turn(&session, start).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
-}
-
-#[tokio::test]
-async fn a_new_session_begins_with_it() {
-    let (world, servers) = world();
-    let settings = SessionSettings { model: Some("small".to_owned()), ..world.engine.session_defaults() };
-    servers.named["small"].then(says("Small here."));
-    let (session, mut started) =
-        world.engine.start_session_with(settings, input("Who are you?"), Default::default()).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, "Small here.");
-    assert_eq!(session.show().await.unwrap().session.settings.slot, Some(Slot::Base));
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@ use agentd_core::{
     interrupt::Answer,
     item::{Item, ItemBody},
     model::{Message, ModelChunk},
-    session::SessionMode,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions},
 };
 use agentd_engine::{ClientLine, ClientLines, ClientToolRequest, SessionHandle, StartedTurn, TurnStart};
@@ -19,8 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     grants::{answer, question},
-    shared_world::{results, warnings},
-    world::{World, input, run, soon, to_end, until},
+    world::{World, input, results, soon, to_end, warnings},
 };
 
 type Requests = mpsc::Receiver<ClientToolRequest>;
@@ -92,23 +90,6 @@ fn offered(world: &World, at: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_call_goes_to_the_client_and_its_answer_to_the_model() {
-    let world = World::new([buffer(json!({"path": "a.rs"})), says("I see."), says("Bye.")]);
-    let session = world.session().await;
-    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
-    let request = next(&mut requests).await;
-    assert_eq!((request.call.name.as_str(), request.call.arguments.as_str()), ("buffer", r#"{"path":"a.rs"}"#));
-    says_back(request, "fn main() {}\u{1b}[2J\u{202e}");
-    let (events, result) = to_end(&mut started.events).await;
-    assert_eq!((result.text.as_str(), result.tool_used), ("I see.", true));
-    assert_eq!(told(&world), ["fn main() {}[2J"]);
-    assert_eq!(results(&events).iter().map(|result| &*result.name).collect::<Vec<_>>(), ["client_buffer"]);
-    // The next turn has none of it.
-    run(&session, "And now?").await;
-    assert_eq!((offered(&world, 0), offered(&world, 2)), (vec!["client_buffer".to_owned()], Vec::new()));
-}
-
-#[tokio::test]
 async fn failures_long_answers_and_silence_are_results() {
     let world = World::new([
         buffer(json!({"path": "a"})),
@@ -128,51 +109,6 @@ async fn failures_long_answers_and_silence_are_results() {
     // As any long result it is in a file.
     assert!(told[1].len() < 1 << 20 && told[1].contains("large_tool_results/"), "{} bytes", told[1].len());
     assert_eq!(told[2], "[done; the client said nothing]");
-}
-
-#[tokio::test]
-async fn a_picture_comes_behind_the_results() {
-    let world = World::new([
-        calls(&[("client_shot", json!({"path": "a"})), ("client_shot", json!({"path": "b"}))]),
-        says("Two pictures."),
-    ]);
-    let session = world.session().await;
-    let (mut started, mut requests) = start(&session, offering(vec![tool("shot", true)])).await;
-    for content in ["PICTURE one", "PICTURE two!"] {
-        next(&mut requests).await.reply.send(picture(content)).unwrap();
-    }
-    let (events, _) = to_end(&mut started.events).await;
-    assert_eq!(shown(&events), [2]);
-    assert!(told(&world)[0].contains("its picture comes behind"), "{:?}", told(&world));
-}
-
-#[tokio::test]
-async fn what_changes_something_asks_and_is_refused_in_plan_mode() {
-    let world = World::new([calls(&[("client_apply", json!({"path": "a"}))]), says("Done.")]);
-    let session = world.session().await;
-    let (mut started, mut requests) = start(&session, offering(vec![tool("apply", false)])).await;
-    let asked = question(&mut started.events).await;
-    let agentd_core::interrupt::Ask::Approval { tool: name, reason, .. } = &asked.ask else { panic!("{asked:?}") };
-    assert_eq!((name.as_str(), reason.as_str()), ("client_apply", "it acts in the program that started the turn"));
-    assert!(requests.try_recv().is_err(), "nobody acts before the answer");
-    answer(&session, &asked, Answer::Approve).await.unwrap();
-    says_back(next(&mut requests).await, "applied");
-    to_end(&mut started.events).await;
-    assert_eq!(told(&world), ["applied"]);
-
-    let world = World::new([
-        calls(&[("client_apply", json!({"path": "a"})), ("client_buffer", json!({"path": "a"}))]),
-        says("Done."),
-    ]);
-    let session = world.session().await;
-    session.set_mode(SessionMode::Plan, "test".to_owned()).await.unwrap();
-    let tools = vec![tool("apply", false), tool("buffer", true)];
-    let (mut started, mut requests) = start(&session, offering(tools)).await;
-    let request = next(&mut requests).await;
-    assert_eq!(request.call.name, "buffer");
-    says_back(request, "text");
-    to_end(&mut started.events).await;
-    assert!(told(&world)[0].starts_with("E_DENIED") && told(&world)[1] == "text", "{:?}", told(&world));
 }
 
 #[tokio::test]
@@ -224,7 +160,7 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
     let (_started, mut requests) = start(&session, start_turn).await;
     next(&mut requests).await.reply.send(picture("PICTURE one")).unwrap();
     let _held = next(&mut requests).await;
-    let (reborn, session) = world.reborn([says("I saw it.")]).recovered(&session).await;
+    let (reborn, session) = world.reborn([says("I saw it.")]).settled(session.id()).await;
     let mut again = session.start_turn(crate::world::go_on()).await.unwrap();
     let (events, result) = to_end(&mut again.events).await;
     assert_eq!(result.text, "I saw it.");
@@ -237,27 +173,12 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
 
 #[tokio::test]
 async fn a_restart_is_told_honestly() {
-    // It waits for the client.
-    let world = World::new([buffer(json!({"path": "a"}))]);
-    let session = world.session().await;
-    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
-    let _held = next(&mut requests).await;
-    until(
-        &mut started.events,
-        |kind| matches!(kind, EventKind::ItemStarted { item } if matches!(item.body, ItemBody::ToolResult(_))),
-    )
-    .await;
-    let reborn = world.reborn([says("Again.")]);
-    reborn.engine.recover().await.unwrap();
-    let log = reborn.log(&reborn.engine.session(session.id()).await.unwrap());
-    assert!(log.contains("result of client_buffer E_UNKNOWN_OUTCOME"), "{log}");
-
     // It waits for a person, and the client is gone when that has come.
     let world = World::new([buffer(json!({"path": "a"}))]);
     let session = world.session().await;
     let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     let asked = question(&mut started.events).await;
-    let (reborn, session) = world.reborn([says("Without it.")]).recovered(&session).await;
+    let (reborn, session) = world.reborn([says("Without it.")]).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
     reborn.engine.answer(asked.id, Answer::Approve, "test".to_owned()).await.unwrap();
     assert_eq!(to_end(&mut events).await.1.text, "Without it.");

@@ -17,10 +17,7 @@ use agentd_testkit::scripted::{OneModel, Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::{
-    shared_world::{ended, raising, results},
-    world::{World, go_on, input, run, to_end},
-};
+use crate::world::{World, go_on, input, raising, results, run, to_end, turn};
 
 /// Words, and what the server counts for the request.
 pub(crate) fn counted(text: &str, prompt_tokens: u64) -> Play {
@@ -108,7 +105,7 @@ async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
     assert!(kept.contains("Piece of work 0 ") && kept.contains("Never delete"), "{kept}");
 
     // Another daemon sees the same window.
-    let (second, session) = world.restarted([says("Here I am.")]).with_session(&session).await;
+    let (second, session) = world.restarted([says("Here I am.")]).with_session(session.id()).await;
     run(&session, "Are you there?").await;
     let after = second.model.requests().pop().unwrap();
     assert_eq!(after.messages[..last.messages.len()], last.messages[..]);
@@ -169,7 +166,8 @@ async fn many_small_messages_in_a_large_window_are_left_alone() {
     assert_eq!(session.context().await.unwrap().messages, 100);
     // Another life of the daemon sees all of it, too.
     let model = ScriptedModel::with_info(model.info().clone(), [says("Still here.")]);
-    let (_world, session) = world.restarted_with(Arc::new(OneModel(Arc::clone(&model)))).with_session(&session).await;
+    let (_world, session) =
+        world.restarted_with(Arc::new(OneModel(Arc::clone(&model)))).with_session(session.id()).await;
     run(&session, "And now?").await;
     assert!(texts(&model.requests()[0]).contains("Question 0"));
 }
@@ -190,25 +188,11 @@ async fn a_short_history_is_left_alone_and_says_so() {
     let session = world.session().await;
     run(&session, "Hi").await;
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    let result = ended(&session, start).await;
+    let result = turn(&session, start).await;
     assert!(result.text.contains("nothing to compact"), "{}", result.text);
     assert_eq!(compactions(&world, &session), []);
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
     assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
-}
-
-#[tokio::test]
-async fn what_fills_the_window_is_told_part_by_part() {
-    let world = World::new([calls(&[("now", json!({}))]), says("Noon.")]);
-    let session = world.session().await;
-    run(&session, "What time is it?").await;
-    let view = session.context().await.unwrap();
-    let kinds: Vec<&str> = view.segments.iter().map(|segment| segment.kind.as_str()).collect();
-    assert_eq!(kinds, ["tools", "instructions", "history", "results"]);
-    assert_eq!(view.window, 8192);
-    assert_eq!(view.tokens, view.segments.iter().map(|segment| segment.tokens).sum::<u64>());
-    assert_eq!((view.messages, view.max_messages), (3, 0), "an answer is one with its call and the result");
-    assert_eq!(view.next_cuts.len(), 1, "only the window decides");
 }
 
 #[tokio::test]
@@ -302,14 +286,14 @@ async fn a_last_answer_that_did_not_fit_is_asked_for_once_more_with_less() {
     world.model.then_all([says(SUMMARY), calls(&[("look", json!({}))])]);
     world.model.then(Play::Fails(vec![ModelChunk::Text("Half a".to_owned())], ErrorKind::ContextOverflow));
     world.model.then(says("What I saw."));
-    let result = ended(&session, one_step()).await;
+    let result = turn(&session, one_step()).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
     assert_eq!(compactions(&world, &session).pop().unwrap().report.cause, CompactionCause::Overflow);
 
     // It is not tried for ever.
     world.model.then_all([calls(&[("look", json!({}))]), Play::Fails(Vec::new(), ErrorKind::ContextOverflow)]);
     world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
-    let result = ended(&session, one_step()).await;
+    let result = turn(&session, one_step()).await;
     assert_eq!((result.stop_reason, result.error.unwrap().kind), (StopReason::Failed, ErrorKind::ContextOverflow));
 }
 
@@ -379,7 +363,7 @@ async fn what_is_added_while_room_is_made_is_answered_and_not_summed_up() {
     let result = to_end(&mut started.events).await.1;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "In blue."));
     // Another daemon reads the same from the journal.
-    let (second, session) = world.restarted([says("Still blue.")]).with_session(&session).await;
+    let (second, session) = world.restarted([says("Still blue.")]).with_session(session.id()).await;
     run(&session, "Which colour?").await;
     let added = Message::User { text: "It must be blue!".to_owned() };
     assert!(second.model.requests()[0].messages.contains(&added));
@@ -460,7 +444,7 @@ async fn turns_that_were_set_aside_and_fetched_back_stay() {
 
 pub(crate) async fn compact(session: &SessionHandle) -> agentd_core::turn::TurnResult {
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    ended(&session, start).await
+    turn(&session, start).await
 }
 
 #[tokio::test]
@@ -481,8 +465,8 @@ async fn compacting_changes_nothing_of_what_can_be_continued() {
     assert_eq!(run(&session, "The long way round").await.stop_reason, StopReason::Failed);
     world.model.then(says(SUMMARY));
     assert_eq!(compact(&session).await.stop_reason, StopReason::Completed);
-    let (second, session) = world.restarted([says("Round it was.")]).with_session(&session).await;
-    assert_eq!(ended(&session, go_on()).await.text, "Round it was.");
+    let (second, session) = world.restarted([says("Round it was.")]).with_session(session.id()).await;
+    assert_eq!(turn(&session, go_on()).await.text, "Round it was.");
     assert!(texts(&second.model.requests()[0]).contains("The long way round"));
     assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 }
@@ -500,31 +484,6 @@ pub(crate) async fn talked(world: &World, turns: std::ops::Range<usize>, session
         world.model.then(says(&format!("Answer {turn}.")));
         run(session, &format!("Question {turn}")).await;
     }
-}
-
-#[tokio::test]
-async fn what_a_killed_compaction_wrote_is_not_in_the_history_twice() {
-    let (world, session) = ten_turns().await;
-    world.workspaces.get_stuck(true);
-    world.model.then(says(SUMMARY));
-    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    let _started = session.start_turn(start).await.unwrap();
-    crate::world::soon("the file", async {
-        while world.workspaces.kept_paths(session.id()).is_empty() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    assert_eq!(history(&world, &session).1, [1; 4]);
-    assert_eq!(compactions(&world, &session).len(), 0, "its end is not stored");
-
-    // The next life.
-    world.workspaces.get_stuck(false);
-    let (world, session) = world.reborn([says(SUMMARY)]).with_session(&session).await;
-    compact(&session).await;
-    assert_eq!(compactions(&world, &session).iter().filter(|done| !done.summary.is_empty()).count(), 1);
-    let (text, times) = history(&world, &session);
-    assert_eq!(times, [1; 4], "{text}");
 }
 
 #[tokio::test]

@@ -10,17 +10,11 @@ use agentd_core::{
     turn::{StartTurn, StopReason},
 };
 use agentd_engine::EngineConfig;
-use agentd_testkit::{
-    memory_store::MemoryStore,
-    scripted::{Play, calls, says},
-};
+use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::{
-    shared_world::{ended, raised, raising},
-    world::{World, go_on, input, run, soon, to_end, until},
-};
+use crate::world::{World, go_on, input, raised, raising, run, soon, to_end, turn, until};
 
 #[tokio::test]
 async fn a_kill_while_a_tool_runs_is_told_and_the_turn_can_go_on() {
@@ -63,7 +57,7 @@ async fn a_kill_while_a_tool_runs_is_told_and_the_turn_can_go_on() {
     18 = notice "The daemon stopped while this turn ran. Finished and not run again: look. Never ran: change. Unknown, may have taken effect or not: hold." (Done)
     19 turn ended: Interrupted "", 1 steps, tools ran
     "#);
-    let result = ended(&session, go_on()).await;
+    let result = turn(&session, go_on()).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "I look again."));
     assert!(next.tools.ran().is_empty(), "nothing runs twice");
 }
@@ -87,42 +81,8 @@ async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
     // A client that has seen some events is shown those after them.
     let mut rest = session.subscribe(all[2].seq).await.unwrap();
     assert_eq!(to_end(&mut rest).await.0, all[3..]);
-    ended(&session, input("Look!")).await;
+    turn(&session, input("Look!")).await;
     assert_eq!(next.tools.environments(), [environment, ClientEnvironment::default()]);
-}
-
-#[tokio::test]
-async fn an_answer_after_a_restart_makes_the_turn_go_on() {
-    let world = World::new([calls(&[("look", json!({})), ("change", json!({})), ("change", json!({"b": 2}))])]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    until(&mut started.events, raised).await;
-
-    let next = world.restarted([says("Changed.")]);
-    let recovered = next.engine.recover().await.unwrap();
-    assert!(recovered[0].goes_on);
-    let session = next.engine.session(session.id()).await.unwrap();
-    let mut events = session.subscribe(0).await.unwrap();
-    assert_eq!(events.live_turn(), Some(started.turn_id));
-    for _ in 0..2 {
-        let pending = loop {
-            // The second question comes when the first has been carried out.
-            let pending = next.engine.interrupts(None).await.unwrap();
-            if !pending.is_empty() {
-                break pending;
-            }
-            tokio::task::yield_now().await;
-        };
-        next.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
-    }
-    let (_, result) = to_end(&mut events).await;
-    assert_eq!((result.turn_id, result.text.as_str()), (started.turn_id, "Changed."));
-    assert_eq!(next.tools.ran().len(), 2, "the look of the first life is not repeated");
-}
-
-/// Copies the first events of a journal, as if the daemon had been killed right after storing them.
-fn killed_after(world: &World, session: agentd_core::ids::SessionId, events: usize) -> Arc<MemoryStore> {
-    world.store.copy_prefix(session, events)
 }
 
 #[tokio::test]
@@ -136,7 +96,7 @@ async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
     let whole = world.store.events_of(session.id());
 
     for kept in 1..=whole.len() {
-        let store = killed_after(&world, session.id(), kept);
+        let store = world.store.copy_prefix(session.id(), kept);
         let next = World::on(store, EngineConfig::default(), [says("Going on."), says("Going on.")]);
         next.engine.recover().await.unwrap();
         let session = next.engine.session(session.id()).await.unwrap();
@@ -160,7 +120,7 @@ async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
         if kept < whole.len()
             && !matches!(&events[events.len() - 1].kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Completed)
         {
-            assert_eq!(ended(&session, go_on()).await.stop_reason, StopReason::Completed, "killed after {kept}");
+            assert_eq!(turn(&session, go_on()).await.stop_reason, StopReason::Completed, "killed after {kept}");
         }
     }
 }
@@ -179,7 +139,7 @@ async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
     until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();
 
-    let (next, session) = world.restarted([says("Green it is."), says("Still green.")]).recovered(&session).await;
+    let (next, session) = world.restarted([says("Green it is."), says("Still green.")]).settled(session.id()).await;
     assert_snapshot!(next.log(&session), @r#"
      1 turn started, base, at most 100 steps
      2 + user_message
@@ -192,7 +152,7 @@ async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
      9 = notice "The daemon stopped while this turn ran." (Done)
     10 turn ended: Interrupted "", 0 steps
     "#);
-    ended(&session, go_on()).await;
+    turn(&session, go_on()).await;
     run(&session, "And now?").await;
     assert_eq!((told(&next, 0), told(&next, 1)), (1, 1));
     let requests = next.model.requests();
@@ -208,10 +168,10 @@ async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
     session.steer(None, "Be green!".to_owned()).await.unwrap();
     // Two more lives, and in the second it is answered; or the turn is cancelled there.
     for cancelled in [false, true] {
-        let store = killed_after(&world, session.id(), world.store.events_of(session.id()).len());
+        let store = world.store.copy_prefix(session.id(), world.store.events_of(session.id()).len());
         let second = World::on(store, EngineConfig::default(), []);
         second.engine.recover().await.unwrap();
-        let (next, session) = second.restarted([says("Changed."), says("Green.")]).recovered(&session).await;
+        let (next, session) = second.restarted([says("Changed."), says("Green.")]).settled(session.id()).await;
         let mut events = session.subscribe(0).await.unwrap();
         if cancelled {
             session.cancel(None).await.unwrap();
@@ -245,16 +205,4 @@ fn finished_tool(event: &Arc<agentd_core::event::Event>) -> Option<String> {
 
 fn ends(events: &[Arc<agentd_core::event::Event>]) -> usize {
     events.iter().filter(|event| matches!(event.kind, EventKind::TurnEnded { .. })).count()
-}
-
-#[tokio::test]
-async fn a_reset_hides_the_history_and_keeps_the_session() {
-    let world = World::new([says("One."), says("Two.")]);
-    let session = world.session().await;
-    run(&session, "remember the word").await;
-    session.reset().await.unwrap();
-    let next = world.restarted([Play::Chunks(vec![ModelChunk::Text("?".to_owned())])]);
-    let session = next.engine.session(session.id()).await.unwrap();
-    run(&session, "which word?").await;
-    assert_eq!(next.model.requests()[0].messages.len(), 2, "the system message and the question");
 }

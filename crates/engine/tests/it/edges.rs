@@ -21,9 +21,8 @@ use agentd_testkit::{
 };
 use serde_json::json;
 
-use crate::{
-    shared_world::{WatchedTools, ended, ports, raised, raising, results},
-    world::{World, go_on, input, run, soon, to_end, until},
+use crate::world::{
+    WatchedTools, World, go_on, input, ports, raised, raising, results, run, soon, to_end, turn, until,
 };
 
 fn queued(text: &str) -> StartTurn {
@@ -197,10 +196,10 @@ async fn a_failed_turn_can_be_continued_after_a_restart_too() {
     let session = world.session().await;
     run(&session, "first").await;
     session.rename("Named since".to_owned()).await.unwrap();
-    let (next, session) = world.restarted([says("Here it is."), says("?")]).with_session(&session).await;
-    assert_eq!(ended(&session, go_on()).await.text, "Here it is.");
+    let (next, session) = world.restarted([says("Here it is."), says("?")]).with_session(session.id()).await;
+    assert_eq!(turn(&session, go_on()).await.text, "Here it is.");
 
-    let (_last, session) = next.restarted([says("?")]).with_session(&session).await;
+    let (_last, session) = next.restarted([says("?")]).with_session(session.id()).await;
     assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 }
 

@@ -14,7 +14,7 @@ use agentd_core::{
     ports::ToolContext,
     session::SessionSettings,
     tool::{Effect, ToolCall, ToolOutput},
-    turn::{OnInterrupt, StartTurn, StopReason},
+    turn::StopReason,
 };
 use agentd_engine::{Engine, EngineConfig, SessionHandle, StartedTurn, Subscription};
 use agentd_policy::SHELL_TOOL;
@@ -23,12 +23,11 @@ use proptest::{
     strategy::{Strategy as _, ValueTree as _},
     test_runner::TestRunner,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     policy::{self, compiled, properties::wrapped, shipped, tool},
-    shared_world::{WatchedTools, ports, raised, raising, warnings},
-    world::{World, input, run, soon, to_end, until},
+    world::{WatchedTools, World, input, ports, raised, raising, run, soon, to_end, until, warnings},
 };
 
 const MAKE: &str = "launch: make";
@@ -48,10 +47,6 @@ pub(crate) async fn question(events: &mut Subscription) -> Interrupt {
     (**interrupt).clone()
 }
 
-fn asks(events: &[Arc<Event>]) -> usize {
-    events.iter().filter(|event| raised(&event.kind)).count()
-}
-
 pub(crate) async fn answer(session: &SessionHandle, interrupt: &Interrupt, answer: Answer) -> Result<(), ErrorKind> {
     session.answer(interrupt.id, answer, "phone".to_owned()).await.map_err(|error| error.kind())
 }
@@ -59,39 +54,6 @@ pub(crate) async fn answer(session: &SessionHandle, interrupt: &Interrupt, answe
 pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
     let held = world.engine.grants(None).await.unwrap();
     held.into_iter().map(|held| (held.scope(), held.grant.rule)).collect()
-}
-
-#[tokio::test]
-async fn what_is_kept_for_good_holds_in_every_session_and_after_a_restart() {
-    let world = World::new([make(), says("Made."), make(), says("Made again.")]);
-    let (one, other) = (world.session().await, world.session().await);
-    let (mut started, interrupt) = asked(&one).await;
-    answer(&one, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
-    assert_eq!(asks(&to_end(&mut started.events).await.0), 0);
-    run(&other, "Again!").await;
-    assert_eq!(world.tools.ran().len(), 2);
-    let held = world.engine.grants(None).await.unwrap();
-    assert_eq!((held.len(), held[0].scope(), held[0].grant.rule.as_str()), (1, GrantScope::ForGood, MAKE));
-    assert_eq!(held[0].grant.by.as_deref(), Some("phone"));
-    assert!(held[0].grant.at.is_some());
-
-    let next = world.restarted([make(), says("Made once more.")]);
-    next.engine.recover().await.unwrap();
-    run(&next.session().await, "Once more!").await;
-    assert_eq!(next.tools.ran().len(), 1);
-}
-
-#[tokio::test]
-async fn what_is_kept_for_a_session_holds_there_alone() {
-    let world = World::new([make(), says("Made."), make(), says("Again."), make()]);
-    let (one, other) = (world.session().await, world.session().await);
-    let (mut started, interrupt) = asked(&one).await;
-    answer(&one, &interrupt, Answer::Always { scope: GrantScope::Session }).await.unwrap();
-    to_end(&mut started.events).await;
-    run(&one, "Again!").await;
-    assert_eq!(rules(&world).await, [(GrantScope::Session, MAKE.to_owned())]);
-    assert_eq!(world.engine.grants(Some(other.id())).await.unwrap(), []);
-    asked(&other).await;
 }
 
 /// A crash at any point of the journal: the rule is there if and only if its answer is.
@@ -182,22 +144,6 @@ async fn where_no_rule_is_exact_always_is_no_answer() {
     assert_eq!((world.tools.ran().len(), rules(&world).await.len()), (1, 0));
 }
 
-#[tokio::test]
-async fn a_question_says_who_asks_and_why() {
-    let world = World::new([make()]);
-    let session = world.session().await;
-    session.rename("The house".to_owned()).await.unwrap();
-    let (_started, interrupt) = asked(&session).await;
-    let by = &interrupt.asked_by;
-    assert_eq!(
-        (by.agent.as_str(), by.session_title.as_deref(), by.client.as_deref()),
-        ("main", Some("The house"), Some("test"))
-    );
-    let asked = serde_json::to_value(&interrupt).unwrap();
-    assert_eq!((&asked["layer"], &asked["grants"]), (&json!("default"), &json!([MAKE])));
-    assert_eq!(asked["rule"], "the session's confirm_exec is on");
-}
-
 const RULES: &str = "
 global:
   risk_patterns:
@@ -213,29 +159,6 @@ fn ruled(script: impl IntoIterator<Item = Play>) -> World {
 
 fn edit(command: &str) -> Answer {
     Answer::Edit { args: json!({ "command": command }) }
-}
-
-#[tokio::test]
-async fn an_edit_that_the_rules_deny_is_refused_and_the_question_waits_on() {
-    let world = ruled([make(), says("Done.")]);
-    let session = world.session().await;
-    let (mut started, interrupt) = asked(&session).await;
-    let denied = [
-        json!({"command": "forbidden"}),
-        json!({"command": "make", "more": {"deep": ["x forbidden y"]}}),
-        json!({"forbidden": "make", "command": "forbidden"}),
-    ];
-    for args in denied {
-        let refused = session.answer(interrupt.id, Answer::Edit { args }, "phone".to_owned()).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
-        assert!(refused.to_string().contains("denied") && refused.hint().is_some(), "{refused}");
-        assert_eq!(world.engine.interrupts(None).await.unwrap(), std::slice::from_ref(&interrupt));
-    }
-    // What would ask is approved by who wrote it, also at critical risk, and keeps nothing.
-    answer(&session, &interrupt, edit("wipe the table")).await.unwrap();
-    to_end(&mut started.events).await;
-    assert_eq!(world.tools.ran(), [r#"launch {"command":"wipe the table"}"#]);
-    assert_eq!(rules(&world).await, []);
 }
 
 /// The gate itself judges the edit too, by the rules that hold when the call is about to run: the answer was given
@@ -320,26 +243,6 @@ async fn each_question_has_its_own_deadline() {
     };
     assert_eq!((by(|by| *by == AnsweredBy::Deadline), result.denials.len()), (2, 2));
     assert_eq!(world.tools.ran().len(), 1);
-}
-
-#[tokio::test]
-async fn a_denial_beats_every_grant_and_every_answer_for_all() {
-    for on_interrupt in [OnInterrupt::Wait, OnInterrupt::Approve, OnInterrupt::Deny, OnInterrupt::Fail] {
-        let world = ruled([calls(&[("launch", json!({"command": "forbidden"}))]), says("Then not.")]);
-        let session = world.session().await;
-        let refused =
-            world.engine.add_grant(None, "launch: forbidden".to_owned(), "phone".to_owned()).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
-        // As if it had been kept before the rules became strict.
-        use agentd_core::ports::Store as _;
-        world.store.keep_grant("launch: forbidden".into()).await.unwrap();
-        world.engine.recover().await.unwrap();
-        let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
-        let (events, result) = to_end(&mut started.events).await;
-        assert_eq!((world.tools.ran().len(), asks(&events)), (0, 0));
-        assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Completed, 1), "{on_interrupt:?}");
-        assert_ne!(Value::from(result.denials[0].reason.clone()), Value::Null);
-    }
 }
 
 #[tokio::test]

@@ -1,19 +1,14 @@
 //! What people wrote for models to know: told once, at the end of what was sent before, and again when it changes.
 
 use agentd_core::{
-    context::SegmentKind,
-    guide::{GuideFile, GuideLimits, GuideOrigin, Guides, Skill},
+    guide::{GuideFile, GuideOrigin, Guides, Skill},
     model::{Message, ModelChunk, ModelRequest},
     usage::Usage,
 };
-use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::{
-    shared_world::prompts,
-    world::{World, run},
-};
+use crate::world::{World, run};
 
 fn guides(words: &str) -> Guides {
     let file = |name: &str, origin, text: String| GuideFile {
@@ -50,52 +45,6 @@ fn shape(request: &ModelRequest) -> Vec<String> {
         Message::System { .. } => None,
     };
     request.messages.iter().filter_map(text).collect()
-}
-
-#[tokio::test]
-async fn what_people_wrote_is_told_before_the_first_input_and_again_when_it_changes() {
-    let world = World::new(["one", "two", "three"].map(says));
-    world.workspaces.guide_by(guides("Run make check."));
-    let session = world.session().await;
-    run(&session, "First.").await;
-    run(&session, "Second.").await;
-    world.workspaces.guide_by(guides("Run make test."));
-    run(&session, "Third.").await;
-    let requests = world.model.requests();
-    assert_eq!(shape(&requests[0]), ["<memory>", "<skills>", "First."]);
-    assert_eq!(shape(&requests[1]), ["<memory>", "<skills>", "First.", "one", "Second."]);
-    assert_eq!(shape(&requests[2]), ["<memory>", "<skills>", "First.", "one", "Second.", "two", "<memory>", "Third."]);
-    assert!(prompts(&world, &session).iter().all(|report| report.broken_by.is_none()));
-    // What fills the window is shown file by file.
-    let view = session.context().await.unwrap();
-    let memory = view.segments.iter().filter(|segment| segment.kind == SegmentKind::Memory);
-    let sources: Vec<(&str, u64)> = memory.map(|segment| (segment.source.as_str(), segment.bytes)).collect();
-    assert_eq!(sources[..2], [("~/.config/agentd/AGENTS.md", 28), ("/project/AGENTS.md", 29)]);
-    // Another life knows what was told.
-    let next = world.restarted([says("four"), says("five")]);
-    next.workspaces.guide_by(guides("Run make test."));
-    let session = next.engine.session(session.id()).await.unwrap();
-    run(&session, "Fourth.").await;
-    assert_eq!(
-        shape(&next.model.requests()[0]),
-        [shape(&requests[2]), vec!["three".into(), "Fourth.".into()]].concat()
-    );
-    // What is set aside takes it along.
-    session.reset().await.unwrap();
-    run(&session, "Fifth.").await;
-    assert_eq!(shape(&next.model.requests()[1]), ["<memory>", "<skills>", "Fifth."]);
-}
-
-#[tokio::test]
-async fn nothing_is_told_where_there_is_nothing_or_it_is_not_wanted() {
-    let limits = GuideLimits { memory: false, skills: false, ..GuideLimits::default() };
-    let world = World::with(EngineConfig { guides: limits, ..EngineConfig::default() }, [says("one")]);
-    world.workspaces.guide_by(guides("Run make check."));
-    run(&world.session().await, "First.").await;
-    assert_eq!(shape(&world.model.requests()[0]), ["First."]);
-    let world = World::new([says("one")]);
-    run(&world.session().await, "First.").await;
-    assert_eq!(shape(&world.model.requests()[0]), ["First."]);
 }
 
 #[tokio::test]

@@ -13,10 +13,7 @@ use agentd_core::{
 use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{Play, ScriptedModel, says};
 
-use crate::{
-    shared_world::{TwoModels, ended, prompts, sized},
-    world::{World, go_on, run},
-};
+use crate::world::{TwoModels, World, go_on, prompts, run, sized, turn};
 
 fn requests(model: &ScriptedModel) -> Vec<Vec<Message>> {
     model.requests().into_iter().map(|request| request.messages).collect()
@@ -44,9 +41,9 @@ async fn files_are_told_with_the_next_input_and_never_again() {
     let world = world.reborn([Play::Fails(Vec::new(), ErrorKind::Provider), says("two"), says("three")]);
     let session = world.engine.session(session.id()).await.unwrap();
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    ended(&session, start).await;
+    turn(&session, start).await;
     assert_eq!(run(&session, "What is in it?").await.stop_reason, StopReason::Failed);
-    ended(&session, go_on()).await;
+    turn(&session, go_on()).await;
     run(&session, "And now?").await;
     for messages in requests(&world.model) {
         let told = format!("{messages:?}");
@@ -82,7 +79,7 @@ async fn pictures_go_to_the_model_that_sees_and_stay_with_it() {
     assert!(format!("{:?}", requests(&vision)[2]).contains("Not all of these pictures"));
     // A person who names a slot gets it.
     let start = StartTurn { slot: Some(Slot::Base), text: Some("In words?".to_owned()), ..go_on() };
-    ended(&session, start).await;
+    turn(&session, start).await;
     let told = requests(&base);
     assert!(shown(&told[0]).is_empty() && format!("{told:?}").contains("You cannot see pictures"), "{told:?}");
 }

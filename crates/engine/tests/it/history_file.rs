@@ -38,7 +38,7 @@ async fn what_could_not_be_written_is_written_with_the_next_compaction() {
     }
 
     // Another life of the daemon writes it.
-    let (world, session) = world.reborn([]).with_session(&session).await;
+    let (world, session) = world.reborn([]).with_session(session.id()).await;
     round(&world, &session, 20..30, false).await;
     let done = compactions(&world, &session).pop().unwrap();
     assert_eq!(done.report.problem, None);

@@ -16,10 +16,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    shared_world::{ports, results},
-    world::{input, to_end},
-};
+use crate::world::{input, ports, results, to_end};
 
 /// What the model is shown of a call, and what is known of it elsewhere.
 struct Shown {
@@ -124,36 +121,6 @@ async fn what_fits_is_shown_whole() {
         let shown = call(tool, json!({"answer": fits})).await;
         assert_eq!((shown.text, shown.kept), (fits, None), "{tool}");
     }
-}
-
-#[tokio::test]
-async fn what_a_command_says_is_reduced_to_what_decides() {
-    let mut said = format!("exit code 1 after 0.1 s\n{}", lines(150));
-    said.push_str("error: the ice is too thin\n");
-    said.push_str(&lines(60));
-    said.push_str("a walrus was here\n");
-    said.push_str(&lines(60));
-    // It would fit as the result of a tool that looks.
-    assert_eq!(call("look", json!({"answer": said})).await.text, said);
-
-    let shown = call("launch", json!({"answer": said})).await;
-    let (path, content) = shown.kept.unwrap();
-    assert_eq!(content, said);
-    let telling = [
-        "exit code 1 after 0.1 s\n",
-        "error: the ice is too thin\n",
-        "a walrus was here\n",
-        "line 000060\n",
-        "273 lines",
-    ];
-    for words in telling.into_iter().chain([path.as_str(), "lines left out"]) {
-        assert!(shown.text.contains(words), "{words:?} is missing in {}", shown.text);
-    }
-    assert!(shown.text.len() < said.len() * 3 / 4, "{} of {}", shown.text.len(), said.len());
-
-    let never = EngineConfig { feedback_tokens: None, ..EngineConfig::default() };
-    let shown = call_with(Arc::default(), never, "launch", json!({"answer": said})).await;
-    assert_eq!(shown.text, said);
 }
 
 #[tokio::test]

@@ -19,8 +19,7 @@ use tokio::sync::Notify;
 
 use crate::{
     compaction::texts,
-    shared_world::{TwoModels, ended, sized, warnings},
-    world::{World, go_on, input, run, to_end},
+    world::{TwoModels, World, go_on, input, run, sized, to_end, turn, warnings},
 };
 
 /// So many lines of 39 bytes.
@@ -51,43 +50,6 @@ fn told(world: &World, session: &SessionHandle) -> Vec<String> {
 
 fn upload(world: &World, path: &str) -> String {
     String::from_utf8(world.workspaces.uploads().remove(path).unwrap()).unwrap()
-}
-
-#[tokio::test]
-async fn what_is_piped_and_does_not_fit_is_a_file_of_which_the_beginning_is_in_view() {
-    let world = World::new([says("Looks good.")]);
-    let session = world.session().await;
-    let given = lines(3000);
-    let mut started = session.start_turn(piped("Review this", &given)).await.unwrap();
-    // It is on the disk before anybody is told that the turn began.
-    assert_eq!(upload(&world, "uploads/stdin.txt"), given);
-    assert_eq!(to_end(&mut started.events).await.1.text, "Looks good.");
-
-    let asked = texts(&world.model.requests()[0]);
-    assert!(asked.contains("Review this\n\nline 0000001 of") && !asked.contains("line 0003000"), "{asked}");
-    let kept = stored(&world, &session).pop().unwrap();
-    assert_eq!((kept.path.as_str(), kept.bytes, kept.lines), ("uploads/stdin.txt", given.len() as u64, 3000));
-    // A good part of the window is made use of: it has 8192 tokens.
-    assert!(kept.shown_bytes > 6000 && kept.shown_lines * 39 == kept.shown_bytes, "{kept:?}");
-    assert!(asked.contains(&format!("line {:07} of what somebody piped in\n[This text", kept.shown_lines)), "{asked}");
-    for words in ["All of it is in uploads/stdin.txt", "3,000 lines", "117,000 bytes"] {
-        assert!(asked.contains(words), "{words:?} is missing in {asked}");
-    }
-    let told = told(&world, &session).pop().unwrap();
-    assert!(told.contains("117 KB of input do not fit") && told.contains("stored as uploads/stdin.txt"), "{told}");
-    assert!(told.contains(&format!("the first {} of 3,000 lines are in view", kept.shown_lines)), "{told}");
-    assert_eq!(world.log(&session).matches("compaction").count(), 0);
-}
-
-#[tokio::test]
-async fn what_fits_stays_as_it_came() {
-    let world = World::new(["one", "two"].map(says));
-    let session = world.session().await;
-    let given = lines(300);
-    ended(&session, piped("Review this", &given)).await;
-    assert!(world.workspaces.uploads().is_empty());
-    assert!(texts(&world.model.requests()[0]).contains(&given));
-    assert!(told(&world, &session).is_empty());
 }
 
 #[tokio::test]
@@ -141,7 +103,7 @@ async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summ
     let world = World::new([Play::Overflows(3000), says("Reviewed.")]);
     let session = world.session().await;
     let given = lines(500);
-    let ended = ended(&session, piped("Review this", &given)).await;
+    let ended = turn(&session, piped("Review this", &given)).await;
     assert_eq!(ended.text, "Reviewed.");
     assert_eq!(upload(&world, "uploads/stdin.txt"), given);
     let last = texts(&world.model.requests().pop().unwrap());
@@ -203,7 +165,7 @@ async fn instructions_and_tools_of_the_client_leave_less_room() {
         let session = world.session().await;
         let options = TurnOptions { instructions, ..TurnOptions::default() };
         let start = StartTurn { options, tools, ..piped("Review this", &lines(800)) };
-        ended(&session, start).await;
+        turn(&session, start).await;
         assert_eq!(world.workspaces.uploads().is_empty(), fits, "{}", world.log(&session));
     };
     let tool = |at: usize| ClientTool {
@@ -224,10 +186,10 @@ async fn an_unfinished_request_is_kept_when_a_smaller_model_goes_on_with_it() {
     let world = two(large, Arc::clone(&small));
     let session = world.session().await;
     let given = lines(1000);
-    ended(&session, piped("Review this", &given)).await;
+    turn(&session, piped("Review this", &given)).await;
     assert!(world.workspaces.uploads().is_empty(), "it did fit");
     let start = StartTurn { slot: Some(Slot::Code), ..go_on() };
-    let ended = ended(&session, start).await;
+    let ended = turn(&session, start).await;
     assert_eq!(ended.text, "Reviewed.", "{}", world.log(&session));
     assert_eq!(upload(&world, "uploads/stdin.txt"), given);
     let asked = texts(&small.requests().pop().unwrap());
@@ -245,7 +207,7 @@ async fn the_built_in_model_sees_as_much_as_it_reads() {
     let tiny = ScriptedModel::with_info(info, [says("A list of lines.")]);
     let world = two(Arc::clone(&tiny), Arc::clone(&tiny));
     let session = world.session().await;
-    ended(&session, piped("Summarize this", &lines(300))).await;
+    turn(&session, piped("Summarize this", &lines(300))).await;
     assert_eq!(upload(&world, "uploads/stdin.txt"), lines(300));
     let Some(Message::User { text }) = tiny.requests()[0].messages.last().cloned() else { panic!() };
     // It reads 6,000 letters of a request at the most.

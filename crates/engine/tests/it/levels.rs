@@ -17,8 +17,7 @@ use serde_json::json;
 
 use crate::{
     compaction::counted,
-    shared_world::{TwoModels, ended, prompts, sized, warnings},
-    world::{World, go_on, input, run, to_end},
+    world::{TwoModels, World, go_on, input, prompts, run, sized, to_end, turn, warnings},
 };
 
 /// The levels that were told, in order.
@@ -33,7 +32,7 @@ fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
 
 async fn compact(session: &SessionHandle) {
     let start = StartTurn { compact: Some(CompactionStrategy::Truncate), ..go_on() };
-    ended(&session, start).await;
+    turn(&session, start).await;
 }
 
 fn last_words(request: &ModelRequest) -> &str {
@@ -102,7 +101,7 @@ async fn after_a_restart_it_is_known_what_was_told_last() {
     let session = world.session().await;
     run(&session, "one").await;
     assert_eq!(levels(&world, &session), [Warning]);
-    let (second, session) = world.restarted([counted("b", 6600), counted("c", 100)]).with_session(&session).await;
+    let (second, session) = world.restarted([counted("b", 6600), counted("c", 100)]).with_session(session.id()).await;
     run(&session, "two").await;
     assert_eq!(levels(&second, &session), [Warning], "it is no news");
     run(&session, "three").await;
@@ -155,7 +154,7 @@ async fn another_models_count_is_not_taken_for_this_ones() {
     models.base.then(look(2000));
     models.other.then(counted("That was it.", 100));
     let start = StartTurn { max_steps: Some(1), ..input("Look") };
-    ended(&session, start).await;
+    turn(&session, start).await;
     let view = session.context().await.unwrap();
     assert!((1500..3500).contains(&view.tokens), "{}", view.tokens);
     assert_eq!(levels(&world, &session), [], "what matters is the window of the model that is asked next");
@@ -164,7 +163,7 @@ async fn another_models_count_is_not_taken_for_this_ones() {
     models.base.then(look(2100));
     models.other.then(counted("That, too.", 150));
     let start = StartTurn { max_steps: Some(1), ..input("Look again") };
-    ended(&session, start).await;
+    turn(&session, start).await;
     let reports = prompts(&world, &session);
     assert!(reports.iter().all(|report| report.broken_by.is_none()));
     let reports: Vec<_> = reports.iter().map(|report| (report.previous_bytes, report.repeated_bytes > 0)).collect();
@@ -185,7 +184,7 @@ async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
     models.base.then_all([calls(&[("look", json!({}))]), says("## What the person wants\nA tidy house.")]);
     models.other.then(says("What I saw."));
     let start = StartTurn { max_steps: Some(1), ..input("Look around") };
-    let result = ended(&session, start).await;
+    let result = turn(&session, start).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."), "{result:?}");
     assert_eq!(models.other.requests().len(), 1, "what cannot fit is not sent");
     let sent = format!("{:?}", models.other.requests()[0].messages);

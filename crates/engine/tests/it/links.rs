@@ -3,11 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use agentd_core::{
-    interrupt::{Answer, Ask, Interrupt},
+    interrupt::Answer,
     policy::{Explanation, Verdict},
     session::SessionSettings,
-    tool::{Effect, FollowedLink, ToolErrorCode},
-    turn::{OnInterrupt, StartTurn},
+    tool::{Effect, FollowedLink},
 };
 use agentd_engine::EngineConfig;
 use agentd_policy::{CallContext, Policy};
@@ -17,8 +16,7 @@ use serde_json::json;
 use crate::{
     grants::{answer, asked},
     policy::{compiled, granting, mark, shipped, tool},
-    shared_world::warnings,
-    world::{World, input, run, to_end},
+    world::{World, to_end, warnings},
 };
 
 /// What is said of a tool that reads `path`, which leads to `leads_to`.
@@ -90,48 +88,6 @@ fn look(path: &str) -> Play {
     calls(&[("look", json!({ "path": path }))])
 }
 
-fn preview(interrupt: &Interrupt) -> Option<&str> {
-    match &interrupt.ask {
-        Ask::Approval { preview, .. } => preview.as_deref(),
-        ask => panic!("{ask:?}"),
-    }
-}
-
-#[tokio::test]
-async fn what_runs_names_what_was_judged() {
-    let world = World::new([look("CLAUDE.md"), look("plain.md"), says("Read.")]);
-    world.disk.link("CLAUDE.md", "AGENTS.md");
-    let session = world.session().await;
-    assert!(run(&session, "Go!").await.denials.is_empty());
-    assert_eq!(world.tools.ran(), [r#"look {"path":"AGENTS.md"}"#, r#"look {"path":"plain.md"}"#]);
-    // The model's own words stay what they were, in the journal and in the audit log.
-    assert!(world.log(&session).contains("CLAUDE.md"), "{}", world.log(&session));
-    assert_eq!(world.audit.decisions()[0].args, json!({"path": "CLAUDE.md"}));
-}
-
-#[tokio::test]
-async fn a_secret_behind_a_link_asks_and_what_was_shown_is_what_is_read() {
-    let world = World::new([look("docs/a.md"), says("Read.")]);
-    world.disk.link("docs/a.md", ".env");
-    let session = world.session().await;
-    let (mut started, interrupt) = asked(&session).await;
-    assert_eq!(preview(&interrupt), Some("docs/a.md leads to .env through a link"));
-    // Where it leads by then makes no difference: they were shown one file, and that is read.
-    world.disk.link("docs/a.md", ".ssh/id_rsa");
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    to_end(&mut started.events).await;
-    assert_eq!(world.tools.ran(), [r#"look {"path":".env"}"#]);
-    // Nobody there to ask: refused, and allowed where a run approves all.
-    for (on_interrupt, runs) in [(OnInterrupt::Deny, 0), (OnInterrupt::Approve, 1)] {
-        let world = World::new([look("docs/a.md"), says("Well.")]);
-        world.disk.link("docs/a.md", ".env");
-        let start = StartTurn { on_interrupt, ..input("Go!") };
-        let mut started = world.session().await.start_turn(start).await.unwrap();
-        to_end(&mut started.events).await;
-        assert_eq!(world.tools.ran(), vec![r#"look {"path":".env"}"#; runs]);
-    }
-}
-
 #[tokio::test]
 async fn a_link_that_leads_elsewhere_after_a_restart_is_not_read() {
     for (leads_to, reads) in [(".env", true), (".env.local", false)] {
@@ -154,14 +110,6 @@ async fn a_link_that_leads_elsewhere_after_a_restart_is_not_read() {
 async fn no_edit_and_no_approval_passes_a_denial_by_a_link() {
     let strict = "tools:\n  look: {patterns: {high_risk: ['\\.envrc']}, actions: {high_risk: deny}}\n";
     let config = || EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
-    // As it is called.
-    let world = World::with(config(), [look("docs/a.md"), says("Then not.")]);
-    world.disk.link("docs/a.md", ".envrc");
-    let result = run(&world.session().await, "Go!").await;
-    assert_eq!((world.tools.ran().len(), result.denials.len()), (0, 1));
-    let told = format!("{:?}", world.model.requests().last().unwrap().messages);
-    assert!(told.contains("docs/a.md leads to .envrc through a link"), "{told}");
-    assert_eq!(world.audit.ends()[0].error, Some(ToolErrorCode::Denied));
     // As a person edits it.
     let world = World::with(config(), [look(".env"), says("Then not.")]);
     world.disk.link("docs/a.md", ".envrc");

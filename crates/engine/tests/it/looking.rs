@@ -21,8 +21,7 @@ use serde_json::json;
 
 use crate::{
     policy::{compiled, granting, shipped, tool},
-    shared_world::{WatchedTools, ports, results},
-    world::{input, until},
+    world::{WatchedTools, input, ports, results, until},
 };
 
 /// The way in which one command ran.

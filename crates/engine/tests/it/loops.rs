@@ -13,8 +13,7 @@ use tokio::sync::Notify;
 
 use crate::{
     grants::question,
-    shared_world::{ended, results, warnings},
-    world::{World, go_on, input, run, soon, to_end},
+    world::{World, go_on, input, results, run, soon, to_end, turn, warnings},
 };
 
 fn look() -> Play {
@@ -58,7 +57,7 @@ async fn an_approval_of_a_person_begins_the_count_anew_and_one_of_nobody_does_no
     let world = World::new(script());
     let session = world.session().await;
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Change!") };
-    assert_eq!(reason(&ended(&session, start).await), json!("loop"));
+    assert_eq!(reason(&turn(&session, start).await), json!("loop"));
 }
 
 #[tokio::test]
@@ -67,14 +66,14 @@ async fn the_count_outlives_the_daemon_and_ends_with_the_circle() {
     let session = world.session().await;
     session.start_turn(input("Look!")).await.unwrap();
     soon("the fifth request", world.model.asked(5)).await;
-    let (next, session) = world.restarted(looks(2).chain([says("In circles.")])).recovered(&session).await;
-    let result = ended(&session, go_on()).await;
+    let (next, session) = world.restarted(looks(2).chain([says("In circles.")])).settled(session.id()).await;
+    let result = turn(&session, go_on()).await;
     assert_eq!((reason(&result), result.text.as_str(), result.steps), (json!("loop"), "In circles.", 3));
     let noted = warnings(&next.store.events_of(session.id()), "repeated_call");
     assert_eq!(noted.len(), 1, "it was noted before");
     // Who goes on behind it has seen it.
     looks(1).chain([says("Seen.")]).for_each(|play| next.model.then(play));
-    let result = ended(&session, go_on()).await;
+    let result = turn(&session, go_on()).await;
     assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "Seen."));
 }
 

@@ -33,7 +33,6 @@ mod remembering;
 mod removing;
 mod routing;
 mod sampling;
-mod shared_world;
 mod shown;
 mod stops;
 mod subagents;

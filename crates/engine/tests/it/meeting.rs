@@ -18,8 +18,7 @@ use tokio::sync::Notify;
 
 use crate::{
     compaction::{SUMMARY, compactions, full, talked, texts},
-    shared_world::raised,
-    world::{World, go_on, input, run, to_end, until},
+    world::{World, go_on, input, raised, run, to_end, until},
 };
 
 /// Every call has its result behind it, and every result its call before it.

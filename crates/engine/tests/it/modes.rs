@@ -2,16 +2,12 @@
 
 use agentd_core::{
     audit::AuditFact,
-    interrupt::Answer,
     session::{SessionMode, SessionSettings},
 };
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::{
-    grants::{answer, question},
-    world::{World, input, run, soon, to_end},
-};
+use crate::world::{World, run};
 
 fn change() -> Play {
     calls(&[("change", json!({"path": "/project/a.txt"}))])
@@ -22,43 +18,12 @@ fn client() -> String {
 }
 
 #[tokio::test]
-async fn a_mode_that_is_set_while_a_turn_runs_holds_for_its_next_call() {
-    let held = || calls(&[("hold", json!({}))]);
-    let world = World::new([held(), change(), held(), change(), held(), change(), says("Done.")]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    soon("the first to begin", world.tools.began(1)).await;
-    session.set_mode(SessionMode::AcceptEdits, client()).await.unwrap();
-    world.tools.release(1);
-    // Nobody is asked about the second.
-    soon("the third to begin", world.tools.began(3)).await;
-    session.set_mode(SessionMode::Plan, client()).await.unwrap();
-    world.tools.release(1);
-    // The fourth is refused.
-    soon("the fifth to begin", world.tools.began(4)).await;
-    session.set_mode(SessionMode::Ask, client()).await.unwrap();
-    world.tools.release(1);
-    let interrupt = question(&mut started.events).await;
-    assert_eq!(world.tools.ran().iter().filter(|ran| ran.starts_with("change")).count(), 1, "{:?}", world.tools.ran());
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    to_end(&mut started.events).await;
-    assert_eq!(world.tools.ran().iter().filter(|ran| ran.starts_with("change")).count(), 2);
-
-    let told = world.audit.entries().into_iter().filter_map(|entry| match entry.fact {
-        AuditFact::ModeSet { mode, by } => Some(format!("{mode} {by:?}")),
-        _ => None,
-    });
-    let by = r#"Client("phone")"#;
-    assert_eq!(told.collect::<Vec<_>>(), [format!("accept-edits {by}"), format!("plan {by}"), format!("ask {by}")]);
-}
-
-#[tokio::test]
 async fn a_mode_outlives_the_daemon_and_other_settings() {
     let world = World::new([]);
     let session = world.session().await;
     session.set_mode(SessionMode::Plan, client()).await.unwrap();
     session.configure(world.engine.session_defaults()).await.unwrap();
-    let (next, session) = world.restarted([change(), says("I only look.")]).with_session(&session).await;
+    let (next, session) = world.restarted([change(), says("I only look.")]).with_session(session.id()).await;
     assert_eq!(session.show().await.unwrap().session.settings.mode, SessionMode::Plan);
     run(&session, "Go!").await;
     assert!(next.tools.ran().is_empty(), "{:?}", next.tools.ran());

@@ -3,8 +3,6 @@
 use agentd_core::{
     error::ErrorKind,
     input::{InputPart, LineRange, PictureData, Selection},
-    item::{ItemBody, NoticeTopic},
-    session::SessionSettings,
     turn::{IfBusy, StartTurn, StopReason},
 };
 use agentd_engine::{CheckedParts, EngineError, SessionHandle, StartedTurn};
@@ -37,38 +35,6 @@ async fn start(
     parts: Vec<InputPart>,
 ) -> Result<StartedTurn, EngineError> {
     world.engine.start_turn_with(session, start, checked(world, parts).await).await
-}
-
-#[tokio::test]
-async fn parts_are_told_with_their_input_and_survive_a_restart() {
-    let world = World::new([says("one"), says("two")]);
-    let parts = vec![
-        picture(b"PICTURE one"),
-        file("notes.txt", b"the needle is blue"),
-        selection("src/main.rs", Some((10, 12)), "let x = 1;"),
-    ];
-    let parts = checked(&world, parts).await;
-    let started = world.engine.start_session_with(SessionSettings::default(), input("Look!"), parts).await.unwrap();
-    let (session, mut started) = started;
-    assert_eq!(to_end(&mut started.events).await.1.text, "one");
-    let items = world.items(&session);
-    let notice = items.iter().find_map(|body| match body {
-        ItemBody::Notice { topic: NoticeTopic::Files, text, sources, pictures } => Some((text, sources, pictures)),
-        _ => None,
-    });
-    let (text, sources, pictures) = notice.unwrap();
-    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-    assert_eq!(names, ["uploads/picture.png", "uploads/notes.txt", "src/main.rs:10-12"]);
-    assert_eq!((pictures.len(), pictures[0].media_type.as_str()), (1, "image/png"));
-    assert!(text.contains("[Selection: src/main.rs, lines 10 to 12]") && text.contains("let x = 1;"), "{text}");
-    assert!(text.contains("the needle is blue"), "{text}");
-    // What the person said is what they said.
-    assert!(items.iter().any(|body| matches!(body, ItemBody::UserMessage { text, .. } if text == "Look!")));
-    // It is told once, by any daemon.
-    let (world, session) = world.back(session.id(), [says("three")]).await;
-    run(&session, "Again?").await;
-    let told = world.told();
-    assert_eq!((told.matches("let x = 1;").count(), told.matches("the needle is blue").count()), (1, 1), "{told}");
 }
 
 #[tokio::test]
@@ -132,15 +98,6 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
     run(&failing, "Hi").await;
     let refused = start(&world, &failing, go_on(), vec![selection("a", None, "x")]).await.err().unwrap();
     assert!(refused.to_string().contains("no words"), "{refused}");
-}
-
-#[tokio::test]
-async fn a_refused_start_leaves_no_session_behind() {
-    let world = World::new([]);
-    let parts = checked(&world, vec![file("a.txt", b"x")]).await;
-    let refused = world.engine.start_session_with(world.engine.session_defaults(), input(" "), parts).await;
-    assert!(refused.is_err());
-    assert!(world.engine.sessions(10).await.unwrap().is_empty());
 }
 
 #[tokio::test]

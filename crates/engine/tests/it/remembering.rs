@@ -17,16 +17,10 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::{Value, json};
 
 use crate::{
-    compaction::{compactions, texts},
+    compaction::{compactions, counted, texts},
     grants::{answer, asked},
     world::{World, go_on, input, run, to_end, turn},
 };
-
-/// The end of a turn with so many tokens by the server's count, of 8192.
-fn counted(text: &str, prompt_tokens: u64) -> Play {
-    let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
-    Play::Chunks(vec![ModelChunk::Text(text.to_owned()), ModelChunk::Usage(usage)])
-}
 
 /// A session whose window is full, for the most part of what a tool has returned.
 async fn full_of_results(world: &World) -> SessionHandle {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use agentd_core::{
     audit::AuditFact,
     error::ErrorKind,
-    event::EventKind,
     model::{Finish, Message, ModelChunk, ModelRequest},
     turn::{StartTurn, StopReason, TurnOptions},
     usage::Usage,
@@ -15,7 +14,7 @@ use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, input, run, to_end, turn, until};
+use crate::world::{World, input, run, to_end, turn};
 
 fn took(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
     ModelChunk::Usage(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
@@ -106,19 +105,6 @@ async fn an_answer_that_keeps_to_no_limit_is_cut() {
     assert!(world.log(&session).contains("yyy (scripted, cut: true)"), "{}", world.log(&session));
 }
 
-#[tokio::test]
-async fn the_tokens_of_the_turn_hold() {
-    for (budget, expected) in [(5 + 20, Some(20)), (5, None)] {
-        let config = EngineConfig { turn_token_budget: Some(budget), ..EngineConfig::default() };
-        let world = asking(config, || says("A model."));
-        let session = world.session().await;
-        run(&session, "Go").await;
-        assert_eq!(of_tools(&world).first().map(|request| request.max_tokens), expected.map(Some), "{budget}");
-        let is_refused = world.log(&session).contains("the tokens of the turn are spent");
-        assert_eq!(is_refused, expected.is_none(), "{}", world.log(&session));
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_time_of_the_turn_holds() {
     let config = EngineConfig { turn_time_limit: Some(Duration::from_secs(5)), ..EngineConfig::default() };
@@ -127,19 +113,6 @@ async fn the_time_of_the_turn_holds() {
     let result = run(&session, "Go").await;
     assert!(world.log(&session).contains("the time of the turn is over"), "{}", world.log(&session));
     assert_eq!(result.usage.completion_tokens, 2, "what was said until then is counted");
-}
-
-#[tokio::test]
-async fn a_cancel_takes_the_request_back() {
-    let world = asking(EngineConfig::default(), hangs);
-    let session = world.session().await;
-    let mut turn = session.start_turn(input("Go")).await.unwrap();
-    world.model.asked(2).await;
-    session.cancel(None).await.unwrap();
-    let (events, result) = to_end(&mut turn.events).await;
-    assert_eq!(result.stop_reason, StopReason::Cancelled);
-    assert!(result.usage.prompt_tokens > 0, "it was asked");
-    assert!(events.iter().any(|event| matches!(event.kind, EventKind::UsageUpdated { .. })));
 }
 
 #[tokio::test]
@@ -209,17 +182,6 @@ async fn all_attempts_of_a_call_are_paid_for() {
     let result = run(&session, "two").await;
     assert_eq!((result.stop_reason, sum(result.usage)), (StopReason::Failed, (401, Some(4000), 1, 0)));
     assert_eq!(sum(session.show().await.unwrap().session.summary.usage), (1005, Some(10_010), 5, 1));
-}
-
-#[tokio::test]
-async fn a_cancelled_answer_is_paid_for_as_far_as_it_was_counted() {
-    let world = World::new([Play::Hangs(vec![counted(100), text("Half")])]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("one")).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
-    session.cancel(None).await.unwrap();
-    let result = to_end(&mut started.events).await.1;
-    assert_eq!((result.stop_reason, sum(result.usage)), (StopReason::Cancelled, (101, Some(1000), 1, 0)));
 }
 
 #[tokio::test]

@@ -99,18 +99,6 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
 }
 
 #[tokio::test]
-async fn what_is_as_it_was_runs_over_a_restart() {
-    let world = World::new([change()]);
-    world.disk.write("a", "first");
-    let (_started, interrupt) = asked(&world.session().await).await;
-    let (next, session) = world.back(interrupt.session_id, [says("Changed.")]).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    to_end(&mut events).await;
-    assert_eq!(next.disk.read("a"), "ours");
-}
-
-#[tokio::test]
 async fn a_rule_that_denies_holds_for_a_question_that_waits_already() {
     let strict = "tools:\n  launch: {patterns: {high_risk: [make]}, actions: {high_risk: deny}}\n";
     for given in [Answer::Approve, Answer::Always { scope: GrantScope::Session }] {
@@ -181,29 +169,6 @@ fn ran_with(events: &[Arc<Event>]) -> Vec<Option<&str>> {
         _ => None,
     });
     results.collect()
-}
-
-#[tokio::test]
-async fn an_edit_is_foreseen_before_it_is_given_and_told_as_what_ran() {
-    let world = World::new([change(), says("Changed.")]);
-    world.disk.write("a", "first");
-    world.disk.write("b", "other");
-    let session = world.session().await;
-    let (mut started, interrupt) = asked(&session).await;
-    let edited = json!({"path": "b", "content": "edited"});
-    let ask = world.engine.foresee(interrupt.id, edited.clone()).await.unwrap();
-    let Ask::Approval { tool, args, preview: Some(preview), grants, .. } = &ask else { panic!("{ask:?}") };
-    assert_eq!((tool.as_str(), args, grants.len()), ("change", &edited, 0));
-    assert!(preview.contains("- other") && preview.contains("edited"), "{preview}");
-    assert_eq!((world.disk.read("b").as_str(), world.tools.ran().len()), ("other", 0), "nothing runs");
-    answer(&session, &interrupt, Answer::Edit { args: edited.clone() }).await.unwrap();
-    let (events, _) = to_end(&mut started.events).await;
-    assert_eq!((world.disk.read("a").as_str(), world.disk.read("b").as_str()), ("first", "edited"));
-    let edited = edited.to_string();
-    assert_eq!(ran_with(&events), [Some(edited.as_str()), Some(edited.as_str())]);
-    // The answer ends it.
-    let late = world.engine.foresee(interrupt.id, json!({})).await.unwrap_err();
-    assert_eq!(late.kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]

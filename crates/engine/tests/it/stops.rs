@@ -10,53 +10,17 @@ use agentd_core::{
 };
 use agentd_engine::{SessionHandle, StartedTurn};
 use agentd_testkit::scripted::{Play, calls, says};
-use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::{
     grants::asked,
-    world::{World, go_on, input, run, soon, to_end, turn, until},
+    world::{World, input, run, soon, to_end, until},
 };
 
 async fn begun(session: &SessionHandle, text: &str) -> StartedTurn {
     let mut started = session.start_turn(input(text)).await.unwrap();
     until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
     started
-}
-
-#[tokio::test]
-async fn a_cancel_keeps_the_words_that_were_said() {
-    let world = World::new([Play::Hangs(vec![ModelChunk::Text("I was about".to_owned())]), says("to say this.")]);
-    let session = world.session().await;
-    let mut started = begun(&session, "Speak!").await;
-    session.cancel(None).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Cancelled, "I was about"));
-    assert_snapshot!(world.log(&session), @r#"
-    1 turn started, base, at most 100 steps
-    2 + user_message
-    3 = user "Speak!" (Done)
-    4 + agent_message
-    5 usage of step 1: 0+0
-    6 = agent "I was about" (Cut)
-    7 + notice
-    8 = notice "The person interrupted here. Do not continue with this unless they ask for it." (Done)
-    9 turn ended: Cancelled "I was about", 1 steps
-    "#);
-    assert_eq!((result.usage.calls, result.usage.unpriced_calls), (1, 1), "nobody tells what it has cost until then");
-    assert_eq!(turn(&session, go_on()).await.text, "to say this.");
-}
-
-#[tokio::test]
-async fn a_cancel_reaches_tools_and_starts_no_more() {
-    let world = World::new([calls(&[("hold", json!({})), ("launch", json!({}))])]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Hold!")).await.unwrap();
-    soon("the tool to begin", world.tools.began(1)).await;
-    session.cancel(None).await.unwrap();
-    to_end(&mut started.events).await;
-    assert_eq!(world.tools.ran().len(), 1);
-    assert!(world.log(&session).contains("result of hold E_CANCELLED"), "{}", world.log(&session));
 }
 
 #[tokio::test]

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    context::PromptReport,
     error::ErrorKind,
     event::EventKind,
     model::{Message, ModelChunk},
     tool::ToolSpec,
-    turn::{IfBusy, StartTurn, StopReason},
+    turn::{StartTurn, StopReason},
     usage::Usage,
 };
 use agentd_engine::{EngineConfig, SessionHandle};
@@ -17,7 +16,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, go_on, input, run, soon, to_end, turn, until};
+use crate::world::{World, input, prompts, run, soon, to_end, turn, until};
 
 #[tokio::test]
 async fn an_answer_is_stored_and_shown_in_order() {
@@ -58,29 +57,6 @@ async fn the_first_words_are_heard_before_what_comes_behind_them_is_stored() {
 }
 
 #[tokio::test]
-async fn tools_run_and_their_results_reach_the_model() {
-    let world = World::new([
-        calls(&[("look", json!({"at": 1})), ("look", json!({"at": 2})), ("fail", json!({}))]),
-        says("Seen."),
-    ]);
-    let session = world.session().await;
-    let result = run(&session, "Look!").await;
-    assert!(result.tool_used);
-    assert_eq!(world.tools.ran().len(), 3);
-    assert_eq!(world.results(), ["look is done", "look is done", "E_TOOL: it did not work"]);
-}
-
-#[tokio::test]
-async fn independent_looks_of_one_step_run_at_once() {
-    let world = World::new([calls(&[("hold", json!({})), ("hold", json!({})), ("hold", json!({}))]), says("Done.")]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Hold!")).await.unwrap();
-    soon("all three to begin", world.tools.began(3)).await;
-    world.tools.release(3);
-    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Completed);
-}
-
-#[tokio::test]
 async fn the_step_limit_ends_in_an_answer_without_tools() {
     let world = World::new([calls(&[("look", json!({}))]), calls(&[("look", json!({}))]), says("That is all I saw.")]);
     let session = world.session().await;
@@ -105,7 +81,7 @@ async fn a_request_that_went_without_its_tools_is_measured_as_it_went() {
         assert_eq!(turn(&session, StartTurn { max_steps: Some(1), ..input("Look!") }).await.text, "Seen.");
         let tools = world.last_request().tools;
         let texts = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
-        (reports(&world, &session).pop().unwrap(), tools.iter().map(texts).sum::<usize>() as u64)
+        (prompts(&world, &session).pop().unwrap(), tools.iter().map(texts).sum::<usize>() as u64)
     };
     let words = || ModelChunk::Text("Seen.".to_owned());
     let (with, of_tools) = measured(vec![words()]).await;
@@ -116,19 +92,9 @@ async fn a_request_that_went_without_its_tools_is_measured_as_it_went() {
     assert!(without.tokens < with.tokens);
 }
 
-/// How requests were measured, so far.
-fn reports(world: &World, session: &SessionHandle) -> Vec<PromptReport> {
-    let events = world.store.events_of(session.id());
-    let reports = events.iter().filter_map(|event| match &event.kind {
-        EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
-        _ => None,
-    });
-    reports.collect()
-}
-
 /// What broke the prefix of requests, so far.
 fn prefix_breaks(world: &World, session: &SessionHandle) -> Vec<String> {
-    reports(world, session).into_iter().filter_map(|report| report.broken_by).collect()
+    prompts(world, session).into_iter().filter_map(|report| report.broken_by).collect()
 }
 
 #[tokio::test]
@@ -180,16 +146,6 @@ async fn a_broken_answer_keeps_what_there_was_and_runs_no_calls() {
 }
 
 #[tokio::test]
-async fn a_failed_turn_can_be_continued() {
-    let world = World::new([Play::Fails(vec![], ErrorKind::Unreachable), says("Here I am.")]);
-    let session = world.session().await;
-    run(&session, "Hello?").await;
-    assert_eq!(turn(&session, go_on()).await.text, "Here I am.");
-    let error = session.start_turn(go_on()).await.err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-}
-
-#[tokio::test]
 async fn todos_are_written_shown_and_reminded_of() {
     let todos =
         json!({"todos": [{"content": "dig", "status": "in_progress"}, {"content": "sow", "status": "pending"}]});
@@ -200,25 +156,6 @@ async fn todos_are_written_shown_and_reminded_of() {
     let last = world.model.requests()[1].messages.last().cloned();
     let Some(Message::User { text }) = last else { panic!("{last:?}") };
     assert_eq!(text, "<system_reminder>\nCurrent todo: dig. Next: sow\n</system_reminder>");
-}
-
-#[tokio::test]
-async fn a_busy_session_refuses_queues_or_is_steered_as_asked() {
-    let world = World::new([calls(&[("hold", json!({}))]), says("First, and more."), says("Second.")]);
-    let session = world.session().await;
-    let mut first = session.start_turn(input("one")).await.unwrap();
-    soon("the first to begin", world.tools.began(1)).await;
-    assert_eq!(session.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::Busy);
-    let mut second = session.start_turn(StartTurn { if_busy: IfBusy::Queue, ..input("two") }).await.unwrap();
-    let steered = session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("and more") }).await.unwrap();
-    assert_eq!(steered.turn_id, first.turn_id);
-    world.tools.release(1);
-    assert_eq!(to_end(&mut first.events).await.1.text, "First, and more.");
-    let (events, result) = to_end(&mut second.events).await;
-    assert_eq!((result.text.as_str(), result.turn_id), ("Second.", second.turn_id));
-    assert!(events.iter().all(|event| event.turn_id == Some(second.turn_id)));
-    let steered = Message::User { text: "and more".to_owned() };
-    assert!(world.model.requests()[1].messages.contains(&steered));
 }
 
 #[tokio::test]

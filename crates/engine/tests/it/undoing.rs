@@ -6,8 +6,7 @@ use agentd_core::{
     interrupt::{Answer, Ask},
     item::ItemBody,
     session::SessionSettings,
-    tool::{FileChange, ToolResult},
-    turn::{StopReason, TurnResult},
+    tool::ToolResult,
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest},
 };
 use agentd_engine::SessionHandle;
@@ -43,93 +42,9 @@ pub(crate) fn shown(report: &UndoReport) -> Vec<(u64, &str, UndoOutcome)> {
     report.files.iter().map(|file| (report.turn, file.path.as_str(), file.outcome)).collect()
 }
 
-fn files(result: &TurnResult) -> Vec<&str> {
-    result.files.iter().map(|file| file.path.as_str()).collect()
-}
-
 /// A line of the log, without its number.
 pub(crate) fn without_number(line: &str) -> &str {
     line.split_once(' ').map_or(line, |(_, rest)| rest)
-}
-
-#[tokio::test]
-async fn a_turn_is_undone_and_brought_back_also_after_a_restart() {
-    let world = World::new([
-        calls(&[("change", edit("a", "1")), ("launch", edit("b", "1"))]),
-        says("First."),
-        calls(&[("launch", edit("a", "2")), ("change", edit("a", "3"))]),
-        says("Second."),
-        says("Nothing."),
-    ]);
-    let session = trusting(&world).await;
-    assert_eq!(files(&run(&session, "one").await), ["a", "b"], "what a command changed is listed too");
-    run(&session, "two").await;
-    run(&session, "three").await;
-
-    let preview = session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();
-    assert_eq!(shown(&preview), [(2, "a", UndoOutcome::Done)]);
-    assert_eq!(preview.files[0].diff.as_deref(), Some("-3\n+1\n"));
-    assert_eq!(world.disk.read("a"), "3", "a preview changes nothing");
-
-    let next = world.restarted([]);
-    let session = next.engine.session(session.id()).await.unwrap();
-    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(2, "a", UndoOutcome::Done)]);
-    assert_eq!(next.disk.read("a"), "1");
-    assert_eq!(
-        shown(&session.undo(last()).await.unwrap()),
-        [(1, "a", UndoOutcome::Done), (1, "b", UndoOutcome::Done)],
-        "the next undo is of the turn before"
-    );
-    assert_eq!((next.disk.read("a"), next.disk.read("b")), (String::new(), String::new()));
-    assert_eq!(session.undo(last()).await.unwrap_err().kind(), ErrorKind::NotFound);
-
-    let next = next.restarted([]);
-    let session = next.engine.session(session.id()).await.unwrap();
-    assert_eq!(shown(&session.undo(redo()).await.unwrap()).len(), 2);
-    assert_eq!((next.disk.read("a"), next.disk.read("b")), ("1".to_owned(), "1".to_owned()));
-    session.undo(redo()).await.unwrap();
-    assert_eq!(next.disk.read("a"), "3");
-    assert_eq!(session.undo(redo()).await.unwrap_err().kind(), ErrorKind::NotFound);
-    let turn = Some(TurnChoice::Number(1));
-    let report = session.undo(UndoRequest { turn, ..last() }).await.unwrap();
-    assert_eq!(shown(&report), [(1, "a", UndoOutcome::Conflict), (1, "b", UndoOutcome::Done)]);
-    assert_eq!(next.disk.read("a"), "3", "what a later turn made of it stays");
-}
-
-#[tokio::test]
-async fn the_model_is_told_of_an_undo() {
-    let world = World::new([calls(&[("change", edit("a", "1"))]), says("Done."), says("I see.")]);
-    let session = trusting(&world).await;
-    run(&session, "one").await;
-    let before = world.log(&session).lines().count();
-    session.undo(last()).await.unwrap();
-    let log = world.log(&session);
-    let told: Vec<&str> = log.lines().skip(before).map(without_number).collect();
-    assert_snapshot!(told.join("\n"), @r#"
-    undone: a Deleted
-    + notice
-    = notice "The person took back what turn 1 had done to files. a deleted. Read a file again before you change it." (Done)
-    "#);
-    let result = run(&session, "two").await;
-    assert_eq!(result.stop_reason, StopReason::Completed);
-    assert!(world.told().contains("The person took back what turn 1 had done"), "{}", world.told());
-}
-
-#[tokio::test]
-async fn what_something_else_changed_is_left_alone() {
-    let world = World::new([calls(&[("launch", edit("a", "1")), ("launch", edit("b", "1"))]), says("Done.")]);
-    let session = trusting(&world).await;
-    run(&session, "one").await;
-    world.disk.write("a", "a person's");
-    let report = session.undo(last()).await.unwrap();
-    assert_eq!(shown(&report), [(1, "a", UndoOutcome::Conflict), (1, "b", UndoOutcome::Done)]);
-    assert!(!report.is_whole());
-    assert_eq!((world.disk.read("a").as_str(), world.disk.read("b").as_str()), ("a person's", ""));
-    // Once the conflict is gone, the same turn can be undone to its end.
-    world.disk.write("a", "1");
-    let turn = Some(TurnChoice::Id(report.turn_id));
-    let report = session.undo(UndoRequest { turn, ..last() }).await.unwrap();
-    assert_eq!(shown(&report), [(1, "a", UndoOutcome::Done), (1, "b", UndoOutcome::Already)]);
 }
 
 /// What a person changed between two calls of a turn is not lost by undoing the turn.
@@ -177,24 +92,6 @@ pub(crate) fn told_of_undoing(world: &World, session: &SessionHandle) -> Vec<Str
     told.map(|line| without_number(line).to_owned()).collect()
 }
 
-/// Killed while a command ran, the next daemon finds out what it changed.
-#[tokio::test]
-async fn what_an_unfinished_call_changed_can_be_undone() {
-    let world = World::new([calls(&[("linger", edit("a", "1"))])]);
-    let session = trusting(&world).await;
-    session.start_turn(input("Go!")).await.unwrap();
-    soon("the call", world.tools.began(1)).await;
-    let (next, session) = world.back(session.id(), []).await;
-    let result = result_of(&next, &session, "linger");
-    assert!(result.text.ends_with("Since it began these files have changed: a created"), "{}", result.text);
-    assert!(result.files.iter().all(FileChange::is_recorded) && result.files.len() == 1);
-    let last_event = next.store.events_of(session.id()).pop().unwrap();
-    let EventKind::TurnEnded { result } = &last_event.kind else { panic!("{last_event:#?}") };
-    assert_eq!(files(result), ["a"]);
-    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "a", UndoOutcome::Done)]);
-    assert_eq!(next.disk.read("a"), "");
-}
-
 #[tokio::test]
 async fn the_model_takes_its_edits_back_one_by_one() {
     let world = World::new([
@@ -216,21 +113,6 @@ async fn the_model_takes_its_edits_back_one_by_one() {
     "#);
     // What the turn comes to in the end is what is undone.
     assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "c", UndoOutcome::Done)]);
-}
-
-#[tokio::test]
-async fn the_model_is_told_of_conflicts() {
-    let world = World::new([calls(&[("change", edit("a", "1"))]), calls(&[("undo_patch", json!({}))]), says("I see.")]);
-    let session = world.session().await;
-    let (mut started, change) = asked(&session).await;
-    answer(&session, &change, Answer::Approve).await.unwrap();
-    let undo = question(&mut started.events).await;
-    world.disk.write("a", "a person's");
-    answer(&session, &undo, Answer::Approve).await.unwrap();
-    to_end(&mut started.events).await;
-    assert_eq!(world.disk.read("a"), "a person's");
-    let result = result_of(&world, &session, "undo_patch");
-    assert!(result.text.contains("nothing was taken back") && result.files.is_empty(), "{result:?}");
 }
 
 #[tokio::test]

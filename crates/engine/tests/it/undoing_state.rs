@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::{
     event::{EventKind, StateChange},
     state_files::StateFileChange,
-    undo::{UndoOutcome, UndoRequest},
+    undo::UndoOutcome,
 };
 use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
@@ -57,42 +57,6 @@ async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
     = result of undo_patch: "Taken back.\n/state/plan: is removed" (Done)
     = result of undo_patch E_TOOL: "there is no edit left to take back" (Done)
     "#);
-}
-
-#[tokio::test]
-async fn a_turn_that_changed_the_state_is_undone_and_brought_back_also_after_a_restart() {
-    let world = World::new([
-        calls(&[("change", edit("/state/plan", "dig\n"))]),
-        says("Noted."),
-        calls(&[
-            ("change", edit("/state/plan", "sow\n")),
-            ("change", edit("a", "1")),
-            ("change", edit("/state/b", "x")),
-        ]),
-        says("Changed."),
-    ]);
-    let session = trusting(&world).await;
-    run(&session, "one").await;
-    run(&session, "two").await;
-    let preview = session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();
-    let done = UndoOutcome::Done;
-    assert_eq!(shown(&preview), [(2, "a", done), (2, "/state/b", done), (2, "/state/plan", done)]);
-    assert_eq!(preview.files[2].diff.as_deref(), Some("--- a/state/plan\n+++ b/state/plan\n@@ -1 +1 @@\n-sow\n+dig\n"));
-    assert_eq!(state_of(&world, &session), ["b: x", "plan: sow\n"], "a preview changes nothing");
-
-    let next = world.restarted([]);
-    let session = next.engine.session(session.id()).await.unwrap();
-    session.undo(last()).await.unwrap();
-    assert_eq!((state_of(&next, &session), next.disk.read("a")), (vec!["plan: dig\n".to_owned()], String::new()));
-    session.undo(redo()).await.unwrap();
-    assert_eq!(state_of(&next, &session), ["b: x", "plan: sow\n"]);
-
-    // A person's words are not overwritten, and the others come back.
-    let persons = StateFileChange { path: "plan".to_owned(), content: Some("rest\n".to_owned()) };
-    session.change_state_file(persons).await.unwrap();
-    let report = session.undo(last()).await.unwrap();
-    assert_eq!(shown(&report), [(2, "a", done), (2, "/state/b", done), (2, "/state/plan", UndoOutcome::Conflict)]);
-    assert_eq!(state_of(&next, &session), ["plan: rest\n"]);
 }
 
 #[tokio::test]

@@ -7,10 +7,9 @@ use agentd_core::{
 };
 use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
-use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::world::{World, go_on, input, run, soon, to_end, turn};
+use crate::world::{World, input, run, soon, to_end};
 
 fn text(text: &str) -> ModelChunk {
     ModelChunk::Text(text.to_owned())
@@ -78,15 +77,6 @@ async fn an_empty_answer_is_told_to_the_model_which_goes_on_with_its_tools() {
 }
 
 #[tokio::test]
-async fn a_model_that_says_nothing_three_times_ends_the_turn_without_an_answer() {
-    let (world, session, result) = played([look(), nothing(), nothing(), nothing(), says("Here.")]).await;
-    is(&result, StopReason::NoAnswer, "");
-    assert_eq!(result.steps, 4);
-    only_grows(&world);
-    assert_eq!(turn(&session, go_on()).await.text, "Here.", "it can be continued");
-}
-
-#[tokio::test]
 async fn what_is_said_meanwhile_begins_anew() {
     let world = World::new([calls(&[("hold", json!({}))])]);
     let session = world.session().await;
@@ -142,18 +132,6 @@ async fn an_answer_that_repeats_itself_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_call_as_text_is_told_to_the_model_and_to_the_person() {
-    let leaked = || Play::Chunks(vec![text("I look."), unrun("look", UnrunReason::Foreign)]);
-    let (world, session, result) = played([leaked(), look(), says("Seen.")]).await;
-    is(&result, StopReason::Completed, "Seen.");
-    assert!(told(&world.model.requests()[1]).contains("held a call of look as text, and it did not run"));
-    let log = world.log(&session);
-    assert!(log.contains("warning call_as_text") && log.contains("native_tools: false"), "{log}");
-    let (.., result) = played([leaked(), leaked(), leaked()]).await;
-    assert_eq!(result.stop_reason, StopReason::NoAnswer);
-}
-
-#[tokio::test]
 async fn a_doubtful_call_is_asked_about_once() {
     let doubtful = |words: &str| Play::Chunks(vec![text(words), unrun("look", UnrunReason::Doubtful)]);
     for (again, expected) in [(doubtful("So it is: {…}"), "So it is: {…}"), (nothing(), "{…} looks.")] {
@@ -161,55 +139,6 @@ async fn a_doubtful_call_is_asked_about_once() {
         is(&result, StopReason::Completed, expected);
         assert_eq!(result.steps, 2);
     }
-}
-
-#[tokio::test]
-async fn a_broken_answer_that_is_asked_again_counts_for_nothing() {
-    let retry = || ModelChunk::Retry { attempt: 2, delay_ms: 500, reason: "the answer was cut off".to_owned() };
-    let thought = || ModelChunk::Reasoning("Hm.".to_owned());
-    let broken = vec![thought(), text("Half an ans"), ModelChunk::Discarded, retry(), thought(), text("Whole.")];
-    let (world, session, result) = played([Play::Chunks(broken), says("Again.")]).await;
-    is(&result, StopReason::Completed, "Whole.");
-    assert_snapshot!(world.log(&session), @r#"
-     1 turn started, base, at most 100 steps
-     2 + user_message
-     3 = user "Go!" (Done)
-     4 + reasoning
-     5 = reasoning "Hm." (Done)
-     6 + agent_message
-     7 = agent "" (Cut)
-     8 warning model_retry: try 2 of the model call in 500 ms: the answer was cut off
-     9 + reasoning
-    10 = reasoning "Hm." (Done)
-    11 + agent_message
-    12 usage of step 1: 0+0
-    13 = agent "Whole." (Done)
-    14 turn ended: Completed "Whole.", 1 steps
-    "#);
-    run(&session, "More!").await;
-    let before = told(&world.last_request());
-    assert!(!before.contains("Half"), "{before}");
-    // The same after a restart.
-    let (next, session) = world.back(session.id(), [says("Still.")]).await;
-    run(&session, "Yet more!").await;
-    let after = told(&next.last_request());
-    assert!(after.starts_with(&before), "{after}");
-}
-
-#[tokio::test]
-async fn words_that_were_thoughts_are_told_as_thoughts() {
-    let chunks = vec![text("They want 5."), ModelChunk::WasReasoning, text("It is 5.")];
-    let (world, session, result) = played([Play::Chunks(chunks), says("6.")]).await;
-    is(&result, StopReason::Completed, "It is 5.");
-    let log = world.log(&session);
-    assert!(log.contains("= agent \"\" (Cut)") && log.contains("= reasoning \"They want 5.\" (Done)"), "{log}");
-    run(&session, "And now?").await;
-    let said = |message: &Message| match message {
-        Message::Assistant { text, reasoning, .. } => format!("{text}{reasoning:?}"),
-        _ => String::new(),
-    };
-    let said: String = world.last_request().messages.iter().map(said).collect();
-    assert!(said.contains("It is 5.") && !said.contains("They want"), "{said}");
 }
 
 fn todos(statuses: &[&str]) -> (&'static str, Value) {

@@ -3,24 +3,27 @@
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
+    context::PromptReport,
     event::{Event, EventKind, StateChange},
     ids::SessionId,
-    interrupt::Ask,
+    interrupt::{Answer, Ask, Interrupt},
     item::{Item, ItemBody},
-    model::{Message, ModelRequest},
-    ports::{Models, Store as _},
+    model::{Message, ModelInfo, ModelRequest, Slot, SlotInfo},
+    ports::{Model, Models, NoExchanges, NoLanguages, Store as _, ToolContext, Toolbox},
     spending::{UsageGrouping, UsageQuery},
+    tool::{ToolCall, ToolOutput, ToolResult, ToolSpec},
     turn::{StartTurn, StopReason, TurnResult},
 };
-use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle, Subscription};
+use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle, StartedTurn, Subscription};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
     memory_store::MemoryStore,
     memory_workspaces::MemoryWorkspaces,
-    scripted::{OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock},
+    scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock},
     test_pictures::TestPictures,
 };
+use futures_util::{FutureExt as _, future::BoxFuture};
 
 /// What outlives a daemon: the journal, the disk and the files of sessions.
 type Kept = (Arc<MemoryStore>, Arc<MemoryDisk>, Arc<MemoryWorkspaces>);
@@ -112,6 +115,11 @@ impl World {
     /// This one when it has recovered, and a session in it.
     pub(crate) async fn settled(self, session: SessionId) -> (Self, SessionHandle) {
         self.engine.recover().await.unwrap();
+        self.with_session(session).await
+    }
+
+    /// The same without a recovery, for a session that nothing was cut off in.
+    pub(crate) async fn with_session(self, session: SessionId) -> (Self, SessionHandle) {
         let session = self.engine.session(session).await.unwrap();
         (self, session)
     }
@@ -137,10 +145,9 @@ impl World {
                 workspaces: Arc::clone(&workspaces) as _,
                 pictures: Some(Arc::new(TestPictures)),
                 snapshots: Arc::clone(&disk) as _,
-                languages: Arc::new(agentd_core::ports::NoLanguages),
-                exchanges: agentd_core::ports::NoExchanges::port(),
                 audit: Arc::clone(&audit) as _,
                 clock: Arc::clone(&clock) as _,
+                ..ports(ScriptedTools::new(), [])
             },
             config,
         );
@@ -334,5 +341,146 @@ fn full(item: &Item) -> String {
         }
         ItemBody::Compaction(compaction) => format!("compaction {:?}", compaction.summary),
         ItemBody::Notice { text, .. } => format!("notice {text:?}"),
+    }
+}
+
+pub(crate) fn raised(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::InterruptRaised { .. })
+}
+
+/// Starts a turn and waits for its first question.
+pub(crate) async fn raising(session: &SessionHandle, start: StartTurn) -> (StartedTurn, Interrupt) {
+    let mut started = session.start_turn(start).await.unwrap();
+    let event = until(&mut started.events, raised).await;
+    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    (started, (**interrupt).clone())
+}
+
+/// Runs a turn to its end, and gives every question that answer.
+pub(crate) async fn answering(session: &SessionHandle, start: StartTurn, answer: Answer) {
+    let mut started = session.start_turn(start).await.unwrap();
+    let is_told = |kind: &EventKind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. });
+    while let EventKind::InterruptRaised { interrupt } = &until(&mut started.events, is_told).await.kind {
+        session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await.unwrap();
+    }
+}
+
+/// The results of calls among these events.
+pub(crate) fn results(events: &[Arc<Event>]) -> Vec<ToolResult> {
+    let bodies = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => Some(&item.body),
+        _ => None,
+    });
+    let results = bodies.filter_map(|body| match body {
+        ItemBody::ToolResult(result) => Some(result.clone()),
+        _ => None,
+    });
+    results.collect()
+}
+
+/// What was reported of each request's prompt.
+pub(crate) fn prompts(world: &World, session: &SessionHandle) -> Vec<PromptReport> {
+    let events = world.store.events_of(session.id());
+    let reports = events.iter().filter_map(|event| match &event.kind {
+        EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
+        _ => None,
+    });
+    reports.collect()
+}
+
+/// The warnings of that code among these events.
+pub(crate) fn warnings(events: &[Arc<Event>], code: &str) -> Vec<String> {
+    let found = events.iter().filter_map(|event| match &event.kind {
+        EventKind::Warning { code: known, message } if known == code => Some(message.clone()),
+        _ => None,
+    });
+    found.collect()
+}
+
+/// A model of that id with such a window.
+pub(crate) fn sized(id: &str, context_window: u64, script: impl IntoIterator<Item = Play>) -> Arc<ScriptedModel> {
+    let info = ModelInfo { id: id.to_owned(), context_window, ..ScriptedModel::new([]).info().clone() };
+    ScriptedModel::with_info(info, script)
+}
+
+/// A model for one slot, and another one for all else.
+pub(crate) struct TwoModels {
+    pub(crate) base: Arc<ScriptedModel>,
+    pub(crate) slot: Slot,
+    pub(crate) other: Arc<ScriptedModel>,
+    /// Set if turns are routed between them.
+    pub(crate) listed: bool,
+}
+
+impl Models for TwoModels {
+    fn get(&self, slot: Slot) -> Arc<dyn Model> {
+        Arc::clone(if slot == self.slot { &self.other } else { &self.base }) as _
+    }
+
+    fn named(&self, _: Slot, id: &str) -> Option<Arc<dyn Model>> {
+        (self.other.info().id == id).then(|| Arc::clone(&self.other) as _)
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        let of = |slot| SlotInfo { slot, falls_back_to: None, model: self.get(slot).info().clone() };
+        [Slot::Base, self.slot].into_iter().filter(|_| self.listed).map(of).collect()
+    }
+}
+
+/// Ports with these tools, and a model that plays that script.
+pub(crate) fn ports(toolbox: Arc<dyn Toolbox>, script: impl IntoIterator<Item = Play>) -> Ports {
+    Ports {
+        models: Arc::new(OneModel(ScriptedModel::new(script))),
+        toolbox,
+        store: Arc::new(MemoryStore::new()),
+        workspaces: Arc::new(NoWorkspaces),
+        pictures: None,
+        snapshots: Arc::new(MemoryDisk::default()),
+        languages: Arc::new(NoLanguages),
+        exchanges: NoExchanges::port(),
+        audit: Arc::new(MemoryAudit::default()),
+        clock: Arc::new(StoppedClock::default()),
+    }
+}
+
+/// What a test does before a call runs, or in its place.
+type OnCall = dyn Fn(&ToolContext, &ToolCall) -> Option<ToolOutput> + Send + Sync;
+
+/// Scripted tools, or a shell, each of whose calls a test sees first.
+pub(crate) struct WatchedTools {
+    pub(crate) inner: Arc<ScriptedTools>,
+    /// Tools in place of the scripted ones.
+    pub(crate) specs: Option<ToolSpec>,
+    /// Set if commands that only look are held to that.
+    pub(crate) holds: bool,
+    pub(crate) on_call: Box<OnCall>,
+}
+
+impl Toolbox for WatchedTools {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        self.specs.clone().map_or_else(|| self.inner.specs(), |spec| [spec].into())
+    }
+
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        name
+    }
+
+    fn preview<'a>(
+        &'a self,
+        context: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        self.inner.preview(context, call)
+    }
+
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        std::future::ready(self.holds).boxed()
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
+        match (self.on_call)(context, call) {
+            Some(output) => std::future::ready(output).boxed(),
+            None => self.inner.call(context, call),
+        }
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value};
 
-use super::{Checked, broken, check_name, check_said};
+use super::{Checked, MAX_MARKS, broken, check_name, check_said, parts};
 
 /// Fields of the body that are known.
 const FIELDS: [&str; 15] = [
@@ -35,13 +34,8 @@ const BLOCKS: [(&str, &[&str]); 7] = [
     ("redacted_thinking", &["data"]),
     ("server_tool_use", &["id", "name", "input", "cache_control"]),
 ];
-/// Marks of the cache that a request may have.
-const MAX_MARKS: usize = 4;
 /// The longest name of a tool.
 const MAX_NAME: usize = 128;
-/// Types of pictures, and how their bytes begin.
-const PICTURES: [(&str, &[u8]); 4] =
-    [("image/png", b"\x89PNG"), ("image/jpeg", b"\xff\xd8\xff"), ("image/gif", b"GIF8"), ("image/webp", b"RIFF")];
 
 pub(super) fn check(body: &Value) -> Checked {
     let nothing = Map::new();
@@ -291,15 +285,8 @@ fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
 
 fn check_picture(place: &str, source: &Value) -> Checked {
     let place = format!("{place}.image.source");
-    if source["type"] != "base64" {
-        return broken(place, "only pictures as data are looked at here");
-    }
-    let kind = source["media_type"].as_str().unwrap_or_default();
-    let Some((_, begins)) = PICTURES.iter().find(|(known, _)| *known == kind) else {
-        return broken(place, format!("{kind:?} is no type of a picture"));
-    };
-    match source["data"].as_str().map(|data| BASE64_STANDARD.decode(data)) {
-        Some(Ok(bytes)) if bytes.starts_with(begins) && bytes.len() <= 5 << 20 => Ok(()),
-        _ => broken(place, "Could not process image"),
+    match (source["type"].as_str(), source["media_type"].as_str(), source["data"].as_str()) {
+        (Some("base64"), Some(kind), Some(data)) => parts::check_data(&place, kind, data),
+        _ => broken(place, "only pictures as data are looked at here"),
     }
 }

@@ -1,7 +1,7 @@
 //! What a person says where it is more than words: texts and pictures, one behind the other.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Checked, broken, check_said};
 
@@ -32,6 +32,11 @@ pub(super) fn check(place: &str, content: &Value) -> Checked {
 pub(super) fn check_picture(place: &str, url: &Value) -> Checked {
     let data = url.as_str().and_then(|url| url.strip_prefix("data:")).and_then(|data| data.split_once(";base64,"));
     let Some((kind, data)) = data else { return broken(place, "a picture must come as data, in base64") };
+    check_data(place, kind, data)
+}
+
+/// The data of a picture of that type.
+pub(super) fn check_data(place: &str, kind: &str, data: &str) -> Checked {
     let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(place, "its base64 is damaged") };
     let Some((_, begins)) = SEEN.iter().find(|(seen, _)| *seen == kind) else {
         return broken(place, format!("{kind:?} is no type of a picture that is taken"));
@@ -45,22 +50,10 @@ pub(super) fn check_picture(place: &str, url: &Value) -> Checked {
     Ok(())
 }
 
-/// The same as blocks of Anthropic's messages.
-pub(super) fn blocks(content: &Value) -> Vec<Value> {
-    match content.as_array() {
-        None => vec![json!({"type": "text", "text": content})],
-        Some(parts) => parts
-            .iter()
-            .map(|part| match part["type"].as_str() {
-                Some("image_url") => json!({"type": "image"}),
-                _ => part.clone(),
-            })
-            .collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -9,13 +9,11 @@
 //! - `signing`: Anthropic's Messages, whose thoughts are bound to all that stands before them; `encrypting`: OpenAI's
 //!   Responses, whose thoughts are bound to what they came with.
 //! - `answers`: a reply in the provider's form, and what was handed out with it; `rules`: what is refused, and how.
-//! - [`trouble`]: refusals that come and go, as replies for scripts.
 
 mod answers;
 mod encrypting;
 mod rules;
 mod signing;
-pub mod trouble;
 
 use std::collections::BTreeMap;
 
