@@ -79,6 +79,28 @@ impl Terminal {
         self.0.flush().unwrap();
     }
 
+    /// Sees these words, one after the other.
+    #[track_caller]
+    pub(super) fn sees_all(&mut self, words: &[&str]) {
+        for words in words {
+            self.sees(words);
+        }
+    }
+
+    /// Sees these words, and then the prompt.
+    #[track_caller]
+    pub(super) fn sees_last(&mut self, words: &str) {
+        self.sees(words);
+        self.prompt();
+    }
+
+    /// Says a line, and sees these words and the next prompt.
+    #[track_caller]
+    pub(super) fn hears(&mut self, line: &str, words: &str) {
+        self.says(line);
+        self.sees_last(words);
+    }
+
     #[track_caller]
     pub(super) fn presses(&mut self, key: &str) {
         self.0.send(key).unwrap();
