@@ -25,7 +25,7 @@ async fn a_greeting_needs_no_daemon_and_advertises_what_works() {
 
 #[tokio::test]
 async fn what_makes_no_sense_has_the_code_for_it() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (_world, mut editor, session, folder) = opened().await;
     let id = "0193a5b2-7c1d-7000-8000-000000000001";
     let there = json!({"sessionId": id, "cwd": folder, "mcpServers": []});
     let mut check = async |method: &str, params: Value, code: i64, words: &str| {
