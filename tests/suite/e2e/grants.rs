@@ -96,24 +96,15 @@ async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_re
     assert_eq!(denials(&unattended(&world, &[]).await), 1);
 }
 
-/// A daemon with these rules.
-async fn ruled(rules: &str) -> World {
-    World::with_files(&[("config/hitl_rules.yaml", rules)]).await
-}
-
-const DENY_B: &str = "tools: {run_bash_command: {deny: [touch b]}}";
-
 #[tokio::test]
 async fn a_denial_beats_every_rule_that_is_kept() {
-    let world = World::start().await;
+    let mut world = World::start().await;
     for rule in ["run_bash_command: touch b", "run_bash_command: touch *"] {
         agentctl(&world, &["grants", "add", rule]).await.exits(0);
     }
-    let World { model, mut daemon } = world;
-    daemon.write("config/hitl_rules.yaml", DENY_B);
-    daemon.kill9().await;
-    daemon.restart().await;
-    let world = World { model, daemon };
+    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [touch b]}}");
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
     for on_interrupt in ["deny", "approve", "fail"] {
         world.model.reply(command("touch a && touch b")).reply(Reply::text("Then not."));
         let args = ["run", "Do it", "--on-interrupt", on_interrupt, "--output", "json"];
@@ -129,7 +120,8 @@ async fn a_denial_beats_every_rule_that_is_kept() {
 #[tokio::test]
 async fn an_edit_of_a_write_into_a_denied_path_is_refused() {
     let section = "{patterns: {critical: ['^outputs/kept']}, actions: {critical: deny}}";
-    let world = ruled(&format!("tools: {{write_file: {section}, apply_patch: {section}}}")).await;
+    let rules = format!("tools: {{write_file: {section}, apply_patch: {section}}}");
+    let world = World::with_files(&[("config/hitl_rules.yaml", &rules)]).await;
     let write = |path: &str| json!({"path": path, "content": "words"});
     world.model.reply(Reply::tool_call("write_file", write("outputs/a"))).reply(Reply::text("Done."));
     let (running, interrupt) = world.raises(&["Do it"]).await;

@@ -51,11 +51,16 @@ fn edit(file: &str, old: &str, new: &str) -> Reply {
 impl World {
     /// One turn in the project, in which the model gives these answers one after the other.
     async fn works(&self, replies: Vec<Reply>) -> Vec<Recorded> {
+        self.works_at("Do it.", replies).await
+    }
+
+    /// The same for these words.
+    async fn works_at(&self, prompt: &str, replies: Vec<Reply>) -> Vec<Recorded> {
         let before = self.model.requests().len();
         let replies = std::sync::Mutex::new(replies.into_iter());
         self.model.respond_with(move |_| replies.lock().unwrap().next().unwrap_or_else(|| Reply::text("over")));
         let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let args = ["run", "Do it.", "-C", &project, "--on-interrupt", "approve"];
+        let args = ["run", prompt, "-C", &project, "--on-interrupt", "approve"];
         self.daemon.agentctl(args).await.exits(0);
         self.model.requests().split_off(before)
     }

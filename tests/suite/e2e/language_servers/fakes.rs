@@ -229,14 +229,8 @@ async fn without_the_sandbox_no_server_runs() {
 /// What the model is told of calls of tools that are brought by being mentioned.
 pub(super) async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
     let names: String = calls.iter().map(|(name, _)| format!("@{name} ")).collect();
-    let replies: Vec<Reply> = calls.iter().map(|(name, args)| Reply::tool_call(*name, args.clone())).collect();
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
-    let before = world.model.requests().len();
-    let replies = std::sync::Mutex::new(replies.into_iter());
-    world.model.respond_with(move |_| replies.lock().unwrap().next().unwrap_or_else(|| Reply::text("over")));
-    let args = ["run", &format!("{names}please"), "-C", &project, "--on-interrupt", "approve"];
-    world.daemon.agentctl(args).await.exits(0);
-    let requests = world.model.requests().split_off(before);
+    let replies = calls.iter().map(|(name, args)| Reply::tool_call(*name, args.clone())).collect();
+    let requests = world.works_at(&format!("{names}please"), replies).await;
     let last = requests.last().unwrap();
     let texts = last.messages().iter().filter(|message| message["role"] == "tool");
     texts.map(|message| message["content"].as_str().unwrap_or_default().to_owned()).collect()
