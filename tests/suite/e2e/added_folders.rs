@@ -246,18 +246,13 @@ async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
     );
     let args = ["run", "Go.", "-C", &project, "--add-dir", &lib, "--on-interrupt", "wait", "--detach"];
     world.daemon.agentctl(args).await.exits(0);
-    let waiting = until("the question", || async {
-        let shown = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-        shown.as_array().or(shown["interrupts"].as_array()).and_then(|all| all.first().cloned())
-    })
-    .await;
+    let waiting = world.first_question().await;
     let question = waiting.to_string();
     assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");
     assert!(question.contains(&format!("[at {lib}] sed -i s/a/b/ none.txt")), "{question}");
 
     // What it keeps for its session names the folder as the session does, and goes with it: the name may be another's later.
-    let id = waiting["interrupt_id"].as_str().or(waiting["id"].as_str()).unwrap().to_owned();
-    world.daemon.agentctl(["answer", &id, "always"]).await.exits(0);
+    world.daemon.agentctl(["answer", waiting["id"].as_str().unwrap(), "always"]).await.exits(0);
     world.daemon.agentctl(["wait", "last"]).await;
     let kept = async || {
         let settings = world.daemon.agentctl(["sessions", "show", "last", "--json"]).await.exits(0).stdout;

@@ -21,24 +21,37 @@ fn read(daemon: &TempDaemon, name: &str) -> String {
     fs::read_to_string(daemon.path().join("config").join(name)).unwrap_or_default()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
-    let server = server().await;
+/// A configuration that is there already.
+const MINE: &str = "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n";
+
+async fn configured() -> TempDaemon {
     let home = TempHome::new();
-    home.write("config/models.yaml", "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n");
-    let daemon = TempDaemon::start_in(home).await;
+    home.write("config/models.yaml", MINE);
+    TempDaemon::start_in(home).await
+}
+
+/// A person who has typed a key and is asked for the model, and what they saw last.
+fn asked_for_model(daemon: &TempDaemon, server: &ModelServer) -> (Terminal, String) {
     let url = server.base_url();
-    let mut terminal =
-        Terminal::around(&daemon, "exec \"$@\"", &["models", "add", "openai", "--base-url", &url, "--no-test"]);
+    let args = ["models", "add", "openai", "--base-url", &url, "--no-test"];
+    let mut terminal = Terminal::around(daemon, "exec \"$@\"", &args);
     terminal.sees("key of OpenAI (it is not shown): ");
     terminal.presses("sk-typed-secret\r");
     let list = terminal.sees("model, by number or id [first]: ");
+    (terminal, list)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
+    let server = server().await;
+    let daemon = configured().await;
+    let (mut terminal, list) = asked_for_model(&daemon, &server);
     assert!(list.contains("second") && !list.contains("sk-typed"), "{list}");
     terminal.says("2");
     let end = terminal.ends();
     assert!(end.contains("base has second"), "{end}");
     let text = read(&daemon, "models.yaml");
-    assert!(text.starts_with("# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\nbase:\n"), "{text}");
+    assert!(text.starts_with(&format!("{MINE}base:\n")), "{text}");
     assert!(!text.contains("sk-typed") && text.contains("keys/base.key"), "{text}");
     let key = daemon.path().join("config/keys/base.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
@@ -52,21 +65,14 @@ async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_leaves_in_the_middle_has_changed_nothing() {
     let server = server().await;
-    let home = TempHome::new();
-    home.write("config/models.yaml", "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n");
-    let daemon = TempDaemon::start_in(home).await;
-    let url = server.base_url();
+    let daemon = configured().await;
     for key in ['c', 'd'] {
-        let args = ["models", "add", "openai", "--base-url", &url, "--no-test"];
-        let mut terminal = Terminal::around(&daemon, "exec \"$@\"", &args);
-        terminal.sees("key of OpenAI (it is not shown): ");
-        terminal.presses("sk-typed-secret\r");
-        terminal.sees("model, by number or id [first]: ");
+        let (mut terminal, _) = asked_for_model(&daemon, &server);
         terminal.control(key);
         let end = terminal.ends();
         assert!(end.contains("nothing was changed"), "{end}");
         let config = daemon.path().join("config");
-        assert_eq!(read(&daemon, "models.yaml"), "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n");
+        assert_eq!(read(&daemon, "models.yaml"), MINE);
         assert!(!config.join("keys/base.key").exists() && !config.join("models.yaml.before").exists());
     }
 }

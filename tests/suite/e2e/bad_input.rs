@@ -17,7 +17,7 @@ use agentd_proto::{
     },
 };
 use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, program},
+    daemon::{Running, TempHome, program},
     model_server::{ModelServer, Reply},
 };
 use hyper_util::rt::TokioIo;
@@ -134,44 +134,6 @@ async fn a_typo_in_the_configuration_is_named_with_its_place_and_the_nearest_key
     home.agentctl(["run", "Hi"]).await.exits(2).says(&["agentd.yaml:"]);
     home.write("config/agentd.yaml", "sessions: {confirm_write: false}\n");
     home.agentctl(["run", "Hi"]).await.exits(0);
-}
-
-/// A file-size limit is a disk that is full for one process.
-#[tokio::test]
-async fn a_full_disk() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    let mut limited = home.command("/bin/sh");
-    // In blocks of 512 bytes. A signal that is ignored makes the write fail, as a full disk does.
-    limited.args(["-c", r#"trap "" XFSZ; ulimit -S -f 600; exec "$0""#]).arg(program("agentd"));
-    let mut world = World { daemon: TempDaemon::start_with(home, limited).await, model };
-    world.daemon.agentctl(["run", "before"]).await.exits(0);
-    let id = world.client().await.sessions(1).await.unwrap()[0].id.to_string();
-    let filler = "all work and no play makes a long journal. ".repeat(3_000);
-    let mut failed = None;
-    for _ in 0..40 {
-        let output = world.daemon.agentctl_with(["run", "-"], filler.clone()).await;
-        if output.code != Some(0) {
-            failed = Some(output);
-            break;
-        }
-    }
-    let failed = failed.expect("the limit is reached");
-    assert!(matches!(failed.code, Some(1)), "{failed:?}");
-    failed.says(&["hint:"]);
-    // It is alive, says so, and nothing that was told is lost once there is room again.
-    world.daemon.agentctl(["status"]).await.exits(0);
-    world.daemon.agentctl(["sessions", "show", &id]).await.exits(0);
-    // Once there is room, the same daemon goes on.
-    let pid = world.daemon.pid().to_string();
-    let freed = std::process::Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().unwrap();
-    assert!(freed.success());
-    world.daemon.agentctl(["run", "after", "--session", &id]).await.exits(0);
-    world.daemon.sigterm().await;
-    world.daemon.restart().await;
-    let shown = world.daemon.agentctl(["sessions", "show", &id, "--json"]).await.exits(0).json();
-    assert_eq!(shown["items"].as_array().map(Vec::len), Some(4), "{shown:#}");
-    world.still_serves().await;
 }
 
 #[tokio::test]

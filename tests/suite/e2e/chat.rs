@@ -1,9 +1,6 @@
 //! The conversation, at a terminal and through a pipe.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
+use agentd_testkit::model_server::Reply;
 use serde_json::json;
 
 use super::{World, terminal::Terminal};
@@ -15,13 +12,9 @@ async fn a_conversation() {
     let greeting = terminal.prompt();
     assert!(greeting.contains("/help"), "{greeting:?}");
     world.model.reply(Reply::text("Good morning, Ada."));
-    terminal.says("I am Ada");
-    terminal.sees("Good morning, Ada.");
-    terminal.prompt();
+    terminal.hears("I am Ada", "Good morning, Ada.");
     world.model.reply(Reply::text("You are Ada."));
-    terminal.says("Who am I?");
-    terminal.sees("You are Ada.");
-    terminal.prompt();
+    terminal.hears("Who am I?", "You are Ada.");
     assert!(world.model.requests()[1].body["messages"].to_string().contains("I am Ada"), "it is one session");
 
     terminal.says("/help");
@@ -29,26 +22,14 @@ async fn a_conversation() {
     for command in ["/help", "/model", "/sessions", "/quit", "/reset", "/tools"] {
         assert!(help.contains(command), "{command} is missing in {help:?}");
     }
-    terminal.says("/sesions");
-    terminal.sees("did you mean /sessions?");
-    terminal.prompt();
-    terminal.says("/tools");
-    terminal.sees("run_bash_command");
-    terminal.prompt();
-    terminal.says("/clean");
-    terminal.sees("nothing is old enough to be removed");
-    terminal.prompt();
+    terminal.hears("/sesions", "did you mean /sessions?");
+    terminal.hears("/tools", "run_bash_command");
+    terminal.hears("/clean", "nothing is old enough to be removed");
     world.daemon.write("notes with blanks.txt", "the walrus is called Paul\n");
-    terminal.says("/upload ~/notes with blanks.txt");
-    terminal.sees("uploaded as uploads/notes with blanks.txt");
-    terminal.prompt();
-    terminal.says("/upload /no/such/file");
-    terminal.sees("cannot read the file /no/such/file");
-    terminal.prompt();
+    terminal.hears("/upload ~/notes with blanks.txt", "uploaded as uploads/notes with blanks.txt");
+    terminal.hears("/upload /no/such/file", "cannot read the file /no/such/file");
     world.model.reply(Reply::text("I see it."));
-    terminal.says("What is new?");
-    terminal.sees("I see it.");
-    terminal.prompt();
+    terminal.hears("What is new?", "I see it.");
     let told = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(told.contains("uploads/notes with blanks.txt"), "{told}");
     let last = terminal.leaves();
@@ -84,9 +65,7 @@ async fn who_comes_back_sees_the_last_turns_as_they_were() {
     let whole = terminal.sees("stdout:\r\nunseen");
     assert!(whole.contains("command: printf 'un%s"), "{whole:?}");
     terminal.prompt();
-    terminal.says("/show 2");
-    terminal.sees("there are 1 results and reasonings");
-    terminal.prompt();
+    terminal.hears("/show 2", "there are 1 results and reasonings");
     terminal.leaves();
 }
 
@@ -123,13 +102,14 @@ async fn a_conversation_begins_with_the_words_of_its_command() {
     world.model.default_reply(Reply::text("Good morning."));
     let mut terminal = Terminal::open(&world.daemon, &["Say", "hello"]);
     terminal.sees("Say hello");
-    terminal.sees("Good morning.");
-    terminal.prompt();
+    terminal.sees_last("Good morning.");
     terminal.leaves();
-    let piped = world.daemon.agentctl_with(["chat", "First"], b"Second\n".to_vec()).await;
+    let piped = world.daemon.agentctl_with(["chat", "First"], "\nSecond\n").await;
     assert_eq!(piped.exits(0).stdout, "Good morning.\nGood morning.\n");
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Say hello", "First", "Second"]);
+    assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "it is one session");
+    world.daemon.agentctl_with(["chat"], "/nonsense\n").await.exits(2).says(&["/help"]);
     // Without a command a terminal is talked to, and nothing else is.
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &[]);
     terminal.prompt();
@@ -137,44 +117,10 @@ async fn a_conversation_begins_with_the_words_of_its_command() {
     world.daemon.agentctl::<&str>([]).await.exits(2);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_is_approved_with_its_changes_in_view() {
-    let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
-    let write = |content: &str| Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}));
-    world.model.reply(write("brand new words\n")).reply(Reply::text("It is written."));
-    terminal.says("Write it");
-    terminal.sees("write_file");
-    let preview = terminal.sees("y yes");
-    assert!(preview.contains("brand new words") && preview.contains('+'), "{preview:?}");
-    terminal.presses("y");
-    terminal.sees("approved");
-    terminal.sees("It is written.");
-    terminal.prompt();
-
-    world.model.reply(write("other words\n")).reply(Reply::text("Then not."));
-    terminal.says("Write again");
-    let preview = terminal.sees("y yes");
-    assert!(preview.contains("brand new words") && preview.contains("other words"), "{preview:?}");
-    terminal.presses("n");
-    terminal.sees("reason");
-    terminal.presses("I like the old ones\r");
-    terminal.sees("rejected");
-    terminal.sees("Then not.");
-    terminal.prompt();
-    let told = super::tool_texts(&world.model.requests().pop().unwrap());
-    assert!(told.contains("I like the old ones"), "{told}");
-    terminal.leaves();
-}
-
 /// What is kept is shown before it is kept, for good is asked twice, and an edit that is denied asks again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [shred]}}");
-    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    let world = World::with_files(&[("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [shred]}}")]).await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.prompt();
     let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
@@ -188,8 +134,7 @@ async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
     terminal.sees("in every session");
     terminal.presses("\r");
     terminal.sees("kept for good");
-    terminal.sees("Touched.");
-    terminal.prompt();
+    terminal.sees_last("Touched.");
     terminal.says("/grants");
     let listed = terminal.prompt();
     assert!(listed.contains("permanent") && listed.contains("run_bash_command: [in /] touch b"), "{listed:?}");
@@ -201,13 +146,11 @@ async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
     terminal.sees("command:");
     // Ctrl-U erases the line.
     terminal.presses("\u{15}shr'ed' c\r");
-    terminal.sees("denied");
-    terminal.sees("y yes");
+    terminal.sees_all(&["denied", "y yes"]);
     terminal.presses("n");
     terminal.sees("reason");
     terminal.presses("\r");
-    terminal.sees("Then not.");
-    terminal.prompt();
+    terminal.sees_last("Then not.");
     terminal.leaves();
 }
 
@@ -220,35 +163,10 @@ async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
     terminal.says("Hang, please");
     world.model.wait_until(|counts| counts.requests == 1).await;
     terminal.control('c');
-    terminal.sees("cancel");
-    terminal.prompt();
+    terminal.sees_last("cancel");
     world.model.wait_until(|counts| counts.dropped == 1).await;
     world.model.reply(Reply::text("Better now."));
-    terminal.says("And now?");
-    terminal.sees("Better now.");
-    terminal.prompt();
-    terminal.leaves();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_typed_during_a_turn_waits_for_the_prompt() {
-    let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
-    world.model.reply(Reply::deltas(["One paragraph.\n\n", "Another paragraph."]).delay_ms(500));
-    terminal.says("Talk");
-    terminal.sees("One paragraph.");
-    terminal.presses("typed ahead");
-    terminal.sees("typed ahead");
-    let rest = terminal.prompt();
-    assert!(rest.contains("Another paragraph."), "{rest:?}");
-    terminal.sees("typed ahead");
-    world.model.reply(Reply::text("I waited."));
-    terminal.presses("\r");
-    terminal.sees("I waited.");
-    terminal.prompt();
-    assert_eq!(world.model.requests().pop().unwrap().last_user(), "typed ahead");
-
+    terminal.hears("And now?", "Better now.");
     terminal.leaves();
 }
 
@@ -264,8 +182,7 @@ async fn an_answer_from_elsewhere_takes_the_question_off_the_screen() {
     let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
     world.daemon.agentctl(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await.exits(0);
     terminal.sees("approved, from another terminal");
-    terminal.sees("It is written.");
-    terminal.prompt();
+    terminal.sees_last("It is written.");
     terminal.leaves();
 }
 
@@ -281,23 +198,8 @@ async fn a_conversation_is_taken_up_with_what_it_waits_for() {
     let mut terminal = Terminal::open(&world.daemon, &["--session", raised["session_id"].as_str().unwrap()]);
     terminal.sees("y yes");
     terminal.presses("y");
-    terminal.sees("It is written.");
-    terminal.prompt();
+    terminal.sees_last("It is written.");
     terminal.leaves();
-}
-
-#[tokio::test]
-async fn lines_through_a_pipe_are_turns() {
-    let world = World::start().await;
-    world.model.reply(Reply::text("First answer.")).reply(Reply::text("Second answer."));
-    let output = world.daemon.agentctl_with(["chat"], "Hello!\n\nAnd again\n").await.exits(0);
-    let (first, second) = (output.stdout.find("First answer."), output.stdout.find("Second answer."));
-    assert!(first.is_some() && first < second, "{output:?}");
-    let requests = world.model.requests();
-    assert_eq!((requests.len(), requests[0].last_user()), (2, "Hello!"));
-    assert!(requests[1].body["messages"].to_string().contains("First answer."), "it is one session");
-    let output = world.daemon.agentctl_with(["chat"], "/nonsense\n").await;
-    output.exits(2).says(&["/help"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -313,19 +215,12 @@ async fn the_prompt_tells_when_the_window_fills() {
     let usage = json!({"prompt_tokens": 26_000, "completion_tokens": 10, "total_tokens": 26_010});
     world.model.reply(Reply { usage: Some(usage), ..Reply::text("Much.") });
     terminal.says("Read all of it");
-    terminal.sees("Much.");
-    terminal.sees("\u{1b}[6n");
+    terminal.sees_all(&["Much.", "\u{1b}[6n"]);
     terminal.presses("\u{1b}[1;1R");
     terminal.sees("79% ");
-    terminal.says("/context");
-    terminal.sees("window of 32,768 tokens");
-    terminal.prompt();
-    terminal.says("/compact summarize");
-    terminal.sees("nothing to compact");
-    terminal.prompt();
-    terminal.says("/compact undo");
-    terminal.sees("no compaction to take back");
-    terminal.prompt();
+    terminal.hears("/context", "window of 32,768 tokens");
+    terminal.hears("/compact summarize", "nothing to compact");
+    terminal.hears("/compact undo", "no compaction to take back");
     terminal.leaves();
 }
 
@@ -353,8 +248,7 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
             assert!(preview.contains(words), "{words:?} is missing in {preview:?}");
         }
         terminal.presses(answer);
-        terminal.sees(if stays { "nothing was undone" } else { "turn 1: 2 paths undone" });
-        terminal.prompt();
+        terminal.sees_last(if stays { "nothing was undone" } else { "turn 1: 2 paths undone" });
         assert_eq!(written.exists(), stays);
         let plan = world.daemon.agentctl(["files", "get", session, "/state/plan.md"]).await;
         assert_eq!(plan.code, Some(if stays { 0 } else { 2 }));
@@ -376,8 +270,7 @@ async fn a_file_is_completed_and_handed_over_by_its_mention() {
     terminal.sees("my notes.txt");
     terminal.presses("\r");
     terminal.sees("attached: uploads/my notes.txt");
-    terminal.sees("It is out.");
-    terminal.prompt();
+    terminal.sees_last("It is out.");
     terminal.leaves();
     let told = world.model.requests()[0].body["messages"].to_string();
     assert!(told.contains("the cat is out") && !told.contains("hunter2"), "{told}");

@@ -66,29 +66,13 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     }
 
     // A person who is asked cannot put arguments in its place on which it fails either.
-    let mut running = {
-        let edited = Reply::tool_call("run_bash_command", json!({"command": "sudo true"}));
-        world.model.reply(edited).reply(Reply::text("I see."));
-        world.daemon.spawn_agentctl([
-            "run",
-            "Do it",
-            "-C",
-            &project,
-            "--on-interrupt",
-            "wait",
-            "--output",
-            "stream-json",
-        ])
-    };
-    let (raised, _) = running.event("interrupt_raised").await;
+    let edited = Reply::tool_call("run_bash_command", json!({"command": "sudo true"}));
+    world.model.reply(edited).reply(Reply::text("I see."));
+    let (running, interrupt) = world.raises(&["Do it", "-C", &project]).await;
     let edit = json!({"command": "touch \"$PROJECT/brittle\""}).to_string();
-    let id = raised["interrupt"]["id"].as_str().unwrap();
-    world
-        .daemon
-        .agentctl(["answer", id, "edit", "--args", &edit])
-        .await
-        .exits(2)
-        .says(&["a check failed on it", "hint:"]);
+    let id = interrupt["id"].as_str().unwrap();
+    let refused = world.daemon.agentctl(["answer", id, "edit", "--args", &edit]).await.exits(2);
+    refused.says(&["a check failed on it", "hint:"]);
     world.daemon.agentctl(["answer", id, "reject"]).await.exits(0);
     running.output(Vec::new()).await.exits(5);
     assert!(!world.daemon.path().join("project/brittle").exists());

@@ -173,14 +173,3 @@ async fn a_cancel_and_plan_mode_hold_for_the_clients_tools_too() {
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!((result.text.as_str(), result.denials.len()), ("Only a plan.", 1));
 }
-
-#[tokio::test]
-async fn a_name_that_is_taken_is_refused() {
-    let world = World::start().await;
-    for (name, words) in [("read_file", "read_file"), ("Bash", "run_bash_command"), ("a b", "no name of a tool")] {
-        let error = world.client().await.turn(offering(vec![tool(name, true)])).await.unwrap_err();
-        assert!(error.message.contains(words) && error.hint.is_some(), "{error}");
-    }
-    assert!(world.client().await.sessions(10).await.unwrap().is_empty());
-    assert_eq!(world.client().await.status().await.unwrap().running_turns, 0);
-}

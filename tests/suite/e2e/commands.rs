@@ -23,23 +23,16 @@ async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.prompt();
     terminal.says("!printf 'from the %s\\n' shell '```' '@web_search'; echo odd >&2; exit 3");
-    terminal.sees("from the shell\r\nfrom the ```\r\nfrom the @web_search\r\nodd\r\n");
-    terminal.sees("exit 3");
-    terminal.sees("the model is told with your next message");
-    terminal.prompt();
+    terminal.sees_all(&["from the shell\r\nfrom the ```\r\nfrom the @web_search\r\nodd\r\n", "exit 3"]);
+    terminal.sees_last("the model is told with your next message");
     // Ctrl-C ends it, and not the chat.
     terminal.says("!printf 'be%s\\n' gun; exec sleep 600");
     terminal.sees("begun");
     terminal.control('c');
-    terminal.sees("ended by signal 2");
-    terminal.prompt();
-    terminal.says("!");
-    terminal.sees("! needs a command");
-    terminal.prompt();
+    terminal.sees_last("ended by signal 2");
+    terminal.hears("!", "! needs a command");
     world.model.reply(says("It failed."));
-    terminal.says("Why?");
-    terminal.sees("It failed.");
-    terminal.prompt();
+    terminal.hears("Why?", "It failed.");
     let told = last_words(&world);
     let ran = told.split_once("Why?\n\nThe person ran this command in their own shell, in ").expect(&told).1;
     assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{told}");
@@ -49,9 +42,7 @@ async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
     let request = world.model.requests().last().unwrap().body["tools"].to_string();
     assert!(!request.contains("web_search"), "nothing of it is a mention");
     world.model.reply(says("Fine."));
-    terminal.says("And now?");
-    terminal.sees("Fine.");
-    terminal.prompt();
+    terminal.hears("And now?", "Fine.");
     assert_eq!(last_words(&world), "And now?");
     let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(sessions[0]["title"], "Why?");
@@ -74,10 +65,8 @@ async fn a_command_of_the_shell_waits_for_the_turn() {
     terminal.says("Count");
     terminal.sees("One.");
     terminal.presses("!printf 'be%s\\n' hind\r");
-    terminal.sees("1 message waits");
-    terminal.sees("Three.");
-    terminal.sees("behind");
-    terminal.prompt();
+    terminal.sees_all(&["1 message waits", "Three."]);
+    terminal.sees_last("behind");
     assert_eq!(world.model.requests().len(), 1, "nothing of it was said to the turn");
 
     // What is typed while a command runs is sent behind it.
@@ -87,10 +76,8 @@ async fn a_command_of_the_shell_waits_for_the_turn() {
     terminal.presses("ahead\rand more\r");
     terminal.sees("and more");
     world.daemon.write("go", "");
-    terminal.sees("exit 0");
-    terminal.sees("Heard.");
-    terminal.sees("Heard, too.");
-    terminal.prompt();
+    terminal.sees_all(&["exit 0", "Heard."]);
+    terminal.sees_last("Heard, too.");
     let said: Vec<String> = world.model.requests()[1..].iter().map(|request| request.last_user().to_owned()).collect();
     assert!(said[0].starts_with("ahead\n\n") && said[1] == "and more", "{said:?}");
     terminal.leaves();
@@ -110,31 +97,22 @@ async fn commands_of_ones_own_and_of_the_project() {
     let view = world.daemon.path().join("app").display().to_string();
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
     terminal.sees("this project has .agentd/ with 1 command, not trusted: nothing of it is used");
-    terminal.sees("/trust uses it");
-    terminal.prompt();
+    terminal.sees_last("/trust uses it");
     terminal.says("/ship-it now");
     terminal.sees("/ship-it comes from this project, which is not trusted");
-    terminal.sees("agentctl project trust");
-    terminal.prompt();
+    terminal.sees_last("agentctl project trust");
     // What was shown is not what is there now.
     world.daemon.write("app/.agentd/commands/evil.md", "Obey.");
-    terminal.says("/trust");
-    terminal.sees("it is not as it was shown before; /trust once more");
-    terminal.prompt();
+    terminal.hears("/trust", "it is not as it was shown before; /trust once more");
     std::fs::remove_file(world.daemon.path().join("app/.agentd/commands/evil.md")).unwrap();
-    terminal.says("/trust");
-    terminal.sees("it is not as it was shown before; /trust once more");
-    terminal.prompt();
-    terminal.says("/trust");
-    terminal.sees("trusted: 1 command");
-    terminal.prompt();
+    terminal.hears("/trust", "it is not as it was shown before; /trust once more");
+    terminal.hears("/trust", "trusted: 1 command");
     assert_eq!(world.model.requests().len(), 0);
     world.model.reply(says("Bonjour."));
     terminal.presses("/gre\t");
     terminal.sees("/greet ");
     terminal.presses("'Ada Lovelace' x\r");
-    terminal.sees("Bonjour.");
-    terminal.prompt();
+    terminal.sees_last("Bonjour.");
     assert_eq!(last_words(&world), "Greet Ada Lovelace in French, and use 'Ada Lovelace' x.");
     terminal.says("/help");
     let help = terminal.prompt();
@@ -145,16 +123,13 @@ async fn commands_of_ones_own_and_of_the_project() {
     }
     terminal.says("/broken");
     terminal.sees("broken.md: a line");
-    terminal.sees("missing behind its first lines");
-    terminal.prompt();
+    terminal.sees_last("missing behind its first lines");
 
     // A project's command says whose it is, once, and names nothing of the person's.
     world.model.reply(says("Shipped."));
     terminal.says("/ship-it now");
-    terminal.sees("/ship-it comes from this project (.agentd/commands/ship-it.md)");
-    terminal.sees("Ship it.");
-    terminal.sees("Shipped.");
-    terminal.prompt();
+    terminal.sees_all(&["/ship-it comes from this project (.agentd/commands/ship-it.md)", "Ship it."]);
+    terminal.sees_last("Shipped.");
     let told = last_words(&world);
     assert!(told.starts_with("/ship-it now\n\nThis command of the project's stands for:\n\nShip it.\n"), "{told}");
     assert!(told.ends_with("\n\nnow"), "{told}");
@@ -166,9 +141,7 @@ async fn commands_of_ones_own_and_of_the_project() {
     let again = terminal.sees("Again.");
     assert!(!again.contains("from this project"), "{again:?}");
     terminal.prompt();
-    terminal.says("/greeet");
-    terminal.sees("there is no command /greeet");
-    terminal.prompt();
+    terminal.hears("/greeet", "there is no command /greeet");
     terminal.leaves();
 }
 
@@ -215,32 +188,19 @@ async fn what_a_session_did_is_shown_and_copied() {
     terminal.says("/diff 1");
     let first = terminal.prompt();
     assert!(first.contains("+new words") && !first.contains("b.txt"), "{first:?}");
-    terminal.says("/diff 7");
-    terminal.sees("this session has no turn 7");
-    terminal.prompt();
+    terminal.hears("/diff 7", "this session has no turn 7");
     terminal.says("/cost");
     let cost = terminal.prompt();
     lines(&cost, &["last turn", " in", " out", "2 steps", "session", " in", "2 turns"]);
-    terminal.says("/skills");
-    terminal.sees("WHAT IT IS FOR");
-    terminal.prompt();
+    terminal.hears("/skills", "WHAT IT IS FOR");
     terminal.says("/copy");
     // `The *last* answer?`
     terminal.sees("\u{1b}]52;c;VGhlICpsYXN0KiBhbnN3ZXI/\u{7}");
-    terminal.sees("sent to the terminal's clipboard: 1 line, 18 characters");
-    terminal.prompt();
-    terminal.says("/copy 2");
-    terminal.sees("\u{1b}]52;c;RWRpdGVkLiBQbGFudCBub3c/\u{7}");
-    terminal.prompt();
-    terminal.says("/copy 9");
-    terminal.sees("this session has 2 answers to copy");
-    terminal.prompt();
-    terminal.says("/current");
-    terminal.sees("Edit it");
-    terminal.prompt();
-    terminal.says("/load zz");
-    terminal.sees("hint: /sessions lists them, /resume chooses one");
-    terminal.prompt();
+    terminal.sees_last("sent to the terminal's clipboard: 1 line, 18 characters");
+    terminal.hears("/copy 2", "\u{1b}]52;c;RWRpdGVkLiBQbGFudCBub3c/\u{7}");
+    terminal.hears("/copy 9", "this session has 2 answers to copy");
+    terminal.hears("/current", "Edit it");
+    terminal.hears("/load zz", "hint: /sessions lists them, /resume chooses one");
     terminal.leaves();
 }
 
@@ -259,20 +219,14 @@ async fn a_session_that_has_not_begun_tells_what_it_will_have() {
             assert!(told.contains(words), "{words} is missing in {told:?}");
         }
     }
-    terminal.says("/tools");
-    terminal.sees("run_bash_command");
-    terminal.prompt();
-    terminal.says("/grants");
-    terminal.sees("granted   run_bash_command: cargo test");
-    terminal.prompt();
+    terminal.hears("/tools", "run_bash_command");
+    terminal.hears("/grants", "granted   run_bash_command: cargo test");
     terminal.says("/init");
     terminal.sees("the project is read-only");
-    terminal.sees("agentctl chat -C .:rw");
-    terminal.prompt();
+    terminal.sees_last("agentctl chat -C .:rw");
     terminal.says("?");
     terminal.sees("Shift-Tab");
-    terminal.sees("Ctrl-X Ctrl-E");
-    terminal.prompt();
+    terminal.sees_last("Ctrl-X Ctrl-E");
     assert_eq!(world.model.requests().len(), 0);
     terminal.leaves();
 }
@@ -285,9 +239,7 @@ async fn the_model_is_asked_to_write_the_projects_own_page() {
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
     terminal.prompt();
     world.model.reply(says("Looked at."));
-    terminal.says("/init");
-    terminal.sees("Looked at.");
-    terminal.prompt();
+    terminal.hears("/init", "Looked at.");
     assert!(last_words(&world).contains("write /project/AGENTS.md"));
     terminal.leaves();
 }
@@ -304,14 +256,11 @@ async fn files_are_named_to_the_model_as_what_they_are() {
     world.model.default_reply(says("Understood."));
     terminal.says("Fix #app/src/x.rs like #nope/x.rs");
     terminal.sees("#nope/x.rs names no file");
-    terminal.sees("Understood.");
-    terminal.prompt();
+    terminal.sees_last("Understood.");
     assert_eq!(last_words(&world), "Fix #app/src/x.rs like #nope/x.rs\n\nFiles: #app/src/x.rs is /project/src/x.rs");
     let request = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(!request.contains("uploads/x.rs"), "it is not copied: {request}");
-    terminal.says("Compare #a/mod.rs and #b/mod.rs");
-    terminal.sees("Understood.");
-    terminal.prompt();
+    terminal.hears("Compare #a/mod.rs and #b/mod.rs", "Understood.");
     let told = last_words(&world);
     assert!(told.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{told}");
     terminal.leaves();
@@ -339,14 +288,12 @@ async fn a_message_is_written_in_the_editor_in_lines_and_by_paste() {
     terminal.prompt();
     terminal.sees("hello indeed");
     terminal.presses("\r");
-    terminal.sees("Heard.");
-    terminal.prompt();
+    terminal.sees_last("Heard.");
     assert_eq!(last_words(&world), "hello indeed");
     terminal.presses("one\ntwo");
     terminal.sees("two");
     terminal.presses("\r");
-    terminal.sees("Heard.");
-    terminal.prompt();
+    terminal.sees_last("Heard.");
     assert_eq!(last_words(&world), "one\ntwo");
 
     let pasted: Vec<String> = (1..=30).map(|number| format!("pasted {number}")).collect();
@@ -354,8 +301,7 @@ async fn a_message_is_written_in_the_editor_in_lines_and_by_paste() {
     let shown = terminal.sees("[30 lines pasted]");
     assert!(!shown.contains("pasted 7"), "{shown:?}");
     terminal.presses("\r");
-    terminal.sees("Heard.");
-    terminal.prompt();
+    terminal.sees_last("Heard.");
     assert_eq!(last_words(&world), format!("Look: {}", pasted.join("\n")));
     terminal.leaves();
 }

@@ -18,8 +18,8 @@ use agentd_core::{
 };
 use agentd_proto::client::{Client, SessionChoice};
 use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply},
+    daemon::until,
+    model_server::{Recorded, Reply},
 };
 use nix::{
     fcntl::{FcntlArg, fcntl},
@@ -154,12 +154,11 @@ fn one_call(turn: usize) -> Reply {
 
 /// A daemon whose model has a small window.
 async fn world() -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/models.yaml", format!("base: {{context_window: {WINDOW}, retries: 0}}"));
-    home.write("config/agentd.yaml", "turns: {max_message_history: 40}");
-    let daemon = TempDaemon::start_in(home).await;
-    World { model, daemon }
+    World::with_files(&[
+        ("config/models.yaml", &format!("base: {{context_window: {WINDOW}, retries: 0}}")),
+        ("config/agentd.yaml", "turns: {max_message_history: 40}"),
+    ])
+    .await
 }
 
 /// One turn in a session, to its end.
@@ -429,12 +428,8 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     let session = talked(&client, 2).await;
     let said = world.daemon.agentctl(["compact", &session]).await.exits(0);
     assert!(said.stdout.contains("nothing to compact"), "{}", said.stdout);
-    world
-        .daemon
-        .agentctl(["compact", &session, "--undo"])
-        .await
-        .exits(1)
-        .says(&["no compaction to take back", "hint:"]);
+    let refused = world.daemon.agentctl(["compact", &session, "--undo"]).await.exits(1);
+    refused.says(&["no compaction to take back", "hint:"]);
     for number in 2..12 {
         say(&client, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }

@@ -8,14 +8,14 @@ use agentd_core::{
 };
 use agentd_proto::client::Client;
 use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
+    daemon::TempDaemon,
     model_server::{ModelServer, Reply},
 };
 use futures_util::{StreamExt as _, stream};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{tool_texts, trusting, turn};
+use super::{World, tool_texts, trusting, turn};
 
 /// What a careful model does: it reads, runs a command once, and does not run again what may have taken effect.
 async fn model() -> ModelServer {
@@ -185,19 +185,16 @@ async fn a_start_that_is_cut_short_does_no_harm() {
 /// The kernel kills the daemon where a file becomes too large: in the middle of a write.
 #[tokio::test]
 async fn a_write_that_a_kill_cut_off_leaves_no_file_of_its_own() {
-    let model = ModelServer::start().await;
+    let World { model, mut daemon } = World::configured("undo: {max_file_bytes: 1024}\n").await;
     let edit = json!({"path": "/project/large.txt", "old_string": "first", "new_string": "1st"});
     model.respond_with(move |request| match request.last_role() {
         "tool" => Reply::text("Over."),
         _ => Reply::tool_call("edit_file", edit.clone()),
     });
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/agentd.yaml", "undo: {max_file_bytes: 1024}\n");
     let large = format!("first\n{}", format!("{}\n", "x".repeat(99)).repeat(60_000));
-    home.write("project/large.txt", &large);
     let of_person = format!(".agentd-{}.tmp", "a".repeat(32));
-    home.write(&format!("project/{of_person}"), "mine");
-    let mut daemon = TempDaemon::start_in(home).await;
+    daemon.write("project/large.txt", &large);
+    daemon.write(&format!("project/{of_person}"), "mine");
     let limited = Command::new("prlimit").args([&format!("--pid={}", daemon.pid()), "--fsize=4000000"]).status();
     assert!(limited.unwrap().success());
     killed_at(&daemon, usize::MAX).await;

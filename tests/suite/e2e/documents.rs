@@ -1,52 +1,19 @@
 //! Documents: read by the daemon's own program, searched, and cited to whoever asks.
 
 use std::{
-    fs::File,
     io::Write as _,
     path::{Path, PathBuf},
-    process::Command,
 };
 
+use agentd_core::knowledge::{DocumentProgress, DocumentQuery};
+use agentd_proto::client::NewSession;
 use agentd_testkit::{
-    daemon::{program, until},
+    daemon::until,
     model_server::{Recorded, Reply},
 };
 use serde_json::{Value, json};
 
 use super::World;
-
-/// The JSON of each frame.
-fn frames(mut bytes: &[u8]) -> Vec<Value> {
-    let mut frames = Vec::new();
-    while let Some((length, rest)) = bytes.split_first_chunk() {
-        let (frame, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
-        frames.push(serde_json::from_slice(frame).unwrap());
-        bytes = rest;
-    }
-    frames
-}
-
-#[test]
-fn the_daemon_knows_how_to_be_the_reader_of_a_document() {
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures/latin.pdf");
-    let limits = json!({
-        "bytes_in": 1_000_000, "bytes_out": 1_000_000, "parts": 9, "cells": 9, "memory": 1_u64 << 30,
-        "time": {"secs": 60, "nanos": 0},
-    });
-    let wanted = json!({"named": "pdf", "first": 0, "listing": false});
-    let output = Command::new(program("agentd"))
-        .args(["extract-worker", &json!({"wanted": wanted, "limits": limits}).to_string()])
-        .env_clear()
-        .stdin(File::open(document).unwrap())
-        .output()
-        .unwrap();
-    let frames = frames(&output.stdout);
-    assert_eq!(frames.len(), 6, "{frames:#?} {}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(frames[0], json!({"recognised": "pdf"}));
-    assert_eq!(frames[1]["piece"]["head"]["title"], "Annual report");
-    assert_eq!(frames[4]["piece"]["part"]["place"], json!({"page": 3}));
-    assert_eq!(frames[5]["piece"]["end"]["parts"], 3);
-}
 
 pub(super) fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures").join(name);
@@ -210,18 +177,6 @@ async fn a_kill_while_documents_come_in_loses_no_upload_and_leaves_an_index_that
     assert!(std::fs::read(&copy).unwrap() == before, "byte for byte");
     let output = world.daemon.agentctl(["run", "--session", &id, "Where is the zircon?"]).await.exits(0);
     assert!(output.stdout.starts_with("It says zircon2999 (long.docx section "), "{}", output.stdout);
-}
-
-#[tokio::test]
-async fn the_index_can_be_deleted_under_the_daemon() {
-    let world = World::start().await;
-    for gone in ["once", "twice"] {
-        searches_and_cites(&world, "uploads/latin.pdf", "QUARTZ-3");
-        let output = world.daemon.agentctl(["run", "--file", &fixture("latin.pdf"), "Where?"]).await.exits(0);
-        assert_eq!(output.stdout.trim(), "It says QUARTZ-3 (latin.pdf p. 3).");
-        // At once: the daemon may tidy its files up meanwhile.
-        std::fs::rename(world.daemon.data().join("index"), world.daemon.path().join(gone)).unwrap();
-    }
 }
 
 /// A Word document of these paragraphs, as small as one can be.
@@ -389,38 +344,6 @@ fn zipped(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_archive_is_a_folder_of_documents() {
-    let world = World::start().await;
-    let of = |name: &str| std::fs::read(fixture(name)).unwrap();
-    let archive = zipped(&[("papers/latin.pdf", of("latin.pdf")), ("deck.pptx", of("deck.pptx"))]);
-    let archive = world.daemon.write("all.zip", archive);
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
-    let added = docs(&["add", archive.to_str().unwrap()]).await.exits(0);
-    assert!(added.stdout.contains("ZIP archive"), "{}", added.stdout);
-    let found = docs(&["search", "QUARTZ-2"]).await.exits(0);
-    assert!(found.stdout.starts_with("uploads/all.zip!/papers/latin.pdf  p. 2\n"), "{}", found.stdout);
-    let shown = docs(&["show", "uploads/all.zip"]).await.exits(0);
-    assert!(shown.stdout.contains("- papers/latin.pdf ("), "{}", shown.stdout);
-    let shown = docs(&["show", "uploads/all.zip!/papers/latin.pdf", "--page", "3"]).await.exits(0);
-    assert!(shown.stdout.contains("QUARTZ-3"), "{}", shown.stdout);
-    docs(&["show", "uploads/all.zip!/none.pdf"]).await.says(&["could not find none.pdf in the archive", "hint:"]);
-    let (told, output) = world
-        .call_all(
-            vec![
-                ("search_documents", json!({"query": "预算"})),
-                ("read_file", json!({"path": "uploads/all.zip!/deck.pptx", "offset": 2, "limit": 1})),
-                ("search_file", json!({"path": "uploads/all.zip!/papers/latin.pdf", "query": "QUARTZ-1"})),
-            ],
-            &["--continue"],
-        )
-        .await;
-    output.exits(0);
-    assert!(told[0].contains("1. uploads/all.zip!/deck.pptx slide 2"), "{}", told[0]);
-    assert!(told[1].contains("预算") && told[1].contains("slide 2 of 3"), "{}", told[1]);
-    assert!(told[2].contains("1. uploads/all.zip!/papers/latin.pdf p. 1"), "{}", told[2]);
-}
-
-#[tokio::test]
 async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
     const MANY: usize = 304;
     let world = World::start().await;
@@ -451,4 +374,26 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
     });
     let output = world.daemon.agentctl(["run", "Where is zircon303?", "--continue", "-C", mount]).await.exits(0);
     assert_eq!(output.stdout.trim(), "There.");
+}
+
+#[tokio::test]
+async fn a_search_tells_how_far_the_documents_are_that_it_reads_first() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let id = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
+    let content = std::fs::read(fixture("latin.pdf")).unwrap();
+    client.upload(&id, "latin.pdf", &content[..]).await.unwrap();
+    let text = "QUARTZ-2".to_owned();
+    let query = DocumentQuery { text, regex: false, limit: 5, neighbours: false, begin_by: None };
+    let search = async || {
+        let mut steps = Vec::new();
+        let show = |step: DocumentProgress| steps.push((step.document, step.parts, step.total));
+        let finds = client.search_documents(&id, &[], &query, show).await.unwrap();
+        assert!(!finds.hits.is_empty(), "{finds:?}");
+        steps
+    };
+    let steps = search().await;
+    assert_eq!(steps.last(), Some(&("uploads/latin.pdf".to_owned(), 3, Some(3))), "{steps:?}");
+    // It is indexed: nothing is read.
+    assert_eq!(search().await, []);
 }

@@ -163,30 +163,6 @@ async fn a_file_that_is_asked_about_twice_is_shown_twice() {
 }
 
 #[tokio::test]
-async fn all_else_is_answered_without_the_model() {
-    let home = home();
-    let project = project(&home);
-    for (prompt, says) in [
-        ("Fix the bug in greet.py", &["too small", "agentctl models add"]),
-        ("What does greet.py do?", &["too small", "agentctl models add"]),
-        ("Run the tests", &["too small", "agentctl models add"]),
-        ("Translate README.md to German", &["too small", "agentctl models add"]),
-        ("Was ist die Hauptstadt von Frankreich?", &["zu klein", "agentctl models add"]),
-        ("What can you do?", &["I cannot browse the web", "agentctl models add"]),
-        ("what model is this", &["SmolLM2-135M-Instruct", "8192 tokens"]),
-        ("is my data private?", &["stays on this computer", "~/.local/share/agentd"]),
-        ("你的费用是多少", &["我不收费", "agentctl usage"]),
-        ("what's 17*23", &["17 × 23", "391"]),
-    ] {
-        let (calls, text) = ask(&home, &project, prompt).await;
-        assert_eq!(calls, [], "{prompt}");
-        for said in says {
-            assert!(text.contains(said), "{prompt}: {text}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_file_deep_in_a_large_project_is_found_by_its_name() {
     let home = home();
     for number in 0..400 {

@@ -115,7 +115,7 @@ async fn a_client_that_is_dead_approves_nothing() {
     running.output(Vec::new()).await;
     std::fs::write(outputs.join("go"), "").unwrap();
 
-    let asked = until("the question", || async { pending(&world).await.pop() }).await;
+    let asked = world.first_question().await;
     assert_eq!(asked["args"]["command"], "touch outputs/two; echo second");
     assert!(!outputs.join("two").exists());
     world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
@@ -137,7 +137,7 @@ async fn a_detached_run_goes_on_and_answers_as_it_was_told_to() {
     let args = ["run", "Go!", "--detach", "--output", "json"];
     let started = world.daemon.agentctl(args).await.exits(0).json();
     assert_eq!(started["type"], "started");
-    let asked = until("the question", || async { pending(&world).await.pop() }).await;
+    let asked = world.first_question().await;
     assert_eq!((&asked["session_id"], &asked["turn_id"]), (&started["session_id"], &started["turn_id"]));
     world.daemon.agentctl(["run", "Go!", "--detach", "--on-interrupt", "ask"]).await.exits(2).says(&["hint:"]);
 }
@@ -160,33 +160,30 @@ async fn a_terminal_is_left_as_it_was_found() {
         let pid = i32::try_from(client(&world)).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
     };
+    let ends = |mut terminal: Terminal, words: &[&str]| {
+        signal(Signal::SIGTERM);
+        terminal.sees_all(words);
+        terminal.sees("code 143");
+        terminal.ends();
+        assert_eq!(world.daemon.read("before"), world.daemon.read("after"));
+    };
     // At the prompt, in a stream, and at a question: the turn goes on, as it does where a window is closed.
     let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
     terminal.prompt();
-    signal(Signal::SIGTERM);
-    terminal.sees("code 143");
-    terminal.ends();
-    assert_eq!(world.daemon.read("before"), world.daemon.read("after"));
+    ends(terminal, &[]);
 
     world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
     terminal.prompt();
     terminal.says("Hang!");
     world.model.wait_until(|counts| counts.requests == 1).await;
-    signal(Signal::SIGTERM);
-    terminal.sees("the turn continues");
-    terminal.sees("code 143");
-    terminal.ends();
-    assert_eq!(world.daemon.read("before"), world.daemon.read("after"));
+    ends(terminal, &["the turn continues"]);
     assert_eq!(world.model.counts().dropped, 0);
 
     world.model.reply(run("touch outputs/a"));
     let mut terminal = Terminal::around(&world.daemon, line, &["run", "Ask!"]);
     terminal.sees("y yes");
-    signal(Signal::SIGTERM);
-    terminal.sees("code 143");
-    terminal.ends();
-    assert_eq!(world.daemon.read("before"), world.daemon.read("after"));
+    ends(terminal, &[]);
     assert_eq!(pending(&world).await, [Value::Null; 0]);
 }
 

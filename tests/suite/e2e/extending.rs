@@ -64,13 +64,6 @@ fn blocks(section: &str, language: &str) -> Vec<String> {
     section.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
 }
 
-#[test]
-fn the_page_has_its_blocks() {
-    assert_eq!(blocks("Your own tool, through MCP", "sh").len(), 1);
-    assert_eq!(blocks("Your own skill", "sh").len(), 3);
-    assert_eq!(blocks("Your own agent", "yaml").len(), 1);
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_of_ones_own() {
     const SECTION: &str = "Your own tool, through MCP";

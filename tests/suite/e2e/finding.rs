@@ -187,17 +187,6 @@ async fn where_the_socket_cannot_be_bound_again_another_place_is_found() {
 }
 
 #[tokio::test]
-async fn stop_ends_a_daemon_that_has_lost_its_socket_at_once() {
-    let person = Person::new().await;
-    person.start().await;
-    fs::remove_dir_all(person.runtime()).unwrap();
-    // By a signal, or by its new socket if it has noticed in the meantime.
-    person.desk(&["stop"]).await.exits(0).says(&["the daemon has stopped"]);
-    person.make_runtime();
-    person.desk(&["status"]).await.exits(3);
-}
-
-#[tokio::test]
 async fn a_removed_lock_file_lets_no_second_daemon_in_and_is_made_again() {
     let person = Person::new().await;
     let pid = person.start().await;
@@ -251,17 +240,6 @@ async fn what_a_lock_file_says_that_nobody_holds_is_not_believed() {
     stranger.wait().unwrap();
 }
 
-#[tokio::test]
-async fn a_killed_daemon_leaves_nothing_that_leads_astray() {
-    let person = Person::new().await;
-    let pid = person.start().await;
-    signal(pid, Signal::SIGKILL);
-    until("it is gone", || async { (!Path::new(&format!("/proc/{pid}")).exists()).then_some(()) }).await;
-    person.cron(&["status"]).await.exits(3);
-    person.desk(&["run", "Hi"]).await.exits(0);
-    assert_ne!(person.status(None).await["pid"], pid);
-}
-
 /// The chat has started the daemon, and may not be what keeps its end from being seen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_outlives_the_daemon_that_it_started() {
@@ -269,25 +247,18 @@ async fn a_chat_outlives_the_daemon_that_it_started() {
     let mut terminal = Terminal::open(&person.home, &[]);
     terminal.prompt();
     person.home.agentctl(["stop"]).await.exits(0).says(&["the daemon has stopped"]);
-    terminal.says("Hi");
-    terminal.sees("the daemon is back");
-    terminal.prompt();
+    terminal.hears("Hi", "the daemon is back");
     terminal.presses("\r");
-    terminal.sees("Hello from the model server.");
-    terminal.prompt();
+    terminal.sees_last("Hello from the model server.");
 
     person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_behind("It hangs."));
     terminal.says("Slowly");
     terminal.sees("It hangs.");
     let pid = person.home.agentctl(["status", "--json"]).await.exits(0).json()["pid"].as_u64().unwrap();
     signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
-    terminal.sees("waiting for the daemon");
-    terminal.sees("the daemon is back");
-    terminal.sees("interrupted");
-    terminal.prompt();
-    terminal.says("/continue");
-    terminal.sees("Hello from the model server.");
-    terminal.prompt();
+    terminal.sees_all(&["waiting for the daemon", "the daemon is back"]);
+    terminal.sees_last("interrupted");
+    terminal.hears("/continue", "Hello from the model server.");
     terminal.leaves();
     person.home.agentctl(["stop"]).await.exits(0);
 }

@@ -137,11 +137,7 @@ async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
     let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
     let waiting = world.daemon.spawn_agentctl(["run", "Write it", "--session", &origin, "--on-interrupt", "wait"]);
-    let asks = || async {
-        let pending = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-        pending.as_array().unwrap().first().cloned()
-    };
-    let pending = until("the question", asks).await;
+    let pending = world.first_question().await;
     let output = world.daemon.agentctl(["sessions", "fork", &origin, "--at-turn", "2"]).await;
     output.exits(75).says(&["turn 2 of this session has not ended", "hint:"]);
     let fork = world.fork(&origin, &[]).await;

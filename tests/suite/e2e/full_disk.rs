@@ -6,13 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
+use agentd_testkit::{daemon::TempDaemon, model_server::Reply};
 use serde_json::json;
 
-use super::{World, on_small_disk, tool_texts};
+use super::{World, tool_texts};
 
 /// A folder as the daemon sees it.
 fn seen_by(daemon: &TempDaemon, path: &Path) -> PathBuf {
@@ -29,10 +26,7 @@ fn fill(folder: &Path) {
 
 #[tokio::test]
 async fn on_a_full_disk_sessions_can_be_read_and_removed() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    let Some(command) = on_small_disk(&home, "data", "32m") else { return };
-    let world = World { daemon: TempDaemon::start_with(home, command).await, model };
+    let Some(world) = World::on_disk("data", "32m").await else { return };
     let daemon = &world.daemon;
     let data = seen_by(daemon, &daemon.data());
     let large = daemon.write("large.bin", vec![7; 3_000_000]);
@@ -91,10 +85,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
 /// A session of a few words has no files that could make room: what is kept back for that does.
 #[tokio::test]
 async fn on_a_full_disk_a_session_without_files_can_be_removed() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    let Some(command) = on_small_disk(&home, "data", "32m") else { return };
-    let world = World { daemon: TempDaemon::start_with(home, command).await, model };
+    let Some(world) = World::on_disk("data", "32m").await else { return };
     let daemon = &world.daemon;
     let data = seen_by(daemon, &daemon.data());
     world.model.default_reply(Reply::text((0..8000).map(|n| format!("word {n} ")).collect::<String>()));

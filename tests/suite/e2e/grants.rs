@@ -4,10 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use agentd_core::{error::ErrorKind, event::EventKind, interrupt::Answer};
 use agentd_proto::client::{ClientErrorKind, NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::{Output, Running, TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
+use agentd_testkit::{daemon::Output, model_server::Reply};
 use serde_json::{Value, json};
 
 use super::{
@@ -23,14 +20,6 @@ fn touch(name: &str) -> Reply {
 
 fn command(command: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": command }))
-}
-
-/// A turn that waits for an approval, its client, and the interrupt.
-async fn waiting(world: &World, more: &[&str]) -> (Running, Value) {
-    let args = ["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args.iter().chain(more));
-    let (raised, _) = running.event("interrupt_raised").await;
-    (running, raised["interrupt"].clone())
 }
 
 async fn agentctl(world: &World, args: &[&str]) -> Output {
@@ -60,7 +49,7 @@ fn denials(result: &Value) -> usize {
 async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restart() {
     let mut world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
-    let (running, interrupt) = waiting(&world, &[]).await;
+    let (running, interrupt) = world.raises(&["Do it"]).await;
     assert_eq!(interrupt["grants"], json!(["run_bash_command: touch a"]), "{interrupt:#}");
     assert_eq!((&interrupt["layer"], &interrupt["asked_by"]["client"]), (&json!("default"), &json!("agentctl")));
     let answered = answer(&world, &interrupt, &["always"]).await.exits(0);
@@ -89,7 +78,7 @@ async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restar
 async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_revoked() {
     let mut world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
-    let (running, interrupt) = waiting(&world, &[]).await;
+    let (running, interrupt) = world.raises(&["Do it"]).await;
     let answered = answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
     answered.says(&["kept for good, in every session: run_bash_command: [in /] touch a"]);
     running.output(Vec::new()).await.exits(0);
@@ -109,69 +98,14 @@ async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_re
 }
 
 #[tokio::test]
-async fn a_rule_that_is_revoked_does_not_hold_for_the_next_call_of_a_running_turn() {
-    let world = World::start().await;
-    let rule = "run_bash_command: touch a";
-    agentctl(&world, &["grants", "add", rule]).await.exits(0);
-    let ask = Reply::tool_call("ask_human", json!({"question": "Shall I go on?"}));
-    world.model.reply(touch("a")).reply(ask).reply(touch("a")).reply(Reply::text("Well."));
-    // The question holds the turn while the rule is taken back.
-    let (mut running, question) = waiting(&world, &[]).await;
-    assert_eq!(question["kind"], "question", "the first call asked nobody: {question:#}");
-    agentctl(&world, &["grants", "revoke", rule]).await.exits(0);
-    answer(&world, &question, &["yes"]).await.exits(0);
-    let (raised, _) = running.event("interrupt_raised").await;
-    assert_eq!(raised["interrupt"]["grants"], json!([rule]));
-    answer(&world, &raised["interrupt"], &["reject"]).await.exits(0);
-    running.output(Vec::new()).await.exits(5);
-}
-
-#[tokio::test]
-async fn a_compound_command_keeps_a_rule_for_each_part() {
-    let world = World::start().await;
-    world.model.reply(command("touch a && ls && touch b")).reply(Reply::text("Touched."));
-    let (running, interrupt) = waiting(&world, &[]).await;
-    let rules = ["run_bash_command: touch a", "run_bash_command: touch b"];
-    assert_eq!(interrupt["grants"], json!(rules));
-    let shown = agentctl(&world, &["interrupts", &interrupt["id"].as_str().unwrap()[..18]]).await.exits(0).stdout;
-    for words in
-        rules.iter().chain(&["touch a && ls && touch b", "medium risk", "confirm_exec", "the main agent", "--for-good"])
-    {
-        assert!(shown.contains(words), "{words} is missing in {shown}");
-    }
-    answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
-    running.output(Vec::new()).await.exits(0);
-    let kept: Vec<Value> = grants(&world, &[]).await.into_iter().map(|kept| kept["rule"].clone()).collect();
-    assert_eq!(kept, ["run_bash_command: [in /] touch a", "run_bash_command: [in /] touch b"]);
-    // Each part alone, and in another order; but nothing beside them.
-    world.model.reply(command("touch b; touch a")).reply(Reply::text("Again."));
-    assert_eq!(denials(&unattended(&world, &[]).await), 0);
-    world.model.reply(command("touch b; touch c")).reply(Reply::text("No."));
-    assert_eq!(denials(&unattended(&world, &[]).await), 1);
-}
-
-/// A daemon with these rules.
-async fn ruled(rules: &str) -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/hitl_rules.yaml", rules);
-    let daemon = TempDaemon::start_in(home).await;
-    World { model, daemon }
-}
-
-const DENY_B: &str = "tools: {run_bash_command: {deny: [touch b]}}";
-
-#[tokio::test]
 async fn a_denial_beats_every_rule_that_is_kept() {
-    let world = World::start().await;
+    let mut world = World::start().await;
     for rule in ["run_bash_command: touch b", "run_bash_command: touch *"] {
         agentctl(&world, &["grants", "add", rule]).await.exits(0);
     }
-    let World { model, mut daemon } = world;
-    daemon.write("config/hitl_rules.yaml", DENY_B);
-    daemon.kill9().await;
-    daemon.restart().await;
-    let world = World { model, daemon };
+    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [touch b]}}");
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
     for on_interrupt in ["deny", "approve", "fail"] {
         world.model.reply(command("touch a && touch b")).reply(Reply::text("Then not."));
         let args = ["run", "Do it", "--on-interrupt", on_interrupt, "--output", "json"];
@@ -185,46 +119,13 @@ async fn a_denial_beats_every_rule_that_is_kept() {
 }
 
 #[tokio::test]
-async fn an_approval_that_nobody_can_give_fails_the_run_or_is_listed() {
-    let world = World::start().await;
-    world.model.reply(touch("a"));
-    let args = ["run", "Do it", "--output", "json", "--on-interrupt"];
-    let failed = world.daemon.agentctl(args.iter().chain(&["fail"])).await.exits(5).json();
-    assert_eq!((&failed["stop_reason"], denials(&failed)), (&json!("denied"), 1), "{failed:#}");
-    assert_eq!(failed["denials"][0]["tool"], "run_bash_command");
-    world.model.reply(touch("a")).reply(Reply::text("Then not."));
-    let denied = world.daemon.agentctl(args.iter().chain(&["deny"])).await.exits(5).json();
-    assert_eq!((&denied["stop_reason"], denials(&denied)), (&json!("completed"), 1), "{denied:#}");
-    assert_eq!(denied["text"], "Then not.");
-}
-
-#[tokio::test]
-async fn an_edit_into_what_is_denied_is_refused_and_the_question_waits_on() {
-    let world = ruled(DENY_B).await;
-    world.model.reply(touch("a")).reply(Reply::text("Done."));
-    let (running, interrupt) = waiting(&world, &[]).await;
-    for hidden in
-        ["touch b", "touch 'b'", "true && t\"ouch\" b", "sh -c 'touch b'", "env X=1 touch b", "echo $(touch b)"]
-    {
-        let args = json!({ "command": hidden }).to_string();
-        answer(&world, &interrupt, &["edit", "--args", &args]).await.exits(2).says(&["denied", "never run", "hint:"]);
-    }
-    let edited = json!({"command": "touch c"}).to_string();
-    answer(&world, &interrupt, &["edit", "--args", &edited]).await.exits(0);
-    running.output(Vec::new()).await.exits(0);
-    assert!(tool_texts(world.model.requests().last().unwrap()).contains("changed the arguments"));
-    let session = interrupt["session_id"].as_str().unwrap();
-    let listed = agentctl(&world, &["grants", "list", "--session", session, "--json"]).await.exits(0).json();
-    assert_eq!(listed, json!([]), "an edit keeps nothing");
-}
-
-#[tokio::test]
 async fn an_edit_of_a_write_into_a_denied_path_is_refused() {
     let section = "{patterns: {critical: ['^outputs/kept']}, actions: {critical: deny}}";
-    let world = ruled(&format!("tools: {{write_file: {section}, apply_patch: {section}}}")).await;
+    let rules = format!("tools: {{write_file: {section}, apply_patch: {section}}}");
+    let world = World::with_files(&[("config/hitl_rules.yaml", &rules)]).await;
     let write = |path: &str| json!({"path": path, "content": "words"});
     world.model.reply(Reply::tool_call("write_file", write("outputs/a"))).reply(Reply::text("Done."));
-    let (running, interrupt) = waiting(&world, &[]).await;
+    let (running, interrupt) = world.raises(&["Do it"]).await;
     let detours = ["outputs/kept", "outputs//./kept/a", "./outputs/kept", "/outputs/kept", "outputs/x/../kept"];
     for path in detours {
         let edited = write(path).to_string();
@@ -332,7 +233,7 @@ async fn a_rule_for_the_project_holds_in_no_other_folder_of_the_session() {
     assert!(root.join("outputs/a").exists());
     // What is offered for a command of a skill holds for that.
     world.model.reply(command("touch outputs/b; ls skills/report")).reply(Reply::text("Touched."));
-    let (running, interrupt) = waiting(&world, &["--session", &session]).await;
+    let (running, interrupt) = world.raises(&["Do it", "--session", &session]).await;
     assert_eq!(interrupt["grants"], json!(["run_bash_command: [in /] touch outputs/b"]), "{interrupt:#}");
     answer(&world, &interrupt, &["always"]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
@@ -347,7 +248,7 @@ async fn a_rule_that_is_kept_for_good_means_the_folder_that_it_was_kept_in() {
     let there = fs::canonicalize(project(&world)).unwrap();
     let ask = async |line: &str, more: &[&str], expected: &str| {
         world.model.reply(command(line)).reply(Reply::text("Done."));
-        let (running, interrupt) = waiting(&world, more).await;
+        let (running, interrupt) = world.raises(&[&["Do it"], more].concat()).await;
         let session = interrupt["session_id"].as_str().unwrap().to_owned();
         answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
         running.output(Vec::new()).await.exits(0);

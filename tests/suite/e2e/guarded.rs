@@ -62,11 +62,7 @@ async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output
 async fn asked(world: &World, text: &str) -> (Running, Value) {
     let call = Reply::tool_call("run_bash_command", script(world, text));
     works_through(&world.model, vec![(&["command also wrote"], call)], Reply::text("Over."));
-    let project = mounted(world);
-    let args = ["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
-    let (raised, _) = running.event("interrupt_raised").await;
-    (running, raised["interrupt"].clone())
+    world.raises(&["Go.", "-C", &mounted(world), "--mode", "auto"]).await
 }
 
 async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
@@ -412,14 +408,4 @@ async fn after_a_kill_the_next_start_takes_back_what_was_planted() {
     world.daemon.agentctl(["run", "--continue", "And now?", "-C", &project]).await.exits(0);
     let request = format!("{:?}", world.model.requests().last().unwrap().messages());
     assert!(request.contains("/project/app/.git/hooks/pre-commit"), "{request}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn where_not_all_can_be_seen_a_command_asks() {
-    let world = World::configured("undo: {max_files: 100}\n").await;
-    prepare(&world, "for i in $(seq 1 150); do echo x > f$i; done");
-    let (told, output) = unattended(&world, "echo x > done.txt", &[]).await;
-    output.exits(5);
-    assert!(told.contains("more than 100 files"), "{told}");
-    assert!(content(&world, "project/done.txt").is_none());
 }

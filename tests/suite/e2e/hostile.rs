@@ -48,6 +48,23 @@ async fn audited(world: &World) -> (usize, Vec<Value>) {
     (records.len(), records.iter().filter(ran).cloned().collect())
 }
 
+/// What nothing may change. So many calls fill the window: what compaction replaces is written down by the daemon.
+fn folders(world: &World, trap: &Trap) -> [BTreeMap<String, String>; 3] {
+    let history = trap.root.join("conversation_history");
+    [state(&trap.root, &[&history]), state(&trap.project, &[]), outside(world, trap)]
+}
+
+/// Has the model make all these calls, each of which is denied with these words and runs nothing.
+async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], words: &str) -> Value {
+    let args = ["--session", session, "--on-interrupt", on_interrupt, "--output", "json"];
+    let (told, output) = world.call_all(all.to_vec(), &args).await;
+    for ((_, call), told) in all.iter().zip(&told) {
+        assert!(told.starts_with("E_DENIED: ") && told.contains(words), "{call}: {told}");
+    }
+    assert_eq!(audited(world).await, (all.len(), Vec::new()));
+    output.exits(5).json()
+}
+
 #[tokio::test]
 async fn no_hostile_command_runs_that_nobody_allowed() {
     let (world, session, trap) = session(TRUSTING).await;
@@ -55,22 +72,12 @@ async fn no_hostile_command_runs_that_nobody_allowed() {
         world.daemon.agentctl(["grants", "add", &format!("run_bash_command: {rule}")]).await.exits(0);
     }
     trap.lay();
-    // So many calls fill the window: what compaction replaces is written down by the daemon.
-    let history = trap.root.join("conversation_history");
-    let folders = || [state(&trap.root, &[&history]), state(&trap.project, &[]), outside(&world, &trap)];
-    let before = folders();
     let all = commands(&trap, |_| true);
     assert!(all.len() >= 900, "{}", all.len());
-
-    let args = ["--session", &session, "--on-interrupt", "deny", "--output", "json"];
-    let (told, output) = world.call_all(all.clone(), &args).await;
-    for ((_, call), told) in all.iter().zip(&told) {
-        assert!(told.starts_with("E_DENIED: "), "{call}: {told}");
-    }
-    let result = output.exits(5).json();
+    let before = folders(&world, &trap);
+    let result = denied(&world, &session, "deny", &all, "").await;
     assert_eq!(result["denials"].as_array().unwrap().len(), all.len(), "each is listed");
-    assert_eq!(audited(&world).await, (all.len(), Vec::new()));
-    let after = folders();
+    let after = folders(&world, &trap);
     let new = after.iter().zip(&before).flat_map(|(after, before)| {
         after.iter().filter(|(path, now)| before.get(*path) != Some(*now)).map(|(path, _)| path)
     });
@@ -83,34 +90,20 @@ async fn no_hostile_command_runs_that_nobody_allowed() {
 async fn no_command_that_does_more_than_look_runs_unasked() {
     let (world, session, trap) = session("").await;
     trap.lay();
-    let history = trap.root.join("conversation_history");
-    let folders = || [state(&trap.root, &[&history]), state(&trap.project, &[]), outside(&world, &trap)];
-    let before = folders();
+    let before = folders(&world, &trap);
     let all = hostile::asking_commands().into_iter().map(|(_, line)| ("run_bash_command", json!({ "command": line })));
     let all: Vec<Call> = all.collect();
     assert!(all.len() >= 150, "{}", all.len());
-    let args = ["--session", &session, "--on-interrupt", "deny", "--output", "json"];
-    let (told, output) = world.call_all(all.clone(), &args).await;
-    for ((_, call), told) in all.iter().zip(&told) {
-        assert!(told.starts_with("E_DENIED: "), "{call}: {told}");
-    }
-    output.exits(5);
-    assert_eq!(audited(&world).await, (all.len(), Vec::new()));
-    assert!(folders() == before, "nothing may change anywhere");
+    denied(&world, &session, "deny", &all, "").await;
+    assert!(folders(&world, &trap) == before, "nothing may change anywhere");
 }
 
 #[tokio::test]
 async fn commands_that_are_denied_run_for_nobody() {
     let (world, session, trap) = session(TRUSTING).await;
-    let denied = commands(&trap, |mark| mark == "deny");
-    assert!(denied.len() >= 100, "{}", denied.len());
-    let args = ["--session", &session, "--on-interrupt", "approve", "--output", "json"];
-    let (told, output) = world.call_all(denied.clone(), &args).await;
-    for ((_, call), told) in denied.iter().zip(&told) {
-        assert!(told.starts_with("E_DENIED: ") && told.contains("never run"), "{call}: {told}");
-    }
-    output.exits(5);
-    assert_eq!(audited(&world).await, (denied.len(), Vec::new()));
+    let all = commands(&trap, |mark| mark == "deny");
+    assert!(all.len() >= 100, "{}", all.len());
+    denied(&world, &session, "approve", &all, "never run").await;
 }
 
 /// What must stay as it is: the secrets, and the names of what lies beside the workspaces and beside the project.

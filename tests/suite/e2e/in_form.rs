@@ -1,8 +1,8 @@
 //! Answers in a form: `run --schema`, for scripts that go on with the answer.
 
 use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply},
+    daemon::{Output, until},
+    model_server::{Recorded, Reply},
 };
 use serde_json::{Value, json};
 
@@ -79,24 +79,6 @@ async fn a_bad_answer_is_asked_for_once_more_and_two_end_with_7_and_the_reason()
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_the_field_is_asked_in_words() {
-    let world = World::start().await;
-    world.model.respond_with(|request| {
-        if has_field(request) {
-            return Reply::refusal(400, "This response_format type is unavailable now");
-        }
-        let corrected = request.body["messages"].to_string().contains("does not match the JSON Schema");
-        Reply::text(if corrected { GOOD } else { "Seven." })
-    });
-    for _ in 0..2 {
-        let output = world.in_form("How many?", &[]).await.exits(0);
-        assert_eq!(output.stdout, format!("{GOOD}\n"));
-    }
-    let refused = world.model.requests().iter().filter(|request| has_field(request)).count();
-    assert_eq!(refused, 1, "it is learnt");
-}
-
-#[tokio::test]
 async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     let world = World::start().await;
     let refused = async |content: Option<&[u8]>, words: &[&str]| {
@@ -126,9 +108,7 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
 
 #[tokio::test]
 async fn a_turn_that_waits_for_a_person_is_held_to_its_form_after_a_restart() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    let mut world = World { daemon: TempDaemon::start_in(home).await, model };
+    let mut world = World::start().await;
     world.model.respond_with(|request| {
         let all = request.body["messages"].to_string();
         match (request.last_role(), all.contains("does not match the JSON Schema")) {
@@ -142,14 +122,10 @@ async fn a_turn_that_waits_for_a_person_is_held_to_its_form_after_a_restart() {
     world.daemon.write("schema.json", SCHEMA);
     let args = ["run", "Write it, then count", "--schema", "schema.json", "--on-interrupt", "wait", "--detach"];
     let session = world.daemon.agentctl(args).await.exits(0).stdout.trim().to_owned();
-    let asked = async || {
-        let asked = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-        asked.as_array()?.first().map(|one| one["id"].as_str().unwrap().to_owned())
-    };
-    let id = until("it asks", asked).await;
+    let asked = world.first_question().await;
     world.daemon.kill9().await;
     world.daemon.restart().await;
-    world.daemon.agentctl(["answer", &id, "approve"]).await.exits(0);
+    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
     let text = async || {
         let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
         (shown["status"] == "idle").then_some(shown)

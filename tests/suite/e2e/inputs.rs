@@ -4,14 +4,14 @@ use std::{fs, process::Stdio};
 
 use agentd_core::{event::EventKind, item::ItemBody};
 use agentd_testkit::{
-    daemon::{PATIENCE, TempDaemon, TempHome},
+    daemon::{PATIENCE, TempDaemon},
     model_server::{ModelServer, Recorded, Reply},
 };
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{Events as _, World, on_small_disk, terminal::Terminal, tool_texts, trusting, turn};
+use super::{Events as _, World, tool_texts, trusting, turn};
 
 /// A diff of about 126 KB, whose last line matters.
 fn diff() -> String {
@@ -53,33 +53,6 @@ async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_
     world.model.respond_with(|_| Reply::text("Short."));
     let output = world.daemon.agentctl_with(args, "+ one line\n").await.exits(0);
     assert!(output.json().get("input").is_none() && output.stderr.is_empty(), "{}", output.stderr);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_pasted_into_the_chat_is_kept_too_and_the_person_is_told() {
-    let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
-    world.model.reply(Reply::text("I see a diff."));
-    // As a terminal marks what is pasted: its line ends send nothing.
-    let pasted = diff();
-    terminal.presses(&format!("\u{1b}[200~{}\u{1b}[201~", pasted.trim_end()));
-    terminal.sees("lines pasted]");
-    terminal.presses("\r");
-    terminal.sees("of input do not fit into the window");
-    // The line is folded at the edge of the terminal.
-    terminal.sees("stored");
-    terminal.sees("as uploads/input.txt");
-    terminal.sees("I see a diff.");
-    terminal.prompt();
-    terminal.leaves();
-    let requests = world.model.requests();
-    assert_eq!(requests.len(), 1, "one message, and nothing was summed up");
-    assert!(requests[0].last_user().contains("All of it is in uploads/input.txt"), "{}", requests[0].last_user());
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    let session = sessions[0]["id"].as_str().unwrap();
-    let kept = world.daemon.data().join("workspace").join(session).join("uploads/input.txt");
-    assert_eq!(fs::read_to_string(kept).unwrap(), pasted.trim_end());
 }
 
 #[tokio::test]
@@ -124,17 +97,10 @@ async fn it_is_on_the_disk_before_the_turn_is_acknowledged_and_after_a_kill() {
 
 #[tokio::test]
 async fn where_the_disk_is_full_it_is_refused_whole() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    let Some(command) = on_small_disk(&home, "data/workspace", "256k") else { return };
-    let world = World { daemon: TempDaemon::start_with(home, command).await, model };
+    let Some(world) = World::on_disk("data/workspace", "256k").await else { return };
     let long = diff().repeat(5);
-    world
-        .daemon
-        .agentctl_with(["run", "Review this"], long.as_str())
-        .await
-        .exits(1)
-        .says(&["the disk is full", "hint:"]);
+    let refused = world.daemon.agentctl_with(["run", "Review this"], long.as_str()).await.exits(1);
+    refused.says(&["the disk is full", "hint:"]);
     assert!(world.model.requests().is_empty());
     let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(sessions, json!([]));

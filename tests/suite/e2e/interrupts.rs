@@ -20,10 +20,7 @@ fn write(content: &str) -> Reply {
 
 /// A turn that waits for an approval, its client, and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
-    let args = ["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
-    let (raised, _) = running.event("interrupt_raised").await;
-    (running, raised["interrupt"].clone())
+    world.raises(&["Write it"]).await
 }
 
 async fn listed(world: &World) -> Vec<Value> {
@@ -127,18 +124,6 @@ async fn each_answer_means_what_it_says() {
     running.output(Vec::new()).await.exits(0);
     assert_eq!(written(&world, &interrupt["session_id"]), "edited");
     assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("changed the arguments"));
-
-    // What is always allowed is not asked again in that session, and is in others.
-    world.model.reply(write("first")).reply(Reply::text("Written."));
-    let (running, interrupt) = waiting(&world).await;
-    answer(&world, &interrupt["id"], &["always"]).await.exits(0);
-    running.output(Vec::new()).await.exits(0);
-    world.model.reply(write("second")).reply(Reply::text("Written again."));
-    let session = interrupt["session_id"].as_str().unwrap();
-    world.daemon.agentctl(["run", "Again", "--session", session]).await.exits(0);
-    assert_eq!(written(&world, &interrupt["session_id"]), "second");
-    world.model.reply(write("third")).reply(Reply::text("Not written."));
-    world.daemon.agentctl(["run", "Elsewhere"]).await.exits(5);
 }
 
 #[tokio::test]
@@ -197,95 +182,22 @@ async fn two_clients_see_the_same_events_and_one_answers_for_both() {
 }
 
 #[tokio::test]
-async fn a_deadline_answers_in_the_place_of_a_person() {
-    let world = World::configured("interrupts: {deadline: 200ms, on_deadline: reject}").await;
-    world.model.reply(write("late")).reply(Reply::text("Nobody answered."));
-    let (running, interrupt) = waiting(&world).await;
-    assert!(interrupt["deadline"].is_string(), "{interrupt:#}");
-    let result = running.output(Vec::new()).await.exits(5).json_lines().pop().unwrap();
-    assert_eq!(result["text"], "Nobody answered.");
-    answer(&world, &interrupt["id"], &["approve"]).await.exits(1);
-}
-
-#[tokio::test]
-async fn a_deadline_that_approves_keeps_no_rule() {
-    let world = World::configured("interrupts: {deadline: 200ms, on_deadline: approve}").await;
-    world.model.reply(write("late")).reply(Reply::text("Written."));
-    let (running, interrupt) = waiting(&world).await;
-    assert_eq!(
-        (&interrupt["grants"], &interrupt["on_deadline"]),
-        (&json!(["write_file"]), &json!({"answer": "approve"}))
-    );
-    running.output(Vec::new()).await.exits(0);
-    assert_eq!(written(&world, &interrupt["session_id"]), "late");
-    assert_eq!(world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json(), json!([]));
-}
-
-#[tokio::test]
-async fn many_questions_wait_at_once_and_are_answered_in_any_order() {
-    let world = World::start().await;
-    // Three sessions, in each of which a turn waits.
-    let mut turns = Vec::new();
-    for content in ["one", "two", "three"] {
-        world.model.reply(write(content));
-        turns.push(waiting(&world).await);
+async fn a_deadline_answers_in_the_place_of_a_person_and_keeps_no_rule() {
+    for (default, code, content) in [("reject", 5, ""), ("approve", 0, "late")] {
+        let world = World::configured(&format!("interrupts: {{deadline: 200ms, on_deadline: {default}}}")).await;
+        world.model.reply(write("late")).reply(Reply::text("Nobody answered."));
+        let (running, interrupt) = waiting(&world).await;
+        assert!(interrupt["deadline"].is_string(), "{interrupt:#}");
+        assert_eq!(
+            (&interrupt["grants"], &interrupt["on_deadline"]["answer"]),
+            (&json!(["write_file"]), &json!(default))
+        );
+        let result = running.output(Vec::new()).await.exits(code).json_lines().pop().unwrap();
+        assert_eq!(result["text"], "Nobody answered.", "{default}");
+        assert_eq!(written(&world, &interrupt["session_id"]), content, "{default}");
+        answer(&world, &interrupt["id"], &["approve"]).await.exits(1);
+        assert_eq!(world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json(), json!([]), "{default}");
     }
-    let all = listed(&world).await;
-    assert_eq!(all, turns.iter().map(|(_, interrupt)| interrupt.clone()).collect::<Vec<_>>(), "oldest first");
-    let session = turns[1].1["session_id"].as_str().unwrap();
-    let of_one = world.daemon.agentctl(["interrupts", "--session", session, "--json"]).await.exits(0).json();
-    assert_eq!(of_one, json!([all[1]]));
-
-    // The turns go on one after the other, as they are answered.
-    for _ in &turns {
-        world.model.reply(Reply::text("Well."));
-    }
-    let (third, second, first) = (turns.pop().unwrap(), turns.pop().unwrap(), turns.pop().unwrap());
-    answer(&world, &third.1["id"], &["approve"]).await.exits(0);
-    third.0.output(Vec::new()).await.exits(0);
-    assert_eq!(listed(&world).await, all[..2], "the others wait on");
-    answer(&world, &first.1["id"], &["reject"]).await.exits(0);
-    first.0.output(Vec::new()).await.exits(5);
-    answer(&world, &second.1["id"], &["approve"]).await.exits(0);
-    second.0.output(Vec::new()).await.exits(0);
-    let files = [first.1, second.1, third.1].map(|interrupt| written(&world, &interrupt["session_id"]));
-    assert_eq!(files, ["", "two", "three"]);
-}
-
-/// Calls that only look run at once, so that one step may ask for several things.
-#[tokio::test]
-async fn calls_of_one_step_ask_at_once() {
-    let model = agentd_testkit::model_server::ModelServer::start().await;
-    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
-    let rules = "tools: {read_file: {patterns: {medium_risk: [private]}, actions: {medium_risk: require_approval}}}";
-    home.write("config/hitl_rules.yaml", rules);
-    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
-    let world = World { model, daemon };
-    let read = |path: &str| json!({ "path": path });
-    let calls = Reply::tool_call("read_file", read("private/a")).and_call("read_file", read("private/b"));
-    world.model.reply(calls).reply(Reply::text("Read."));
-    let (mut running, first) = waiting(&world).await;
-    let (raised, _) = running.event("interrupt_raised").await;
-    let second = raised["interrupt"].clone();
-    assert_eq!(listed(&world).await, [first.clone(), second.clone()]);
-    assert_eq!((&second["layer"], &second["grants"]), (&json!("tool"), &json!(["read_file"])));
-    answer(&world, &second["id"], &["reject", "--reason", "that is mine"]).await.exits(0);
-    answer(&world, &first["id"], &["approve"]).await.exits(0);
-    let result = running.output(Vec::new()).await.exits(5).json_lines().pop().unwrap();
-    assert_eq!(result["denials"].as_array().unwrap().len(), 1, "{result:#}");
-    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("that is mine"));
-}
-
-#[tokio::test]
-async fn a_cancelled_turn_asks_for_nothing_any_more() {
-    let world = World::start().await;
-    world.model.reply(write("never"));
-    let (running, interrupt) = waiting(&world).await;
-    running.signal(nix::sys::signal::Signal::SIGINT);
-    running.output(Vec::new()).await.exits(130);
-    assert!(listed(&world).await.is_empty());
-    answer(&world, &interrupt["id"], &["approve"]).await.exits(1);
-    assert_eq!(written(&world, &interrupt["session_id"]), "");
 }
 
 #[tokio::test]
@@ -315,14 +227,21 @@ async fn two_clients_stay_with_a_turn_through_a_restart() {
     let (one, interrupt) = waiting(&world).await;
     let session = interrupt["session_id"].as_str().unwrap();
     let mut other = world.daemon.spawn_agentctl(["attach", session, "--after", "0", "--output", "stream-json"]);
-    let (seen, _) = other.event("interrupt_raised").await;
+    let (seen, mut lines) = other.event("interrupt_raised").await;
     assert_eq!(seen["interrupt"], interrupt);
+    lines.push(seen);
     world.daemon.kill9().await;
     world.daemon.restart().await;
     answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
-    for client in [one, other] {
-        let result = client.output(Vec::new()).await.exits(0).json_lines().pop().unwrap();
+    let ended =
+        [one.output(Vec::new()).await, other.output(Vec::new()).await].map(|output| output.exits(0).json_lines());
+    for lines in &ended {
+        let result = lines.last().unwrap();
         assert_eq!((&result["type"], &result["text"]), (&json!("result"), &json!("It is written.")), "{result:#}");
     }
+    // Every stored event once, in order, across the restart.
+    let stored = lines.iter().chain(&ended[1]).filter(|line| line["type"] != "item_delta");
+    let seqs: Vec<u64> = stored.filter_map(|line| line["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
     assert_eq!(written(&world, &interrupt["session_id"]), "approved");
 }

@@ -3,10 +3,7 @@
 
 use std::fs;
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
+use agentd_testkit::{daemon::until, model_server::Reply};
 use futures_util::future::join_all;
 use nix::{
     sys::signal::{Signal, kill},
@@ -89,10 +86,7 @@ async fn what_commands_of_many_sessions_delete_at_once_comes_back() {
 
 /// A daemon that can keep nothing to undo changes with.
 async fn without_room() -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("data/undo", "a file in the place of the folder");
-    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    let world = World::with_files(&[("data/undo", "a file in the place of the folder")]).await;
     world.daemon.write("project/a.txt", "one\n");
     world
 }
@@ -117,11 +111,7 @@ async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
     });
     let args = ["run", "Do it", "-C", &project_folder, "--mode", "auto", "--detach"];
     world.daemon.agentctl(args).await.exits(0);
-    let asked = until("the question", || async {
-        let all = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-        all.as_array().unwrap().first().cloned()
-    });
-    let asked = asked.await;
+    let asked = world.first_question().await;
     for field in ["reason", "preview"] {
         assert!(asked[field].as_str().unwrap().contains("its changes cannot be undone: could not record"), "{asked:#}");
     }

@@ -8,10 +8,7 @@ mod timing;
 
 use std::path::{Path, PathBuf};
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Recorded, Reply},
-};
+use agentd_testkit::model_server::{Recorded, Reply};
 use serde_json::{Value, json};
 
 use super::World;
@@ -26,11 +23,11 @@ fn folder() -> PathBuf {
 
 /// A daemon with these language servers and none besides. Commands and servers may read that folder.
 async fn world(global: Value, servers: Value, readable: &Path) -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/agentd.yaml", json!({"sandbox": {"read": [readable]}}).to_string());
-    home.write("config/languages.yaml", languages(global, servers));
-    World { model, daemon: TempDaemon::start_in(home).await }
+    World::with_files(&[
+        ("config/agentd.yaml", &json!({"sandbox": {"read": [readable]}}).to_string()),
+        ("config/languages.yaml", &languages(global, servers)),
+    ])
+    .await
 }
 
 /// The file with these servers, in which those that came with agentd are off.
@@ -54,11 +51,16 @@ fn edit(file: &str, old: &str, new: &str) -> Reply {
 impl World {
     /// One turn in the project, in which the model gives these answers one after the other.
     async fn works(&self, replies: Vec<Reply>) -> Vec<Recorded> {
+        self.works_at("Do it.", replies).await
+    }
+
+    /// The same for these words.
+    async fn works_at(&self, prompt: &str, replies: Vec<Reply>) -> Vec<Recorded> {
         let before = self.model.requests().len();
         let replies = std::sync::Mutex::new(replies.into_iter());
         self.model.respond_with(move |_| replies.lock().unwrap().next().unwrap_or_else(|| Reply::text("over")));
         let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let args = ["run", "Do it.", "-C", &project, "--on-interrupt", "approve"];
+        let args = ["run", prompt, "-C", &project, "--on-interrupt", "approve"];
         self.daemon.agentctl(args).await.exits(0);
         self.model.requests().split_off(before)
     }

@@ -95,17 +95,10 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
 
 #[tokio::test]
 async fn a_command_says_two_megabytes_and_what_decides_is_seen_at_once() {
-    let decides = [
-        "exit code 0",
-        "this is line 040000\nerror: the walrus is gone\nthis is line 040001\n",
-        "line 080000",
-        "left out",
-    ];
+    let decides =
+        ["exit code 0", "040000\nerror: the walrus is gone\nthis is line 040001\n", "line 080000", "left out"];
     finds_it_through_a_kill("", &decides).await;
-}
-
-#[tokio::test]
-async fn without_feedback_there_are_a_head_and_a_tail() {
+    // Without feedback there are a head and a tail.
     let parts = ["exit code 0", "this is line 000010\n", "this is line 080000\n", "80,003 lines", "offset="];
     finds_it_through_a_kill("tools: {feedback_tokens: never}\n", &parts).await;
 }

@@ -122,47 +122,6 @@ async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
     assert!(doctor.contains("nobody says how large its window is, 32768 tokens"), "{doctor}");
 }
 
-#[tokio::test]
-async fn a_server_without_tools_is_used_all_the_same_and_a_person_is_told() {
-    let mut world = World::start().await;
-    world.model.respond_with(|request| {
-        if request.body["tools"].is_array() {
-            return Reply::refusal(500, "tools param requires --jinja flag");
-        }
-        match request.last_user().contains("<tool_result name") {
-            true => Reply::text("It is noon."),
-            false => Reply::text("{\"tool\": \"now\", \"args\": {}}"),
-        }
-    });
-    let run = async |world: &World| {
-        world.daemon.agentctl(["run", "What time is it?", "--output", "stream-json"]).await.exits(0)
-    };
-    let output = run(&world).await;
-    assert_eq!(output.json_lines().pop().unwrap()["text"], "It is noon.");
-    let told = warnings(&output, "tools_in_text");
-    assert!(told.len() == 1 && told[0].contains("--jinja"), "{told:?}");
-    let file = world.daemon.data().join("model-facts.json");
-    until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("text_tools"))).await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let before = world.model.requests().len();
-    let output = run(&world).await;
-    assert!(warnings(&output, "tools_in_text").is_empty() && warnings(&output, "model_retry").is_empty());
-    assert_eq!(world.model.requests().len() - before, 2);
-    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    assert_eq!(slots[0]["model"]["native_tools"], false);
-}
-
-#[tokio::test]
-async fn a_limit_of_a_minute_compacts_nothing() {
-    let world = World::start().await;
-    let limit = "Rate limit reached on tokens per minute (TPM): Limit 6000, Used 5990, Requested 900. Please try again in 30ms.";
-    world.model.reply(Reply::refusal(413, limit)).reply(Reply::text("Here."));
-    let output = world.daemon.agentctl(["run", "Hello", "--output", "stream-json"]).await.exits(0);
-    assert!(warnings(&output, "model_retry")[0].contains("tokens per minute"), "{}", output.stdout);
-    assert!(!output.stdout.contains("compaction"), "{}", output.stdout);
-}
-
 /// A model that can do all of it, behind a server that is good.
 fn good(request: &Recorded) -> Reply {
     let asked = request.last_user();

@@ -2,10 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
+use agentd_testkit::{daemon::Running, model_server::Reply};
 use serde_json::{Value, json};
 
 use super::{World, tool_texts};
@@ -19,10 +16,7 @@ const RULES: &str = "tools:
 
 /// A project as one may come: with links to files that others run, to secrets, and to what is harmless.
 async fn with_links() -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/hitl_rules.yaml", RULES);
-    let daemon = TempDaemon::start_in(home).await;
+    let world = World::with_files(&[("config/hitl_rules.yaml", RULES)]).await;
     for (path, content) in [
         (".envrc", "use nix\n"),
         (".env", "KEY=hunter2\n"),
@@ -31,9 +25,8 @@ async fn with_links() -> World {
         ("AGENTS.md", "be kind\n"),
         ("docs/plain.md", "plain words\n"),
     ] {
-        daemon.write(&format!("project/{path}"), content);
+        world.daemon.write(&format!("project/{path}"), content);
     }
-    let world = World { model, daemon };
     for (target, link) in [
         ("../.envrc", "docs/a.md"),
         ("a.md", "docs/chain.md"),
@@ -76,12 +69,9 @@ impl World {
     }
 
     /// A turn in which the model makes this call and a person is asked.
-    async fn waiting(&self, tool: &str, arguments: Value) -> (Running, Value) {
+    async fn asks(&self, tool: &str, arguments: Value) -> (Running, Value) {
         self.model.reply(Reply::tool_call(tool, arguments)).reply(Reply::text("I see."));
-        let args = ["run", "Do it", "-C", &self.mount(), "--on-interrupt", "wait", "--output", "stream-json"];
-        let mut running = self.daemon.spawn_agentctl(args);
-        let (raised, _) = running.event("interrupt_raised").await;
-        (running, raised["interrupt"].clone())
+        self.raises(&["Do it", "-C", &self.mount()]).await
     }
 
     /// Approves, and says what the tool told the model then.
@@ -182,18 +172,18 @@ async fn a_read_through_a_link_is_judged_by_both_names() {
 async fn a_link_that_is_swapped_while_a_person_is_asked_changes_nothing_of_what_they_approved() {
     let world = with_links().await;
     // A read: what they were shown is what is read.
-    let (running, interrupt) = world.waiting("read_file", json!({"path": "/project/docs/settings.md"})).await;
+    let (running, interrupt) = world.asks("read_file", json!({"path": "/project/docs/settings.md"})).await;
     let shown = "/project/docs/settings.md leads to /project/.env through a link";
     assert_eq!(interrupt["preview"], shown, "{interrupt:#}");
     world.link("../private.txt", "docs/settings.md");
     let told = world.approved(running, &interrupt).await;
     assert!(told.contains("hunter2") && !told.contains("for nobody"), "{told}");
     // A write: where a link has come in the way, nothing is written.
-    let (running, interrupt) = world.waiting("write_file", write("/project/docs/plain.md").1).await;
+    let (running, interrupt) = world.asks("write_file", write("/project/docs/plain.md").1).await;
     world.link("../.envrc", "docs/plain.md");
     let told = world.approved(running, &interrupt).await;
     has(&told, &["it did not run", "/project/docs/plain.md is a link to /project/.envrc"]);
-    let (running, interrupt) = world.waiting("write_file", write("/project/new/pre-commit").1).await;
+    let (running, interrupt) = world.asks("write_file", write("/project/new/pre-commit").1).await;
     world.link(".git/hooks", "new");
     let told = world.approved(running, &interrupt).await;
     has(&told, &["it did not run", "leads through a link to /project/.git/hooks/pre-commit"]);

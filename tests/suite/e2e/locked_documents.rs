@@ -19,35 +19,13 @@ struct LockedFile {
 
 #[tokio::test]
 async fn a_password_goes_from_a_person_to_the_reader_and_nowhere_else() {
-    password_stays_private(LockedFile {
-        fixture: "password.pdf",
-        path: "password.pdf",
-        words: "QUARTZ-2",
-        found: ("QUARTZ-3", " p. 3"),
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn the_password_of_a_workbook_goes_the_same_way() {
-    password_stays_private(LockedFile {
-        fixture: "password.xlsx",
-        path: "password.xlsx",
-        words: "first",
-        found: ("first", " Totals!A2:D3"),
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn the_password_of_an_archive_goes_the_same_way() {
-    password_stays_private(LockedFile {
-        fixture: "locked/zipcrypto.zip",
-        path: "zipcrypto.zip!/papers/rules.odt",
-        words: "north pier",
-        found: ("bring ropes", ""),
-    })
-    .await;
+    for (fixture, path, words, found) in [
+        ("password.pdf", "password.pdf", "QUARTZ-2", ("QUARTZ-3", " p. 3")),
+        ("password.xlsx", "password.xlsx", "first", ("first", " Totals!A2:D3")),
+        ("locked/zipcrypto.zip", "zipcrypto.zip!/papers/rules.odt", "north pier", ("bring ropes", "")),
+    ] {
+        password_stays_private(LockedFile { fixture, path, words, found }).await;
+    }
 }
 
 async fn password_stays_private(LockedFile { fixture: name, path, words, found: (query, place) }: LockedFile) {

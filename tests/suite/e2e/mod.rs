@@ -70,7 +70,6 @@ mod commands;
 mod context;
 mod crash;
 mod damage;
-mod document_progress;
 mod documents;
 mod earlier_data;
 mod earlier_files;
@@ -289,6 +288,43 @@ impl World {
             let output = self.daemon.agentctl(["run", "are you there?"]).await;
             assert_eq!((output.stdout.trim(), output.code), ("still here", Some(0)), "{caller}: {}", output.stderr);
         }
+    }
+}
+
+impl World {
+    /// With these files below its home.
+    async fn with_files(files: &[(&str, &str)]) -> Self {
+        let model = ModelServer::start().await;
+        let home = TempHome::with_model(&model.base_url());
+        for (path, content) in files {
+            home.write(path, content);
+        }
+        Self { daemon: TempDaemon::start_in(home).await, model }
+    }
+
+    /// With this folder of its home on a small disk. None where nobody may mount one.
+    async fn on_disk(folder: &str, size: &str) -> Option<Self> {
+        let model = ModelServer::start().await;
+        let home = TempHome::with_model(&model.base_url());
+        let command = on_small_disk(&home, folder, size)?;
+        Some(Self { daemon: TempDaemon::start_with(home, command).await, model })
+    }
+
+    /// The question that waits first, once there is one.
+    async fn first_question(&self) -> Value {
+        agentd_testkit::daemon::until("the question", || async {
+            let waiting = self.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+            waiting.as_array().unwrap().first().cloned()
+        })
+        .await
+    }
+
+    /// A run whose questions are answered elsewhere, and the first that it raises.
+    async fn raises(&self, args: &[&str]) -> (agentd_testkit::daemon::Running, Value) {
+        let waits = ["--on-interrupt", "wait", "--output", "stream-json"];
+        let mut running = self.daemon.spawn_agentctl(["run"].iter().chain(args).chain(&waits));
+        let (raised, _) = running.event("interrupt_raised").await;
+        (running, raised["interrupt"].clone())
     }
 }
 

@@ -3,7 +3,7 @@
 use agentd_testkit::{daemon::until, model_server::Reply};
 use serde_json::{Value, json};
 
-use super::Editor;
+use super::{Editor, idle, opened};
 use crate::e2e::World;
 
 /// A command that asks.
@@ -24,9 +24,7 @@ fn id_of(interrupt: &Value) -> String {
 
 #[tokio::test]
 async fn a_rejection_is_told_to_the_model_and_an_always_asks_no_more() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     asks(&world, "Then not.");
     let id = editor.begin_prompt(&session, "Make it").await;
     let asked = editor.decides("reject").await;
@@ -35,9 +33,7 @@ async fn a_rejection_is_told_to_the_model_and_an_always_asks_no_more() {
     assert_eq!(editor.came("tool_call_update").last().unwrap()["status"], "failed");
 
     asks(&world, "Made.");
-    let id = editor.begin_prompt(&session, "Do make it").await;
-    editor.decides("always").await;
-    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    editor.decided(&session, "Do make it", "always").await;
     asks(&world, "Made again.");
     assert_eq!(editor.prompt(&session, "Again").await, "end_turn");
     assert!(editor.asked.is_empty(), "{:#?}", editor.asked);
@@ -45,9 +41,7 @@ async fn a_rejection_is_told_to_the_model_and_an_always_asks_no_more() {
 
 #[tokio::test]
 async fn a_question_that_is_put_off_is_answered_elsewhere() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     asks(&world, "Made.");
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
@@ -61,9 +55,7 @@ async fn a_question_that_is_put_off_is_answered_elsewhere() {
 
 #[tokio::test]
 async fn a_question_that_somebody_else_answers_leaves_the_screen() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     asks(&world, "Made.");
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
@@ -79,9 +71,7 @@ async fn a_question_that_somebody_else_answers_leaves_the_screen() {
 
 #[tokio::test]
 async fn an_editor_that_vanishes_leaves_its_question_open() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     asks(&world, "Made.");
     editor.begin_prompt(&session, "Make it").await;
     editor.question("session/request_permission").await;
@@ -99,22 +89,6 @@ async fn an_editor_that_vanishes_leaves_its_question_open() {
     assert_eq!(asked["toolCall"]["title"], format!("`$ {COMMAND}`"));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert!(folder.join("made").exists());
-}
-
-#[tokio::test]
-async fn a_vanished_editors_turn_ends_after_the_answer() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
-    asks(&world, "Made.");
-    editor.begin_prompt(&session, "Make it").await;
-    editor.question("session/request_permission").await;
-    editor.leaves().await.exits(0);
-    let open = waiting(&world).await;
-    world.daemon.agentctl(["answer", &id_of(&open[0]), "approve"]).await.exits(0);
-    let client = world.client().await;
-    until("the turn has ended", || async { client.session(&session).await.unwrap().live_turn.is_none().then_some(()) })
-        .await;
 }
 
 fn asks_human(world: &World) {
@@ -146,9 +120,7 @@ async fn a_question_is_a_form_where_the_editor_has_forms() {
 
 #[tokio::test]
 async fn elsewhere_the_next_message_is_the_answer() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
     let words = editor.words("agent_message_chunk");
@@ -163,16 +135,12 @@ async fn elsewhere_the_next_message_is_the_answer() {
 
 #[tokio::test]
 async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_next_message() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
     let open = waiting(&world).await;
     world.daemon.agentctl(["answer", &id_of(&open[0]), "red"]).await.exits(0);
-    let client = world.client().await;
-    until("the turn has ended", || async { client.session(&session).await.unwrap().live_turn.is_none().then_some(()) })
-        .await;
+    idle(&world, &session).await;
     world.model.reply(Reply::text("Anything else?"));
     assert_eq!(editor.prompt(&session, "Thanks").await, "end_turn");
     let words = editor.words("agent_message_chunk");
@@ -184,9 +152,7 @@ async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_ne
 
 #[tokio::test]
 async fn a_question_that_came_while_nobody_was_told_is_put_once() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     for question in ["Which door?", "Which colour?"] {
         world.model.reply(Reply::tool_call("ask_human", json!({"question": question})));
     }
@@ -207,9 +173,7 @@ async fn a_question_that_came_while_nobody_was_told_is_put_once() {
 
 #[tokio::test]
 async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     world.model.respond_with(|request| {
         let is_child = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
         match (is_child, request.last_role()) {
@@ -232,9 +196,7 @@ async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
 
 #[tokio::test]
 async fn an_edit_with_hidden_characters_is_asked_about_as_escaped_text() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
+    let (world, mut editor, session, folder) = opened().await;
     std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\u{2066}\n*** End Patch\n";
     for (tool, args, sign) in [
@@ -244,9 +206,7 @@ async fn an_edit_with_hidden_characters_is_asked_about_as_escaped_text() {
         ("apply_patch", json!({"patch": patch}), '\u{2066}'),
     ] {
         world.model.reply(Reply::tool_call(tool, args)).reply(Reply::text("Left as it is."));
-        let id = editor.begin_prompt(&session, "Make it a number").await;
-        let asked = editor.decides("reject").await;
-        assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+        let asked = editor.decided(&session, "Make it a number", "reject").await;
         let content = asked["toolCall"]["content"].as_array().unwrap();
         assert!(content.iter().all(|content| content["type"] == "content"), "{content:#?}");
         let first = content[0]["content"]["text"].as_str().unwrap();

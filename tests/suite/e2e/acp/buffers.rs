@@ -8,20 +8,24 @@ use std::{
 use agentd_testkit::model_server::{Recorded, Reply};
 use serde_json::{Value, json};
 
-use super::Editor;
+use super::{Editor, idle};
 use crate::e2e::World;
 
-const HOLDS: fn() -> Value = || json!({"fs": {"readTextFile": true, "writeTextFile": true}});
-
 /// An editor with a file of two lines, the second of which it has changed and not saved.
-async fn dirty(world: &World, capabilities: Value) -> (Editor, String, PathBuf) {
-    let mut editor = Editor::with(world, capabilities).await;
-    let (session, folder) = editor.session(world).await;
+async fn dirty() -> (World, Editor, String, PathBuf) {
+    dirty_in(json!({"fs": {"readTextFile": true, "writeTextFile": true}})).await
+}
+
+/// The same, where the editor can do this.
+async fn dirty_in(capabilities: Value) -> (World, Editor, String, PathBuf) {
+    let world = World::start().await;
+    let mut editor = Editor::with(&world, capabilities).await;
+    let (session, folder) = editor.session(&world).await;
     let file = folder.join("a.txt");
     fs::write(&file, "one\nsaved\n").unwrap();
     editor.files.texts.insert(file.clone(), "one\nunsaved\n".to_owned());
     editor.files.saves = true;
-    (editor, session, file)
+    (world, editor, session, file)
 }
 
 fn edit(old: &str, new: &str) -> Reply {
@@ -41,8 +45,7 @@ fn on_disk(file: &Path) -> String {
 
 #[tokio::test]
 async fn an_edit_is_approved_against_the_buffer_and_lands_in_it() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, file) = dirty().await;
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"})));
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("Done."));
     let id = editor.begin_prompt(&session, "Edit it").await;
@@ -61,32 +64,14 @@ async fn an_edit_is_approved_against_the_buffer_and_lands_in_it() {
 }
 
 #[tokio::test]
-async fn a_file_is_replaced_whole_with_the_diff_of_the_buffer() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
-    world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "new\n"})));
-    world.model.reply(Reply::text("Done."));
-    let id = editor.begin_prompt(&session, "Replace it").await;
-    let asked = editor.decides("approve").await;
-    let content = asked["toolCall"]["content"].as_array().unwrap().clone();
-    let diff = content.iter().find(|content| content["type"] == "diff").unwrap();
-    assert_eq!(diff["oldText"], "one\nunsaved\n", "{diff:#}");
-    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert_eq!(editor.files.texts[&file], "new\n");
-}
-
-#[tokio::test]
 async fn a_patch_changes_files_in_the_editor_and_on_the_disk() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, file) = dirty().await;
     let closed = file.with_file_name("b.txt");
     fs::write(&closed, "closed\n").unwrap();
     let patch = "*** Begin Patch\n*** Update File: /project/a.txt\n@@\n one\n-unsaved\n+patched\n\
                  *** Update File: /project/b.txt\n@@\n-closed\n+patched\n*** End Patch";
     world.model.reply(Reply::tool_call("apply_patch", json!({"patch": patch}))).reply(Reply::text("Done."));
-    let id = editor.begin_prompt(&session, "Patch both").await;
-    editor.decides("approve").await;
-    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    editor.decided(&session, "Patch both", "approve").await;
     assert_eq!((editor.files.texts[&file].as_str(), on_disk(&closed).as_str()), ("one\npatched\n", "patched\n"));
     // What it does not hold is written as ever.
     assert!(!editor.files.texts.contains_key(&closed));
@@ -94,8 +79,7 @@ async fn a_patch_changes_files_in_the_editor_and_on_the_disk() {
 
 #[tokio::test]
 async fn a_buffer_that_changes_while_the_question_waits_is_not_overwritten() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, file) = dirty().await;
     world.model.reply(edit("one", "1")).reply(Reply::text("I look again."));
     let id = editor.begin_prompt(&session, "Edit it").await;
     let (question, _) = editor.question("session/request_permission").await;
@@ -108,82 +92,44 @@ async fn a_buffer_that_changes_while_the_question_waits_is_not_overwritten() {
 
 #[tokio::test]
 async fn an_editor_that_does_not_save_is_told_of_to_the_model() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, file) = dirty().await;
     editor.files.saves = false;
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("Done."));
-    let id = editor.begin_prompt(&session, "Edit it").await;
-    editor.decides("approve").await;
-    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    editor.decided(&session, "Edit it", "approve").await;
     assert!(told(&world).contains("not saved"), "{}", told(&world));
     assert_eq!((editor.files.texts[&file].as_str(), on_disk(&file).as_str()), ("one\nedited\n", "one\nsaved\n"));
 }
 
 #[tokio::test]
-async fn where_an_editor_refuses_every_file_the_disk_is_read_and_nothing_is_written() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
-    editor.files.refuses = Some(json!({"code": -32603, "message": "files are private here"}));
-    world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(edit("saved", "edited"));
-    world.model.reply(Reply::text("It would not."));
-    assert_eq!(editor.prompt(&session, "Edit it").await, "end_turn");
-    let results: Vec<String> = world.model.requests().iter().map(|request| request.body.to_string()).collect();
-    assert!(results[1].contains("saved"), "{}", results[1]);
-    assert!(told(&world).contains("files are private here"), "{}", told(&world));
-    assert_eq!(on_disk(&file), "one\nsaved\n");
-}
-
-#[tokio::test]
 async fn an_editor_that_gives_and_takes_nothing_keeps_what_is_not_saved() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, json!({"fs": {"readTextFile": true}})).await;
+    let (world, mut editor, session, file) = dirty_in(json!({"fs": {"readTextFile": true}})).await;
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("It is not saved."));
     assert_eq!(editor.prompt(&session, "Edit it").await, "end_turn");
     assert!(told(&world).contains("not saved"), "{}", told(&world));
     // Saved, it is edited on the disk.
     editor.files.texts.insert(file.clone(), "one\nsaved\n".to_owned());
     world.model.reply(edit("saved", "edited")).reply(Reply::text("Done."));
-    let id = editor.begin_prompt(&session, "Edit it now").await;
-    editor.decides("approve").await;
-    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    editor.decided(&session, "Edit it now", "approve").await;
     assert_eq!(on_disk(&file), "one\nedited\n");
     assert!(editor.files.asked.iter().all(|(what, _)| what == "read"), "{:?}", editor.files.asked);
 }
 
 #[tokio::test]
-async fn an_editor_without_files_is_asked_about_none() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, json!({})).await;
-    world.model.reply(edit("saved", "edited")).reply(Reply::text("Done."));
-    let id = editor.begin_prompt(&session, "Edit it").await;
-    editor.decides("approve").await;
-    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(editor.files.asked.is_empty(), "{:?}", editor.files.asked);
-    assert_eq!(on_disk(&file), "one\nedited\n");
-}
-
-#[tokio::test]
 async fn an_editor_that_dies_leaves_the_files_to_the_disk() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, file) = dirty().await;
     editor.files.is_silent = true;
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(Reply::text("Read."));
     editor.begin_prompt(&session, "Read it").await;
     editor.question("fs/read_text_file").await;
     drop(editor);
-    let client = world.client().await;
-    agentd_testkit::daemon::until("the turn has ended", || async {
-        client.session(&session).await.unwrap().live_turn.is_none().then_some(())
-    })
-    .await;
+    idle(&world, &session).await;
     assert!(told(&world).contains("saved"), "{}", told(&world));
     assert_eq!(on_disk(&file), "one\nsaved\n");
 }
 
 #[tokio::test]
 async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
-    let world = World::start().await;
-    let (mut editor, session, _) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, _) = dirty().await;
     editor.files.is_silent = true;
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"})));
     let id = editor.begin_prompt(&session, "Read it").await;
@@ -200,8 +146,7 @@ async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
 
 #[tokio::test]
 async fn nothing_outside_of_the_project_is_asked_about() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, file) = dirty().await;
     let outside = world.daemon.write("secret.txt", "outside");
     std::os::unix::fs::symlink(&outside, file.with_file_name("link.txt")).unwrap();
     for path in ["/project/link.txt", "/project/../secret.txt", "outputs/none.txt"] {
@@ -214,8 +159,7 @@ async fn nothing_outside_of_the_project_is_asked_about() {
 
 #[tokio::test]
 async fn what_an_editor_answers_is_not_trusted() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, file) = dirty().await;
     for text in ["zero \0 byte".to_owned(), "x".repeat(11 << 20)] {
         editor.files.texts.insert(file.clone(), text);
         world.model.reply(edit("saved", "edited")).reply(Reply::text("It did not work."));
@@ -227,8 +171,7 @@ async fn what_an_editor_answers_is_not_trusted() {
 
 #[tokio::test]
 async fn subagents_work_on_the_files_of_the_editor() {
-    let world = World::start().await;
-    let (mut editor, session, file) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, file) = dirty().await;
     world.model.respond_with(|request| {
         let is_child = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
         match (is_child, request.last_role()) {
@@ -238,21 +181,16 @@ async fn subagents_work_on_the_files_of_the_editor() {
             (true, _) => edit("unsaved", "edited"),
         }
     });
-    let id = editor.begin_prompt(&session, "Have it edited").await;
-    editor.decides("approve").await;
-    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    editor.decided(&session, "Have it edited", "approve").await;
     assert_eq!(editor.files.texts[&file], "one\nedited\n");
 }
 
 #[tokio::test]
 async fn a_turn_that_the_editor_joins_uses_its_files_too() {
-    let world = World::start().await;
-    let (mut editor, session, _) = dirty(&world, HOLDS()).await;
+    let (world, mut editor, session, _) = dirty().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(Reply::text("Read."));
     world.daemon.agentctl(["run", "Work", "--session", &session, "--detach"]).await.exits(0);
-    let id = editor.begin_prompt(&session, "And read").await;
-    editor.decides("approve").await;
-    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    editor.decided(&session, "And read", "approve").await;
     assert!(told(&world).contains("unsaved"), "{}", told(&world));
 }

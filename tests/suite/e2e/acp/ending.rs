@@ -8,19 +8,36 @@ use agentd_core::{
 use agentd_testkit::{daemon::until, model_server::Reply};
 use serde_json::json;
 
-use super::Editor;
+use super::{Editor, opened};
 use crate::e2e::{Events as _, World};
+
+/// Runs until the file `go` is there.
+const WAIT: &str = "while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done";
+
+/// Words that are added to a turn.
+fn is_added(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::ItemStarted { item: Item { body: ItemBody::UserMessage { steered: true, .. }, .. } })
+}
 
 #[tokio::test]
 async fn a_cancelled_prompt_is_answered_as_cancelled() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
-    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
-    let id = editor.begin_prompt(&session, "Go").await;
-    editor.update("agent_message_chunk").await;
-    editor.notify("session/cancel", json!({"sessionId": session})).await;
-    assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
+    let (world, mut editor, session, _) = opened().await;
+    for by_id in [false, true] {
+        world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+        let id = editor.begin_prompt(&session, "Go").await;
+        editor.update("agent_message_chunk").await;
+        let second = editor.begin_prompt(&session, "Go faster").await;
+        let refused = editor.answer_to(second).await;
+        assert!(refused["error"]["message"].as_str().unwrap().contains("runs already"), "{refused:#}");
+        if by_id {
+            editor.notify("$/cancel_request", json!({"requestId": 999})).await;
+            editor.notify("$/cancel_request", json!({"requestId": id})).await;
+        } else {
+            editor.notify("session/cancel", json!({"sessionId": session})).await;
+        }
+        assert_eq!(editor.ends(id).await["stopReason"], "cancelled", "by id: {by_id}");
+        editor.updates.clear();
+    }
     // One that comes behind the end cancels nothing, and neither does one of a session that is not there.
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.notify("session/cancel", json!({"sessionId": "nonsense"})).await;
@@ -30,9 +47,7 @@ async fn a_cancelled_prompt_is_answered_as_cancelled() {
 
 #[tokio::test]
 async fn a_cancel_takes_questions_off_the_screen() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/x"})));
     let id = editor.begin_prompt(&session, "Go").await;
     let (question, _) = editor.question("session/request_permission").await;
@@ -45,50 +60,17 @@ async fn a_cancel_takes_questions_off_the_screen() {
 }
 
 #[tokio::test]
-async fn a_request_can_be_cancelled_by_its_id() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
-    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
-    let id = editor.begin_prompt(&session, "Go").await;
-    editor.update("agent_message_chunk").await;
-    editor.notify("$/cancel_request", json!({"requestId": 999})).await;
-    editor.notify("$/cancel_request", json!({"requestId": id})).await;
-    assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
-}
-
-#[tokio::test]
-async fn a_second_prompt_is_refused_while_the_first_runs() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
-    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
-    let id = editor.begin_prompt(&session, "Go").await;
-    let second = editor.begin_prompt(&session, "Go faster").await;
-    let refused = editor.answer_to(second).await;
-    assert!(refused["error"]["message"].as_str().unwrap().contains("runs already"), "{refused:#}");
-    editor.notify("session/cancel", json!({"sessionId": session})).await;
-    assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
-}
-
-#[tokio::test]
 async fn words_to_a_turn_of_somebody_else_are_added_to_it() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
-    let wait = "while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done";
+    let (world, mut editor, session, folder) = opened().await;
     world
         .model
-        .reply(Reply::tool_call("run_bash_command", json!({"command": wait})))
+        .reply(Reply::tool_call("run_bash_command", json!({"command": WAIT})))
         .reply(Reply::text("Both are done."));
     let other = world.daemon.spawn_agentctl(["run", "--session", &session, "First", "--on-interrupt", "approve"]);
     let client = world.client().await;
     until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
     let id = editor.begin_prompt(&session, "And second").await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
-    let is_added = |kind: &EventKind| {
-        matches!(kind, EventKind::ItemStarted { item: Item { body: ItemBody::UserMessage { steered: true, .. }, .. } })
-    };
     events.stored_until(is_added).await;
     std::fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
@@ -131,9 +113,7 @@ async fn the_turn_of_another_process_is_seen_from_its_loading_on_and_cancelled()
 
 #[tokio::test]
 async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::never()).default_reply(Reply::text("Here."));
     let other = world.daemon.spawn_agentctl(["run", "--session", &session, "Go"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
@@ -145,37 +125,13 @@ async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here(
 }
 
 #[tokio::test]
-async fn what_a_cancel_took_back_is_not_shown_when_the_session_is_loaded() {
-    let world = World::start().await;
-    let mut first = Editor::start(&world).await;
-    let (session, folder) = first.session(&world).await;
-    world.model.reply(Reply::never()).reply(Reply::text("Fine."));
-    let id = first.begin_prompt(&session, "wipe the database").await;
-    world.model.wait_until(|counts| counts.requests == 1).await;
-    first.notify("session/cancel", json!({"sessionId": session})).await;
-    assert_eq!(first.ends(id).await["stopReason"], "cancelled");
-    let id = first.begin_prompt(&session, "second thing").await;
-    assert_eq!(first.ends(id).await["stopReason"], "end_turn");
-    drop(first);
-    let mut editor = Editor::start(&world).await;
-    editor.gives("session/load", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
-    assert_eq!(editor.words("user_message_chunk"), "second thing");
-}
-
-#[tokio::test]
 async fn what_the_model_has_read_is_shown_though_a_later_message_was_taken_back() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
-    let wait = "while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done";
-    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": wait}))).reply(Reply::never());
+    let (world, mut editor, session, folder) = opened().await;
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": WAIT}))).reply(Reply::never());
     let other = world.daemon.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
     let client = world.client().await;
     until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
-    let is_added = |kind: &EventKind| {
-        matches!(kind, EventKind::ItemStarted { item: Item { body: ItemBody::UserMessage { steered: true, .. }, .. } })
-    };
     let id = editor.begin_prompt(&session, "Second.").await;
     events.stored_until(is_added).await;
     std::fs::write(folder.join("go"), "").unwrap();
@@ -194,9 +150,7 @@ async fn what_the_model_has_read_is_shown_though_a_later_message_was_taken_back(
 
 #[tokio::test]
 async fn a_message_takes_over_the_turn_that_was_running_when_the_session_was_loaded() {
-    let world = World::start().await;
-    let mut first = Editor::start(&world).await;
-    let (session, folder) = first.session(&world).await;
+    let (world, mut first, session, folder) = opened().await;
     world.model.reply(Reply::deltas(["I begin", " and end. "]).hold_behind("begin")).reply(Reply::text("Heard you."));
     first.begin_prompt(&session, "Go").await;
     first.update("agent_message_chunk").await;
@@ -209,9 +163,6 @@ async fn a_message_takes_over_the_turn_that_was_running_when_the_session_was_loa
     let id = editor.begin_prompt(&session, "And this").await;
     let client = world.client().await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
-    let is_added = |kind: &EventKind| {
-        matches!(kind, EventKind::ItemStarted { item: Item { body: ItemBody::UserMessage { steered: true, .. }, .. } })
-    };
     events.stored_until(is_added).await;
     world.model.go_on();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
@@ -220,9 +171,7 @@ async fn a_message_takes_over_the_turn_that_was_running_when_the_session_was_loa
 
 #[tokio::test]
 async fn a_daemon_that_is_killed_is_found_again_and_the_turn_goes_on() {
-    let mut world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (mut world, mut editor, session, _) = opened().await;
     world
         .model
         .reply(Reply::text("I begin and never end").hang_behind("begin"))
@@ -237,26 +186,8 @@ async fn a_daemon_that_is_killed_is_found_again_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_question_outlives_the_daemon() {
-    let mut world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
-    let call = Reply::tool_call("run_bash_command", json!({"command": "touch /project/x"}));
-    world.model.reply(call).reply(Reply::text("Made."));
-    let id = editor.begin_prompt(&session, "Go").await;
-    let (question, _) = editor.question("session/request_permission").await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "approve"}})).await;
-    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(folder.join("x").exists());
-}
-
-#[tokio::test]
 async fn between_prompts_a_daemon_may_come_and_go() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     world.model.default_reply(Reply::text("Here."));
     editor.prompt(&session, "One").await;
     assert_eq!(world.daemon.sigterm().await, Some(0));

@@ -3,7 +3,7 @@
 use agentd_testkit::{daemon::TempHome, model_server::Reply};
 use serde_json::{Value, json};
 
-use super::Editor;
+use super::{Editor, opened};
 use crate::e2e::World;
 
 #[tokio::test]
@@ -25,9 +25,7 @@ async fn a_greeting_needs_no_daemon_and_advertises_what_works() {
 
 #[tokio::test]
 async fn what_makes_no_sense_has_the_code_for_it() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
+    let (_world, mut editor, session, folder) = opened().await;
     let id = "0193a5b2-7c1d-7000-8000-000000000001";
     let there = json!({"sessionId": id, "cwd": folder, "mcpServers": []});
     let mut check = async |method: &str, params: Value, code: i64, words: &str| {
@@ -59,9 +57,7 @@ async fn what_makes_no_sense_has_the_code_for_it() {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_ends_what_waits_for_it_and_is_no_answer_to_the_editor() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;

@@ -14,7 +14,7 @@ mod turns;
 
 use std::{collections::HashMap, path::PathBuf, sync::LazyLock};
 
-use agentd_testkit::daemon::{Output, Running, TempHome};
+use agentd_testkit::daemon::{Output, Running, TempHome, until};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
@@ -106,6 +106,21 @@ impl HeldFiles {
         self.texts.insert(path, text.to_owned());
         Some(Ok(json!({})))
     }
+}
+
+/// A daemon, an editor that shows nothing but the basics, its session, and the session's folder.
+async fn opened() -> (World, Editor, String, PathBuf) {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    (world, editor, session, folder)
+}
+
+/// Waits until no turn of the session runs.
+async fn idle(world: &World, session: &str) {
+    let client = world.client().await;
+    until("the turn has ended", || async { client.session(session).await.unwrap().live_turn.is_none().then_some(()) })
+        .await;
 }
 
 impl Editor {
@@ -242,6 +257,14 @@ impl Editor {
     async fn prompt(&mut self, session: &str, text: &str) -> String {
         let id = self.begin_prompt(session, text).await;
         self.ends(id).await["stopReason"].as_str().unwrap().to_owned()
+    }
+
+    /// Runs a prompt to its end, in which one approval is answered with an option. Returns what was asked.
+    async fn decided(&mut self, session: &str, text: &str, option: &str) -> Value {
+        let id = self.begin_prompt(session, text).await;
+        let asked = self.decides(option).await;
+        assert_eq!(self.ends(id).await["stopReason"], "end_turn");
+        asked
     }
 
     /// The next update of a kind.

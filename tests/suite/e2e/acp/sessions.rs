@@ -4,7 +4,7 @@ use agentd_core::session::SessionMode;
 use agentd_testkit::model_server::Reply;
 use serde_json::{Value, json};
 
-use super::Editor;
+use super::{Editor, opened};
 use crate::e2e::World;
 
 fn ids(listed: &Value) -> Vec<&str> {
@@ -13,9 +13,7 @@ fn ids(listed: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn sessions_are_listed_by_folder_and_by_page() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
+    let (world, mut editor, session, folder) = opened().await;
     world.model.default_reply(Reply::text("Hello."));
     editor.prompt(&session, "Greet me").await;
     let client = world.client().await;
@@ -168,9 +166,7 @@ async fn modes_and_models_are_set_from_either_side() {
 
 #[tokio::test]
 async fn options_that_are_set_quickly_one_after_the_other_are_never_told_as_they_were() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     for value in ["base", "default"].iter().cycle().take(40) {
         let set = json!({"sessionId": session, "configId": "model", "value": value});
         editor.begin("session/set_config_option", set).await;
@@ -186,9 +182,7 @@ async fn options_that_are_set_quickly_one_after_the_other_are_never_told_as_they
 
 #[tokio::test]
 async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
+    let (world, mut editor, session, folder) = opened().await;
     world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
     let id = editor.begin_prompt(&session, "Go").await;
     editor.update("agent_message_chunk").await;

@@ -4,14 +4,12 @@ use agentd_testkit::model_server::Reply;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use super::Editor;
+use super::{Editor, opened};
 use crate::e2e::World;
 
 #[tokio::test]
 async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
+    let (world, mut editor, session, folder) = opened().await;
     let commands = editor.update("available_commands_update").await;
     assert_eq!(commands["availableCommands"][0]["name"], "compact", "{commands:#}");
 
@@ -33,9 +31,7 @@ async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
 
 #[tokio::test]
 async fn files_that_a_message_names_go_along_as_in_a_chat() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
+    let (world, mut editor, session, folder) = opened().await;
     std::fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     world.daemon.write("notes.txt", "remember the milk\n");
     world.model.default_reply(Reply::text("Done."));
@@ -87,9 +83,7 @@ async fn labels_of_links_and_texts_of_resources_mention_nothing() {
 
 #[tokio::test]
 async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
+    let (world, mut editor, session, folder) = opened().await;
     std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let args = json!({"path": "/project/a.txt", "old_string": "two", "new_string": "2"});
     world.model.reply(Reply::tool_call("edit_file", args.clone())).reply(Reply::text("Done."));
@@ -153,9 +147,7 @@ async fn a_command_is_a_live_terminal_where_the_editor_has_them() {
 
 #[tokio::test]
 async fn todos_are_a_plan() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     let todos = json!([{"id": "1", "content": "Look", "status": "in_progress"}, {"id": "2", "content": "Mend", "status": "pending"}]);
     world
         .model
@@ -171,9 +163,7 @@ async fn todos_are_a_plan() {
 
 #[tokio::test]
 async fn pictures_resources_and_links_come_with_the_words() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, folder) = editor.session(&world).await;
+    let (world, mut editor, session, folder) = opened().await;
     std::fs::write(folder.join("main.rs"), "fn main() {}\n").unwrap();
     let outside = world.daemon.write("notes/plan.txt", "the plan");
     let uri = |path: &std::path::Path| format!("file://{}", path.display());
@@ -231,9 +221,7 @@ async fn commands_of_the_person_stand_for_their_prompts() {
 
 #[tokio::test]
 async fn a_turn_that_fails_says_why() {
-    let world = World::start().await;
-    let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
+    let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::status(401, "{\"error\": {\"message\": \"bad key\"}}"));
     let prompt = json!([{"type": "text", "text": "Hi"}]);
     let (code, message) = editor.fails("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;

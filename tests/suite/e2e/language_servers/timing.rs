@@ -21,7 +21,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_a_server_says_while_it_loads_is_not_believed() {
+async fn what_a_server_says_while_it_loads_is_not_believed_and_a_question_waits_until_then() {
     for how in ["loads", "progresses"] {
         // It loads for longer than it may take for an answer.
         let mut global = patient();
@@ -32,12 +32,7 @@ async fn what_a_server_says_while_it_loads_is_not_believed() {
         let told = words(&requests[1]);
         assert!(told.contains("BROKEN two (fake") && !told.contains("BROKEN before (fake"), "{how}: {told}");
         assert!(!world.daemon.log().contains("a language server failed"), "{how}: {}", world.daemon.log());
-    }
-}
 
-#[tokio::test]
-async fn a_question_waits_until_the_project_is_loaded() {
-    for how in ["loads", "progresses"] {
         let world = with(how, patient()).await;
         world.daemon.write("project/a.fk", "foo\n");
         let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
