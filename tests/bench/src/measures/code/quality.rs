@@ -73,7 +73,8 @@ fn row(what: &str, sum: Gains, is_figure: bool) -> Row {
     let figure = Figure::percent("", 100.0 * full);
     let figure = if is_figure { figure.at_least(80.0) } else { figure };
     let counted = if has_ripgrep() { "by ripgrep, most lines first" } else { "by lines that hold words" };
-    Row::new(what, vec![figure, Figure::percent(counted, 100.0 * counts)])
+    Row::new(what, vec![figure])
+        .over(Figure::percent(counted, 100.0 * counts))
         .with_note(format!("{} repositories", sum.count))
 }
 
