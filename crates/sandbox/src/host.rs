@@ -99,6 +99,11 @@ impl Sandbox {
         self.config.mode != SandboxMode::Off
     }
 
+    /// Returns true if nothing runs where the kernel cannot hold it.
+    pub fn enforces(&self) -> bool {
+        self.config.mode == SandboxMode::Enforce
+    }
+
     /// Returns whether commands may use the network.
     pub fn allows_network(&self) -> bool {
         self.network.load(Ordering::Relaxed)
