@@ -1,7 +1,6 @@
 //! The running daemon: it serves until it is stopped, and then shuts everything down in order.
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -108,7 +107,9 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     tokio::spawn(finish_removals(engine.clone()));
     log_language_servers(languages);
     parts.mcp.open();
-    log_ready(started, &presence.socket().borrow());
+    let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let socket = presence.socket().borrow().clone();
+    tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
 
     let drain = tokio::select! {
         drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),
@@ -140,12 +141,6 @@ fn log_language_servers(languages: &LanguagePool) {
     for FoundServer { name, hint, .. } in missing {
         tracing::info!("the language server {name} is not installed: {}", hint.unwrap_or_default());
     }
-}
-
-/// Logs that clients can connect, and how long the start took.
-fn log_ready(started: Instant, socket: &Path) {
-    let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
 }
 
 /// Finds out what the kernel offers before the first command needs it, and tells the operator what is missing.

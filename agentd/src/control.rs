@@ -341,8 +341,10 @@ impl DaemonControl {
             clashes.look("agent", &card.id, owner, "agents.yaml");
         }
         for server in &report.servers {
-            let owner = server_owner(&config, &server.name);
-            clashes.look("server", &server.name, owner.as_ref().map(Option::as_ref), "mcp_servers.yaml");
+            let is_known =
+                config.mcp.servers.contains_key(&server.name) || config.mcp.broken.contains_key(&server.name);
+            let owner = is_known.then(|| config.server_plugins.get(&server.name));
+            clashes.look("server", &server.name, owner, "mcp_servers.yaml");
         }
         for skill in &report.skills {
             let same = |known: &&SkillReport| known.usable && known.skill.name.eq_ignore_ascii_case(&skill.name);
@@ -392,12 +394,6 @@ impl Clashes {
     fn note(&mut self, message: String, is_fatal: bool) {
         self.found.push(ProjectProblem { file: String::new(), message, is_fatal });
     }
-}
-
-/// The plugin of a server, or none where it is the person's; absent where there is no such server.
-fn server_owner(config: &Config, name: &str) -> Option<Option<String>> {
-    let is_known = config.mcp.servers.contains_key(name) || config.mcp.broken.contains_key(name);
-    is_known.then(|| config.server_plugins.get(name).cloned())
 }
 
 fn states(plugins: &[InstalledPlugin]) -> BTreeMap<String, PluginState> {

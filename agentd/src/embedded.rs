@@ -72,14 +72,9 @@ mod missing {
         Arc::new(MissingModel(ModelInfo {
             id: "none (built without a model)".to_owned(),
             wire: "embedded".to_owned(),
-            base_url: None,
             context_window: 8192,
-            window_source: Default::default(),
             native_tools: true,
-            embedded: false,
-            echo_reasoning: false,
-            sees_pictures: false,
-            figures: Vec::new(),
+            ..ModelInfo::default()
         }))
     }
 

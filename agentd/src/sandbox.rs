@@ -6,8 +6,7 @@ use std::{
 };
 
 use agentd_policy::SHELL_TOOL;
-use agentd_proto::client::SandboxState;
-use agentd_sandbox::config::{SandboxConfig, SandboxLimits, SandboxMode, SandboxStatus};
+use agentd_sandbox::config::{SandboxConfig, SandboxLimits, SandboxMode};
 use agentd_workspace::hard_links::HardLinks;
 
 use crate::{
@@ -181,19 +180,6 @@ fn hidden(paths: &Paths, sockets: &SocketPlaces, home: Option<PathBuf>) -> Vec<P
     let home = home.filter(|home| home.is_absolute());
     let secrets = home.iter().flat_map(|home| SECRETS.iter().map(|name| home.join(name)));
     own.chain(secrets).chain(MACHINE_SECRETS.iter().map(PathBuf::from)).collect()
-}
-
-/// Sandbox state for clients.
-pub fn state(status: SandboxStatus) -> SandboxState {
-    SandboxState {
-        mode: status.mode.to_string(),
-        runs: status.runs,
-        landlock: u32::from(status.landlock),
-        seccomp: status.seccomp,
-        namespaces: status.namespaces,
-        network: status.network,
-        weaknesses: status.weaknesses,
-    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::{path::PathBuf, time::Duration};
 
 use agentd_core::{
     files::{EarlierFiles, FilesCopied},
-    ids::{SessionId, TurnId},
+    ids::TurnId,
     interrupt::Interrupt,
     item::Item,
     model::Slot,
-    policy::Explanation,
+    policy::{Explanation, SandboxState},
     session::{Mount, SessionMode, SessionSummary, StoredSession},
+    turn::RecoveredTurn,
 };
 
 use crate::start_variables::StartVariables;
@@ -169,42 +170,6 @@ pub struct Finding {
     /// Set if something does not work because of it.
     #[serde(skip)]
     pub is_failure: bool,
-}
-
-/// State of the sandbox of commands.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct SandboxState {
-    /// Behaviour where the kernel offers less: `enforce`, `best_effort` or `off`.
-    pub mode: String,
-    /// Set if commands run at all.
-    pub runs: bool,
-    /// The version of Landlock's interface, 0 without Landlock.
-    pub landlock: u32,
-    /// Set if system calls are filtered.
-    pub seccomp: bool,
-    /// Set if a command has a process table, a `/tmp` and a read-only file system of its own.
-    pub namespaces: bool,
-    /// Set if commands may use the network.
-    pub network: bool,
-    /// Weaknesses, one sentence each.
-    pub weaknesses: Vec<String>,
-}
-
-/// A turn that the daemon found open when it started.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct RecoveredTurn {
-    /// The session.
-    pub session_id: SessionId,
-    /// The turn.
-    pub turn_id: TurnId,
-    /// Calls that ran to their end and are not run again.
-    pub finished: Vec<String>,
-    /// Calls that never ran.
-    pub never_ran: Vec<String>,
-    /// Calls that ran when the daemon stopped: they may have taken effect or not.
-    pub unknown: Vec<String>,
-    /// Set if the turn waits for an answer, or continues with one that was given, instead of being ended.
-    pub goes_on: bool,
 }
 
 /// Outcome of a reload of the configuration.

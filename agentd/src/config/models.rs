@@ -338,7 +338,10 @@ fn by_key_alone(
         }
         (None, Some(_)) => {
             let address = text(OPENAI_ADDRESS_VARIABLE).unwrap_or(DEFAULT_BASE_URL);
-            (wire_of_key(address), OPENAI_KEY_VARIABLE, address)
+            // The provider's own models are at their best over Responses; of the many other servers that take such a key, all speak
+            // chat completions, and few speak anything else.
+            let is_openai = origin_of(address) == origin_of(DEFAULT_BASE_URL);
+            (if is_openai { Wire::Responses } else { Wire::OpenAi }, OPENAI_KEY_VARIABLE, address)
         }
         (None, None) => return Ok(()),
     };
@@ -358,12 +361,6 @@ fn by_key_alone(
         slots.entry(*slot).or_default().overlay(model, *slot, origins, |_| Origin::BuiltIn);
     }
     Ok(())
-}
-
-/// Wire for a key of OpenAI's interface. The provider's own models are at their best over Responses; of the many other servers
-/// that take such a key, all speak chat completions, and few speak anything else.
-fn wire_of_key(address: &str) -> Wire {
-    if origin_of(address) == origin_of(DEFAULT_BASE_URL) { Wire::Responses } else { Wire::OpenAi }
 }
 
 /// Scheme, host and port of an address.

@@ -56,15 +56,10 @@ const FILLER: [&str; 12] = [
 fn request(session_id: SessionId, messages: Vec<Message>, tools: Vec<ToolSpec>) -> ModelRequest {
     let system = Message::System { text: "You are being tested. Be brief, and do exactly what is asked.".to_owned() };
     ModelRequest {
-        session_id,
-        messages: [vec![system], messages].concat(),
         tools: Arc::from(tools),
         may_call: true,
-        answer_schema: None,
         max_tokens: Some(ANSWER_TOKENS),
-        has_fallback: false,
-        known_paths: Vec::new(),
-        tap: Default::default(),
+        ..ModelRequest::new(session_id, [vec![system], messages].concat())
     }
 }
 

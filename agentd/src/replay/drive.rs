@@ -14,7 +14,7 @@ use agentd_core::{
     Timestamp,
     audit::AuditEntry,
     error::{AuditError, WorkspaceError},
-    event::{Event, EventKind},
+    event::EventKind,
     ids::{CallId, SessionId},
     interrupt::{Answer, Ask, Interrupt},
     ports::{Audit, Changes, Clock, FilesBefore, Snapshots, ToolContext, Workspace},
@@ -69,7 +69,9 @@ impl Drive<'_> {
             }
             match &event.kind {
                 EventKind::InterruptRaised { interrupt } if self.answers() => self.answer(interrupt).await?,
-                EventKind::TurnEnded { result } if is_of(&event, &started) => return Ok(Some((**result).clone())),
+                EventKind::TurnEnded { result } if event.turn_id == Some(started.turn_id) => {
+                    return Ok(Some((**result).clone()));
+                }
                 _ => {}
             }
         }
@@ -157,10 +159,6 @@ impl Drive<'_> {
             self.script.note(format!("{unasked} recorded questions were not asked"));
         }
     }
-}
-
-fn is_of(event: &Event, started: &agentd_engine::StartedTurn) -> bool {
-    event.turn_id == Some(started.turn_id)
 }
 
 /// The time of a play: that of the recorded turn, as long as nothing real happens in it.

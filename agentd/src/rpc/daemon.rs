@@ -21,7 +21,7 @@ use agentd_core::{
 use agentd_engine::{Engine, MissedNews, NewsReader, SessionNews};
 use agentd_proto::{
     PROTOCOL_VERSION,
-    client::{ConfigView, DaemonStatus, RecoveredTurn, ReloadOutcome},
+    client::{ConfigView, DaemonStatus, ReloadOutcome},
     convert::{Wire, or_default},
     v1::{
         self,
@@ -83,11 +83,11 @@ service! { Daemon:
             live_sessions: stats.activity.sessions as u64,
             running_turns: stats.activity.open_turns as u64,
             waiting_turns: stats.activity.waiting_turns as u64,
-            recovered: stats.recovered.iter().map(recovered).collect(),
+            recovered: stats.recovered,
             socket,
             data_dir: self.info.data_dir.clone(),
             config_sources: self.control.config_sources(),
-            sandbox: Some(crate::sandbox::state(self.parts().sandbox.status().await)),
+            sandbox: Some(self.parts().sandbox.status().await),
             problems: self.info.health.problems().await,
             language_servers: language_servers.await.ok(),
         };
@@ -182,17 +182,6 @@ service! { Spending:
         let (since, until) = (Wire::from_wire(request.since, "since")?, Wire::from_wire(request.until, "until")?);
         let days = self.engine.counters(since, until).await?;
         Ok(v1::CountersResponse { days: days.iter().map(Into::into).collect() })
-    }
-}
-
-fn recovered(turn: &agentd_engine::recovery::RecoveredTurn) -> RecoveredTurn {
-    RecoveredTurn {
-        session_id: turn.session_id,
-        turn_id: turn.turn_id,
-        finished: turn.finished.clone(),
-        never_ran: turn.never_ran.clone(),
-        unknown: turn.unknown.clone(),
-        goes_on: turn.goes_on,
     }
 }
 

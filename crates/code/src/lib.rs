@@ -31,7 +31,7 @@ pub use agentd_core::code::SkipReason;
 pub use folder::{CodeFolder, FolderConfig, MAX_ANSWER};
 pub use index::{CodeIndex, FileAnalysis, FileStamp};
 pub use language::Language;
-pub use search::{Hit, MAX_HITS, Ranking, SearchQuery};
+pub use search::{Hit, MAX_HITS, SearchQuery};
 pub use source::{Chunk, MAX_CHUNK, MAX_PARSE_TIME, Parser, SourceFile};
 pub use symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES};
 pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Tags};

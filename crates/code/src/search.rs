@@ -31,16 +31,6 @@ pub struct Hit {
     pub score: f32,
 }
 
-/// Order of results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Ranking {
-    /// BM25 with all that is known of files and symbols.
-    #[default]
-    Full,
-    /// BM25 alone, to compare with.
-    TermsOnly,
-}
-
 impl CodeIndex {
     /// Finds chunks; the best first.
     pub fn search(&self, query: &SearchQuery, limit: usize) -> Vec<Hit> {
@@ -49,13 +39,7 @@ impl CodeIndex {
             self.keep_within(&mut scores, &query.below);
         }
         let limit = limit.min(MAX_HITS);
-        let ranked = match query.ranking {
-            Ranking::TermsOnly => {
-                let score = |number: &u32| Some((*number, *scores.by_chunk.get(*number as usize)?));
-                best(self, scores.touched.iter().filter_map(score).collect(), limit)
-            }
-            Ranking::Full => full(self, query, scores, limit),
-        };
+        let ranked = full(self, query, scores, limit);
         let named: Vec<u32> = query.symbols.iter().filter_map(|name| self.names().get(name)).collect();
         ranked.into_iter().filter_map(|(number, score)| self.hit(number, score, &named)).collect()
     }
@@ -109,7 +93,6 @@ pub struct SearchQuery {
     /// Names that are written like symbols.
     symbols: Vec<String>,
     is_symbol: bool,
-    ranking: Ranking,
     below: String,
 }
 
@@ -139,13 +122,7 @@ impl SearchQuery {
                 || word.starts_with(|letter: char| letter.is_ascii_uppercase())
         };
         let symbols = used.iter().filter(written_as_symbol).map(|word| (*word).to_owned()).collect();
-        Self { terms: query_terms, symbols, is_symbol, ranking: Ranking::Full, below: String::new() }
-    }
-
-    /// Changes the order of the results.
-    pub fn with_ranking(mut self, ranking: Ranking) -> Self {
-        self.ranking = ranking;
-        self
+        Self { terms: query_terms, symbols, is_symbol, below: String::new() }
     }
 
     /// Looks below a file or folder only.

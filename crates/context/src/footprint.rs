@@ -150,15 +150,11 @@ impl RequestBuilder {
         let Self { messages, tools, may_call, answer_schema, known_paths, agent } = self;
         let footprint = Footprint::of(agent, &tools, &messages);
         let request = ModelRequest {
-            session_id,
-            messages,
             tools: Arc::clone(&tools.specs),
             may_call,
             answer_schema,
-            max_tokens: None,
-            has_fallback: false,
             known_paths,
-            tap: Default::default(),
+            ..ModelRequest::new(session_id, messages)
         };
         (request, footprint)
     }

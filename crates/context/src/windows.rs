@@ -219,12 +219,8 @@ mod tests {
             wire: "openai".to_owned(),
             base_url: Some(base_url.to_owned()),
             context_window: 8192,
-            window_source: Default::default(),
             native_tools: true,
-            embedded: false,
-            echo_reasoning: false,
-            sees_pictures: false,
-            figures: Vec::new(),
+            ..ModelInfo::default()
         }
     }
 

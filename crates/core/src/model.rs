@@ -47,7 +47,7 @@ impl FromStr for Slot {
 }
 
 /// Properties of a configured model, as far as they are known: what nobody configured its server may tell later.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
     /// The model's id, as its server knows it.
     pub id: String,
@@ -307,6 +307,23 @@ pub struct ModelRequest {
     pub known_paths: Vec<String>,
     /// Keeps what goes over the wire for it.
     pub tap: RequestTap,
+}
+
+impl ModelRequest {
+    /// A request without tools, limits and a tap.
+    pub fn new(session_id: SessionId, messages: Vec<Message>) -> Self {
+        Self {
+            session_id,
+            messages,
+            tools: Arc::from([]),
+            may_call: false,
+            answer_schema: None,
+            max_tokens: None,
+            has_fallback: false,
+            known_paths: Vec::new(),
+            tap: RequestTap::default(),
+        }
+    }
 }
 
 /// One piece of a model's answer.

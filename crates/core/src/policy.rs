@@ -150,6 +150,25 @@ impl Confinement {
     }
 }
 
+/// State of the sandbox of commands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SandboxState {
+    /// Behaviour where the kernel offers less: `enforce`, `best_effort` or `off`.
+    pub mode: String,
+    /// Set if commands run at all.
+    pub runs: bool,
+    /// The version of Landlock's interface, 0 without Landlock.
+    pub landlock: u32,
+    /// Set if system calls are filtered.
+    pub seccomp: bool,
+    /// Set if a command has a process table, a `/tmp` and a read-only file system of its own.
+    pub namespaces: bool,
+    /// Set if commands may use the network.
+    pub network: bool,
+    /// Weaknesses, one sentence each.
+    pub weaknesses: Vec<String>,
+}
+
 impl Explanation {
     /// The rule of a call that runs because of the session's mode `auto`.
     pub const BY_AUTO: &'static str = "the session's mode is auto";

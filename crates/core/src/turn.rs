@@ -9,7 +9,7 @@ use crate::{
     context::CompactionStrategy,
     environment::ClientEnvironment,
     error::ErrorKind,
-    ids::{TraceId, TurnId},
+    ids::{SessionId, TraceId, TurnId},
     input::AttachedPart,
     model::Slot,
     routing::Planning,
@@ -250,4 +250,21 @@ pub struct TurnError {
     /// Hint on what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+}
+
+/// A turn that the daemon found open when it started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveredTurn {
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// Calls that ran to their end and are not run again.
+    pub finished: Vec<String>,
+    /// Calls that never ran.
+    pub never_ran: Vec<String>,
+    /// Calls that ran when the daemon stopped: they may have taken effect or not.
+    pub unknown: Vec<String>,
+    /// Set if the turn waits for an answer, or continues with one that was given, instead of being ended.
+    pub goes_on: bool,
 }

@@ -98,15 +98,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         messages.push(Message::User { text: prompt });
         loop {
             let request = ModelRequest {
-                session_id,
-                messages: messages.clone(),
                 tools: tools(),
                 may_call: true,
-                answer_schema: None,
-                max_tokens: None,
-                has_fallback: false,
                 known_paths: known_paths.clone(),
-                tap: Default::default(),
+                ..ModelRequest::new(session_id, messages.clone())
             };
             let (text, tool) = call(&model, request).await?;
             let tool_calls = tool.iter().cloned().collect();

@@ -76,7 +76,8 @@ impl Inference {
         if prompt.len() > self.context() {
             return Err(RunError::TooLong { tokens: prompt.len(), limit: self.context() });
         }
-        let reused = track.shared_with(prompt).min(prompt.len().saturating_sub(1));
+        let shared = track.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        let reused = shared.min(prompt.len().saturating_sub(1));
         track.truncate(reused);
         let mut last = None;
         for chunk in prompt[reused..].chunks(CHUNK) {
@@ -147,10 +148,6 @@ impl Inference {
 }
 
 impl KvCache {
-    fn shared_with(&self, prompt: &[u32]) -> usize {
-        self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count()
-    }
-
     fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
         // All layers have one length again, also where a step broke off between them.

@@ -55,15 +55,11 @@ impl EmbeddedModel {
         let info = ModelInfo {
             id: config.model_id(),
             wire: "embedded".to_owned(),
-            base_url: None,
             context_window: u64::from(config.context),
-            window_source: Default::default(),
             // Calls never pass through text: the harness makes them.
             native_tools: true,
             embedded: true,
-            echo_reasoning: false,
-            sees_pictures: false,
-            figures: Vec::new(),
+            ..ModelInfo::default()
         };
         let facts = Facts { name: config.name(), window: config.context };
         let counters = Arc::new(Counters::default());

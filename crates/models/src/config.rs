@@ -76,8 +76,8 @@ pub enum Effort {
     Max,
 }
 
-/// One model of `models.yaml`.
-#[derive(Debug, Clone)]
+/// One model of `models.yaml`. [`Self::new`] sets the time limits, which the default has not.
+#[derive(Debug, Clone, Default)]
 pub struct ModelConfig {
     /// The dialect.
     pub wire: Wire,
@@ -150,28 +150,13 @@ impl ModelConfig {
         Self {
             wire,
             base_url: base_url.into(),
-            api_key: None,
-            id: String::new(),
-            temperature: None,
-            max_tokens: None,
-            context_window: None,
-            native_tools: None,
-            echo_reasoning: false,
-            sees_pictures: None,
-            thinking: None,
-            effort: None,
-            cache_reasons: None,
-            prices: None,
             connect_timeout_ms: 10_000,
             first_byte_timeout_ms: 120_000,
             idle_timeout_ms: if wire == Wire::Responses { THINKING_TIMEOUT_MS } else { 60_000 },
             retries: 3,
             retry_delay_ms: 500,
             max_retry_delay_ms: 60_000,
-            headers: BTreeMap::new(),
-            body: Map::new(),
-            chat_template: ChatTemplate::default(),
-            fallback: Vec::new(),
+            ..Self::default()
         }
     }
 

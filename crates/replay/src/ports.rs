@@ -38,14 +38,9 @@ fn unknown() -> ModelInfo {
     ModelInfo {
         id: "recorded".to_owned(),
         wire: "openai".to_owned(),
-        base_url: None,
         context_window: 131_072,
-        window_source: Default::default(),
         native_tools: true,
-        embedded: false,
-        echo_reasoning: false,
-        sees_pictures: false,
-        figures: Vec::new(),
+        ..ModelInfo::default()
     }
 }
 

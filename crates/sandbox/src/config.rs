@@ -240,25 +240,6 @@ impl fmt::Display for SandboxMode {
     }
 }
 
-/// State of the sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SandboxStatus {
-    /// Behaviour where the kernel offers less.
-    pub mode: SandboxMode,
-    /// Set if commands can run.
-    pub runs: bool,
-    /// The version of Landlock's interface, 0 without Landlock.
-    pub landlock: u8,
-    /// Set if system calls are filtered.
-    pub seccomp: bool,
-    /// Set if a command has a process table, a `/tmp` and a read-only file system of its own.
-    pub namespaces: bool,
-    /// Set if commands may use the network.
-    pub network: bool,
-    /// Weaknesses, one sentence each.
-    pub weaknesses: Vec<String>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

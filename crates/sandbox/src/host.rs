@@ -17,7 +17,10 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::{policy::Confinement, ports::Workspace};
+use agentd_core::{
+    policy::{Confinement, SandboxState},
+    ports::Workspace,
+};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::{
@@ -30,9 +33,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    config::{
-        InForce, Name, PLEASE_END, Policy, Report, SandboxConfig, SandboxLimits, SandboxMode, SandboxStatus, Tree,
-    },
+    config::{InForce, Name, PLEASE_END, Policy, Report, SandboxConfig, SandboxLimits, SandboxMode, Tree},
     elsewhere,
     gateway::{self, Gateway},
     places::{PROJECT, exact, names, places},
@@ -98,6 +99,11 @@ impl Sandbox {
         self.config.mode != SandboxMode::Off
     }
 
+    /// Returns true if nothing runs where the kernel cannot hold it.
+    pub fn enforces(&self) -> bool {
+        self.config.mode == SandboxMode::Enforce
+    }
+
     /// Returns whether commands may use the network.
     pub fn allows_network(&self) -> bool {
         self.network.load(Ordering::Relaxed)
@@ -114,7 +120,7 @@ impl Sandbox {
     }
 
     /// State of the sandbox. The first call tries it.
-    pub async fn status(&self) -> SandboxStatus {
+    pub async fn status(&self) -> SandboxState {
         let mode = self.config.mode;
         let offer = if mode == SandboxMode::Off { None } else { Some(self.offer().await) };
         let (runs, force, weaknesses) = match offer.map(|offer| (&offer.force, &offer.no_namespaces)) {
@@ -130,7 +136,8 @@ impl Sandbox {
         };
         let InForce { landlock, seccomp, namespaces, .. } = force;
         let network = self.allows_network() || mode == SandboxMode::Off;
-        SandboxStatus { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
+        let (mode, landlock) = (mode.to_string(), u32::from(landlock));
+        SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
     }
 
     /// True where it holds a command that may change nothing to that: where files and network can be kept from

@@ -196,17 +196,14 @@ impl WorkspaceFolders {
         let (name, doing) = (session.to_string().into(), doing.into());
         let failed = doing.clone();
         let work = move |base: &Path| work(base).map_err(|error| storage(&failed, error));
-        match alone {
-            true => self.work(doing, self.locks.alone(name, work)),
-            false => self.work(doing, self.locks.shared(name, work)),
-        }
+        self.work(doing, self.locks.held(name, alone, work))
     }
 }
 
 impl Workspaces for WorkspaceFolders {
     fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let (private, memories) = (self.private.clone(), self.memories.clone());
-        let open = self.locks.shared(session.to_string().into(), move |base| {
+        let open = self.locks.held(session.to_string().into(), false, move |base| {
             let real = Self::shared(base, memories.as_ref())?;
             make(base, session).map_err(|error| storage("make the session's workspace", error))?;
             let (mounts, worktree) = check_mounts(&private, mounts)?;
@@ -383,7 +380,7 @@ impl Workspaces for WorkspaceFolders {
         now: Timestamp,
     ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
         let folder = tree.workspace.root.file_name().unwrap_or_default().to_owned();
-        self.work("write a file", self.locks.shared(folder, move |_| browse::write(&tree, &path, &content, now)))
+        self.work("write a file", self.locks.held(folder, false, move |_| browse::write(&tree, &path, &content, now)))
     }
 
     fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {

@@ -67,26 +67,16 @@ const SWEEP_AT: usize = 64;
 pub struct SessionLocks(Arc<Mutex<HashMap<OsString, Weak<RwLock<()>>>>>);
 
 impl SessionLocks {
-    /// Work that brings or reads files of the session: none are removed meanwhile.
-    pub fn shared<T, W>(&self, folder: OsString, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
+    /// Work on files of the session: none are removed meanwhile. Work that removes some is `alone`: no other work uses them
+    /// meanwhile.
+    pub fn held<T, W>(&self, folder: OsString, alone: bool, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
     where
         W: FnOnce(&Path) -> T + Send,
     {
         let lock = self.of(folder);
         move |base: &Path| {
-            let _held = lock.read().unwrap_or_else(PoisonError::into_inner);
-            work(base)
-        }
-    }
-
-    /// Work that removes files of the session: no other work uses them meanwhile.
-    pub fn alone<T, W>(&self, folder: OsString, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
-    where
-        W: FnOnce(&Path) -> T + Send,
-    {
-        let lock = self.of(folder);
-        move |base: &Path| {
-            let _held = lock.write().unwrap_or_else(PoisonError::into_inner);
+            let _alone = alone.then(|| lock.write().unwrap_or_else(PoisonError::into_inner));
+            let _shared = (!alone).then(|| lock.read().unwrap_or_else(PoisonError::into_inner));
             work(base)
         }
     }

@@ -10,8 +10,9 @@ pub use crate::client::daemon::{WatchEvent, WatchStream};
 pub use crate::view::{
     AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, ExportedContent, Finding,
     ForkReply, Hello, LanguageServer, McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, PruneReport,
-    RecoveredTurn, ReloadOutcome, RuleText, SandboxState, SessionView,
+    ReloadOutcome, RuleText, SessionView,
 };
+pub use agentd_core::{policy::SandboxState, turn::RecoveredTurn};
 pub use archives::{ExportPart, ExportStream, PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep, PlayStream};
 pub use sessions::too_large as upload_too_large;
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnFrame, TurnSender, TurnStream};

@@ -121,7 +121,7 @@ impl Client {
     /// # Errors
     /// When the journal cannot be read, or the connection fails.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
-        self.list_sessions(limit, false).await
+        Ok(self.session_page("", limit, false).await?.0)
     }
 
     /// The same, each followed by those that work for it, which are not counted.
@@ -129,11 +129,7 @@ impl Client {
     /// # Errors
     /// As of [`Self::sessions`].
     pub async fn sessions_and_children(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
-        self.list_sessions(limit, true).await
-    }
-
-    async fn list_sessions(&self, limit: usize, children: bool) -> Result<Vec<SessionSummary>, ClientError> {
-        Ok(self.session_page("", limit, children).await?.0)
+        Ok(self.session_page("", limit, true).await?.0)
     }
 
     /// A page of the list, and where the next one begins, if there is one. `after` says where this one does: empty for the

@@ -11,18 +11,17 @@ use agentd_core::{
     counters::{Counter, CounterKind, DayCounters},
     error::ErrorKind,
     model::{CheckState, ListedModel, ModelCheck, ModelFigure, ModelInfo, ModelTestPlan, Slot, SlotInfo, WindowSource},
+    policy::SandboxState,
     spending::{UsageGroup, UsageGrouping, UsageQuery, UsageReport},
     storage::{CleanReport, CleanedData, CleanedPart, PartSize, StoragePart, StorageView},
+    turn::RecoveredTurn,
     usage::{CallTiming, Usage},
 };
 
 use crate::{
     convert::{Wire, WireError, by_name, mirrored},
     v1::{self, context_view},
-    view::{
-        ConfigOrigin, ConfigView, DaemonStatus, Finding, LanguageServer, McpServerState, McpServerView, RecoveredTurn,
-        SandboxState,
-    },
+    view::{ConfigOrigin, ConfigView, DaemonStatus, Finding, LanguageServer, McpServerState, McpServerView},
 };
 
 mirrored!(

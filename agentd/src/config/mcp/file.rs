@@ -277,7 +277,7 @@ pub(super) fn add(
     for plugin in sources.plugins.iter() {
         let file = file(plugin);
         for (name, entry) in &plugin.servers {
-            let of_person = servers.get(name).is_some_and(Server::is_reached);
+            let of_person = servers.get(name).is_some_and(|server| server.command.is_some() || server.url.is_some());
             if of_person || of_plugins.contains_key(name) {
                 continue;
             }
@@ -332,11 +332,6 @@ fn read(
 }
 
 impl Server {
-    /// Returns whether it says how it is reached.
-    fn is_reached(&self) -> bool {
-        self.command.is_some() || self.url.is_some()
-    }
-
     /// The person's settings above a plugin's server.
     fn above(self, of_plugin: Self) -> Self {
         let (mut env, mut headers) = (of_plugin.env, of_plugin.headers);

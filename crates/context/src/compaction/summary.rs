@@ -105,17 +105,7 @@ pub fn request(
     let bytes = bytes.checked_sub(earlier.len()).filter(|bytes| *bytes >= MIN_HISTORY)?;
     let items = transcript::within(&items, bytes, now);
     let text = format!("{earlier}<history>\n{items}\n</history>");
-    Some(ModelRequest {
-        session_id,
-        messages: vec![Message::System { text: system }, Message::User { text }],
-        tools: Arc::from([]),
-        may_call: false,
-        has_fallback: false,
-        answer_schema: None,
-        max_tokens: None,
-        known_paths: Vec::new(),
-        tap: Default::default(),
-    })
+    Some(ModelRequest::new(session_id, vec![Message::System { text: system }, Message::User { text }]))
 }
 
 /// A summary without the messages of the person.

@@ -11,6 +11,7 @@ pub(crate) mod subagents;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+pub use agentd_core::turn::RecoveredTurn;
 use agentd_core::{
     agent::Subagent,
     event::{Event, EventKind},
@@ -20,7 +21,6 @@ use agentd_core::{
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     usage::Usage,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::{
     recovery::subagents::SubagentOutput,
@@ -35,23 +35,6 @@ const STOPPED: &str = "the daemon stopped";
 
 /// Why a turn ends of which an event is damaged.
 const DAMAGED: &str = "a part of this turn is damaged on the disk";
-
-/// Report on a turn that a crash cut off, for the person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecoveredTurn {
-    /// The session.
-    pub session_id: SessionId,
-    /// The turn.
-    pub turn_id: TurnId,
-    /// Calls that ran to their end and are not run again.
-    pub finished: Vec<String>,
-    /// Calls that never ran.
-    pub never_ran: Vec<String>,
-    /// Calls that ran when the daemon stopped: they may have taken effect or not.
-    pub unknown: Vec<String>,
-    /// Set if the turn still waits for an answer, or goes on with one that was given, instead of being ended.
-    pub goes_on: bool,
-}
 
 /// Fate of the subagent of one call after a stop.
 #[derive(Debug)]

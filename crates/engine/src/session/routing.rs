@@ -199,19 +199,15 @@ impl Actor {
             purpose: ExchangePurpose::Intent,
             agent: self.acting().name().to_owned(),
         };
+        let messages = vec![
+            Message::System { text: TASK.to_owned() },
+            Message::User { text: format!("<request>\n{shown}\n</request>") },
+        ];
         let request = ModelRequest {
-            session_id: self.id,
-            messages: vec![
-                Message::System { text: TASK.to_owned() },
-                Message::User { text: format!("<request>\n{shown}\n</request>") },
-            ],
-            tools: [].into(),
-            may_call: false,
-            answer_schema: None,
             max_tokens: Some(ANSWER_TOKENS),
             has_fallback: true,
-            known_paths: Vec::new(),
             tap: self.shared.ports.exchanges.tap(&source, self.state.settings.trace),
+            ..ModelRequest::new(self.id, messages)
         };
         let mut said = String::new();
         let mut chunks = CallStream::open(&*chat, request);

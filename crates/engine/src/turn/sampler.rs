@@ -128,15 +128,9 @@ impl Line {
         }
         self.ports.audit.note(entry).await;
         let request = ModelRequest {
-            session_id: self.session,
-            messages,
-            tools: Arc::from([]),
-            may_call: false,
-            answer_schema: None,
             max_tokens: Some(max_tokens),
-            has_fallback: false,
-            known_paths: Vec::new(),
             tap: self.tap.clone(),
+            ..ModelRequest::new(self.session, messages)
         };
         let _works = self.stopwatch.work();
         tokio::select! {

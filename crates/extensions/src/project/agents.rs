@@ -128,7 +128,7 @@ impl FoundAgents {
         let own = fields.get("name").or_else(|| fields.get("id")).and_then(scalar);
         // In agents.yaml the key counts.
         let name = own.filter(|_| body.is_some()).unwrap_or_else(|| name.to_owned());
-        let id = plain_id(&name);
+        let id = name.trim().to_lowercase().replace(['-', ' ', '.'], "_");
         AgentCard::check_id(&id).map_err(|why| format!("the agent {}: {why}", shown(&name)))?;
         if id != name {
             self.problems.note(file, format!("the agent {} goes by `{id}`", shown(&name)));
@@ -192,11 +192,6 @@ fn tools(value: &Value) -> Option<Vec<String>> {
     let mut tools: Vec<String> = named.iter().map(bare).filter(|name| !name.is_empty()).map(ours).collect();
     tools.dedup();
     Some(tools)
-}
-
-/// The name as it can be one here.
-fn plain_id(name: &str) -> String {
-    name.trim().to_lowercase().replace(['-', ' ', '.'], "_")
 }
 
 /// A text of the project's in a message.

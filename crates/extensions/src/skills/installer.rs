@@ -167,7 +167,7 @@ pub(super) fn refused(skill: &str, what: &str, finished: &FinishedCommand) -> Wo
 }
 
 #[cfg(target_os = "linux")]
-use agentd_sandbox::config::{GATEWAY_PORT, SandboxMode};
+use agentd_sandbox::config::GATEWAY_PORT;
 
 /// Variables with addresses of indexes, and those that say which there are none of.
 const INDEXES: [&str; 2] = ["PIP_INDEX_URL", "UV_DEFAULT_INDEX"];
@@ -236,7 +236,7 @@ impl Route {
                 (Self { sandbox: Some(sandbox), gateway: Some(gateway), _serving: None }, GATEWAY_PORT)
             }
             #[cfg(target_os = "linux")]
-            Some(sandbox) if sandbox.status().await.mode == SandboxMode::Enforce => {
+            Some(sandbox) if sandbox.enforces() => {
                 return Err(refused(
                     "this system lets users make no namespaces, so nothing would keep the installer to the index"
                         .to_owned(),

@@ -39,15 +39,10 @@ pub(crate) fn request(messages: Vec<Message>, tools: &[&str], known_paths: &[&st
         effect: Effect::Read,
     };
     ModelRequest {
-        session_id: SessionId::generate(),
-        messages,
         tools: tools.iter().map(spec).collect(),
         may_call: true,
-        answer_schema: None,
-        max_tokens: None,
-        has_fallback: false,
         known_paths: known_paths.iter().map(|path| (*path).to_owned()).collect(),
-        tap: Default::default(),
+        ..ModelRequest::new(SessionId::generate(), messages)
     }
 }
 

@@ -10,7 +10,11 @@ use rmcp::{
     model::{ErrorCode, ErrorData, ProtocolVersion, ServerPeerInfo, SubscriptionFilter},
     service::{ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle},
 };
-use tokio::time::{Instant, sleep, timeout_at};
+use secrecy::ExposeSecret as _;
+use tokio::{
+    process::{ChildStdin, ChildStdout, Command},
+    time::{Instant, sleep, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -18,11 +22,12 @@ use super::{
     handler::Handler,
     http::Address,
     listing,
-    process::{self, Pipes, Process, Start},
+    process::{self, Pipes, Process},
 };
 use crate::{
     catalogue::Catalogue,
     config::{HttpWire, PluginCheck, ServerAddress, ServerConfig},
+    guard::GUARD_ARGUMENT,
     log::Log,
     login::{Logins, Refusal, ServerUrl},
     reason::{Clean, Reason, span},
@@ -172,12 +177,22 @@ impl Opening {
     ) -> Result<OpenConnection, Trouble> {
         match &self.config.reached {
             ServerAddress::Stdio { command, args, env, cwd } => {
-                let start =
-                    Start { guard: &self.supplies.guard, command, args, environment: &self.environment, env, cwd };
                 if era != self.era {
                     self.log.note("it seems to be of the other era of the protocol, and is started again");
                 }
-                self.program(&start, era, handler, given_up).await
+                let mut program = Command::new(&self.supplies.guard);
+                program
+                    .arg(GUARD_ARGUMENT)
+                    .arg(command)
+                    .args(args.iter().map(|arg| &arg.value))
+                    .env_clear()
+                    .envs(&*self.environment)
+                    .envs(env.iter().map(|(name, value)| (name, value.expose_secret())))
+                    .current_dir(cwd);
+                let started = Process::start(program, &self.log).map_err(|error| {
+                    Reason::ours(format!("could not start `{command}` in {}: {error}", cwd.display()))
+                })?;
+                self.program(started, era, handler, given_up).await
             }
             ServerAddress::Http { url, headers, wire, client } => {
                 let ServerDeps { logins, clean, .. } = &*self.supplies;
@@ -200,17 +215,14 @@ impl Opening {
         }
     }
 
-    /// Starts a program, and asks what it offers.
+    /// Greets a program that was started, and asks what it offers.
     async fn program(
         &self,
-        start: &Start<'_>,
+        (process, stdout, stdin): (Process, ChildStdout, ChildStdin),
         era: Era,
         handler: &Handler,
         given_up: &CancellationToken,
     ) -> Result<OpenConnection, Trouble> {
-        let (process, stdout, stdin) = Process::start(start, &self.log).map_err(|error| {
-            Reason::ours(format!("could not start `{}` in {}: {error}", start.command, start.cwd.display()))
-        })?;
         let pipes = BoundedTransport::new(Pipes::new(stdout, stdin, Arc::clone(&self.log)), Arc::clone(&self.log));
         let greeting = serve_client_with_lifecycle(handler.clone(), pipes, era.lifecycle());
         let greeted = self.within(Instant::now() + self.config.start_timeout, given_up, async {

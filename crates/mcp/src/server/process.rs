@@ -3,9 +3,7 @@
 //! writes nothing else is let go.
 
 use std::{
-    collections::BTreeMap,
     io,
-    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     sync::Arc,
     time::Duration,
@@ -21,7 +19,6 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
-use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
@@ -29,7 +26,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{config::ConfigText, guard::GUARD_ARGUMENT, log::Log};
+use crate::log::Log;
 
 /// Time for a server to end after its input has ended, before its guard is told that it has to. The guard itself tells
 /// it sooner.
@@ -38,18 +35,6 @@ const ENDING: Duration = Duration::from_secs(3);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Time limit for the guard to clean up. It takes less unless a disk does not answer.
 const CLEANING: Duration = Duration::from_secs(6);
-
-/// Ingredients of a start.
-pub(super) struct Start<'a> {
-    /// The program that becomes the guard.
-    pub(super) guard: &'a Path,
-    pub(super) command: &'a str,
-    pub(super) args: &'a [ConfigText],
-    pub(super) environment: &'a BTreeMap<String, String>,
-    /// Environment variables of the configuration.
-    pub(super) env: &'a BTreeMap<String, SecretString>,
-    pub(super) cwd: &'a PathBuf,
-}
 
 /// A server that runs, behind its guard.
 #[derive(Debug)]
@@ -63,22 +48,10 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it. Where the program is not found, it ends at once and its log says why.
-    pub(super) fn start(start: &Start<'_>, log: &Arc<Log>) -> io::Result<(Self, ChildStdout, ChildStdin)> {
-        let mut command = Command::new(start.guard);
-        command
-            .arg(GUARD_ARGUMENT)
-            .arg(start.command)
-            .args(start.args.iter().map(|arg| &arg.value))
-            .env_clear()
-            .envs(start.environment)
-            .envs(start.env.iter().map(|(name, value)| (name, value.expose_secret())))
-            .current_dir(start.cwd)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        let mut guard = command.spawn()?;
+    /// Starts the guard with the program. Where the program is not found, it ends at once and its log says why.
+    pub(super) fn start(mut guard: Command, log: &Arc<Log>) -> io::Result<(Self, ChildStdout, ChildStdin)> {
+        guard.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut guard = guard.spawn()?;
         let taken = || io::Error::other("a pipe is missing");
         let stdout = guard.stdout.take().ok_or_else(taken)?;
         let stdin = guard.stdin.take().ok_or_else(taken)?;

@@ -330,10 +330,9 @@ fn known(config: &ModelConfig, target: &Target, record: &ModelRecord) -> ModelIn
         context_window: window,
         window_source: source,
         native_tools: form.native_tools(config),
-        embedded: false,
         echo_reasoning: form.echoes(config),
         sees_pictures: config.wire != Wire::LlamaCpp && sees && !form.has(&Change::WithoutPictures),
-        figures: Vec::new(),
+        ..ModelInfo::default()
     };
     let figures = figures(&info, config, record, published, target.route());
     ModelInfo { figures, ..info }

@@ -121,17 +121,8 @@ fn config(server: &ModelServer) -> ModelConfig {
 }
 
 fn request(text: &str) -> ModelRequest {
-    ModelRequest {
-        session_id: SessionId::generate(),
-        messages: vec![Message::System { text: "Be brief.".to_owned() }, Message::User { text: text.to_owned() }],
-        tools: Arc::new([]),
-        may_call: true,
-        answer_schema: None,
-        max_tokens: None,
-        has_fallback: false,
-        known_paths: Vec::new(),
-        tap: Default::default(),
-    }
+    let messages = vec![Message::System { text: "Be brief.".to_owned() }, Message::User { text: text.to_owned() }];
+    ModelRequest { may_call: true, ..ModelRequest::new(SessionId::generate(), messages) }
 }
 
 fn request_with_tools(text: &str) -> ModelRequest {

@@ -27,14 +27,9 @@ pub(super) fn embedded() -> Arc<dyn Model> {
     Arc::new(Embedded(ModelInfo {
         id: "built-in".to_owned(),
         wire: "embedded".to_owned(),
-        base_url: None,
         context_window: 2_048,
-        window_source: Default::default(),
-        native_tools: false,
         embedded: true,
-        echo_reasoning: false,
-        sees_pictures: false,
-        figures: Vec::new(),
+        ..ModelInfo::default()
     }))
 }
 

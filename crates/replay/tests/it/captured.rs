@@ -156,17 +156,8 @@ fn an_answer_that_broke_off_is_not_among_its_words_and_a_failed_call_is_unknown(
 }
 
 fn request(session_id: SessionId, text: &str) -> ModelRequest {
-    ModelRequest {
-        session_id,
-        messages: vec![Message::User { text: text.to_owned() }],
-        tools: Arc::new([]),
-        may_call: true,
-        answer_schema: None,
-        max_tokens: None,
-        has_fallback: false,
-        known_paths: Vec::new(),
-        tap: Default::default(),
-    }
+    let messages = vec![Message::User { text: text.to_owned() }];
+    ModelRequest { may_call: true, ..ModelRequest::new(session_id, messages) }
 }
 
 #[tokio::test]

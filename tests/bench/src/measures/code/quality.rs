@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, fs, path::Path, process::Command};
 
-use agentd_code::{CodeFolder, FolderConfig, Hit, Ranking, SearchQuery};
+use agentd_code::{CodeFolder, FolderConfig, Hit, SearchQuery};
 use serde_json::Value;
 
 use crate::{
@@ -29,7 +29,6 @@ struct Question {
 #[derive(Default, Clone, Copy)]
 struct Gains {
     full: f64,
-    terms: f64,
     counts: f64,
     count: u64,
 }
@@ -37,12 +36,11 @@ struct Gains {
 impl Gains {
     fn mean(self) -> Self {
         let count = as_f64(self.count.max(1));
-        Self { full: self.full / count, terms: self.terms / count, counts: self.counts / count, count: 1 }
+        Self { full: self.full / count, counts: self.counts / count, count: 1 }
     }
 
     fn add(&mut self, other: Self) {
         self.full += other.full;
-        self.terms += other.terms;
         self.counts += other.counts;
         self.count += other.count;
     }
@@ -71,13 +69,12 @@ pub(super) fn measure(annotations: &Path, sources: &Path) -> anyhow::Result<Vec<
 }
 
 fn row(what: &str, sum: Gains, is_figure: bool) -> Row {
-    let Gains { full, terms, counts, .. } = sum.mean();
+    let Gains { full, counts, .. } = sum.mean();
     let figure = Figure::percent("", 100.0 * full);
     let figure = if is_figure { figure.at_least(80.0) } else { figure };
     let counted = if has_ripgrep() { "by ripgrep, most lines first" } else { "by lines that hold words" };
-    Row::new(what, vec![figure, Figure::percent(counted, 100.0 * counts)])
-        .over(Figure::percent("BM25 alone", 100.0 * terms))
-        .with_ratio(full / terms)
+    Row::new(what, vec![figure])
+        .over(Figure::percent(counted, 100.0 * counts))
         .with_note(format!("{} repositories", sum.count))
 }
 
@@ -86,11 +83,9 @@ fn repository(folder: &Path, questions: &[Question]) -> Gains {
     code.refresh();
     let mut sum = Gains::default();
     for question in questions {
-        let ask = |ranking| code.index().search(&SearchQuery::new(&question.query).with_ranking(ranking), DEPTH);
         let gain = |hits: &[Hit]| ndcg(hits, &question.targets);
         sum.add(Gains {
-            full: gain(&ask(Ranking::Full)),
-            terms: gain(&ask(Ranking::TermsOnly)),
+            full: gain(&code.index().search(&SearchQuery::new(&question.query), DEPTH)),
             counts: gain(&counting(&code, folder, &question.query)),
             count: 1,
         });
