@@ -91,14 +91,14 @@ async fn another_tools_yaml_holds_from_the_next_turn_on() {
 
 #[tokio::test]
 async fn numbers_of_a_tool_are_set_and_wrong_ones_are_reported() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/agentd.yaml", "tools: {command_timeout: 5s}\n");
-    home.write(
-        "config/tools.yaml",
-        "optional: {run_bash_command: {limits: {max_seconds: 7, max_secnds: 9}}}\ncore: {grep: {limits: {max_seconds: 0}}}\n",
-    );
-    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    let world = World::with_files(&[
+        ("config/agentd.yaml", "tools: {command_timeout: 5s}\n"),
+        (
+            "config/tools.yaml",
+            "optional: {run_bash_command: {limits: {max_seconds: 7, max_secnds: 9}}}\ncore: {grep: {limits: {max_seconds: 0}}}\n",
+        ),
+    ])
+    .await;
     world.still_serves().await;
     let tools = world.model.requests()[0].body["tools"].to_string();
     assert!(tools.contains("(default 5, at most 7)"), "{tools}");
