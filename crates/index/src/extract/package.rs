@@ -1,7 +1,8 @@
 //! Files in a ZIP archive, as office documents and books are, and XML as a tree. Names are without their prefixes.
 
-use std::io::{Cursor, Read as _, Write as _};
+use std::io::{self, Cursor, Read as _, Write as _};
 
+use memchr::memmem;
 use quick_xml::{
     Reader,
     events::{BytesStart, Event},
@@ -220,6 +221,18 @@ impl<B: AsRef<[u8]>> Package<B> {
         Some(String::from_utf8_lossy(&start).into_owned())
     }
 
+    /// Returns whether a file of it, but for these names, may have a tag of this name, as far as they can be read. It takes a tenth of the
+    /// time of reading them. What is too much to be looked at may have it.
+    pub(super) fn may_have_tag(&mut self, tag: &str, but: impl Fn(&str) -> bool) -> bool {
+        let mut left = self.most;
+        (0..self.archive.len()).any(|index| {
+            // One that cannot be opened is read by nobody else.
+            let Ok(file) = self.archive.by_index(index) else { return false };
+            let is_other = file.name().is_ok_and(|name| but(&name));
+            !is_other && holds(file, tag, &mut left)
+        })
+    }
+
     /// The file that there must be.
     pub(super) fn needed(&mut self, name: &str) -> Result<String, Failure> {
         self.text(name)?.ok_or_else(|| broken(self.kind, &format!("{name} is missing")))
@@ -239,6 +252,30 @@ pub(super) fn resolved(folder: &str, target: &str) -> String {
     parts.join("/")
 }
 
+/// Returns whether a stream of XML may have a tag of this name, as far as it can be read. What it takes is taken from what is `left`;
+/// where that is not enough, it may have it.
+fn holds(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
+    const PIECE: usize = 64 * 1024;
+    let mut held = Vec::with_capacity(PIECE + tag.len());
+    let mut is_first = true;
+    loop {
+        let kept = held.len();
+        let read = file.by_ref().take(PIECE as u64).read_to_end(&mut held);
+        let count = held.len() - kept;
+        // One in two bytes a letter spells the tag otherwise.
+        let is_wide = std::mem::take(&mut is_first) && (held.starts_with(b"\xff\xfe") || held.starts_with(b"\xfe\xff"));
+        *left = left.saturating_sub(count as u64);
+        if is_wide || *left == 0 || memmem::find(&held, tag.as_bytes()).is_some() {
+            return true;
+        }
+        if read.is_err() || count == 0 {
+            return false;
+        }
+        // It may stand across two pieces.
+        held.drain(..held.len().saturating_sub(tag.len()));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,5 +291,41 @@ mod tests {
         assert_eq!(parse(&deep).unwrap().text(), "text");
         assert_eq!(parse("<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>").unwrap().text(), "&e;");
         assert!(parse("<a").is_err());
+    }
+}
+
+#[cfg(test)]
+mod package_tests {
+    use super::*;
+
+    fn package(text: &[u8], limits: &Limits) -> Package {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        zip.start_file("sheet.xml", SimpleFileOptions::default()).unwrap();
+        zip.write_all(text).unwrap();
+        Package::open(zip.finish().unwrap().into_inner(), Kind::Xlsx, limits).unwrap()
+    }
+
+    #[test]
+    fn a_tag_is_found_wherever_it_stands() {
+        let limits = Limits::default();
+        for before in [0, 1, 65_530, 65_536, 65_537, 131_070, 400_000] {
+            let text = format!("{}<mergeCells>{}", " ".repeat(before), " ".repeat(100));
+            let mut package = package(text.as_bytes(), &limits);
+            assert!(package.may_have_tag("mergeCell", |_| false), "{before}");
+            assert!(!package.may_have_tag("mergeCellz", |_| false), "{before}");
+            assert!(!package.may_have_tag("mergeCell", |name| name == "sheet.xml"));
+        }
+        let wide: Vec<u8> = [0xff, 0xfe].into_iter().chain("<a/>".encode_utf16().flat_map(u16::to_le_bytes)).collect();
+        assert!(package(&wide, &limits).may_have_tag("mergeCell", |_| false), "it cannot be told");
+    }
+
+    #[test]
+    fn what_is_too_much_to_be_looked_at_may_have_any_tag() {
+        let text = vec![b' '; 300_000];
+        let looked_at = |bytes_out| {
+            let limits = Limits { bytes_out, ..Limits::default() };
+            package(&text, &limits).may_have_tag("mergeCell", |_| false)
+        };
+        assert!(looked_at(300_000 / MARKUP) && !looked_at(300_000 / MARKUP + 1));
     }
 }

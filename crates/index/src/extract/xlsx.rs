@@ -1,11 +1,12 @@
 //! Workbooks: what their cells show. Cells are taken one by one where the format allows it, because a file of two kilobytes
 //! can claim billions of them.
 
-use std::{io::Cursor, rc::Rc};
+use std::{borrow::Cow, io::Cursor, rc::Rc};
 
 use calamine::{
     Ods, OdsError, Reader, SheetType, Xls, XlsError, Xlsb, XlsbError, Xlsx, XlsxError, XlsxFormulaMetadata,
 };
+use regex::bytes::{Captures, Regex};
 
 use super::{
     Teller, broken,
@@ -33,12 +34,15 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     comments.truncated.into_iter().for_each(|sheet| teller.leave_out(sheet));
     let mut damage = None;
     let mut is_mended = false;
+    let mut has_merged = None;
     for (number, name) in (1..).zip(names) {
         if teller.skips(number, &name)? {
             continue;
         }
         // They are told behind all cells.
-        let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
+        let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), teller.limits));
+        let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
+        let merged = merged(regions.unwrap_or_default());
         let mut sheet = Merging::new(number, name.clone(), merged);
         sheet.comments = comments.sheets.remove(&name).unwrap_or_default();
         let mut last = None;
@@ -109,6 +113,14 @@ fn has_blanks(bytes: &[u8], limits: &Limits) -> bool {
         })
     };
     sheets.iter().any(|name| package.beginning(name, LOOK_AT).is_some_and(|start| has_blank(&start)))
+}
+
+/// Returns whether any sheet may have merged cells.
+fn may_have_merged(bytes: &[u8], limits: &Limits) -> bool {
+    // These are large, and no sheets. All others may be, whatever they are called.
+    const OTHERS: [&str; 4] = ["xl/sharedStrings.xml", "xl/styles.xml", "xl/media/", "xl/pivotCache/"];
+    let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return true };
+    package.may_have_tag("mergeCell", |name| OTHERS.iter().any(|other| name.starts_with(other)))
 }
 
 fn is_sheet(name: &str) -> bool {
@@ -250,7 +262,7 @@ fn ranges<R: Reader<Bytes>>(
 /// A workbook of Excel in its binary form. Cells come one by one.
 pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let failure = |error: &XlsbError| unread(Kind::Xlsb, matches!(error, XlsbError::Password), error);
-    let bytes = cursor(bytes);
+    let bytes = cursor(as_released(bytes, teller.limits));
     let opened: Result<Xlsb<Bytes>, XlsbError> = match Xlsb::new(bytes.clone()) {
         Err(error @ XlsbError::Unrecognized { .. }) => match without_macros(&bytes, teller.limits) {
             Some(other) => Xlsb::new(cursor(other)),
@@ -294,6 +306,25 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         damage = damage.or(whole.err());
     }
     damage.map_or(Ok(()), Err)
+}
+
+/// Converts the list of sheets of a workbook that a beta of Excel 2007 wrote to the form of its releases, which is all that the
+/// library reads. Other workbooks stay as they are.
+fn as_released(bytes: Vec<u8>, limits: &Limits) -> Vec<u8> {
+    const LIST: &str = "xl/workbook.bin";
+    // The record of a sheet (`BrtBundleSh`, [MS-XLSB] 2.4.311): its length, its state, four zeros that Beta 2 writes and the
+    // specification does not have, its number, and the relation that names its file.
+    const SHEET: &str = r"(?s-u)\x9C\x01([\x18-\x7F])(.{4})\x00{4}(.{4}.\x00{3}r\x00I\x00d\x00)";
+    let converted = || {
+        let mut package = Package::open(bytes.as_slice(), Kind::Xlsb, limits).ok()?;
+        let list = package.bytes(LIST).ok()??;
+        let shorter = |found: &Captures<'_>| [&[0x9C, 0x01, found[1][0] - 4][..], &found[2], &found[3]].concat();
+        match Regex::new(SHEET).ok()?.replace_all(&list, shorter) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(released) => package.rewritten(&[(LIST.to_owned(), released)]).ok(),
+        }
+    };
+    converted().unwrap_or(bytes)
 }
 
 #[cfg(test)]
