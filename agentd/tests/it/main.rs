@@ -9,4 +9,5 @@ mod configuration;
 mod frames;
 mod histories;
 mod lifecycle;
+mod sockets;
 mod stopping;
