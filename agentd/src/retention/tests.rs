@@ -272,6 +272,38 @@ async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
     assert!(log.contains("log_trimmed") || log.contains("\"cleaned\""), "{log}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_kind_goes_when_it_is_too_old_and_the_history_stays() {
+    let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
+    let id = world.session().await;
+    world.set_day(2);
+    assert_eq!(world.clean().await.parts, []);
+
+    world.set_day(4);
+    let trial = world.retention.clean("a test", true).await.unwrap();
+    assert!(world.holds(id, "uploads/notes.txt") && world.notices(id).await.is_empty(), "a trial removes nothing");
+    assert_eq!(world.clean().await.parts, trial.parts);
+    assert!(!world.holds(id, "uploads/notes.txt") && !world.holds(id, "temp/x"));
+    assert!(world.holds(id, "outputs/report.txt") && world.holds(id, "large_tool_results/y.txt"));
+
+    world.set_day(9);
+    world.clean().await;
+    assert!(!world.holds(id, "outputs/report.txt") && !world.holds(id, "large_tool_results/y.txt"));
+    assert!(world.holds(id, "conversation_history/h.md"), "that is a part of the history");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_taken_from_who_needs_it() {
+    let world = World::new(settings());
+    let used = world.session().await;
+    let handle = world.engine.session(used).await.unwrap();
+    let _reader = handle.subscribe(0).await.unwrap();
+    world.set_day(29);
+    let report = world.clean().await;
+    assert!(report.kept_sessions > 0 && world.holds(used, "uploads/notes.txt"), "{report:?}");
+    assert_eq!(world.engine.sessions(10).await.unwrap().len(), 1);
+}
+
 /// A cleaning is no use of the session, whatever it tells in the history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_cleaned_is_as_old_as_before() {

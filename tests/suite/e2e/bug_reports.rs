@@ -160,6 +160,10 @@ async fn a_bug_report_is_one_file() {
     let other = empty_machine().await;
     let report = travels(&world, &id, &other).await;
     assert_eq!((&report["turns"], &report["subagents"]), (&json!(3), &json!(1)), "{report:#}");
+    let [page, traced] = ["page.html", "trace.html"].map(|name| world.daemon.path().join(name).display().to_string());
+    world.daemon.agentctl(["sessions", "export", &id, "--format", "html", "-o", &page]).await.exits(0);
+    world.daemon.agentctl(["trace", &id, "--html", &traced]).await.exits(0);
+    assert_eq!(fs::read_to_string(&page).unwrap(), fs::read_to_string(&traced).unwrap(), "it is the same page");
     fs::remove_dir_all(world.daemon.path().join("project")).unwrap();
     let page = ["sessions", "export", &id, "--format", "html", "--redact"];
     let page = world.daemon.agentctl(page).await.exits(0).stdout;

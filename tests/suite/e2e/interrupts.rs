@@ -221,6 +221,29 @@ async fn a_deadline_that_passes_while_no_daemon_runs_is_kept_by_the_next() {
 }
 
 #[tokio::test]
+async fn questions_of_sessions_are_listed_apart_and_answered_in_any_order() {
+    let world = World::start().await;
+    let mut turns = Vec::new();
+    for content in ["one", "two"] {
+        world.model.reply(write(content));
+        turns.push(waiting(&world).await);
+    }
+    let all = listed(&world).await;
+    assert_eq!(all, [turns[0].1.clone(), turns[1].1.clone()], "oldest first");
+    let session = all[1]["session_id"].as_str().unwrap();
+    let of_one = world.daemon.agentctl(["interrupts", "--session", session, "--json"]).await.exits(0).json();
+    assert_eq!(of_one, json!([all[1]]));
+    // The turns go on one after the other, as they are answered.
+    for (running, interrupt) in turns.into_iter().rev() {
+        world.model.reply(Reply::text("Well."));
+        answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
+        running.output(Vec::new()).await.exits(0);
+    }
+    let files = [0, 1].map(|at: usize| written(&world, &all[at]["session_id"]));
+    assert_eq!(files, ["one", "two"]);
+}
+
+#[tokio::test]
 async fn two_clients_stay_with_a_turn_through_a_restart() {
     let mut world = World::start().await;
     works_through(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));

@@ -118,6 +118,17 @@ async fn a_stop_drains_and_the_turn_can_be_continued() {
     world.daemon.agentctl(args).await.exits(2).says(&["no turn to continue", "hint:"]);
 }
 
+#[tokio::test]
+async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("One two three four five six seven").delay_ms(30));
+    let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    running.event("item_delta").await;
+    assert_eq!(world.daemon.sigterm().await, Some(0));
+    let output = running.output(Vec::new()).await.exits(0);
+    assert_eq!(output.json_lines().last().unwrap()["text"], "One two three four five six seven");
+}
+
 /// Whoever comes while a daemon ends is served by its successor, or told plainly; and the successor can be
 /// started at once.
 #[tokio::test]

@@ -86,6 +86,23 @@ async fn many_turns_at_once_get_each_their_own_answer() {
 }
 
 #[tokio::test]
+async fn a_second_turn_is_refused_while_the_first_runs() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("One two three").hang_behind("two"));
+    let mut running = world.daemon.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
+    let (delta, _) = running.event("item_delta").await;
+    let session = delta["session_id"].as_str().unwrap();
+    let again = ["run", "Me too", "--session", session];
+    world.daemon.agentctl(again).await.exits(75).says(&["is running", "hint:"]);
+    let refused = world.daemon.agentctl([&again[..], &["--output", "json"]].concat()).await.exits(75).json();
+    assert_eq!(refused["error"]["kind"], "busy", "{refused}");
+    world.daemon.agentctl(["undo", session]).await.exits(75);
+    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.output(Vec::new()).await.exits(130);
+    world.daemon.agentctl(again).await.exits(0);
+}
+
+#[tokio::test]
 async fn attach_shows_the_live_turn_in_a_second_terminal() {
     let world = World::configured("service: {log_level: debug}").await;
     let args = ["run", "Hi", "--output", "stream-json"];

@@ -92,6 +92,17 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     assert!(request.contains("took back what turn 1 had done"), "{request}");
 }
 
+#[tokio::test]
+async fn what_somebody_else_changed_since_is_shown_and_left_alone() {
+    let (world, _) = changed().await;
+    world.daemon.write("project/notes.txt", "a person's words\n");
+    let output = world.daemon.agentctl(["undo"]).await.exits(1);
+    let told = ["/project/notes.txt: left alone, it has been changed since", "+a person's words", "1 conflict"];
+    has_all(&output.stdout, &told);
+    assert_eq!(project(&world, "notes.txt"), b"a person's words\n");
+    assert_eq!(project(&world, "edited.txt"), b"old words\n", "the others are restored");
+}
+
 /// Returns whether the daemon has shown that it was alive after this file of the project was written.
 fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();

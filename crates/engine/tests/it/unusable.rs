@@ -132,6 +132,20 @@ async fn an_answer_that_repeats_itself_is_asked_for_again() {
 }
 
 #[tokio::test]
+async fn a_call_as_text_is_told_to_the_model_and_thoughts_among_the_words_are_thoughts() {
+    let leaked = Play::Chunks(vec![text("I look."), unrun("look", UnrunReason::Foreign)]);
+    let (world, _, result) = played([leaked, look(), says("Seen.")]).await;
+    is(&result, StopReason::Completed, "Seen.");
+    assert!(told(&world.model.requests()[1]).contains("held a call of look as text, and it did not run"));
+
+    let chunks = vec![text("They want 5."), ModelChunk::WasReasoning, text("It is 5.")];
+    let (world, session, result) = played([Play::Chunks(chunks)]).await;
+    is(&result, StopReason::Completed, "It is 5.");
+    let log = world.log(&session);
+    assert!(log.contains("= agent \"\" (Cut)") && log.contains("= reasoning \"They want 5.\" (Done)"), "{log}");
+}
+
+#[tokio::test]
 async fn a_doubtful_call_is_asked_about_once() {
     let doubtful = |words: &str| Play::Chunks(vec![text(words), unrun("look", UnrunReason::Doubtful)]);
     for (again, expected) in [(doubtful("So it is: {…}"), "So it is: {…}"), (nothing(), "{…} looks.")] {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use crate::bench::{Bench, Project, hold, limits, tree};
+use crate::bench::{Bench, Project, chmod, hold, limits, mode, tree};
 
 fn patch(text: &str) -> Value {
     json!({ "patch": text })
@@ -244,6 +244,23 @@ async fn patches_that_cannot_be_meant_are_refused() {
         assert_eq!(bench.preview("apply_patch", patch(&text)).await.unwrap_err().text, refused);
         assert_eq!(tree(bench.outside.path()), before, "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_write_that_fails_takes_the_others_back() {
+    let bench = Bench::new().await;
+    let real = bench.put("outputs/a", "one\r\n");
+    chmod(&real, 0o750);
+    bench.put("outputs/gone", "x");
+    let before = tree(bench.outside.path());
+    // The file that the patch makes first is in the way of the folder that it needs then.
+    let text = "*** Begin Patch\n*** Update File: outputs/a\n-one\n+two\n*** Delete File: outputs/gone\n\
+        *** Add File: outputs/deep/er/x\n+x\n*** Add File: outputs/y\n+y\n*** Add File: outputs/y/z\n+z\n*** End Patch";
+    let refused = bench.fails("apply_patch", patch(text), ToolErrorCode::Path).await;
+    assert!(refused.contains("outputs/y/z"), "{refused}");
+    assert!(refused.contains("3 files changed before it had their content given back"), "{refused}");
+    assert_eq!(tree(bench.outside.path()), before);
+    assert_eq!(mode(&real), 0o750);
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use std::{
 };
 
 use agentd_core::{
+    guarded::GuardedNames,
     ids::{CallId, SessionId},
     policy::Confinement,
     ports::{Changes, Snapshots as _, ToolContext, Workspaces as _},
@@ -781,6 +782,38 @@ async fn what_another_session_needs_outlives_a_session() {
     // The removal counts its files at its end: the next one waits for that.
     camera.snapshots.collect().await.unwrap();
     assert_eq!(camera.snapshots.bytes_on_disk().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn guarded_names_and_what_a_person_kept_are_known_after_a_kill() {
+    let mut camera = Camera::new(Project::Writable).await;
+    camera.bench.put("/project/.gitignore", "build/\n");
+    camera.bench.put("/project/build/Tiltfile", "old");
+    camera.bench.context.guarded = GuardedNames::with(&["Tiltfile".to_owned()]).unwrap();
+    let call = camera.call();
+    let looked = camera.snapshots.before(&call, None).await.unwrap();
+    camera.bench.put("/project/a.txt", "new");
+    drop(looked);
+    camera.restart();
+    assert_eq!(paths(&camera.unfinished(&call).await.files), ["/project/a.txt"]);
+
+    // The end of a checked call, but for the last step: the names of its looks.
+    camera.bench.context.confinement = Confinement::Guarded;
+    let call = camera.call();
+    let looked = camera.snapshots.before(&call, None).await.unwrap();
+    camera.bench.put("/project/build/Tiltfile", "new");
+    let changes = looked.after.await.unwrap();
+    assert_eq!(camera.bench.content("/project/build/Tiltfile"), b"old");
+    camera.undo(&changes.set_aside.changes).await;
+    let calls = camera.bench.outside.path().join("undo").join(call.session_id.to_string()).join("calls");
+    for file in fs::read_dir(calls).unwrap().flatten() {
+        let name = file.file_name().into_string().unwrap();
+        let open = name.replace(".ended-project", ".project").replace(".ended", ".look");
+        fs::rename(file.path(), file.path().with_file_name(open)).unwrap();
+    }
+    camera.restart();
+    camera.unfinished(&call).await;
+    assert_eq!(camera.bench.content("/project/build/Tiltfile"), b"new", "a person has kept it");
 }
 
 /// Files that the check of one call removed stay removed when a concurrent call ends.
