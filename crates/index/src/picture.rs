@@ -177,7 +177,7 @@ pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
                 let made = catch_unwind(AssertUnwindSafe(|| prepare(&bytes)));
                 made.unwrap_or_else(|_| Err("it is damaged (its reader gave up)".to_owned()))
             });
-            let (told, content) = made.map_or_else(|why| (PictureHeader::Failed(why), Vec::new()), |made| made);
+            let (told, content) = made.unwrap_or_else(|why| (PictureHeader::Failed(why), Vec::new()));
             out.write_all(&agentd_confine::frame(&serde_json::to_vec(&told)?, MAX_HEAD)?)?;
             out.write_all(&content)
         })

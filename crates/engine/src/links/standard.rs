@@ -50,7 +50,7 @@ use crate::{
 /// 7. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: what is new comes in front of what is to be done, at the
 ///    end of the request.
 /// 8. `plan_mode`, `planning`: tell the model at the end of the request what it cannot do now. The plan is decided about
-///     before what comes behind takes it for an answer.
+///    before what comes behind takes it for an answer.
 /// 9. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
 /// 10. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
 /// 11. `diagnostics`: around undo, which says what a call changed, and behind the approvals; and before what looks at the

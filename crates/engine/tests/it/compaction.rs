@@ -444,7 +444,7 @@ async fn turns_that_were_set_aside_and_fetched_back_stay() {
 
 pub(crate) async fn compact(session: &SessionHandle) -> agentd_core::turn::TurnResult {
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    turn(&session, start).await
+    turn(session, start).await
 }
 
 #[tokio::test]

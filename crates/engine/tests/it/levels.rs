@@ -32,7 +32,7 @@ fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
 
 async fn compact(session: &SessionHandle) {
     let start = StartTurn { compact: Some(CompactionStrategy::Truncate), ..go_on() };
-    turn(&session, start).await;
+    turn(session, start).await;
 }
 
 fn last_words(request: &ModelRequest) -> &str {

@@ -290,8 +290,11 @@ impl Checks {
 
     /// Tells those whose time is over. True if there were any.
     pub(super) fn expire(&mut self, now: Instant, error: &ServerError) -> bool {
-        let over = self.0.extract_if(.., |check| check.deadline <= now);
-        over.map(|check| check.reply.send(Err(error.clone()))).count() > 0
+        let before = self.0.len();
+        for check in self.0.extract_if(.., |check| check.deadline <= now) {
+            drop(check.reply.send(Err(error.clone())));
+        }
+        self.0.len() < before
     }
 
     /// Tells all of them.

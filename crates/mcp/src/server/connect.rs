@@ -44,6 +44,9 @@ const NEWER_FAILURES: [ErrorCode; 3] = [
     ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
 ];
 
+/// Takes the catalogue of a server, by its name.
+type CatalogueSink = Box<dyn Fn(&str, Catalogue) + Send + Sync>;
+
 /// Dependencies of all servers.
 pub(crate) struct ServerDeps {
     /// The program that becomes the guard of a server.
@@ -53,7 +56,7 @@ pub(crate) struct ServerDeps {
     /// Takes secrets out of what servers say.
     pub(crate) clean: Clean,
     /// Told what a server offers.
-    pub(crate) learn: Box<dyn Fn(&str, Catalogue) + Send + Sync>,
+    pub(crate) learn: CatalogueSink,
     /// Asked before a server of a plugin starts.
     pub(crate) plugin_check: PluginCheck,
 }

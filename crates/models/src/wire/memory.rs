@@ -25,13 +25,13 @@ pub(crate) struct Memory {
     pub(crate) last_answers: LastAnswers,
 }
 
+/// Tools, held so that no others can stand at their place in memory, and their JSON.
+type ToolsAsJson = (Arc<[ToolSpec]>, Arc<RawValue>);
+
 /// The tools that were written last. They are most of what a short request holds, and the same from step to step, and from turn to
 /// turn where nothing is mentioned.
 #[derive(Debug, Default)]
-pub(crate) struct WrittenTools(
-    /// The tools, held so that no others can stand at their place in memory, and their JSON.
-    Mutex<Option<(Arc<[ToolSpec]>, Arc<RawValue>)>>,
-);
+pub(crate) struct WrittenTools(Mutex<Option<ToolsAsJson>>);
 
 impl WrittenTools {
     /// The tools of a request that has them in their own field, as JSON, each in the form of the wire.

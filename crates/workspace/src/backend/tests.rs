@@ -107,7 +107,7 @@ fn the_tree_of_both_keeps_the_contract_and_parts_them_by_their_first_part() {
     assert!(files.state_changes().is_empty() && files.beside().is_empty());
     let top = ToolPath::root(PathPlace::State);
     check(&files, &top);
-    assert_eq!(files.beside(), [top.clone()]);
+    assert_eq!(files.beside(), std::slice::from_ref(&top));
     // What the state tells is what has happened.
     let mut again = StateFiles::default();
     files.state_changes().iter().for_each(|change| again.apply(change, Timestamp::UNIX_EPOCH));

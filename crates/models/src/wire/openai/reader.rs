@@ -263,11 +263,13 @@ const SIGNATURE: &str = "signature";
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
+/// The pieces of a detail, with its number and type; without those where it has no number, and so is whole.
+type DetailPieces = (Option<(u64, String)>, Vec<Box<RawValue>>);
+
 /// The details of one answer.
 #[derive(Debug, Default)]
 struct ReasoningDetails {
-    /// The pieces of each, with its number and type; without those where it has no number, and so is whole.
-    details: Vec<(Option<(u64, String)>, Vec<Box<RawValue>>)>,
+    details: Vec<DetailPieces>,
     bytes: usize,
     /// Set if they are too large, or cannot be read: then none go back, for a part of them would be refused.
     is_odd: bool,
