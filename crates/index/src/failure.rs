@@ -362,7 +362,7 @@ fn read_so_far(parts: u32) -> String {
     }
 }
 
-/// Limits on the cost of reading one document. Whatever is beyond ends it with a [`Failure`](crate::Failure) that says
+/// Limits on the cost of reading one document. Whatever is beyond ends it with a [`Failure`] that says
 /// so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {

@@ -21,7 +21,7 @@ pub(crate) const FRAME_BYTES: usize = 4 * PIECE_BYTES;
 /// Job of a worker, as its second argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// What is wanted of it.
+    /// Wanted parts of it.
     pub wanted: WantedParts,
     /// Limits on the cost of reading it.
     pub limits: Limits,

@@ -254,7 +254,7 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     parts
 }
 
-/// What the next requests would set aside: of a window with so many tokens, of which so many are taken, and a history that was
+/// Parts that the next requests would set aside: of a window with so many tokens, of which so many are taken, and a history that was
 /// held at so many messages when a compaction was taken back.
 fn next_cuts(max_messages: Option<usize>, held: u64, (window, tokens): (u64, u64), messages: usize) -> Vec<String> {
     let relief = if held == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };

@@ -3,7 +3,7 @@
 //! A chunk ends where a paragraph ends, or else a sentence, or else a word; the next one begins a little before that, so that
 //! what stands on the edge can be found in one of them. No chunk goes beyond its page, sheet or slide, so its place is true.
 //!
-//! - [`unit`](mod@unit): a text taken apart into headings, lines of lists and tables, and sentences.
+//! - `unit`: a text taken apart into headings, lines of lists and tables, and sentences.
 //! - `prose`: units packed into chunks.
 
 mod prose;

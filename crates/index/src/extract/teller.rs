@@ -20,11 +20,11 @@ pub struct Teller<'a> {
     listener: Listener<'a>,
     kind: Kind,
     has_head: bool,
-    /// What is wanted of it. Within what is in an archive or attached to a mail itself, nothing is opened.
+    /// Wanted parts of it. Within what is in an archive or attached to a mail itself, nothing is opened.
     pub(crate) wanted: WantedParts,
     /// Recogniser of pages that are pictures.
     pub(crate) scanner: Scanner,
-    /// What was told so far.
+    /// Counts of all that was told so far.
     pub(crate) tally: Tally,
     /// Pages that are pictures and were not recognised.
     unread: Option<UnreadPages>,

@@ -149,7 +149,7 @@ impl Library {
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
-    /// What brings documents into this index.
+    /// Ingester that brings documents into this index.
     fn ingester<'a>(
         &'a self,
         index: &'a Arc<IndexHandle>,

@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    backend::{Backend as _, OpenFile},
+    backend::port::{Backend as _, OpenFile},
     encoding::{self, Document},
     failure::Failure,
     jail::Jail,

@@ -15,7 +15,7 @@ use agentd_core::{
     state_files::{StateFile, StateFileChange, StateFiles},
 };
 
-use super::{Backend, Entries, Entry, Kind, Listed, OpenFile};
+use super::port::{Backend, Entries, Entry, Kind, Listed, OpenFile};
 use crate::{
     failure::Failure,
     path::ToolPath,

@@ -50,7 +50,7 @@ pub(super) struct Content<'a>(Vec<Part<'a>>);
 #[derive(Debug, Serialize)]
 struct Part<'a> {
     #[serde(flatten)]
-    shown: Shown<'a>,
+    shown: PartContent<'a>,
     /// The mark of the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<Mark>,
@@ -58,7 +58,7 @@ struct Part<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Shown<'a> {
+enum PartContent<'a> {
     Text { text: Cow<'a, str> },
     ImageUrl { image_url: ImageUrl },
 }
@@ -76,7 +76,7 @@ struct Mark {
 impl Serialize for Content<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0[..] {
-            [Part { shown: Shown::Text { text }, cache_control: None }] => text.serialize(serializer),
+            [Part { shown: PartContent::Text { text }, cache_control: None }] => text.serialize(serializer),
             parts => parts.serialize(serializer),
         }
     }
@@ -84,12 +84,12 @@ impl Serialize for Content<'_> {
 
 impl<'a> Content<'a> {
     fn text(text: impl Into<Cow<'a, str>>) -> Self {
-        Self(vec![Part { shown: Shown::Text { text: text.into() }, cache_control: None }])
+        Self(vec![Part { shown: PartContent::Text { text: text.into() }, cache_control: None }])
     }
 
     fn add(&mut self, more: Cow<'a, str>) {
         match self.0.last_mut() {
-            Some(Part { shown: Shown::Text { text }, .. }) => join(text.to_mut(), &more),
+            Some(Part { shown: PartContent::Text { text }, .. }) => join(text.to_mut(), &more),
             _ => self.0.extend(Self::text(more).0),
         }
     }
@@ -99,7 +99,7 @@ impl<'a> Content<'a> {
         for shown in pictures {
             let Some(content) = &shown.content else { continue };
             let url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
-            self.0.push(Part { shown: Shown::ImageUrl { image_url: ImageUrl { url } }, cache_control: None });
+            self.0.push(Part { shown: PartContent::ImageUrl { image_url: ImageUrl { url } }, cache_control: None });
         }
     }
 
