@@ -14,13 +14,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fmt::Debug,
-    fs::File,
-    io::{self, Cursor, Read, Seek, SeekFrom},
-    sync::Arc,
-    time::SystemTime,
-};
+use std::sync::Arc;
 
 use agentd_core::{
     Timestamp,
