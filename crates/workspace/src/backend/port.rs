@@ -4,7 +4,6 @@ use std::{
     fmt::Debug,
     fs::File,
     io::{self, Cursor, Read, Seek, SeekFrom},
-    sync::Arc,
     time::SystemTime,
 };
 
@@ -95,7 +94,7 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// A text that is not on the disk.
-    fn held(text: String) -> Self {
+    pub(super) fn held(text: String) -> Self {
         Self { size: text.len() as u64, content: Content::Held(Cursor::new(text.into_bytes())), modified: None }
     }
 }
