@@ -388,7 +388,7 @@ impl WatchStream {
     /// The next event; `None` after the last. Events of kinds that are not known here are skipped.
     ///
     /// # Errors
-    /// [`ClientErrorKind::Lost`](super::ClientErrorKind::Lost), or `ShuttingDown` when the daemon stops.
+    /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops.
     pub async fn next(&mut self) -> Result<Option<WatchEvent>, ClientError> {
         while let Some(event) = self.0.message().await? {
             match WatchEvent::try_from(event) {
