@@ -32,7 +32,7 @@ pub(crate) type Reply = mpsc::Sender<Result<ModelChunk, ModelError>>;
 pub(crate) struct Order {
     /// A line above the text, which says what to think of it.
     pub(crate) mark: String,
-    /// What was asked.
+    /// Question that was asked.
     pub(crate) text: String,
     /// The limit of the request, if it has one; that of the configuration holds besides.
     pub(crate) max_tokens: Option<usize>,

@@ -137,7 +137,7 @@ impl NeededText<'_> {
     }
 }
 
-/// What a rule about commands names.
+/// Command that a rule names, if it is one about commands.
 fn command_of(rule: &str) -> Option<&str> {
     rule.strip_prefix(SHELL_TOOL)?.strip_prefix(": ")
 }

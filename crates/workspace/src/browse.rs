@@ -15,7 +15,7 @@ use agentd_core::{
 };
 
 use crate::{
-    backend::{Backend as _, Entry, Files, Listed},
+    backend::{Backend as _, Entry, Files, ListedEntry},
     encoding::Document,
     failure::Failure,
     path::{PathPlace, ToolPath},
@@ -49,9 +49,11 @@ pub fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceErro
     let mut listing = FileListing::default();
     for listed in files.entries(&top)? {
         match listed {
-            Listed::Hidden(_) => {}
-            Listed::Entry(found) if listing.entries.len() < MAX_ENTRIES => listing.entries.push(entry(&top, found)),
-            Listed::Entry(_) | Listed::Unreadable => listing.cut = true,
+            ListedEntry::Hidden(_) => {}
+            ListedEntry::Entry(found) if listing.entries.len() < MAX_ENTRIES => {
+                listing.entries.push(entry(&top, found))
+            }
+            ListedEntry::Entry(_) | ListedEntry::Unreadable => listing.cut = true,
         }
     }
     if top == ToolPath::root(PathPlace::Own) {

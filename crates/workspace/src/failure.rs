@@ -69,7 +69,7 @@ impl From<LanguageError> for Failure {
     }
 }
 
-/// What an operation of the disk gives; none where what it is about is not there.
+/// Result of a disk operation; `None` if the file or folder does not exist.
 pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -9,7 +9,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 pub use super::backend::Kind;
 use crate::{
-    backend::{Backend as _, Entries, Entry, Listed},
+    backend::{Backend as _, Entries, Entry, ListedEntry},
     failure::Failure,
     job::Job,
     path::ToolPath,
@@ -147,12 +147,12 @@ impl Walker<'_> {
             }
             self.budget -= 1;
             let Entry { name, kind, size, modified } = match entry {
-                Listed::Entry(entry) => entry,
-                Listed::Hidden(name) => {
+                ListedEntry::Entry(entry) => entry,
+                ListedEntry::Hidden(name) => {
                     self.left.add_hidden(&folder.entry(&name));
                     continue;
                 }
-                Listed::Unreadable => {
+                ListedEntry::Unreadable => {
                     self.left.unreadable += 1;
                     continue;
                 }

@@ -18,7 +18,7 @@ use agentd_sandbox::repository::Repository;
 use agentd_workspace::{failure::if_there, private, remove::gone};
 use serde::{Deserialize, Serialize};
 
-/// What an operation gives.
+/// Result of an operation on a worktree.
 pub(super) type Result<T> = std::result::Result<T, WorkspaceError>;
 
 /// Folder of the records. No worktree has a name that begins with a dot.

@@ -59,7 +59,7 @@ pub(crate) struct ModelFacts {
     /// First of the states: whoever was lent an older one still holds it.
     first: KnownFacts,
     states: AtomicU32,
-    /// What was learnt of it.
+    /// Facts learnt about the model.
     pub(crate) record: RecordHandle,
     /// The server's own words, once it was asked.
     told: OnceCell<()>,

@@ -142,7 +142,7 @@ impl Keeper<'_> {
         let _ = poll(sources, timeout);
     }
 
-    /// What the daemon wants the command to get.
+    /// Signal that the daemon asks for, if any.
     fn listen(&self) -> Option<Signal> {
         let mut byte = [0];
         match (&mut &*self.leash).read(&mut byte) {

@@ -24,7 +24,7 @@ use agentd_core::{
 use cap_std::fs::DirEntry;
 
 pub(crate) use self::port::Entries;
-pub use self::port::{Backend, Content, Entry, Kind, Listed, OpenFile};
+pub use self::port::{Backend, Content, Entry, Kind, ListedEntry, OpenFile};
 use self::{client::FileClient, state::StateBackend};
 
 use crate::{
@@ -116,7 +116,7 @@ impl Files {
     /// The places beside the session's own tree and the person's folders that have something to show.
     pub fn beside(&self) -> Vec<ToolPath> {
         let holds = |place: &ToolPath| {
-            self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, Listed::Entry(_))))
+            self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, ListedEntry::Entry(_))))
         };
         [PathPlace::Memories, PathPlace::State].map(ToolPath::root).into_iter().filter(holds).collect()
     }
@@ -165,7 +165,7 @@ impl Backend for Jail {
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
         let opened = self.open_folder(folder)?;
         let entries = opened.entries().map_err(|error| Failure::io(&format!("list {folder}"), &error))?;
-        Ok(Box::new(entries.map(|entry| entry.map_or(Listed::Unreadable, |entry| listed(&entry)))))
+        Ok(Box::new(entries.map(|entry| entry.map_or(ListedEntry::Unreadable, |entry| listed(&entry)))))
     }
 
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
@@ -178,19 +178,19 @@ impl Backend for Jail {
 }
 
 /// The entry, if its name is UTF-8 and it can be looked at.
-fn listed(entry: &DirEntry) -> Listed {
+fn listed(entry: &DirEntry) -> ListedEntry {
     let name = entry.file_name();
     if name.as_encoded_bytes().starts_with(b".") {
-        return Listed::Hidden(name.to_string_lossy().into_owned());
+        return ListedEntry::Hidden(name.to_string_lossy().into_owned());
     }
-    let (Some(name), Ok(metadata)) = (name.to_str(), entry.metadata()) else { return Listed::Unreadable };
+    let (Some(name), Ok(metadata)) = (name.to_str(), entry.metadata()) else { return ListedEntry::Unreadable };
     let kind = match metadata.file_type() {
         kind if kind.is_dir() => Kind::Folder,
         kind if kind.is_file() => Kind::File,
         kind if kind.is_symlink() => Kind::Link,
         _ => Kind::Other,
     };
-    Listed::Entry(Entry {
+    ListedEntry::Entry(Entry {
         name: name.to_owned(),
         kind,
         size: if kind == Kind::File { metadata.len() } else { 0 },

@@ -100,11 +100,11 @@ impl OpenFile {
 }
 
 /// The entries of a folder.
-pub(crate) type Entries = Box<dyn Iterator<Item = Listed> + Send>;
+pub(crate) type Entries = Box<dyn Iterator<Item = ListedEntry> + Send>;
 
 /// One entry of a folder.
 #[derive(Debug)]
-pub enum Listed {
+pub enum ListedEntry {
     /// It can be shown.
     Entry(Entry),
     /// Its name, which it has, begins with a dot.

@@ -15,7 +15,7 @@ use agentd_core::{
     state_files::{StateFile, StateFileChange, StateFiles},
 };
 
-use super::port::{Backend, Entries, Entry, Kind, Listed, OpenFile};
+use super::port::{Backend, Entries, Entry, Kind, ListedEntry, OpenFile};
 use crate::{
     failure::Failure,
     path::ToolPath,
@@ -89,7 +89,7 @@ impl Backend for StateBackend {
             return Err(Failure::path(format!("{folder} is a file, not a folder")));
         }
         let draft = lock(&self.draft);
-        let mut entries: BTreeMap<&str, Listed> = BTreeMap::new();
+        let mut entries: BTreeMap<&str, ListedEntry> = BTreeMap::new();
         for (path, file) in draft.files.below(folder.rest()) {
             let (name, deeper) = path.split_once('/').map_or((path, false), |(name, _)| (name, true));
             let entry = Entry {
@@ -99,7 +99,11 @@ impl Backend for StateBackend {
                 modified: Some(SystemTime::from(file.changed)),
             };
             let hidden = name.starts_with('.');
-            entries.entry(name).or_insert(if hidden { Listed::Hidden(name.to_owned()) } else { Listed::Entry(entry) });
+            entries.entry(name).or_insert(if hidden {
+                ListedEntry::Hidden(name.to_owned())
+            } else {
+                ListedEntry::Entry(entry)
+            });
         }
         Ok(Box::new(entries.into_values().collect::<Vec<_>>().into_iter()))
     }

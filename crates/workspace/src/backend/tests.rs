@@ -30,10 +30,10 @@ fn write(backend: &dyn Backend, path: &ToolPath, content: &str) {
 fn names(backend: &dyn Backend, folder: &ToolPath) -> BTreeSet<String> {
     let entries = backend.entries(folder).map_err(|failure| failure.text).unwrap();
     let shown = entries.map(|listed| match listed {
-        Listed::Entry(Entry { name, kind: Kind::Folder, .. }) => format!("{name}/"),
-        Listed::Entry(Entry { name, size, .. }) => format!("{name} {size}"),
-        Listed::Hidden(_) => "hidden".to_owned(),
-        Listed::Unreadable => "unreadable".to_owned(),
+        ListedEntry::Entry(Entry { name, kind: Kind::Folder, .. }) => format!("{name}/"),
+        ListedEntry::Entry(Entry { name, size, .. }) => format!("{name} {size}"),
+        ListedEntry::Hidden(_) => "hidden".to_owned(),
+        ListedEntry::Unreadable => "unreadable".to_owned(),
     });
     shown.collect()
 }
