@@ -17,8 +17,7 @@ use crate::world::{World, input, raised, raising, results, soon, to_end, until};
 
 #[tokio::test]
 async fn a_change_asks_first_and_runs_when_approved() {
-    let world = World::new([calls(&[("change", json!({"path": "a.txt"}))]), says("Changed.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({"path": "a.txt"}))]), says("Changed.")]).begun().await;
     let mut started = session.start_turn(input("Change!")).await.unwrap();
     until(&mut started.events, raised).await;
     assert!(world.tools.ran().is_empty(), "nothing runs before the answer");

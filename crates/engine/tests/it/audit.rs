@@ -59,8 +59,7 @@ fn told(audit: &MemoryAudit) -> String {
 
 /// One call in a turn that answers every question with the answer.
 async fn one_call(tool: &str, args: Value, start: StartTurn, answer: Answer) -> World {
-    let world = World::new([calls(&[(tool, args)]), says("Done.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[(tool, args)]), says("Done.")]).begun().await;
     answering(&session, start, answer).await;
     world
 }
@@ -129,8 +128,7 @@ async fn what_nobody_is_asked_about_is_told_too() {
 #[tokio::test]
 async fn a_kept_rule_is_named() {
     let make = || calls(&[("launch", json!({"command": "make"}))]);
-    let world = World::new([make(), says("Once."), make(), says("Twice.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([make(), says("Once."), make(), says("Twice.")]).begun().await;
     let (mut started, interrupt) = raising(&session, input("Go!")).await;
     session.answer(interrupt.id, Answer::Always { scope: GrantScope::Session }, "phone".to_owned()).await.unwrap();
     to_end(&mut started.events).await;
@@ -146,8 +144,7 @@ async fn a_kept_rule_is_named() {
 
 #[tokio::test]
 async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = raising(&session, input("Change!")).await;
     assert_eq!(world.audit.entries(), []);
 
@@ -214,8 +211,7 @@ async fn a_log_that_comes_back_hears_that_the_call_was_refused() {
 
 #[tokio::test]
 async fn a_cancelled_question_is_told_as_refused_by_nobody() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (mut started, _) = raising(&session, input("Change!")).await;
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
@@ -228,8 +224,7 @@ async fn a_cancelled_question_is_told_as_refused_by_nobody() {
 
 #[tokio::test]
 async fn calls_that_look_at_once_all_come_to_their_end() {
-    let world = World::new([calls(&[("hold", json!({"n": 1})), ("hold", json!({"n": 2}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("hold", json!({"n": 1})), ("hold", json!({"n": 2}))])]).begun().await;
     let mut started = session.start_turn(input("Look!")).await.unwrap();
     soon("both", world.tools.began(2)).await;
     session.cancel(None).await.unwrap();

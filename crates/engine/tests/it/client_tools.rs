@@ -113,8 +113,7 @@ async fn failures_long_answers_and_silence_are_results() {
 
 #[tokio::test]
 async fn arguments_that_do_not_fit_ask_nobody() {
-    let world = World::new([buffer(json!({"path": 7})), says("Sorry.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([buffer(json!({"path": 7})), says("Sorry.")]).begun().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     to_end(&mut started.events).await;
     assert!(told(&world)[0].starts_with("E_INVALID_ARGS: the arguments do not fit"), "{:?}", told(&world));
@@ -123,8 +122,7 @@ async fn arguments_that_do_not_fit_ask_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_answers_is_given_up() {
-    let world = World::new([buffer(json!({"path": "a"})), says("Too slow.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([buffer(json!({"path": "a"})), says("Too slow.")]).begun().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
     let held = requests.recv().await.unwrap();
     tokio::time::advance(Duration::from_secs(601)).await;
@@ -137,8 +135,7 @@ async fn a_client_that_never_answers_is_given_up() {
 
 #[tokio::test]
 async fn the_time_of_a_turn_ends_the_wait() {
-    let world = World::new([buffer(json!({"path": "a"})), says("In short.")]);
-    let session = world.session().await;
+    let (_world, session) = World::new([buffer(json!({"path": "a"})), says("In short.")]).begun().await;
     let options = TurnOptions { time_ms: Some(100), ..TurnOptions::default() };
     let (mut started, mut requests) =
         start(&session, StartTurn { options, ..offering(vec![tool("buffer", false)]) }).await;
@@ -174,8 +171,7 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
 #[tokio::test]
 async fn a_restart_is_told_honestly() {
     // It waits for a person, and the client is gone when that has come.
-    let world = World::new([buffer(json!({"path": "a"}))]);
-    let session = world.session().await;
+    let (world, session) = World::new([buffer(json!({"path": "a"}))]).begun().await;
     let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     let asked = question(&mut started.events).await;
     let (reborn, session) = world.reborn([says("Without it.")]).settled(session.id()).await;
@@ -187,8 +183,7 @@ async fn a_restart_is_told_honestly() {
 
 #[tokio::test]
 async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
-    let world = World::new([Play::Hangs(vec![ModelChunk::Text("Hm".to_owned())])]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Hangs(vec![ModelChunk::Text("Hm".to_owned())])]).begun().await;
     let mut running = session.start_turn(input("First")).await.unwrap();
     let queued = || StartTurn { if_busy: IfBusy::Queue, ..offering(vec![tool("buffer", true)]) };
     let (mut kept, mut requests) = start(&session, queued()).await;
@@ -211,8 +206,7 @@ async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
 
 #[tokio::test]
 async fn names_that_are_taken_and_other_nonsense_is_refused() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (_world, session) = World::new([]).begun().await;
     let refusal = async |start: StartTurn, words: &str| {
         let (line, _requests) = ClientLine::new();
         let error = session.start_turn(TurnStart { start, lines: with_tools(line) }).await.err().unwrap();

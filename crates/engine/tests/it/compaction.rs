@@ -74,8 +74,7 @@ async fn full_world() -> (World, SessionHandle) {
 }
 
 async fn ten_turns() -> (World, SessionHandle) {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     talked(&world, 0..10, &session).await;
     (world, session)
 }
@@ -135,8 +134,7 @@ async fn the_model_may_ask_for_it() {
 #[tokio::test]
 async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_what_the_person_said() {
     let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
-    let world = World::with(config, (0..12).map(|n| says(&format!("Answer {n}."))));
-    let session = world.session().await;
+    let (world, session) = World::with(config, (0..12).map(|n| says(&format!("Answer {n}.")))).begun().await;
     run(&session, "Always answer briefly.").await;
     for turn in 0..11 {
         run(&session, &format!("Question {turn}")).await;
@@ -155,8 +153,7 @@ async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_what_
 async fn many_small_messages_in_a_large_window_are_left_alone() {
     let info = ModelInfo { context_window: 200_000, ..ScriptedModel::new([]).info().clone() };
     let model = ScriptedModel::with_info(info, (0..50).map(|n| says(&format!("Answer {n}."))));
-    let world = World::with_models(Arc::new(OneModel(Arc::clone(&model))));
-    let session = world.session().await;
+    let (world, session) = World::with_models(Arc::new(OneModel(Arc::clone(&model)))).begun().await;
     for turn in 0..50 {
         run(&session, &format!("Question {turn}")).await;
     }
@@ -184,8 +181,7 @@ async fn a_request_that_did_not_fit_is_tried_once_more_with_less() {
 
 #[tokio::test]
 async fn a_short_history_is_left_alone_and_says_so() {
-    let world = World::new([says("Hello.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([says("Hello.")]).begun().await;
     run(&session, "Hi").await;
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
     let result = turn(&session, start).await;
@@ -198,8 +194,7 @@ async fn a_short_history_is_left_alone_and_says_so() {
 #[tokio::test]
 async fn a_summary_without_a_model_keeps_the_one_before_it_and_the_last_answer() {
     let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
-    let world = World::with(config, []);
-    let session = world.session().await;
+    let (world, session) = World::with(config, []).begun().await;
     for turn in 0..20 {
         world.model.then(says(&format!("Answer {turn}.")));
         run(&session, &format!("Question {turn}")).await;
@@ -227,8 +222,7 @@ async fn what_is_added_to_a_turn_that_compacts_is_answered() {
 
 #[tokio::test]
 async fn a_cancelled_call_does_not_keep_the_history_from_being_compacted() {
-    let world = World::new([calls(&[("change", json!({"path": "a"}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({"path": "a"}))])]).begun().await;
     let (mut started, _) = raising(&session, input("Never forget this.")).await;
     session.cancel(None).await.unwrap();
     to_end(&mut started.events).await;
@@ -250,8 +244,7 @@ fn told(world: &World, session: &SessionHandle) -> Vec<String> {
 #[tokio::test]
 async fn the_tool_promises_only_what_comes_to_pass() {
     // A short history whose window is nearly full: the tool is offered, and there is nothing to gain.
-    let world = World::new([counted("one", 6500)]);
-    let session = world.session().await;
+    let (world, session) = World::new([counted("one", 6500)]).begun().await;
     run(&session, "Hi").await;
     let counted_calls = |times: usize| {
         let Play::Chunks(mut chunks) = calls(&vec![("compact_context", json!({})); times]) else { panic!() };
@@ -309,8 +302,7 @@ async fn words_that_came_before_a_request_was_found_too_long_are_no_answer() {
 #[tokio::test]
 async fn small_windows_never_loop_and_fail_only_where_nothing_can_fit() {
     for window in [512, 1024, 2048, 4096] {
-        let world = World::narrow(window, EngineConfig::default());
-        let session = world.session().await;
+        let (world, session) = World::narrow(window, EngineConfig::default()).begun().await;
         let mut asked = 0;
         let mut completed = 0;
         for turn in 0..40 {
@@ -341,8 +333,7 @@ async fn small_windows_never_loop_and_fail_only_where_nothing_can_fit() {
 
 #[tokio::test]
 async fn where_instructions_and_tools_alone_do_not_fit_the_error_says_so() {
-    let world = World::narrow(256, EngineConfig::default());
-    let session = world.session().await;
+    let (_world, session) = World::narrow(256, EngineConfig::default()).begun().await;
     let result = run(&session, "Hello").await;
     let error = result.error.unwrap();
     assert_eq!((result.stop_reason, error.kind), (StopReason::Failed, ErrorKind::ContextOverflow));
@@ -420,8 +411,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
 #[tokio::test]
 async fn turns_that_were_set_aside_and_fetched_back_stay() {
     let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
-    let world = World::with(config, []);
-    let session = world.session().await;
+    let (world, session) = World::with(config, []).begun().await;
     let turn = async |number: usize| {
         world.model.then(says(&format!("Answer {number}.")));
         run(&session, &format!("Question {number}")).await;
@@ -540,8 +530,7 @@ async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
 /// No wording makes a rule: what the person said stays, also behind the first lines of a long request.
 #[tokio::test]
 async fn what_the_person_said_is_kept_whole_in_any_words() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let said = [
         "When you touch the database you must\nnot delete any row.",
         "Please leave migrations/ alone.",
@@ -563,8 +552,7 @@ async fn what_the_person_said_is_kept_whole_in_any_words() {
 
 #[tokio::test]
 async fn of_too_many_messages_the_longest_give_way_and_the_report_says_so() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let pasted = |from: usize| (from..from + 1000).map(|number| format!("- line {number}\n")).collect::<String>();
     for words in std::iter::once("Never push.".to_owned()).chain((0..16).map(|n| pasted(n * 1000))) {
         world.model.then(says("All right."));

@@ -65,8 +65,7 @@ async fn a_kill_while_a_tool_runs_is_told_and_the_turn_can_go_on() {
 #[tokio::test]
 async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
     let environment = ClientEnvironment::unjudged([("PATH".to_owned(), "/client/bin".to_owned())]);
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let start = StartTurn { environment: environment.clone(), ..input("Change!") };
     let mut started = session.start_turn(start).await.unwrap();
     until(&mut started.events, raised).await;
@@ -88,8 +87,7 @@ async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
 #[tokio::test]
 async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
     let script = || [calls(&[("look", json!({})), ("change", json!({}))]), says("Changed.")];
-    let world = World::new(script());
-    let session = world.session().await;
+    let (world, session) = World::new(script()).begun().await;
     let (mut started, interrupt) = raising(&session, input("Change!")).await;
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
     to_end(&mut started.events).await;
@@ -133,8 +131,7 @@ fn told(world: &World, request: usize) -> usize {
 
 #[tokio::test]
 async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
-    let world = World::new([Play::Hangs(vec![ModelChunk::Text("Half an".to_owned())])]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Hangs(vec![ModelChunk::Text("Half an".to_owned())])]).begun().await;
     let mut started = session.start_turn(input("Which colour?")).await.unwrap();
     until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();
@@ -161,8 +158,7 @@ async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
 
 #[tokio::test]
 async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let mut started = session.start_turn(input("Change!")).await.unwrap();
     until(&mut started.events, raised).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();

@@ -31,8 +31,7 @@ fn queued(text: &str) -> StartTurn {
 
 #[tokio::test]
 async fn a_cancel_in_the_queue_does_not_hide_the_running_turn_from_recovery() {
-    let world = World::new([calls(&[("hold", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let first = session.start_turn(input("one")).await.unwrap();
     soon("the tool to begin", world.tools.began(1)).await;
     let second = session.start_turn(queued("two")).await.unwrap();
@@ -46,8 +45,7 @@ async fn a_cancel_in_the_queue_does_not_hide_the_running_turn_from_recovery() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_with_a_queue_leaves_the_question_to_the_next_start() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let mut started = session.start_turn(input("Change!")).await.unwrap();
     until(&mut started.events, raised).await;
     let second = session.start_turn(queued("And more!")).await.unwrap();
@@ -69,8 +67,7 @@ async fn a_stop_with_a_queue_leaves_the_question_to_the_next_start() {
 
 #[tokio::test]
 async fn a_kill_loses_no_turn_that_waits() {
-    let world = World::new([calls(&[("hold", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     session.start_turn(input("one")).await.unwrap();
     soon("the tool to begin", world.tools.began(1)).await;
     let second = session.start_turn(queued("two")).await.unwrap();
@@ -124,8 +121,7 @@ async fn a_session_is_stored_with_its_first_turn_or_not_at_all() {
 async fn a_command_that_meets_the_unloading_is_carried_out_or_refused_but_never_half() {
     for _ in 0..64 {
         let config = EngineConfig { idle_unload: Duration::from_secs(1), ..EngineConfig::default() };
-        let world = World::with(config, [says("One."), says("Two.")]);
-        let session = world.session().await;
+        let (_world, session) = World::with(config, [says("One."), says("Two.")]).begun().await;
         run(&session, "first").await;
         tokio::task::yield_now().await;
         // Both are there when the actor next looks: the command, and the end of its patience.
@@ -143,8 +139,7 @@ async fn a_command_that_meets_the_unloading_is_carried_out_or_refused_but_never_
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_was_acknowledged_is_not_undone_by_a_stop() {
     for _ in 0..32 {
-        let world = World::new([calls(&[("change", json!({}))])]);
-        let session = world.session().await;
+        let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
         let mut started = session.start_turn(input("Change!")).await.unwrap();
         until(&mut started.events, raised).await;
         let (cancelled, ()) = tokio::join!(session.cancel(None), world.engine.drain(Duration::from_secs(1)));
@@ -182,8 +177,7 @@ async fn a_recovery_that_is_killed_itself_stays_honest_and_says_it_once() {
 
 #[tokio::test]
 async fn what_was_reset_cannot_be_continued() {
-    let world = World::new([Play::Fails(vec![], ErrorKind::Provider), says("?")]);
-    let session = world.session().await;
+    let (_world, session) = World::new([Play::Fails(vec![], ErrorKind::Provider), says("?")]).begun().await;
     run(&session, "first").await;
     session.reset().await.unwrap();
     let error = session.start_turn(go_on()).await.err().unwrap();
@@ -192,8 +186,7 @@ async fn what_was_reset_cannot_be_continued() {
 
 #[tokio::test]
 async fn a_failed_turn_can_be_continued_after_a_restart_too() {
-    let world = World::new([Play::Fails(vec![], ErrorKind::RateLimited)]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Fails(vec![], ErrorKind::RateLimited)]).begun().await;
     run(&session, "first").await;
     session.rename("Named since".to_owned()).await.unwrap();
     let (next, session) = world.restarted([says("Here it is."), says("?")]).with_session(session.id()).await;
@@ -214,8 +207,7 @@ fn folderless(store: &Arc<MemoryStore>) -> Engine {
 
 #[tokio::test]
 async fn a_turn_that_cannot_go_on_after_its_answer_ends_and_the_session_lives() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = raising(&session, input("Change!")).await;
     let asked = world.store.events_of(session.id()).len();
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();

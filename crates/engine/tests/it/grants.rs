@@ -59,8 +59,7 @@ pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
 /// A crash at any point of the journal: the rule is there if and only if its answer is.
 #[tokio::test]
 async fn a_rule_that_is_kept_for_good_is_as_durable_as_its_answer() {
-    let world = World::new([make(), says("Made.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([make(), says("Made.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
     answer(&session, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
     to_end(&mut started.events).await;
@@ -79,8 +78,7 @@ async fn a_rule_that_is_kept_for_good_is_as_durable_as_its_answer() {
 async fn rules_come_and_go_while_a_turn_runs() {
     for for_good in [true, false] {
         let held = || calls(&[("hold", json!({}))]);
-        let world = World::new([held(), make(), held(), make(), says("Done.")]);
-        let session = world.session().await;
+        let (world, session) = World::new([held(), make(), held(), make(), says("Done.")]).begun().await;
         let place = (!for_good).then(|| session.id());
         let mut started = session.start_turn(input("Go!")).await.unwrap();
         soon("the first to begin", world.tools.began(1)).await;
@@ -102,8 +100,7 @@ async fn rules_come_and_go_while_a_turn_runs() {
 
 #[tokio::test]
 async fn settings_leave_rules_as_they_are() {
-    let world = World::new([make(), says("Made.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([make(), says("Made.")]).begun().await;
     world.engine.add_grant(Some(session.id()), MAKE.to_owned(), "phone".to_owned()).await.unwrap();
     session.configure(world.engine.session_defaults()).await.unwrap();
     run(&session, "Go!").await;
@@ -114,8 +111,7 @@ async fn settings_leave_rules_as_they_are() {
 #[tokio::test]
 async fn an_answer_stands_though_a_rule_would_let_the_call_run_by_now() {
     let check = async |given: Answer, expected: &[&str]| {
-        let world = World::new([make()]);
-        let session = world.session().await;
+        let (world, session) = World::new([make()]).begun().await;
         let (_started, interrupt) = asked(&session).await;
         let next = world.restarted([says("I see.")]);
         next.engine.recover().await.unwrap();
@@ -133,8 +129,7 @@ async fn an_answer_stands_though_a_rule_would_let_the_call_run_by_now() {
 
 #[tokio::test]
 async fn where_no_rule_is_exact_always_is_no_answer() {
-    let world = World::new([calls(&[("launch", json!({}))]), says("Done.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("launch", json!({}))]), says("Done.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
     for scope in [GrantScope::Session, GrantScope::ForGood] {
         assert_eq!(answer(&session, &interrupt, Answer::Always { scope }).await, Err(ErrorKind::InvalidInput));
@@ -165,8 +160,7 @@ fn edit(command: &str) -> Answer {
 /// under milder ones, and the daemon was stopped before it could act on it.
 #[tokio::test]
 async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
-    let world = World::new([make(), says("Done.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([make(), says("Done.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
     answer(&session, &interrupt, edit("forbidden")).await.unwrap();
     to_end(&mut started.events).await;
@@ -197,8 +191,7 @@ fn three_looks() -> Play {
 async fn questions_of_calls_that_run_at_once_are_answered_in_any_order() {
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in orders {
-        let world = ruled([three_looks(), says("Looked.")]);
-        let session = world.session().await;
+        let (world, session) = ruled([three_looks(), says("Looked.")]).begun().await;
         let (mut started, first) = asked(&session).await;
         let mut waiting = vec![first];
         while waiting.len() < 3 {
@@ -230,8 +223,7 @@ async fn each_question_has_its_own_deadline() {
         interrupt_deadline: Some(Duration::from_secs(60)),
         ..EngineConfig::default()
     };
-    let world = World::with(config, [three_looks(), says("Looked.")]);
-    let session = world.session().await;
+    let (world, session) = World::with(config, [three_looks(), says("Looked.")]).begun().await;
     let (mut started, first) = asked(&session).await;
     answer(&session, &first, Answer::Approve).await.unwrap();
     world.clock.advance(Duration::from_secs(61));
@@ -247,8 +239,7 @@ async fn each_question_has_its_own_deadline() {
 
 #[tokio::test]
 async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
-    let world = World::new([make(), says("Made.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([make(), says("Made.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
     answer(&session, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
     to_end(&mut started.events).await;

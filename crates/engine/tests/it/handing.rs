@@ -34,8 +34,7 @@ async fn upload(world: &World, session: &SessionHandle, name: &str, content: &[u
 
 #[tokio::test]
 async fn files_are_told_with_the_next_input_and_never_again() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     upload(&world, &session, "a.pdf", &[1]).await;
     // Another daemon knows it from the journal, and a turn that only compacts does not count.
     let world = world.reborn([Play::Fails(Vec::new(), ErrorKind::Provider), says("two"), says("three")]);

@@ -27,8 +27,7 @@ fn questions(world: &World, session: &SessionHandle, name: &str) -> Vec<usize> {
 
 #[tokio::test]
 async fn what_could_not_be_written_is_written_with_the_next_compaction() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     round(&world, &session, 0..10, true).await;
     round(&world, &session, 10..20, true).await;
     let failed = compactions(&world, &session);
@@ -57,8 +56,7 @@ async fn what_could_not_be_written_is_written_with_the_next_compaction() {
 
 #[tokio::test]
 async fn a_file_that_failed_after_a_reset_is_not_added_to_the_one_before_it() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     round(&world, &session, 0..10, false).await;
     session.reset().await.unwrap();
     let reset = session.show().await.unwrap().session.window.after;

@@ -46,8 +46,7 @@ async fn an_answer_that_matches_ends_the_turn_with_its_document() {
 
 #[tokio::test]
 async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let refused = async |start: StartTurn, words: &str| {
         let error = session.start_turn(in_form(start)).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -80,8 +79,7 @@ async fn a_turn_that_continues_has_the_form_of_the_one_before_it() {
 
 #[tokio::test]
 async fn what_is_said_meanwhile_is_answered_in_the_form_too() {
-    let world = World::new([calls(&[("hold", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
     soon("the call", world.tools.began(1)).await;
     session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("And hurry!") }).await.unwrap();

@@ -111,18 +111,16 @@ async fn no_edit_and_no_approval_passes_a_denial_by_a_link() {
     let strict = "tools:\n  look: {patterns: {high_risk: ['\\.envrc']}, actions: {high_risk: deny}}\n";
     let config = || EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
     // As a person edits it.
-    let world = World::with(config(), [look(".env"), says("Then not.")]);
+    let (world, session) = World::with(config(), [look(".env"), says("Then not.")]).begun().await;
     world.disk.link("docs/a.md", ".envrc");
-    let session = world.session().await;
     let (mut started, interrupt) = asked(&session).await;
     answer(&session, &interrupt, Answer::Edit { args: json!({"path": "docs/a.md"}) }).await.unwrap();
     let (events, _) = to_end(&mut started.events).await;
     assert_eq!(warnings(&events, "edit_denied").len(), 1);
     assert!(world.tools.ran().is_empty());
     // And what they may edit it to is read where it leads.
-    let world = World::with(config(), [look(".env"), says("Read.")]);
+    let (world, session) = World::with(config(), [look(".env"), says("Read.")]).begun().await;
     world.disk.link("CLAUDE.md", "AGENTS.md");
-    let session = world.session().await;
     let (mut started, interrupt) = asked(&session).await;
     answer(&session, &interrupt, Answer::Edit { args: json!({"path": "CLAUDE.md"}) }).await.unwrap();
     to_end(&mut started.events).await;

@@ -73,8 +73,7 @@ fn wary(store: &Arc<MemoryStore>, script: impl IntoIterator<Item = Play>) -> Wor
 
 #[tokio::test]
 async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts() {
-    let world = wary(&Arc::default(), [calls(&own_calls()[4..])]);
-    let session = world.session().await;
+    let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..])]).begun().await;
     let (_started, approval) = asked(&session).await;
     assert!(matches!(approval.ask, Ask::Approval { .. }), "{approval:?}");
 
@@ -100,8 +99,7 @@ async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts()
 
 #[tokio::test]
 async fn a_question_that_is_not_allowed_is_never_asked() {
-    let world = wary(&Arc::default(), [calls(&own_calls()[4..]), says("Then not.")]);
-    let session = world.session().await;
+    let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..]), says("Then not.")]).begun().await;
     let (mut started, approval) = asked(&session).await;
     answer(&session, &approval, Answer::Reject { reason: None }).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "Then not.");
@@ -110,8 +108,7 @@ async fn a_question_that_is_not_allowed_is_never_asked() {
 
 #[tokio::test]
 async fn a_question_that_a_person_has_edited_stays_so_over_a_restart_and_both_answers_are_told() {
-    let world = wary(&Arc::default(), [calls(&own_calls()[4..])]);
-    let session = world.session().await;
+    let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..])]).begun().await;
     let (mut started, approval) = asked(&session).await;
     let edit = Answer::Edit { args: json!({"question": "Which shade?"}) };
     answer(&session, &approval, edit.clone()).await.unwrap();

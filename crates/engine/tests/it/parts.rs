@@ -39,8 +39,7 @@ async fn start(
 
 #[tokio::test]
 async fn parts_of_a_turn_that_waits_are_kept_with_it() {
-    let world = World::new([Play::Hangs(Vec::new())]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Hangs(Vec::new())]).begun().await;
     let mut running = session.start_turn(input("First")).await.unwrap();
     let part = || vec![file("a.txt", b"the first needle"), selection("b.rs", None, "the second needle")];
     let queued = StartTurn { if_busy: IfBusy::Queue, ..input("Then") };
@@ -102,8 +101,7 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
 
 #[tokio::test]
 async fn a_turn_that_is_continued_has_its_parts() {
-    let world = World::new([Play::Fails(Vec::new(), ErrorKind::Provider), says("seen")]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Fails(Vec::new(), ErrorKind::Provider), says("seen")]).begun().await;
     let parts = vec![selection("a.rs", None, "the needle")];
     let mut started = start(&world, &session, input("Look"), parts).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Failed);

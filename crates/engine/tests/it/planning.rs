@@ -146,8 +146,7 @@ async fn who_asks_nobody_gets_the_plan_or_has_it_carried_out() {
 #[tokio::test]
 async fn what_is_configured_plans_large_coding_tasks_only() {
     let config = EngineConfig { planning: Planning::Auto, ..EngineConfig::default() };
-    let world = World::with(config, [says("Hello."), says(PLAN), says("Done.")]);
-    let session = world.session().await;
+    let (_world, session) = World::with(config, [says("Hello."), says(PLAN), says("Done.")]).begun().await;
     assert_eq!(run(&session, "Hello").await.text, "Hello.");
     let large = "Migrate the whole project from one API to another, step by step, and keep the tests green";
     let mut started = session.start_turn(input(large)).await.unwrap();
@@ -196,8 +195,7 @@ async fn a_plan_is_open_over_a_compaction_and_a_restart() {
 
 #[tokio::test]
 async fn what_is_added_to_a_turn_begins_with_no_plan() {
-    let world = World::new([Play::Hangs(Vec::new())]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Hangs(Vec::new())]).begun().await;
     session.start_turn(input("Look")).await.unwrap();
     world.model.asked(1).await;
     let start = StartTurn { if_busy: IfBusy::Steer, ..planned("Change a") };

@@ -34,8 +34,7 @@ async fn a_late_reader_gets_the_words_said_so_far() {
 #[tokio::test]
 async fn an_idle_session_is_unloaded_and_comes_back() {
     let config = EngineConfig { idle_unload: Duration::from_millis(5), ..EngineConfig::default() };
-    let world = World::with(config, [says("One."), says("Two.")]);
-    let session = world.session().await;
+    let (world, session) = World::with(config, [says("One."), says("Two.")]).begun().await;
     run(&session, "first").await;
     soon("the session to be unloaded", async {
         while world.engine.stats().activity.sessions > 0 {

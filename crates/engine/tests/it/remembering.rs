@@ -153,8 +153,7 @@ async fn compact(session: &SessionHandle) {
 
 #[tokio::test]
 async fn an_input_about_what_was_set_aside_brings_it_back() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let plan: String = (1..=40).map(|n| format!("{n}. Paint wall {n} in colour {}.\n", n * 7)).collect();
     world.model.then(says(&plan));
     run(&session, "Make a plan of forty steps.").await;
@@ -180,8 +179,7 @@ async fn an_input_about_what_was_set_aside_brings_it_back() {
 
 #[tokio::test]
 async fn what_the_person_answered_and_the_last_answer_outlive_a_compaction() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let question = json!({"question": "Which database?", "default": "Postgres on port 31337"});
     world.then([calls(&[("ask_human", json!({"question": "Which port?"}))]), says("Good.")]);
     let (mut started, asks) = asked(&session).await;
@@ -221,7 +219,7 @@ fn badly(number: usize) -> Play {
 async fn the_rule_of_the_first_turn_is_in_every_request_however_badly_is_summed_up() {
     const RULE: &str = "Never touch migrations/.";
     for window in [8192, 16_384, 32_768] {
-        let world = World::narrow(window, EngineConfig::default());
+        let (world, session) = World::narrow(window, EngineConfig::default()).begun().await;
         let summaries = AtomicUsize::new(0);
         world.model.respond_with(move |request| {
             let is_asked = |text: &str| text.contains("is about to be replaced") || text.contains("<history>");
@@ -231,7 +229,6 @@ async fn the_rule_of_the_first_turn_is_in_every_request_however_badly_is_summed_
                 _ => calls(&[("look", json!({ "answer": "a line of the report\n".repeat(40) }))]),
             }
         });
-        let session = world.session().await;
         run(&session, RULE).await;
         for turn in 1..300 {
             let result = run(&session, &format!("Look at report {turn}, {}", "and more ".repeat(turn % 30))).await;

@@ -49,9 +49,8 @@ fn every_yes() -> [Answer; 4] {
 #[tokio::test]
 async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_anew() {
     for given in [Answer::Approve, Answer::Edit { args: json!({"path": "a", "content": "edited"}) }] {
-        let world = World::new([change(), change(), says("Changed.")]);
+        let (world, session) = World::new([change(), change(), says("Changed.")]).begun().await;
         world.disk.write("a", "first");
-        let session = world.session().await;
         let (mut started, first) = asked(&session).await;
         assert!(preview(&first).contains("- first"), "{first:?}");
         world.disk.write("a", "theirs");
@@ -102,8 +101,7 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
 async fn a_rule_that_denies_holds_for_a_question_that_waits_already() {
     let strict = "tools:\n  launch: {patterns: {high_risk: [make]}, actions: {high_risk: deny}}\n";
     for given in [Answer::Approve, Answer::Always { scope: GrantScope::Session }] {
-        let world = World::new([make(), says("Then not.")]);
-        let session = world.session().await;
+        let (world, session) = World::new([make(), says("Then not.")]).begun().await;
         let (mut started, interrupt) = asked(&session).await;
         world.engine.reconfigure(EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() });
         answer(&session, &interrupt, given).await.unwrap();
@@ -137,8 +135,7 @@ async fn settings_do_not_change_under_an_open_turn() {
 #[tokio::test]
 async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
     for scope in [GrantScope::Session, GrantScope::ForGood] {
-        let world = World::new([make(), says("Made.")]);
-        let session = world.session().await;
+        let (world, session) = World::new([make(), says("Made.")]).begun().await;
         let (mut started, interrupt) = asked(&session).await;
         world.audit.break_it(true);
         let refused = session.answer(interrupt.id, Answer::Always { scope }, "phone".to_owned()).await.unwrap_err();
@@ -173,8 +170,7 @@ fn ran_with(events: &[Arc<Event>]) -> Vec<Option<&str>> {
 
 #[tokio::test]
 async fn what_was_not_edited_says_nothing_of_it() {
-    let world = World::new([change(), says("Changed.")]);
-    let session = world.session().await;
+    let (_world, session) = World::new([change(), says("Changed.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
     let (events, _) = to_end(&mut started.events).await;
@@ -185,8 +181,7 @@ async fn what_was_not_edited_says_nothing_of_it() {
 async fn an_edit_that_cannot_run_is_said_to_before_it_is_given() {
     let strict = "tools:\n  change: {patterns: {high_risk: [forbidden]}, actions: {high_risk: deny}}\n";
     let config = EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
-    let world = World::with(config, [change(), says("Changed.")]);
-    let session = world.session().await;
+    let (world, session) = World::with(config, [change(), says("Changed.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
     for (args, says) in [
         (json!({"path": "forbidden", "content": "x"}), "the edited arguments are denied: "),

@@ -158,6 +158,12 @@ impl World {
         self.engine.create_session(self.engine.session_defaults(), None).await.unwrap()
     }
 
+    /// This one, and a session in it.
+    pub(crate) async fn begun(self) -> (Self, SessionHandle) {
+        let session = self.session().await;
+        (self, session)
+    }
+
     /// What the model says next.
     pub(crate) fn then(&self, plays: impl IntoIterator<Item = Play>) {
         plays.into_iter().for_each(|play| self.model.then(play));
