@@ -16,8 +16,8 @@ use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
 use serde_json::json;
 
 use crate::{
-    compaction::counted,
-    world::{TwoModels, World, go_on, input, prompts, run, sized, to_end, turn, warnings},
+    compaction::{compact, counted},
+    world::{TwoModels, World, input, prompts, run, sized, to_end, turn, warnings},
 };
 
 /// The levels that were told, in order.
@@ -28,11 +28,6 @@ fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
         _ => None,
     });
     told.collect()
-}
-
-async fn compact(session: &SessionHandle) {
-    let start = StartTurn { compact: Some(CompactionStrategy::Truncate), ..go_on() };
-    turn(session, start).await;
 }
 
 fn last_words(request: &ModelRequest) -> &str {
@@ -82,7 +77,7 @@ async fn a_reset_a_compaction_and_its_undo_tell_the_level_both_ways() {
         run(&session, &format!("Piece of work {turn} {}", "more of it ".repeat(230))).await;
     }
     assert_eq!(levels(&world, &session), [Warning]);
-    compact(&session).await;
+    compact(&session, CompactionStrategy::Truncate).await;
     assert_eq!(levels(&world, &session), [Warning, Info]);
     session.undo_compaction().await.unwrap();
     assert_eq!(levels(&world, &session), [Warning, Info, Warning]);
