@@ -22,7 +22,7 @@ use insta::assert_snapshot;
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
-use crate::world::{WatchedTools, World, answering, input, ports, raised, raising, run, soon, to_end, until};
+use crate::world::{WatchedTools, World, answering, followed, goes_on, input, ports, raising, run, soon, to_end};
 
 /// What the log was told, a line each.
 fn told(audit: &MemoryAudit) -> String {
@@ -109,9 +109,7 @@ async fn what_nobody_is_asked_about_is_told_too() {
 async fn a_kept_rule_is_named() {
     let make = || calls(&[("launch", json!({"command": "make"}))]);
     let (world, session) = World::new([make(), says("Once."), make(), says("Twice.")]).begun().await;
-    let (mut started, interrupt) = raising(&session, input("Go!")).await;
-    session.answer(interrupt.id, Answer::Always { scope: GrantScope::Session }, "phone".to_owned()).await.unwrap();
-    to_end(&mut started.events).await;
+    answering(&session, input("Go!"), Answer::Always { scope: GrantScope::Session }).await;
     run(&session, "Again!").await;
     let [first, second] = &world.audit.decisions()[..] else { panic!("{}", told(&world.audit)) };
     assert_eq!(
@@ -129,9 +127,7 @@ async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
     assert_eq!(world.audit.entries(), []);
 
     let (later, session) = world.restarted([says("Changed.")]).settled(session.id()).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
-    to_end(&mut events).await;
+    goes_on(&session, &interrupt, Answer::Approve).await;
     assert_eq!(later.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
 
     // Killed right after the answer: the next life finds it in the journal.
@@ -140,10 +136,9 @@ async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
         matches!(&event.kind, EventKind::InterruptResolved { by: AnsweredBy::Client(name), .. } if name == "phone")
     });
     let store = later.store.copy_prefix(session.id(), answered.unwrap() + 1);
-    let (last, session) =
-        World::on(store, EngineConfig::default(), [says("Changed.")]).with_session(session.id()).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    to_end(&mut events).await;
+    let last = World::on(store, EngineConfig::default(), [says("Changed.")]);
+    let (last, session) = last.with_session(session.id()).await;
+    to_end(&mut session.subscribe(0).await.unwrap()).await;
     assert_eq!(last.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
 }
 
@@ -275,17 +270,15 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
         audit.break_it(broken);
         let before = inner.ran().len();
         let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
-        loop {
-            let event =
-                until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
-            let EventKind::InterruptRaised { interrupt } = &event.kind else { break };
+        followed(&mut started.events, async |interrupt| {
             let taken = session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await;
             if taken.is_err() {
                 // What would keep a rule is refused where the log cannot hear of it.
                 assert!(broken && matches!(answer, Answer::Always { .. }), "{taken:?}");
                 session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
             }
-        }
+        })
+        .await;
         let ran = inner.ran();
         assert!(!broken || ran[before..].iter().all(|call| call.starts_with("look ")), "{ran:?}");
     }

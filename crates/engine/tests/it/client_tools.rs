@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     grants::{answer, question},
-    world::{World, input, results, soon, to_end, warnings},
+    world::{World, goes_on, input, results, soon, to_end, warnings},
 };
 
 type Requests = mpsc::Receiver<ClientToolRequest>;
@@ -175,9 +175,7 @@ async fn a_restart_is_told_honestly() {
     let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     let asked = question(&mut started.events).await;
     let (reborn, session) = world.reborn([says("Without it.")]).settled(session.id()).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    reborn.engine.answer(asked.id, Answer::Approve, "test".to_owned()).await.unwrap();
-    assert_eq!(to_end(&mut events).await.1.text, "Without it.");
+    assert_eq!(goes_on(&session, &asked, Answer::Approve).await.1.text, "Without it.");
     assert!(told(&reborn)[0].contains("that client is gone"), "{:?}", told(&reborn));
 }
 

@@ -27,7 +27,7 @@ use serde_json::json;
 
 use crate::{
     policy::{self, compiled, properties::wrapped, shipped, tool},
-    world::{WatchedTools, World, input, ports, raised, raising, run, soon, to_end, until, warnings},
+    world::{WatchedTools, World, answering, goes_on, input, ports, raised, raising, run, soon, to_end, until, warnings},
 };
 
 const MAKE: &str = "launch: make";
@@ -60,9 +60,7 @@ pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
 #[tokio::test]
 async fn a_rule_that_is_kept_for_good_is_as_durable_as_its_answer() {
     let (world, session) = World::new([make(), says("Made.")]).begun().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
-    to_end(&mut started.events).await;
+    answering(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
     let events = world.store.events_of(session.id());
     let answered = |event: &Arc<Event>| matches!(event.kind, EventKind::InterruptResolved { .. });
     for length in 1..=events.len() {
@@ -113,13 +111,9 @@ async fn an_answer_stands_though_a_rule_would_let_the_call_run_by_now() {
     let check = async |given: Answer, expected: &[&str]| {
         let (world, session) = World::new([make()]).begun().await;
         let (_started, interrupt) = asked(&session).await;
-        let next = world.restarted([says("I see.")]);
-        next.engine.recover().await.unwrap();
+        let (next, session) = world.restarted([says("I see.")]).settled(session.id()).await;
         next.engine.add_grant(None, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
-        let session = next.engine.session(session.id()).await.unwrap();
-        let mut events = session.subscribe(0).await.unwrap();
-        answer(&session, &interrupt, given).await.unwrap();
-        to_end(&mut events).await;
+        goes_on(&session, &interrupt, given).await;
         assert_eq!(next.tools.ran(), expected);
     };
     check(Answer::Reject { reason: None }, &[]).await;
@@ -161,19 +155,15 @@ fn edit(command: &str) -> Answer {
 #[tokio::test]
 async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
     let (world, session) = World::new([make(), says("Done.")]).begun().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, edit("forbidden")).await.unwrap();
-    to_end(&mut started.events).await;
+    answering(&session, input("Go!"), edit("forbidden")).await;
     assert_eq!(world.tools.ran(), [r#"launch {"command":"forbidden"}"#], "no rule denies it yet");
 
     let events = world.store.events_of(session.id());
     let answered = events.iter().position(|event| matches!(event.kind, EventKind::InterruptResolved { .. })).unwrap();
     let store = world.store.copy_prefix(session.id(), answered + 1);
     let config = EngineConfig { policy: Arc::new(compiled(RULES)), ..EngineConfig::default() };
-    let next = World::on(store, config, [says("Then not.")]);
-    next.engine.recover().await.unwrap();
-    let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
-    let (events, result) = to_end(&mut events).await;
+    let (next, session) = World::on(store, config, [says("Then not.")]).settled(session.id()).await;
+    let (events, result) = to_end(&mut session.subscribe(0).await.unwrap()).await;
     assert!(next.tools.ran().is_empty());
     assert_eq!((result.denials.len(), result.tool_used), (1, false));
     assert!(result.denials[0].reason.contains("the rules deny that"), "{:?}", result.denials);
@@ -240,9 +230,7 @@ async fn each_question_has_its_own_deadline() {
 #[tokio::test]
 async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
     let (world, session) = World::new([make(), says("Made.")]).begun().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
-    to_end(&mut started.events).await;
+    answering(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
     let (id, tablet) = (Some(session.id()), || "tablet".to_owned());
     world.engine.add_grant(id, "change".to_owned(), tablet()).await.unwrap();
     world.engine.revoke_grant(id, "change".to_owned(), tablet()).await.unwrap();

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     grants::{answer, question},
-    world::{World, go_on, input, run, to_end, turn},
+    world::{World, go_on, goes_on, input, run, to_end, turn},
 };
 
 const PLAN: &str = "# Plan\n\n1. Look at `a`\n2. Change `a`";
@@ -116,9 +116,7 @@ async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited(
             session.steer(None, said.to_owned()).await.unwrap();
         }
         let (second, session) = world.back(session.id(), [change(), says("Done."), end()]).await;
-        let mut events = session.subscribe(0).await.unwrap();
-        answer(&session, &interrupt, Answer::Approve).await.unwrap();
-        let (_, result) = to_end(&mut events).await;
+        let (_, result) = goes_on(&session, &interrupt, Answer::Approve).await;
         assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
         assert_eq!(results(&second, &session), [None]);
         let is_told = |body: &ItemBody| matches!(body, ItemBody::Notice { topic: NoticeTopic::Planned, .. });

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::{
     compaction::{compact, compactions, counted, texts},
     grants::{answer, asked},
-    world::{World, input, run, to_end, turn},
+    world::{World, answering, input, run, turn},
 };
 
 /// A session whose window is full, for the most part of what a tool has returned.
@@ -173,9 +173,7 @@ async fn what_the_person_answered_and_the_last_answer_outlive_a_compaction() {
     let (world, session) = World::new([]).begun().await;
     let question = json!({"question": "Which database?", "default": "Postgres on port 31337"});
     world.then([calls(&[("ask_human", json!({"question": "Which port?"}))]), says("Good.")]);
-    let (mut started, asks) = asked(&session).await;
-    answer(&session, &asks, Answer::Text { text: "Port 4242".to_owned() }).await.unwrap();
-    to_end(&mut started.events).await;
+    answering(&session, input("Go!"), Answer::Text { text: "Port 4242".to_owned() }).await;
     // What nobody was asked for nobody said.
     world.then([calls(&[("ask_human", question)]), says("Understood.")]);
     turn(&session, StartTurn { on_interrupt: OnInterrupt::Deny, ..input("Set up the database.") }).await;

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::{
     grants::{answer, asked, make, question, rules},
     policy::compiled,
-    world::{World, run, to_end},
+    world::{World, answering, goes_on, input, run, to_end},
 };
 
 fn change() -> Play {
@@ -78,9 +78,7 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
         let (_started, interrupt) = asked(&world.session().await).await;
         let (next, session) = world.back(interrupt.session_id, [says("I see.")]).await;
         next.disk.write("a", "theirs");
-        let mut events = session.subscribe(0).await.unwrap();
-        answer(&session, &interrupt, given.clone()).await.unwrap();
-        let (events, _) = to_end(&mut events).await;
+        let (events, _) = goes_on(&session, &interrupt, given.clone()).await;
         assert!(warned(&events, "changed_since_asked"), "{given:?}");
         assert_eq!((next.disk.read("a").as_str(), next.tools.ran().len()), ("theirs", 0), "{given:?}");
 
@@ -124,9 +122,7 @@ async fn settings_do_not_change_under_an_open_turn() {
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert!(refused.hint().is_some());
     assert_eq!(session.show().await.unwrap().session.settings, next.engine.session_defaults());
-    let mut events = session.subscribe(0).await.unwrap();
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    to_end(&mut events).await;
+    goes_on(&session, &interrupt, Answer::Approve).await;
     session.configure(loose.clone()).await.unwrap();
     assert_eq!(session.show().await.unwrap().session.settings, loose);
     run(&session, "More!").await;
@@ -171,9 +167,7 @@ fn ran_with(events: &[Arc<Event>]) -> Vec<Option<&str>> {
 #[tokio::test]
 async fn what_was_not_edited_says_nothing_of_it() {
     let (_world, session) = World::new([change(), says("Changed.")]).begun().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    let (events, _) = to_end(&mut started.events).await;
+    let (events, _) = answering(&session, input("Go!"), Answer::Approve).await;
     assert_eq!(ran_with(&events), [None, None]);
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     grants::asked,
-    world::{World, input, run, soon, to_end, until},
+    world::{World, end_of, input, run, soon, to_end, until},
 };
 
 async fn begun(session: &SessionHandle, text: &str) -> StartedTurn {
@@ -93,10 +93,7 @@ async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_ope
 
     let (_next, long) = world.back(long.id(), [says("Another.")]).await;
     let mut events = long.subscribe(0).await.unwrap();
-    let is_next =
-        |kind: &EventKind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == queued.turn_id);
-    let ended = until(&mut events, is_next).await;
-    assert!(matches!(&ended.kind, EventKind::TurnEnded { result } if result.text == "Another."));
+    assert_eq!(end_of(&mut events, queued.turn_id).await.text, "Another.");
 }
 
 #[tokio::test(start_paused = true)]

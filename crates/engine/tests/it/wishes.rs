@@ -13,8 +13,8 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
 use crate::{
-    grants::{answer, question},
-    world::{World, go_on, input, run, to_end, turn},
+    grants::question,
+    world::{World, go_on, goes_on, input, run, to_end, turn},
 };
 
 fn with(options: TurnOptions) -> StartTurn {
@@ -70,9 +70,7 @@ async fn wishes_outlive_the_daemon() {
     let mut started = session.start_turn(with(options)).await.unwrap();
     let asked = question(&mut started.events).await;
     let (reborn, session) = world.back(session.id(), [says("Tea."), says("More.")]).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    answer(&session, &asked, Answer::Text { text: "yes".to_owned() }).await.unwrap();
-    to_end(&mut events).await;
+    goes_on(&session, &asked, Answer::Text { text: "yes".to_owned() }).await;
     assert_eq!(names(&reborn, 0), ["ask_human"]);
     let told = reborn.told();
     assert_eq!((told.matches("Be brief.").count(), told.matches("no longer hold").count()), (1, 0), "{told}");

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use agentd_core::{
     context::PromptReport,
     event::{Event, EventKind, StateChange},
-    ids::SessionId,
+    ids::{SessionId, TurnId},
     interrupt::{Answer, Ask, Interrupt},
     item::{Item, ItemBody},
     model::{Message, ModelInfo, ModelRequest, Slot, SlotInfo},
@@ -217,12 +217,32 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// All events up to the turn's end.
 pub(crate) async fn to_end(events: &mut Subscription) -> (Vec<Arc<Event>>, TurnResult) {
+    followed(events, async |_| {}).await
+}
+
+/// The same, with something done for each question.
+pub(crate) async fn followed(
+    events: &mut Subscription,
+    asked: impl AsyncFn(&Interrupt),
+) -> (Vec<Arc<Event>>, TurnResult) {
     let mut seen = Vec::new();
     loop {
-        let event = soon("the turn's end", events.next()).await.expect("the stream goes on").expect("no error");
+        let event = until(events, |_| true).await;
         seen.push(Arc::clone(&event));
-        if let EventKind::TurnEnded { result } = &event.kind {
-            return (seen, (**result).clone());
+        match &event.kind {
+            EventKind::InterruptRaised { interrupt } => asked(interrupt).await,
+            EventKind::TurnEnded { result } => return (seen, (**result).clone()),
+            _ => {}
+        }
+    }
+}
+
+/// The end of that turn.
+pub(crate) async fn end_of(events: &mut Subscription, turn: TurnId) -> TurnResult {
+    loop {
+        let (_, result) = to_end(events).await;
+        if result.turn_id == turn {
+            return result;
         }
     }
 }
@@ -363,12 +383,27 @@ pub(crate) async fn raising(session: &SessionHandle, start: StartTurn) -> (Start
 }
 
 /// Runs a turn to its end, and gives every question that answer.
-pub(crate) async fn answering(session: &SessionHandle, start: StartTurn, answer: Answer) {
+pub(crate) async fn answering(
+    session: &SessionHandle,
+    start: StartTurn,
+    answer: Answer,
+) -> (Vec<Arc<Event>>, TurnResult) {
     let mut started = session.start_turn(start).await.unwrap();
-    let is_told = |kind: &EventKind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. });
-    while let EventKind::InterruptRaised { interrupt } = &until(&mut started.events, is_told).await.kind {
+    followed(&mut started.events, async |interrupt| {
         session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await.unwrap();
-    }
+    })
+    .await
+}
+
+/// The session's first turn to its end, once that is answered.
+pub(crate) async fn goes_on(
+    session: &SessionHandle,
+    interrupt: &Interrupt,
+    answer: Answer,
+) -> (Vec<Arc<Event>>, TurnResult) {
+    let mut events = session.subscribe(0).await.unwrap();
+    session.answer(interrupt.id, answer, "phone".to_owned()).await.unwrap();
+    to_end(&mut events).await
 }
 
 /// The results of calls among these events.
