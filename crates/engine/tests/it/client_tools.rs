@@ -8,7 +8,7 @@ use agentd_core::{
     files::PreparedPicture,
     interrupt::Answer,
     item::{Item, ItemBody},
-    model::{Message, ModelChunk},
+    model::ModelChunk,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions},
 };
 use agentd_engine::{ClientLine, ClientLines, ClientToolRequest, SessionHandle, StartedTurn, TurnStart};
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     grants::{answer, question},
-    world::{World, goes_on, input, results, soon, to_end, warnings},
+    world::{World, go_on, goes_on, input, results, soon, to_end, warnings},
 };
 
 type Requests = mpsc::Receiver<ClientToolRequest>;
@@ -74,16 +74,6 @@ fn shown(events: &[Arc<Event>]) -> Vec<usize> {
     shown.filter(|pictures| *pictures > 0).collect()
 }
 
-/// Results, as the model read them.
-fn told(world: &World) -> Vec<String> {
-    let request = world.model.requests().pop().unwrap();
-    let results = request.messages.into_iter().filter_map(|message| match message {
-        Message::Tool { text, .. } => Some(text),
-        _ => None,
-    });
-    results.collect()
-}
-
 fn offered(world: &World, at: usize) -> Vec<String> {
     let names = world.model.requests()[at].tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
     names.into_iter().filter(|name| name.starts_with("client_")).collect()
@@ -104,7 +94,7 @@ async fn failures_long_answers_and_silence_are_results() {
     says_back(next(&mut requests).await, &"x".repeat(5 << 20));
     says_back(next(&mut requests).await, "");
     to_end(&mut started.events).await;
-    let told = told(&world);
+    let told = world.results();
     assert_eq!(told[0], "E_TOOL: no such buffer");
     // As any long result it is in a file.
     assert!(told[1].len() < 1 << 20 && told[1].contains("large_tool_results/"), "{} bytes", told[1].len());
@@ -116,7 +106,7 @@ async fn arguments_that_do_not_fit_ask_nobody() {
     let (world, session) = World::new([buffer(json!({"path": 7})), says("Sorry.")]).begun().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     to_end(&mut started.events).await;
-    assert!(told(&world)[0].starts_with("E_INVALID_ARGS: the arguments do not fit"), "{:?}", told(&world));
+    assert!(world.results()[0].starts_with("E_INVALID_ARGS: the arguments do not fit"), "{:?}", world.results());
     assert!(requests.try_recv().is_err());
 }
 
@@ -130,7 +120,7 @@ async fn a_client_that_never_answers_is_given_up() {
     let is_end = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.text == "Too slow.");
     while !is_end(&started.events.next().await.unwrap().unwrap()) {}
     assert!(held.reply.is_closed(), "nobody waits for it any more");
-    assert_eq!(told(&world), ["E_TIMEOUT: the client gave no answer within 10 minutes"]);
+    assert_eq!(world.results(), ["E_TIMEOUT: the client gave no answer within 10 minutes"]);
 }
 
 #[tokio::test]
@@ -158,8 +148,7 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
     next(&mut requests).await.reply.send(picture("PICTURE one")).unwrap();
     let _held = next(&mut requests).await;
     let (reborn, session) = world.reborn([says("I saw it.")]).settled(session.id()).await;
-    let mut again = session.start_turn(crate::world::go_on()).await.unwrap();
-    let (events, result) = to_end(&mut again.events).await;
+    let (events, result) = to_end(&mut session.start_turn(go_on()).await.unwrap().events).await;
     assert_eq!(result.text, "I saw it.");
     assert_eq!(shown(&events), [1], "{}", reborn.log(&session));
     // Once.
@@ -176,7 +165,7 @@ async fn a_restart_is_told_honestly() {
     let asked = question(&mut started.events).await;
     let (reborn, session) = world.reborn([says("Without it.")]).settled(session.id()).await;
     assert_eq!(goes_on(&session, &asked, Answer::Approve).await.1.text, "Without it.");
-    assert!(told(&reborn)[0].contains("that client is gone"), "{:?}", told(&reborn));
+    assert!(reborn.results()[0].contains("that client is gone"), "{:?}", reborn.results());
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     grants::{answer, asked},
-    world::{World, answering, input, run, to_end, turn},
+    world::{World, goes_on, input, run, turn},
 };
 
 fn asks(more: Value) -> Play {
@@ -58,23 +58,15 @@ async fn what_a_person_says_is_the_result() {
             Answer::Reject { reason: Some("ask later".to_owned()) },
             "E_DENIED: the person declined to answer: ask later",
         ),
+        (json!({"choices": ["red", " green "]}), text("green"), "green"),
+        (json!({"choices": ["red", " green "]}), text("neither"), "neither"),
     ] {
+        let choices: &[&str] = if more["choices"].is_array() { &["red", "green"] } else { &[] };
         let (world, session) = World::new([asks(more), says("So be it.")]).begun().await;
-        answering(&session, input("Go!"), given).await;
+        let (_started, question) = asked(&session).await;
+        assert_eq!(question.ask.choices(), choices);
+        goes_on(&session, &question, given).await;
         assert!(told(&world).starts_with(expected), "{}", told(&world));
-    }
-}
-
-#[tokio::test]
-async fn choices_are_asked_as_they_are_and_anything_may_be_answered() {
-    for given in ["green", "neither"] {
-        let world = World::new([asks(json!({"choices": ["red", " green "]})), says("So be it.")]);
-        let session = world.session().await;
-        let (mut started, question) = asked(&session).await;
-        assert_eq!(question.ask.choices(), ["red", "green"]);
-        answer(&session, &question, Answer::Text { text: given.to_owned() }).await.unwrap();
-        to_end(&mut started.events).await;
-        assert_eq!(told(&world), given);
     }
 }
 

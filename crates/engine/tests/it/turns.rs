@@ -56,23 +56,6 @@ async fn the_first_words_are_heard_before_what_comes_behind_them_is_stored() {
 }
 
 #[tokio::test]
-async fn the_step_limit_ends_in_an_answer_without_tools() {
-    let world = World::new([calls(&[("look", json!({}))]), calls(&[("look", json!({}))]), says("That is all I saw.")]);
-    let session = world.session().await;
-    let result = turn(&session, StartTurn { max_steps: Some(2), ..input("Look for ever!") }).await;
-    assert_eq!(
-        (result.stop_reason, result.text.as_str(), result.steps),
-        (StopReason::MaxSteps, "That is all I saw.", 3)
-    );
-    let requests = world.model.requests();
-    assert!(requests[1].may_call && !requests[2].may_call, "the last answer may call nothing");
-    assert_eq!(requests[1].tools, requests[2].tools, "and is asked for with the same tools");
-    let begun = requests[1].messages.len();
-    assert_eq!(requests[1].messages[..begun], requests[2].messages[..begun]);
-    assert!(prefix_breaks(&world, &session).is_empty());
-}
-
-#[tokio::test]
 async fn a_request_that_went_without_its_tools_is_measured_as_it_went() {
     let measured = async |last: Vec<ModelChunk>| {
         let (world, session) = World::new([calls(&[("look", json!({}))]), Play::Chunks(last)]).begun().await;
@@ -129,28 +112,7 @@ async fn a_broken_answer_keeps_what_there_was_and_runs_no_calls() {
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Failed, "I will"));
     assert_eq!(result.error.unwrap().kind, ErrorKind::CutStream);
     assert!(world.tools.ran().is_empty());
-    assert_snapshot!(world.log(&session), @r#"
-    1 turn started, base, at most 100 steps
-    2 + user_message
-    3 = user "Go!" (Done)
-    4 + agent_message
-    5 usage of step 1: 0+0
-    6 = agent "I will" (Cut)
-    7 turn ended: Failed "I will", 1 steps, CutStream: the script says so
-    "#);
-}
-
-#[tokio::test]
-async fn todos_are_written_shown_and_reminded_of() {
-    let todos =
-        json!({"todos": [{"content": "dig", "status": "in_progress"}, {"content": "sow", "status": "pending"}]});
-    let world = World::new([calls(&[("todo_write", todos)]), calls(&[("todo_read", json!({}))]), says("Planned.")]);
-    let session = world.session().await;
-    run(&session, "Plan!").await;
-    assert_eq!(session.show().await.unwrap().session.todos.len(), 2);
-    let last = world.model.requests()[1].messages.last().cloned();
-    let Some(Message::User { text }) = last else { panic!("{last:?}") };
-    assert_eq!(text, "<system_reminder>\nCurrent todo: dig. Next: sow\n</system_reminder>");
+    assert!(world.log(&session).contains(r#"= agent "I will" (Cut)"#), "{}", world.log(&session));
 }
 
 #[tokio::test]
