@@ -4,16 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use agentd_core::{
     audit::{AuditEntry, AuditFact, DecidedBy, VerdictName},
-    event::EventKind,
     grant::GrantScope,
-    interrupt::{Answer, AnsweredBy},
+    interrupt::Answer,
     ports::ToolContext,
     session::SessionSettings,
     tool::{ToolCall, ToolErrorCode},
     turn::{OnInterrupt, StartTurn, StopReason},
     undo::UndoRequest,
 };
-use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle};
+use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     scripted::{Play, ScriptedTools, calls, says},
@@ -131,29 +130,16 @@ async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
     assert_eq!(later.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
 
     // Killed right after the answer: the next life finds it in the journal.
-    let events = later.store.events_of(session.id());
-    let answered = events.iter().position(|event| {
-        matches!(&event.kind, EventKind::InterruptResolved { by: AnsweredBy::Client(name), .. } if name == "phone")
-    });
-    let store = later.store.copy_prefix(session.id(), answered.unwrap() + 1);
-    let last = World::on(store, EngineConfig::default(), [says("Changed.")]);
+    let last = World::on(later.killed_when_answered(session.id()), EngineConfig::default(), [says("Changed.")]);
     let (last, session) = last.with_session(session.id()).await;
     to_end(&mut session.subscribe(0).await.unwrap()).await;
     assert_eq!(last.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
 }
 
-/// A session that asks nobody, and its world.
-async fn trusting(script: [Play; 2]) -> (World, SessionHandle) {
-    let world = World::new(script);
-    let settings = SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() };
-    let session = world.engine.create_session(settings, None).await.unwrap();
-    (world, session)
-}
-
 #[tokio::test]
 async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
     for (tool, waits) in [("change", true), ("launch", true), ("undo_patch", true), ("look", false)] {
-        let (world, session) = trusting([calls(&[(tool, json!({}))]), says("Done.")]).await;
+        let (world, session) = World::trusting([calls(&[(tool, json!({}))]), says("Done.")]).await;
         world.audit.hold();
         let mut started = session.start_turn(input("Go!")).await.unwrap();
         if waits {
@@ -170,7 +156,7 @@ async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
 
 #[tokio::test]
 async fn a_log_that_comes_back_hears_that_the_call_was_refused() {
-    let (world, session) = trusting([calls(&[("change", json!({}))]), says("Hm.")]).await;
+    let (world, session) = World::trusting([calls(&[("change", json!({}))]), says("Hm.")]).await;
     world.audit.hold();
     let mut started = session.start_turn(input("Go!")).await.unwrap();
     soon("the log to be asked", world.audit.asked(1)).await;
@@ -211,7 +197,7 @@ async fn calls_that_look_at_once_all_come_to_their_end() {
 
 #[tokio::test]
 async fn an_undo_is_told_with_who_asked_for_it() {
-    let (world, session) = trusting([calls(&[("change", json!({"path": "a", "content": "1"}))]), says("Changed.")]).await;
+    let (world, session) = World::trusting([calls(&[("change", json!({"path": "a", "content": "1"}))]), says("Changed.")]).await;
     let turn = run(&session, "Change!").await.turn_id;
     let request = UndoRequest { client: "phone".to_owned(), ..UndoRequest::default() };
     session.undo(UndoRequest { preview: true, ..request.clone() }).await.unwrap();

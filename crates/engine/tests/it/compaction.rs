@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    context::{CompactionCause, CompactionStrategy},
+    context::{Compaction, CompactionCause, CompactionStrategy},
     error::ErrorKind,
-    event::EventKind,
-    item::{Item, ItemBody},
+    item::ItemBody,
     model::{Message, ModelChunk, ModelInfo, ModelRequest},
     ports::Model as _,
     turn::{StartTurn, StopReason, TurnResult},
@@ -40,15 +39,9 @@ pub(crate) fn texts(request: &ModelRequest) -> String {
     request.messages.iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
-pub(crate) fn compactions(world: &World, session: &SessionHandle) -> Vec<agentd_core::context::Compaction> {
-    let events = world.store.events_of(session.id());
-    let completed = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
-            Some(compaction.clone())
-        }
-        _ => None,
-    });
-    completed.collect()
+pub(crate) fn compactions(world: &World, session: &SessionHandle) -> Vec<Compaction> {
+    let compaction = |body| if let ItemBody::Compaction(compaction) = body { Some(compaction) } else { None };
+    world.items(session).into_iter().filter_map(compaction).collect()
 }
 
 /// A session of ten turns, the first of which gives a rule, whose last answer fills the window.

@@ -158,9 +158,7 @@ async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
     answering(&session, input("Go!"), edit("forbidden")).await;
     assert_eq!(world.tools.ran(), [r#"launch {"command":"forbidden"}"#], "no rule denies it yet");
 
-    let events = world.store.events_of(session.id());
-    let answered = events.iter().position(|event| matches!(event.kind, EventKind::InterruptResolved { .. })).unwrap();
-    let store = world.store.copy_prefix(session.id(), answered + 1);
+    let store = world.killed_when_answered(session.id());
     let config = EngineConfig { policy: Arc::new(compiled(RULES)), ..EngineConfig::default() };
     let (next, session) = World::on(store, config, [says("Then not.")]).settled(session.id()).await;
     let (events, result) = to_end(&mut session.subscribe(0).await.unwrap()).await;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use agentd_core::{
     client_tool::ClientTool,
     error::ErrorKind,
-    event::EventKind,
     files::StoredInput,
     item::ItemBody,
     model::{Message, ModelChunk, ModelInfo, Slot},
@@ -32,15 +31,8 @@ fn piped(words: &str, given: &str) -> StartTurn {
 }
 
 fn stored(world: &World, session: &SessionHandle) -> Vec<StoredInput> {
-    let events = world.store.events_of(session.id());
-    let found = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::UserMessage { stored, .. } => stored.clone(),
-            _ => None,
-        },
-        _ => None,
-    });
-    found.collect()
+    let stored = |body| if let ItemBody::UserMessage { stored, .. } = body { stored } else { None };
+    world.items(session).into_iter().filter_map(stored).collect()
 }
 
 /// What people were told of inputs that were stored.

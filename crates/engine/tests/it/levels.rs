@@ -22,12 +22,10 @@ use crate::{
 
 /// The levels that were told, in order.
 fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
-    let events = world.store.events_of(session.id());
-    let told = events.iter().filter_map(|event| match &event.kind {
+    world.facts(session, |kind| match kind {
         EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
         _ => None,
-    });
-    told.collect()
+    })
 }
 
 fn last_words(request: &ModelRequest) -> &str {

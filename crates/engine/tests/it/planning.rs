@@ -37,10 +37,10 @@ fn results(world: &World, session: &SessionHandle) -> Vec<Option<ToolErrorCode>>
     world.items(session).into_iter().filter_map(code).collect()
 }
 
-async fn trusting(world: &World) -> SessionHandle {
-    let session = world.session().await;
+async fn trusting(script: impl IntoIterator<Item = Play>) -> (World, SessionHandle) {
+    let (world, session) = World::new(script).begun().await;
     session.set_mode(SessionMode::AcceptEdits, "test".to_owned()).await.unwrap();
-    session
+    (world, session)
 }
 
 fn change() -> Play {
@@ -54,8 +54,7 @@ fn end() -> Play {
 
 #[tokio::test]
 async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_todos() {
-    let world = World::new([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]);
-    let session = trusting(&world).await;
+    let (world, session) = trusting([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]).await;
     let (mut events, interrupt) = start(&session).await;
     assert_eq!(interrupt.ask.plan(), Some(PLAN));
     assert_eq!(results(&world, &session), [None, Some(ToolErrorCode::Denied)], "only looking is allowed");
@@ -76,8 +75,7 @@ async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_to
 
 #[tokio::test]
 async fn a_changed_plan_is_the_one_that_is_carried_out() {
-    let world = World::new([says(PLAN), says("Done.")]);
-    let session = trusting(&world).await;
+    let (world, session) = trusting([says(PLAN), says("Done.")]).await;
     let (mut events, interrupt) = start(&session).await;
     let changed = "1. Leave `a` alone";
     answer(&session, &interrupt, Answer::Edit { args: json!({ Ask::PLAN: changed }) }).await.unwrap();
@@ -88,8 +86,7 @@ async fn a_changed_plan_is_the_one_that_is_carried_out() {
 
 #[tokio::test]
 async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn() {
-    let world = World::new([says(PLAN), change(), says("1. Only look")]);
-    let session = trusting(&world).await;
+    let (world, session) = trusting([says(PLAN), change(), says("1. Only look")]).await;
     let (mut events, interrupt) = start(&session).await;
     answer(&session, &interrupt, Answer::Reject { reason: Some("Do not touch a".to_owned()) }).await.unwrap();
     let again = question(&mut events).await;
@@ -109,8 +106,7 @@ async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn()
 #[tokio::test]
 async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited() {
     for said in [None, Some("And be quick")] {
-        let world = World::new([says(PLAN)]);
-        let session = trusting(&world).await;
+        let (world, session) = trusting([says(PLAN)]).await;
         let (_, interrupt) = start(&session).await;
         if let Some(said) = said {
             session.steer(None, said.to_owned()).await.unwrap();
@@ -128,8 +124,7 @@ async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited(
 #[tokio::test]
 async fn who_asks_nobody_gets_the_plan_or_has_it_carried_out() {
     let ran = async |on_interrupt, script: Vec<Play>| {
-        let world = World::new(script);
-        let session = trusting(&world).await;
+        let (world, session) = trusting(script).await;
         let result = turn(&session, StartTurn { on_interrupt, ..planned("Change a") }).await;
         (result.stop_reason, result.text, results(&world, &session))
     };
@@ -155,8 +150,7 @@ async fn what_is_configured_plans_large_coding_tasks_only() {
 
 #[tokio::test]
 async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
-    let world = World::new([says(PLAN)]);
-    let session = trusting(&world).await;
+    let (world, session) = trusting([says(PLAN)]).await;
     let (mut events, interrupt) = start(&session).await;
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut events).await.1.stop_reason, StopReason::Cancelled);
@@ -166,8 +160,7 @@ async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
 
 #[tokio::test]
 async fn an_edit_without_a_plan_approves_nothing() {
-    let world = World::new([says(PLAN)]);
-    let session = trusting(&world).await;
+    let (world, session) = trusting([says(PLAN)]).await;
     let (_, interrupt) = start(&session).await;
     for args in [json!({"text": "1. do less"}), json!({ Ask::PLAN: " " }), json!({ Ask::PLAN: [] }), json!("x")] {
         let refused = session.answer(interrupt.id, Answer::Edit { args }, "test".to_owned()).await.unwrap_err();
@@ -178,8 +171,7 @@ async fn an_edit_without_a_plan_approves_nothing() {
 
 #[tokio::test]
 async fn a_plan_is_open_over_a_compaction_and_a_restart() {
-    let world = World::new([calls(&[("look", json!({}))]), Play::Hangs(Vec::new())]);
-    let session = trusting(&world).await;
+    let (world, session) = trusting([calls(&[("look", json!({}))]), Play::Hangs(Vec::new())]).await;
     let mut started = session.start_turn(planned("Change a")).await.unwrap();
     world.model.asked(2).await;
     session.cancel(None).await.unwrap();

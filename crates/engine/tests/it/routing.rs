@@ -52,23 +52,19 @@ async fn slots(own: &[Slot], fallbacks: &[&str]) -> (World, SessionHandle, Arc<S
 
 /// Models in the journal, in order, each with its rule.
 fn choices(world: &World, session: &SessionHandle) -> Vec<(String, ChoiceRule)> {
-    let events = world.store.events_of(session.id());
-    let told = events.iter().filter_map(|event| match &event.kind {
+    world.facts(session, |kind| match kind {
         EventKind::TurnStarted { model, rule, .. } | EventKind::ModelChosen { model, rule, .. } => {
             Some((model.clone(), *rule))
         }
         _ => None,
-    });
-    told.collect()
+    })
 }
 
 fn intents(world: &World, session: &SessionHandle) -> Vec<Intent> {
-    let events = world.store.events_of(session.id());
-    let told = events.iter().filter_map(|event| match &event.kind {
+    world.facts(session, |kind| match kind {
         EventKind::IntentClassified { intent } => Some(intent.clone()),
         _ => None,
-    });
-    told.collect()
+    })
 }
 
 fn chosen(choices: &[(&str, ChoiceRule)]) -> Vec<(String, ChoiceRule)> {

@@ -78,9 +78,7 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
         assert_eq!((next.disk.read("a").as_str(), next.tools.ran().len()), ("theirs", 0), "{given:?}");
 
         // It changes after the answer: the daemon was stopped before it could act on that.
-        let stored = world.store.events_of(interrupt.session_id);
-        let at = stored.iter().position(|event| matches!(event.kind, EventKind::InterruptResolved { .. })).unwrap();
-        let store = world.store.copy_prefix(interrupt.session_id, at + 1);
+        let store = world.killed_when_answered(interrupt.session_id);
         let disk = Arc::clone(&world.disk);
         let last = World::on_disk(store, disk, EngineConfig::default(), [says("I see.")]);
         let (last, session) = last.settled(interrupt.session_id).await;
