@@ -5,7 +5,6 @@ use std::sync::Arc;
 use agentd_core::{
     audit::{AuditFact, DecidedBy},
     error::ErrorKind,
-    event::EventKind,
     grant::GrantScope,
     interrupt::{Answer, Ask, Interrupt},
     session::SessionSettings,
