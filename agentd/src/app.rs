@@ -19,7 +19,7 @@ use crate::{
     failure::{Failure, with_causes},
     footprint,
     health::Health,
-    listener::{Listener, Presence, SocketPlaces},
+    listener::{Presence, SocketPlaces},
     lock::FolderLock,
     logging::LogHandle,
     paths::ConfigSource,
@@ -49,30 +49,21 @@ const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 /// Signals that come so soon after a reload share the next one.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
-/// Ingredients of a daemon.
-pub struct StartOptions {
-    /// When the process began.
-    pub started: Instant,
-    /// The configuration that was read.
-    pub config: Config,
-    /// Source of the configuration, to read it again.
-    pub recipe: ConfigSource,
-    /// Socket paths to listen on, unless the supervisor passes a socket.
-    pub sockets: SocketPlaces,
-    /// Supervisor that started us.
-    pub supervisor: Supervisor,
-    /// The log.
-    pub log: LogHandle,
-}
-
 type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 
-/// Serves until a signal or a client says stop. The lock is the data folder's, held until all is over.
+/// Serves until a signal or a client says stop: on the first of the sockets, unless the supervisor passes one. The
+/// configuration can be read again. The lock is the data folder's, held until all is over.
 ///
 /// # Errors
 /// Something that is needed cannot be had, or the stop was cut short.
-pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), Failure> {
-    let StartOptions { started, config, recipe, sockets, mut supervisor, log } = beginning;
+pub async fn run(
+    started: Instant,
+    (config, recipe): (Config, ConfigSource),
+    sockets: SocketPlaces,
+    mut supervisor: Supervisor,
+    log: LogHandle,
+    lock: &mut FolderLock,
+) -> Result<(), Failure> {
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
     let had_audit_log = recipe.paths.data.join("audit.jsonl").metadata().is_ok_and(|meta| meta.len() > 0);
@@ -82,8 +73,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     recover(engine).await?;
     let data = recipe.paths.data.clone();
     let exporters = audit::start(&config, &recipe.env, data.clone(), store.clone(), &engine.activity()).await;
-    let (listener, incoming) = Listener::open(sockets, supervisor.listener()).await?;
-    let mut presence = Presence::new(listener, lock, Arc::clone(store));
+    let (mut presence, incoming) = Presence::open(sockets, supervisor.listener.take(), lock, Arc::clone(store)).await?;
     let health = Arc::new(Health::new(data.clone(), Arc::clone(store), had_audit_log));
     let info = DaemonInfo {
         started,
@@ -112,7 +102,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
 
     let drain = tokio::select! {
-        drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),
+        drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.config().daemon.service.drain_deadline.0),
         () = footprint::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
         () = retention::follow(Arc::clone(&parts.retention), engine.activity()) => {
             return Err(Failure::broken("the search for unused files has ended"));
@@ -246,7 +236,7 @@ impl Reloads {
 
 /// Reports the daemon as alive as long as the journal answers. Never returns.
 async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
-    let Some(period) = supervisor.watchdog().map(|limit| limit / 2) else { return std::future::pending().await };
+    let Some(period) = supervisor.watchdog.map(|limit| limit / 2) else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

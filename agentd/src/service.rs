@@ -26,12 +26,12 @@ pub const VARIABLES: [&str; 6] =
 /// The supervisor of this process, if it has one.
 #[derive(Debug, Default)]
 pub struct Supervisor {
-    /// The socket that it listens on for us.
-    listener: Option<OwnedFd>,
+    /// The socket that it listens on for us, once.
+    pub(crate) listener: Option<OwnedFd>,
     /// Socket for notifications to it.
     notify: Option<UnixDatagram>,
-    /// Maximum interval.
-    watchdog: Option<Duration>,
+    /// Maximum interval of calls to [`Supervisor::alive`], if any are needed.
+    pub(crate) watchdog: Option<Duration>,
 }
 
 impl Supervisor {
@@ -41,25 +41,11 @@ impl Supervisor {
     /// # Errors
     /// More than one socket was passed, or the supervisor cannot be spoken to.
     pub fn take(env: &Environment) -> Result<Self, Failure> {
-        let broken = |what: &str, error: io::Error| Failure::broken(format!("could not {what}")).with_source(error);
-        Ok(Self {
-            listener: inherited_socket()?,
-            notify: env
-                .path("NOTIFY_SOCKET")
-                .map(|path| open(&path).map_err(|error| broken("reach the supervisor at NOTIFY_SOCKET", error)))
-                .transpose()?,
-            watchdog: sd_notify::watchdog_enabled(),
-        })
-    }
-
-    /// The socket that was passed to us, once.
-    pub fn listener(&mut self) -> Option<OwnedFd> {
-        self.listener.take()
-    }
-
-    /// Maximum interval of calls to [`Supervisor::alive`], if any are needed.
-    pub fn watchdog(&self) -> Option<Duration> {
-        self.watchdog
+        let listener = inherited_socket()?;
+        let notify = env.path("NOTIFY_SOCKET").map(|path| open(&path)).transpose().map_err(|error| {
+            Failure::broken("could not reach the supervisor at NOTIFY_SOCKET").with_source(error)
+        })?;
+        Ok(Self { listener, notify, watchdog: sd_notify::watchdog_enabled() })
     }
 
     /// Clients are served now.

@@ -237,11 +237,6 @@ impl DaemonSettings {
         let weights = &self.embedded.weights;
         (weights.text != "auto").then(|| weights.path.clone())
     }
-
-    /// Time limit for running turns at a stop.
-    pub fn drain_deadline(&self) -> Duration {
-        self.service.drain_deadline.0
-    }
 }
 
 /// Prefix of this file's keys among all keys.
