@@ -6,7 +6,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use agentd_audit::{AuditConfig, AuditLog, redact::Patterns};
+use agentd_audit::{AuditConfig, AuditLog};
 use agentd_core::{
     audit::{AuditEntry, AuditFact, AuditHead},
     ports::{Audit as _, Clock, Store},
@@ -45,9 +45,7 @@ pub async fn open(
     clock: Arc<dyn Clock>,
     noted: Option<AuditHead>,
 ) -> Result<Arc<AuditLog>, Failure> {
-    let patterns = Patterns::default();
-    let clean = move |text: &str| patterns.clean(&redactor.clean(text));
-    let mut settings = AuditConfig::new(&paths.data, clean, clock);
+    let mut settings = AuditConfig::new(&paths.data, redactor.by_form_too(), clock);
     settings.noted = noted;
     settings.rotate_at = config.daemon.audit.max_file_bytes.0;
     let opened = tokio::task::spawn_blocking(move || AuditLog::open(settings)).await;

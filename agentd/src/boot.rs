@@ -151,10 +151,8 @@ pub async fn assemble(
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),
         audit: audit.clone(),
-        redactor: own_redactor,
+        redact: Arc::new(own_redactor.by_form_too()),
     }));
-    let sweeper = Arc::clone(&player);
-    let _ = tokio::task::spawn_blocking(move || sweeper.sweep()).await;
     let workspaces = WorkspaceFolders::new(paths.data.join("workspace"))
         .remembering(paths.data.join("memories"))
         .keeping_private(&[&paths.data, &paths.config])
@@ -163,8 +161,12 @@ pub async fn assemble(
         .with_projects(projects)
         .mapped_by(code)
         .with_worktrees(worktrees);
-    let drafts = workspaces.clone();
-    let _ = tokio::task::spawn_blocking(move || drafts.sweep()).await;
+    let (plays, drafts) = (Arc::clone(&player), workspaces.clone());
+    let _ = tokio::task::spawn_blocking(move || {
+        plays.sweep();
+        drafts.sweep();
+    })
+    .await;
     let engine = Engine::new(
         Ports {
             models: models.clone(),

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use agentd_audit::redact::Patterns;
 use agentd_core::{
     audit::{AuditEntry, AuditFact, AuditLine},
     error::ErrorKind,
@@ -143,8 +142,7 @@ impl DaemonControl {
 
     /// Masks secrets in a text: those that the daemon knows, and what looks like one.
     pub(crate) fn redaction(&self) -> Redaction {
-        let (patterns, redactor) = (Patterns::default(), self.log.redactor());
-        Arc::new(move |text| patterns.clean(&redactor.clean(text)))
+        Arc::new(self.log.redactor().by_form_too())
     }
 
     /// Takes the values of variables that the client of a turn lends, for its session where that is known.

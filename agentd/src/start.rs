@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     app,
-    config::{Config, Flags, layers},
+    config::{Config, layers},
     control,
     environment::{Args, Environment, objection},
     failure::Failure,
@@ -48,8 +48,7 @@ pub fn start(
     let started = Instant::now();
     let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let paths = Paths::resolve(args, &env, &current)?;
-    let flags = Flags { log_level: args.log_level.clone() };
-    let recipe = ConfigSource::new(paths, env, flags);
+    let recipe = ConfigSource::new(paths, env, args.log_level.clone());
     let mut config = recipe.read()?;
     change(&mut config);
     let sockets = sockets(args, &recipe, &current)?;

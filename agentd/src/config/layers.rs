@@ -334,13 +334,6 @@ pub struct Sources {
     pub plugins: Arc<[InstalledPlugin]>,
     /// The environment.
     pub env: Environment,
-    /// The command line.
-    pub flags: Flags,
-}
-
-/// Settings of the command line.
-#[derive(Debug, Clone, Default)]
-pub struct Flags {
     /// `--log-level`
     pub log_level: Option<String>,
 }

@@ -6,7 +6,6 @@ mod file;
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
-    time::Duration,
 };
 
 use agentd_mcp::{
@@ -68,24 +67,20 @@ pub(super) fn resolve(
     sources: &Sources,
     origins: &mut Origins,
 ) -> Result<(McpConfig, BTreeMap<String, String>), ConfigError> {
-    let Entries { servers, broken, offered_tools, listing_wait, plugins } = read(sources, origins)?;
+    let (mut config, broken, plugins) = read(sources, origins)?;
     // The reason of a server goes to people with its place.
-    let broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
-    Ok((McpConfig { servers, broken, offered_tools, listing_wait }, plugins))
+    config.broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
+    Ok((config, plugins))
 }
 
-/// The servers, and why some of them cannot be.
-#[derive(Default)]
-struct Entries {
-    servers: BTreeMap<String, ServerConfig>,
-    broken: BTreeMap<String, ConfigError>,
-    offered_tools: usize,
-    listing_wait: Duration,
-    /// The plugins of servers that came with one.
-    plugins: BTreeMap<String, String>,
-}
+/// Why some of the servers cannot be, by their names.
+type BrokenServers = BTreeMap<String, ConfigError>;
 
-fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError> {
+/// The servers without the broken ones; these; and the plugins of servers that came with one.
+fn read(
+    sources: &Sources,
+    origins: &mut Origins,
+) -> Result<(McpConfig, BrokenServers, BTreeMap<String, String>), ConfigError> {
     let mut global = GlobalFile::default();
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     let mut broken = BTreeMap::new();
@@ -121,7 +116,7 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
         }
     }
     let (offered_tools, listing_wait) = (global.offered_tools, global.listing_wait.0);
-    Ok(Entries { servers: complete, broken, offered_tools, listing_wait, plugins })
+    Ok((McpConfig { servers: complete, broken: BTreeMap::new(), offered_tools, listing_wait }, broken, plugins))
 }
 
 /// The file and its variables, with a mark in place of each that is not set: clients may have it. Those with a default are marked
@@ -161,8 +156,8 @@ pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<(), Config
     let mut tried = sources.clone();
     tried.files.retain(|file| !(file.subject == Subject::Mcp && matches!(file.origin, Origin::User(_))));
     tried.files.push(SourceFile { subject: Subject::Mcp, origin: Origin::User(path), text });
-    let before = read(sources, &mut Origins::default()).unwrap_or_default().broken;
-    let broken = read(&tried, &mut Origins::default())?.broken;
+    let before = read(sources, &mut Origins::default()).map(|(_, broken, _)| broken).unwrap_or_default();
+    let (_, broken, _) = read(&tried, &mut Origins::default())?;
     // A server that was broken before stands in nobody's way.
     match broken.into_iter().find(|(name, _)| !before.contains_key(name)) {
         Some((_, error)) => Err(error),

@@ -19,7 +19,7 @@ pub use crate::config::{
         Confinement, DaemonSettings, HardLinkRule, IndexSettings, LogFormat, OnDeadline, ReadingSettings,
         RetentionSettings, SandboxSettings, ServiceSettings, TraceSettings,
     },
-    layers::{ConfigError, ErrorPlace, Flags, Origin, Origins, SourceFile, Sources, Subject, nearest},
+    layers::{ConfigError, ErrorPlace, Origin, Origins, SourceFile, Sources, Subject, nearest},
     mcp::over as try_mcp,
     models::{ModelPlace, ModelSettings},
     values::ConfigValues,
@@ -191,7 +191,7 @@ fn daemon_settings(sources: &Sources, origins: &mut Origins) -> Result<DaemonSet
         sum.overlay(DaemonLayer { turns, ..DaemonLayer::default() }, &Origin::Variable(HISTORY), origins);
     }
     let variable = sources.env.text(LOG).map(|level| (level, Origin::Variable(LOG)));
-    let flag = sources.flags.log_level.as_deref().map(|level| (level, Origin::Flag("--log-level")));
+    let flag = sources.log_level.as_deref().map(|level| (level, Origin::Flag("--log-level")));
     for (level, origin) in variable.into_iter().chain(flag) {
         let service = Some(ServiceLayer { log_level: Some(level.to_owned()), ..ServiceLayer::default() });
         sum.overlay(DaemonLayer { service, ..DaemonLayer::default() }, &origin, origins);

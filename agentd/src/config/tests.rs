@@ -19,7 +19,7 @@ fn file(subject: Subject, text: &str) -> SourceFile {
 fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
     let mut all = layers::built_in();
     all.extend(files.iter().map(|(subject, text)| file(*subject, text)));
-    Sources { files: all, plugins: Default::default(), env: env.iter().copied().collect(), flags: Flags::default() }
+    Sources { files: all, plugins: Default::default(), env: env.iter().copied().collect(), log_level: None }
 }
 
 fn config(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Config {
@@ -161,9 +161,9 @@ fn a_flag_stands_above_all() {
     let level = "service: {log_level: warn}";
     assert_eq!(config(&[(Subject::Daemon, level)], &[("AGENTD_LOG", "trace")]).daemon.service.log_level, "trace");
     let mut sources = sources(&[(Subject::Daemon, level)], &[("AGENTD_LOG", "trace")]);
-    sources.flags.log_level = Some("debug".to_owned());
+    sources.log_level = Some("debug".to_owned());
     assert_eq!(resolve(&sources).unwrap().daemon.service.log_level, "debug");
-    sources.flags.log_level = Some("loud".to_owned());
+    sources.log_level = Some("loud".to_owned());
     assert_eq!(resolve(&sources).unwrap_err().to_string(), "option --log-level: `loud` is not a log level");
 }
 

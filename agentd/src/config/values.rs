@@ -79,10 +79,10 @@ impl ConfigValues {
 
     /// The value as it stands in its layer.
     fn value(&self, trees: &[Option<Value>], key: &str, origin: &Origin) -> Option<Value> {
-        let Sources { files, plugins, env, flags } = &*self.0;
+        let Sources { files, plugins, env, log_level } = &*self.0;
         match origin {
             Origin::Variable(name) => return env.text(name).map(|text| text.trim().into()),
-            Origin::Flag(_) => return flags.log_level.as_deref().map(Into::into),
+            Origin::Flag(_) => return log_level.as_deref().map(Into::into),
             Origin::Plugin(..) => {
                 let name = key.strip_prefix("mcp_servers.")?;
                 let mut servers = plugins.iter().flat_map(|plugin| &plugin.servers);
@@ -106,14 +106,7 @@ impl ConfigValues {
 
     /// A file as a tree of values, with variables expanded. None where it is no YAML, or says nothing.
     fn tree(&self, file: &SourceFile) -> Option<Value> {
-        if matches!(
-            file.subject,
-            Subject::SystemPrompt
-                | Subject::SubagentPrompt
-                | Subject::CompactPrompt
-                | Subject::McpSecrets
-                | Subject::Dotenv
-        ) {
+        if !file.subject.file_name().ends_with(".yaml") {
             return None;
         }
         let mut variables = self.0.env.texts();
@@ -323,7 +316,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        config::{Flags, layers, resolve},
+        config::{layers, resolve},
         environment::Environment,
     };
 
@@ -334,9 +327,9 @@ mod tests {
             let origin = Origin::User(PathBuf::from(format!("/home/me/{}", subject.file_name())));
             all.push(SourceFile { subject: *subject, origin, text: (*text).to_owned() });
         }
-        let flags = Flags { log_level: Some("debug".to_owned()) };
+        let log_level = Some("debug".to_owned());
         let sources =
-            Sources { files: all, plugins: Arc::default(), env: env.iter().copied().collect::<Environment>(), flags };
+            Sources { files: all, plugins: Arc::default(), env: env.iter().copied().collect::<Environment>(), log_level };
         let config = resolve(&sources).unwrap();
         let secrets: Vec<&str> = config.secrets().chain(sources.env.secrets()).collect();
         let shown = config.values.shown(&config.origins, &secrets, &str::to_owned);

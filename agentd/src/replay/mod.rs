@@ -8,11 +8,12 @@ mod drive;
 
 use std::{
     collections::HashMap,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use agentd_audit::redact::{Patterns, scrub};
+use agentd_audit::redact::scrub;
 use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::SessionId,
@@ -33,7 +34,6 @@ use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::redact::Redactor;
 use crate::replay::drive::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
 
 /// Plays at once. Each has a journal of its own.
@@ -64,14 +64,13 @@ pub struct PlayerParts {
     pub languages: Arc<dyn Languages>,
     /// The audit log, for tools that run.
     pub audit: Arc<dyn Audit>,
-    /// Knows secrets.
-    pub redactor: Redactor,
+    /// Takes out secrets.
+    pub redact: Redaction,
 }
 
 /// Plays recordings.
 pub struct Player {
     parts: PlayerParts,
-    redact: Redaction,
     room: Arc<tokio::sync::Semaphore>,
 }
 
@@ -87,10 +86,6 @@ pub struct PlayOptions {
     /// Set if calls that need an approval run, where tools run.
     pub approve: bool,
 }
-
-/// An event of the session that is played.
-#[derive(Debug)]
-pub struct PlayNews(pub Arc<Event>);
 
 /// End of a play.
 #[derive(Debug)]
@@ -129,14 +124,17 @@ pub enum PlayError {
 impl Player {
     /// A player on these parts.
     pub fn new(parts: PlayerParts) -> Self {
-        let (patterns, redactor) = (Patterns::default(), parts.redactor.clone());
-        let redact: Redaction = Arc::new(move |text| patterns.clean(&redactor.clean(text)));
-        Self { parts, redact, room: Arc::new(tokio::sync::Semaphore::new(PLAYS)) }
+        Self { parts, room: Arc::new(tokio::sync::Semaphore::new(PLAYS)) }
     }
 
     /// Removes what plays left behind that a stop cut off. It may block.
     pub fn sweep(&self) {
-        drive::sweep(&self.parts.folder);
+        let folder = &self.parts.folder;
+        if let Err(error) = std::fs::remove_dir_all(folder)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!("what replays left in {} cannot be removed: {error}", folder.display());
+        }
     }
 
     /// A recording of a session, with the requests that it comes to under the present configuration. Secrets are taken out.
@@ -159,7 +157,7 @@ impl Player {
 
     /// The recording without secrets: by their form in all texts, by their names in arguments that people were shown.
     fn clean(&self, mut recording: Recording) -> Result<Recording, PlayError> {
-        let clean = |text: &str| (self.redact)(text);
+        let clean = |text: &str| (self.parts.redact)(text);
         for fact in recording.turns.iter_mut().flat_map(|turn| &mut turn.facts) {
             let TurnFact::Question(question) = fact else { continue };
             if let Ask::Approval { args, .. } = &mut question.ask {
@@ -169,10 +167,10 @@ impl Player {
                 scrub(args, &clean);
             }
         }
-        Ok(agentd_replay::redacted(&recording, &self.redact)?)
+        Ok(agentd_replay::redacted(&recording, &self.parts.redact)?)
     }
 
-    /// Plays a recording. News go to `news` until nobody listens, which ends it as `stop` does.
+    /// Plays a recording. Its events go to `news` until nobody listens, which ends it as `stop` does.
     ///
     /// # Errors
     /// When the play could not begin, or the engine failed it. That something goes otherwise than recorded is an outcome.
@@ -181,12 +179,12 @@ impl Player {
         engine: &Engine,
         recording: Recording,
         options: PlayOptions,
-        news: mpsc::Sender<PlayNews>,
+        news: mpsc::Sender<Arc<Event>>,
         stop: &CancellationToken,
     ) -> Result<PlayOutcome, PlayError> {
         let _turn = self.room.acquire().await.map_err(|_| PlayError::Stopping)?;
         let folder = PlayFolder::create(&self.parts.folder)?;
-        let script = Arc::new(Script::new(recording, options.play, Arc::clone(&self.redact)));
+        let script = Arc::new(Script::new(recording, options.play, Arc::clone(&self.parts.redact)));
         let clock = Arc::new(PlayedClock::new(options.play));
         let store = open_store(folder.path().join("journal.db")).await?;
         let played = self.engine(engine, &script, &folder, &store, &clock, options.play);
@@ -208,7 +206,7 @@ impl Player {
         script: &Arc<Script>,
         clock: &PlayedClock,
         options: &PlayOptions,
-        news: &mpsc::Sender<PlayNews>,
+        news: &mpsc::Sender<Arc<Event>>,
     ) -> Result<PlayOutcome, PlayError> {
         let head = script.head();
         let id = SessionId::generate();

@@ -34,7 +34,7 @@ use crate::{
         export::{ExportFailure, Exporter},
         poured,
     },
-    replay::{PlayError, PlayNews, PlayOptions, PlayOutcome, Player},
+    replay::{PlayError, PlayOptions, PlayOutcome, Player},
     rpc::{Refusal, ReplyStream, absolute},
 };
 
@@ -116,11 +116,11 @@ fn piece(part: export_piece::Part) -> v1::ExportPiece {
 /// no end is told.
 async fn hand_on(
     mut pieces: impl Stream<Item = Result<v1::ImportPiece, Status>> + Unpin,
-    queue: mpsc::Sender<io::Result<SourcePiece>>,
+    queue: mpsc::Sender<SourcePiece>,
 ) {
     while let Some(piece) = pieces.next().await {
         let piece = match piece.map(|piece| piece.part) {
-            Ok(Some(import_piece::Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(SourcePiece::Data(data)),
+            Ok(Some(import_piece::Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(Some(data)),
             Ok(Some(import_piece::Part::Data(_))) => Err(io::Error::other("a piece of it is larger than 1 MiB")),
             Ok(Some(import_piece::Part::Abort(_))) => Err(io::Error::other("the client gave up")),
             Ok(_) => Err(io::Error::other("a piece of it is of a kind that is not known here")),
@@ -132,7 +132,7 @@ async fn hand_on(
         }
     }
     // Where nobody takes it, the import has ended before.
-    let _gone = queue.send(Ok(SourcePiece::End)).await;
+    let _gone = queue.send(Ok(None)).await;
 }
 
 /// Events of a play that may wait for its client.
@@ -193,7 +193,7 @@ async fn tell(
 ) -> Result<(), Status> {
     let (news, mut heard) = mpsc::channel(QUEUE);
     let hand_on = async {
-        while let Some(PlayNews(event)) = heard.recv().await {
+        while let Some(event) = heard.recv().await {
             let event = v1::PlayEvent { kind: Some(play_event::Kind::Event((&*event).into())) };
             if client.send(Ok(event)).await.is_err() {
                 break;

@@ -77,7 +77,7 @@ service! { Documents:
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
         let document = OpenDocument { password: request.password.map(Password::new), ..document };
-        let reading = match self.knowledge().read(document, range, Arc::new(|_| {}), cancel).await {
+        Ok(match self.knowledge().read(document, range, Arc::new(|_| {}), cancel).await {
             Err(error) if error.needs_password() => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 v1::ReadDocumentResponse {
@@ -88,8 +88,7 @@ service! { Documents:
                 }
             }
             read => (&read?).into(),
-        };
-        Ok(reading)
+        })
     }
 
     async fn search(&self, request: v1::SearchDocumentsRequest) -> v1::SearchDocumentsResponse {
@@ -142,6 +141,32 @@ impl Context {
         };
         stream::unfold((told, guard), next).boxed()
     }
+
+    /// The documents at these paths, each once; all of the session where there are none.
+    async fn documents(&self, session: &str, paths: Vec<String>) -> Result<Pages, Refusal> {
+        let session = self.session_id(session).await?;
+        if paths.len() > MOST_PATHS {
+            return Err(Refusal::invalid(format!("could not take more than {MOST_PATHS} paths at once")));
+        }
+        let paths = if paths.is_empty() { vec![String::new()] } else { paths };
+        Ok(Pages { session, paths: paths.into(), taken: 0, names: HashSet::new(), notes: Vec::new() })
+    }
+
+    /// The documents and the query of a search.
+    async fn search_of(&self, request: v1::SearchDocumentsRequest) -> Result<(Pages, DocumentQuery), Refusal> {
+        let query = DocumentQuery::from(&request);
+        if query.text.trim().is_empty() || query.text.len() > MOST_QUERY {
+            let why = format!("could not search: a query has from 1 to {MOST_QUERY} bytes and says something");
+            return Err(Refusal::invalid(why));
+        }
+        let mut pages = self.documents(&request.session, request.paths).await?;
+        if query.limit > MOST_FINDS {
+            let asked = query.limit;
+            pages.notes.push(format!("a search tells {MOST_FINDS} finds at the most, and {asked} were asked for"));
+        }
+        let limit = query.limit.min(MOST_FINDS);
+        Ok((pages, DocumentQuery { limit, ..query }))
+    }
 }
 
 /// The documents at some paths, page by page: only so many are open at once.
@@ -193,34 +218,6 @@ impl Pages {
 
 fn below(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!(" below {path}") }
-}
-
-impl Context {
-    /// The documents at these paths, each once; all of the session where there are none.
-    async fn documents(&self, session: &str, paths: Vec<String>) -> Result<Pages, Refusal> {
-        let session = self.session_id(session).await?;
-        if paths.len() > MOST_PATHS {
-            return Err(Refusal::invalid(format!("could not take more than {MOST_PATHS} paths at once")));
-        }
-        let paths = if paths.is_empty() { vec![String::new()] } else { paths };
-        Ok(Pages { session, paths: paths.into(), taken: 0, names: HashSet::new(), notes: Vec::new() })
-    }
-
-    /// The documents and the query of a search.
-    async fn search_of(&self, request: v1::SearchDocumentsRequest) -> Result<(Pages, DocumentQuery), Refusal> {
-        let query = DocumentQuery::from(&request);
-        if query.text.trim().is_empty() || query.text.len() > MOST_QUERY {
-            let why = format!("could not search: a query has from 1 to {MOST_QUERY} bytes and says something");
-            return Err(Refusal::invalid(why));
-        }
-        let mut pages = self.documents(&request.session, request.paths).await?;
-        if query.limit > MOST_FINDS {
-            let asked = query.limit;
-            pages.notes.push(format!("a search tells {MOST_FINDS} finds at the most, and {asked} were asked for"));
-        }
-        let limit = query.limit.min(MOST_FINDS);
-        Ok((pages, DocumentQuery { limit, ..query }))
-    }
 }
 
 /// Searches page after page, until it has taken too long: then the rest is counted.

@@ -3,7 +3,7 @@ use agentd_mcp::config::{LISTING_WAIT, OFFERED_TOOLS};
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::config::{Flags, layers};
+use crate::config::layers;
 
 fn resolved(sources: &Sources) -> Result<McpConfig, ConfigError> {
     Ok(resolve(sources, &mut Origins::default())?.0)
@@ -17,7 +17,7 @@ fn read(texts: &[&str]) -> Result<McpConfig, ConfigError> {
         text: (*text).to_owned(),
     }));
     let env = [("HOME", "/home/me"), ("TOKEN", "hunter2"), ("LONG", "sup3rsecret")].into_iter().collect();
-    resolved(&Sources { files, plugins: Default::default(), env, flags: Flags::default() })
+    resolved(&Sources { files, plugins: Default::default(), env, log_level: None })
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn variables_may_stand_in_a_file_of_their_own_and_are_secrets() {
             text: text.to_owned(),
         }));
         let env = [("HOME", "/home/me"), ("TOKEN", "hunter2")].into_iter().collect();
-        resolved(&Sources { files, plugins: Default::default(), env, flags: Flags::default() })
+        resolved(&Sources { files, plugins: Default::default(), env, log_level: None })
     };
     let config = read("# mine\n\nNOTE= \"a=b\" #c\r\nTOKEN=of-the-file\n").unwrap();
     let ServerAddress::Stdio { args, env, .. } = &config.servers["a"].reached else { panic!() };
