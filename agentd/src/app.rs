@@ -8,11 +8,15 @@ use std::{
 use agentd_engine::Engine;
 use agentd_lsp::{FoundServer, LanguagePool};
 use agentd_sandbox::host::Sandbox;
-use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
+use tokio::{
+    sync::mpsc,
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    audit::{self, Exporters},
+    audit,
     boot::{self, Parts},
     config::Config,
     control::{AuditWhen, DaemonControl},
@@ -202,7 +206,7 @@ async fn until_stop(
         };
         match asked {
             SignalRequest::Stop => return None,
-            SignalRequest::Reload => reloads.ask(),
+            SignalRequest::Reload => reloads.asked = true,
         }
     }
 }
@@ -215,10 +219,6 @@ struct Reloads {
 }
 
 impl Reloads {
-    fn ask(&mut self) {
-        self.asked = true;
-    }
-
     fn done(&mut self) {
         *self = Self { asked: false, last: Some(tokio::time::Instant::now()) };
     }
@@ -259,7 +259,7 @@ async fn finish(
     mut server: Server,
     closing: CancellationToken,
     presence: Presence<'_>,
-    exporters: Exporters,
+    exporters: JoinSet<()>,
     drain: Duration,
 ) {
     parts.engine.drain(drain).await;
@@ -314,7 +314,7 @@ mod tests {
         let mut made = Vec::new();
         for _ in 0..3 {
             for _ in 0..100 {
-                reloads.ask();
+                reloads.asked = true;
             }
             reloads.due().await;
             reloads.done();

@@ -19,7 +19,7 @@ use agentd_telemetry::{
     config::ConfiguredTelemetry,
     export::{self, position_file},
 };
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     config::{Config, RuleSettings},
@@ -112,17 +112,8 @@ pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
 /// The setting for no collector.
 const NONE: &str = "none";
 
-/// Tasks that send. They end with this.
-#[derive(Debug, Default)]
-pub(crate) struct Exporters(Vec<JoinHandle<()>>);
-
-impl Drop for Exporters {
-    fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
-    }
-}
-
-/// Starts to send what ends from now on, or has ended since the last run and was not acknowledged. Where nobody asks for it,
+/// Starts to send what ends from now on, or has ended since the last run and was not acknowledged, by tasks that end with what
+/// is returned. Where nobody asks for it,
 /// the position of an earlier run is forgotten: what happens now is not sent later.
 pub(crate) async fn start(
     config: &Config,
@@ -130,14 +121,14 @@ pub(crate) async fn start(
     data: PathBuf,
     store: Arc<dyn Store>,
     activity: &watch::Receiver<Activity>,
-) -> Exporters {
+) -> JoinSet<()> {
     let settings = &config.daemon.telemetry;
     let configured = ConfiguredTelemetry {
         endpoint: Some(settings.endpoint.as_str()).filter(|endpoint| *endpoint != NONE),
         content: settings.content,
         version: env!("CARGO_PKG_VERSION"),
     };
-    let mut exporters = Exporters::default();
+    let mut exporters = JoinSet::new();
     let telemetry = match TelemetryConfig::read(|name| env.text(name), configured) {
         Ok(telemetry) => telemetry,
         Err(error) => {
@@ -157,11 +148,11 @@ pub(crate) async fn start(
         export::anchor(signal, &store, &data).await;
         tracing::info!(signal = signal.as_str(), content = telemetry.content, "turns are sent to a collector");
         let (store, data, activity) = (Arc::clone(&store), data.clone(), activity.clone());
-        exporters.0.push(tokio::spawn(async move {
+        exporters.spawn(async move {
             if let Err(error) = export::follow(signal, &telemetry, store, &data, activity).await {
                 tracing::warn!("telemetry is off: {error}");
             }
-        }));
+        });
     }
     exporters
 }

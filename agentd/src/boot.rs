@@ -1,6 +1,10 @@
 //! The only file that names every adapter: it plugs them into the engine.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use agentd_audit::AuditLog;
 use agentd_core::{
@@ -36,7 +40,7 @@ use crate::{
     models::{ModelMaker, ReloadableModels},
     paths::{ConfigSource, Paths},
     redact::Redactor,
-    replay::{MakeWorkspaces, Player, PlayerParts},
+    replay::{Player, PlayerParts},
     retention::Retention,
     sandbox, skills,
     toolbox::{self, DaemonTools},
@@ -135,32 +139,39 @@ pub async fn assemble(
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone(), code.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
-    let session_servers = skills::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
-    let mcp =
-        skills::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin), plugins);
+    let session_servers = skills::session_servers(env, redactor.clone());
+    let mcp = skills::pool(&config.mcp, &paths.data, env, redactor, Arc::clone(&builtin), plugins);
     let (servers, now) = (Arc::clone(&session_servers), idle_now(&languages));
     let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle(config), now);
     // All that can be left out or described otherwise.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(toolbox);
+    let folders = {
+        let (skills, Paths { data, config, .. }) = (skills.clone(), paths.clone());
+        move |base: PathBuf, home: Option<&Path>| {
+            WorkspaceFolders::new(base)
+                .keeping_private(&[&data, &config])
+                .guided_by(&config, home)
+                .with_skills(skills.clone())
+                .with_projects(projects.clone())
+        }
+    };
+    let workspaces = folders(paths.data.join("workspace"), env.path("HOME").as_deref())
+        .remembering(paths.data.join("memories"))
+        .mapped_by(code)
+        .with_worktrees(worktrees);
     let player = Arc::new(Player::new(PlayerParts {
         folder: paths.data.join("replays"),
         models: models.clone(),
         toolbox: toolbox.clone(),
-        workspaces: played_workspaces(paths, skills.clone(), projects.clone()),
+        // With skills and projects as sessions have them, but without what one person's machine remembers or draws, which no
+        // recording could hold on another.
+        workspaces: Box::new(move |base| folders(base.to_owned(), None)),
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),
         audit: audit.clone(),
         redact: Arc::new(own_redactor.by_form_too()),
     }));
-    let workspaces = WorkspaceFolders::new(paths.data.join("workspace"))
-        .remembering(paths.data.join("memories"))
-        .keeping_private(&[&paths.data, &paths.config])
-        .guided_by(&paths.config, env.path("HOME").as_deref())
-        .with_skills(skills.clone())
-        .with_projects(projects)
-        .mapped_by(code)
-        .with_worktrees(worktrees);
     let (plays, drafts) = (Arc::clone(&player), workspaces.clone());
     let _ = tokio::task::spawn_blocking(move || {
         plays.sweep();
@@ -207,19 +218,6 @@ pub async fn assemble(
         player,
         retention: Arc::new(retention),
         notes,
-    })
-}
-
-/// Makes workspaces of replays: with skills and projects as sessions have them, but without what one person's machine remembers
-/// or draws, which no recording could hold on another.
-fn played_workspaces(paths: &Paths, skills: SkillStore, projects: ProjectStore) -> MakeWorkspaces {
-    let Paths { data, config, .. } = paths.clone();
-    Box::new(move |base| {
-        WorkspaceFolders::new(base.to_owned())
-            .keeping_private(&[&data, &config])
-            .guided_by(&config, None)
-            .with_skills(skills.clone())
-            .with_projects(projects.clone())
     })
 }
 
@@ -323,7 +321,7 @@ fn toolbox_config(
     toolbox.environment = env.only(&PASSED_TO_COMMANDS);
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(confined);
-    toolbox.hard_links = sandbox::hard_links(config);
+    toolbox.hard_links = config.daemon.sandbox.hard_links;
     toolbox.limits.whole_file_bytes = config.daemon.reading.whole_file_bytes.0;
     toolbox.limits.page_chars = config.daemon.reading.page_chars.size();
     toolbox.knowledge = Some(knowledge);

@@ -16,7 +16,7 @@ use agentd_mcp::{
 use secrecy::SecretString;
 use serde_saphyr::Spanned;
 
-use self::file::{GlobalFile, GlobalSettings, MayAsk, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
+use self::file::{GlobalFile, GlobalSettings, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
 use crate::config::{
     ConfigError, ErrorPlace, Sources,
     dotenv::{self, InText},
@@ -44,7 +44,7 @@ struct Server {
     mode: Option<Mode>,
     url: Option<ConfigText>,
     headers: BTreeMap<String, SecretString>,
-    sampling: Option<MayAsk>,
+    sampling: Option<Sampling>,
     client_id: Option<String>,
     client_secret: Option<SecretString>,
     issuer: Option<String>,
@@ -331,10 +331,7 @@ impl Server {
             tools: self.tools.clone(),
             defaults: self.defaults,
             grants: self.grants.clone().unwrap_or_default(),
-            sampling: match self.sampling {
-                None | Some(MayAsk::Never) => Sampling::Never,
-                Some(MayAsk::Ask) => Sampling::Ask,
-            },
+            sampling: self.sampling.unwrap_or_default(),
             eager: !self.lazy_startup.unwrap_or(global.lazy_startup),
             start_timeout: self.start_timeout.unwrap_or(global.start_timeout).0,
             call_timeout: self.call_timeout.unwrap_or(global.call_timeout).0,

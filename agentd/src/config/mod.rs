@@ -16,8 +16,8 @@
 pub use crate::config::{
     agents::{ToolNames, ToolSetting, ToolSettings, ToolSwitch},
     groups::{
-        Confinement, DaemonSettings, HardLinkRule, IndexSettings, LogFormat, OnDeadline, ReadingSettings,
-        RetentionSettings, SandboxSettings, ServiceSettings, TraceSettings,
+        DaemonSettings, IndexSettings, LogFormat, OnDeadline, ReadingSettings, RetentionSettings, SandboxSettings,
+        ServiceSettings, TraceSettings,
     },
     layers::{ConfigError, ErrorPlace, Origin, Origins, SourceFile, Sources, Subject, nearest},
     mcp::over as try_mcp,

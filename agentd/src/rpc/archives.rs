@@ -326,21 +326,16 @@ fn write_exchanges(kept: &KeptExchanges, outlet: &Outlet<Result<v1::TracePiece, 
 
 impl From<ReadFailure> for Refusal {
     fn from(failure: ReadFailure) -> Self {
-        let refusal = |kind, message: String, hint: String| Self::new(kind, message).with_hint(hint);
         match failure {
             ReadFailure::NothingKept => {
-                refusal(ErrorKind::NotFound, "no requests of this session are kept".to_owned(), HOW.to_owned())
+                Self::new(ErrorKind::NotFound, "no requests of this session are kept").with_hint(HOW)
             }
-            ReadFailure::NoSuchNumber { number, kept: (first, last) } => refusal(
-                ErrorKind::NotFound,
-                format!("there is no request {number} of this session"),
-                format!("{first} to {last} are kept; `agentctl trace --requests` lists them"),
-            ),
-            ReadFailure::Io(error) => refusal(
-                ErrorKind::Storage,
-                format!("could not read the trace: {error}"),
-                "the folder `traces` in the data folder must be yours and readable".to_owned(),
-            ),
+            ReadFailure::NoSuchNumber { number, kept: (first, last) } => {
+                Self::new(ErrorKind::NotFound, format!("there is no request {number} of this session"))
+                    .with_hint(format!("{first} to {last} are kept; `agentctl trace --requests` lists them"))
+            }
+            ReadFailure::Io(error) => Self::new(ErrorKind::Storage, format!("could not read the trace: {error}"))
+                .with_hint("the folder `traces` in the data folder must be yours and readable"),
         }
     }
 }
