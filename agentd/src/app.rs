@@ -29,7 +29,7 @@ use crate::{
     paths::ConfigSource,
     retention,
     rpc::{self, DaemonInfo},
-    service::{SignalRequest, Signals, Supervisor},
+    service::{Signals, Supervisor},
 };
 
 /// After the turns have ended, how long connections may take to read their ends.
@@ -114,7 +114,14 @@ pub async fn run(
         () = audit::keep_noted(audit, store) => return Err(Failure::broken("the audit log is not followed any more")),
         () = presence.keep() => return Err(Failure::broken("the socket is no longer watched")),
         () = feed_watchdog(&supervisor, engine) => return Err(Failure::broken("the watchdog ended")),
-        ended = &mut server => return Err(server_ended(ended)),
+        ended = &mut server => {
+            let failure = Failure::broken("the server ended by itself");
+            return Err(match ended {
+                Ok(Ok(())) => failure,
+                Ok(Err(error)) => failure.with_source(error),
+                Err(error) => failure.with_source(error),
+            });
+        }
     };
     supervisor.stopping(
         drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_TRACES + CLOSING_AUDIT + CLOSING_JOURNAL,
@@ -193,8 +200,8 @@ async fn until_stop(
 ) -> Option<Duration> {
     let mut reloads = Reloads::default();
     loop {
-        let asked = tokio::select! {
-            asked = signals.next() => asked,
+        let stops = tokio::select! {
+            stops = signals.next() => stops,
             // The sender is in `control`, which outlives this.
             drain = stop_asked.recv() => return drain.flatten(),
             () = reloads.due() => {
@@ -204,10 +211,10 @@ async fn until_stop(
                 continue;
             }
         };
-        match asked {
-            SignalRequest::Stop => return None,
-            SignalRequest::Reload => reloads.asked = true,
+        if stops {
+            return None;
         }
+        reloads.asked = true;
     }
 }
 
@@ -292,15 +299,6 @@ async fn finish(
         Err(_) => tracing::error!("the journal took too long to close; the next start repairs it"),
     }
     presence.remove();
-}
-
-fn server_ended(ended: Result<Result<(), tonic::transport::Error>, tokio::task::JoinError>) -> Failure {
-    let failure = Failure::broken("the server ended by itself");
-    match ended {
-        Ok(Ok(())) => failure,
-        Ok(Err(error)) => failure.with_source(error),
-        Err(error) => failure.with_source(error),
-    }
 }
 
 #[cfg(test)]

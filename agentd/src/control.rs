@@ -150,14 +150,6 @@ impl DaemonControl {
         self.log.redactor().learn_lent(self.parts.mcp.lend(session, values));
     }
 
-    /// Looks whether the person's file of MCP servers could have this text.
-    ///
-    /// # Errors
-    /// The first thing in it that makes no sense, with its line and column.
-    pub(crate) fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal> {
-        Ok(config::try_mcp(&self.recipe.sources()?, text, path).map_err(Failure::from)?)
-    }
-
     /// Shows every line of the audit log, oldest first.
     ///
     /// # Errors
@@ -185,11 +177,6 @@ impl DaemonControl {
     /// The variables that the configuration lets clients pass to tools, besides those that always may.
     pub(crate) fn passed_variables(&self) -> Vec<String> {
         self.config().daemon.environment.pass.clone()
-    }
-
-    /// All plugins, as they were when they were looked at last.
-    pub(crate) fn known_plugins(&self) -> Vec<PluginReport> {
-        self.recipe.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect()
     }
 
     /// All plugins, after a look at their files.

@@ -41,19 +41,17 @@ impl Environment {
 
     /// Every variable that is text, for the `${NAME}` of configuration files.
     pub fn texts(&self) -> HashMap<String, String> {
-        self.0
-            .iter()
-            .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())))
-            .collect()
+        self.pairs().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
     }
 
     /// The same with the other's variables, as far as they are not set here.
     pub fn and(&self, other: &Self) -> Self {
-        let mut all = other.0.clone();
-        all.extend(
-            self.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.clone(), value.clone())),
-        );
-        Self(all)
+        let own = self.0.iter().filter(|(_, value)| !value.is_empty());
+        other.0.iter().chain(own).collect()
     }
 
     /// The variables of these names that are set and are text.
@@ -70,17 +68,14 @@ impl Environment {
     /// The values of variables whose names say that they are secret, so that they can be kept out of logs.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         const MARKS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
-        self.0.iter().filter_map(|(name, value)| {
-            let name = name.to_str()?.to_ascii_uppercase();
-            MARKS.iter().any(|mark| name.split('_').any(|word| word == *mark)).then_some(value.to_str()?)
-        })
+        let is_secret = |name: &str| name.to_ascii_uppercase().split('_').any(|word| MARKS.contains(&word));
+        self.pairs().filter(move |(name, _)| is_secret(name)).map(|(_, value)| value)
     }
 
     /// The variables of models and keys, as clients are told of them: by name, with no value.
     pub fn told(&self) -> StartVariables {
         let salt = [Uuid::new_v4(), Uuid::new_v4()].iter().flat_map(|random| *random.as_bytes()).collect();
-        let texts = self.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
-        StartVariables::new(salt, texts)
+        StartVariables::new(salt, self.pairs())
     }
 
     fn os(&self, name: &str) -> Option<&OsStr> {

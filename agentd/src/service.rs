@@ -105,15 +105,6 @@ pub struct Signals {
     hang_up: Signal,
 }
 
-/// Meaning of a signal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignalRequest {
-    /// SIGTERM or SIGINT: stop.
-    Stop,
-    /// SIGHUP: read the configuration again.
-    Reload,
-}
-
 impl Signals {
     /// Begins to listen, in place of dying.
     ///
@@ -129,17 +120,17 @@ impl Signals {
         })
     }
 
-    /// The next signal.
-    pub async fn next(&mut self) -> SignalRequest {
+    /// The next signal. Returns whether it asks for a stop, as SIGTERM and SIGINT do: SIGHUP has the configuration read again.
+    pub async fn next(&mut self) -> bool {
         tokio::select! {
-            _ = self.terminate.recv() => SignalRequest::Stop,
-            _ = self.interrupt.recv() => SignalRequest::Stop,
-            _ = self.hang_up.recv() => SignalRequest::Reload,
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => true,
+            _ = self.hang_up.recv() => false,
         }
     }
 
     /// The next signal that asks for a stop. It is too late for others.
     pub async fn next_stop(&mut self) {
-        while self.next().await != SignalRequest::Stop {}
+        while !self.next().await {}
     }
 }

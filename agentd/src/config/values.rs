@@ -211,8 +211,8 @@ impl Mask<'_> {
         match value {
             Value::String(text) => self.text(&text).into(),
             Value::Array(items) if name == "args" => {
-                let args: Vec<String> = items.into_iter().map(plain).collect();
-                let shown = InText::new("", &HashMap::new()).of_args(args);
+                let plain = |item| if let Value::String(text) = item { text } else { item.to_string() };
+                let shown = InText::new("", &HashMap::new()).of_args(items.into_iter().map(plain).collect());
                 shown.into_iter().map(|arg| Value::from(self.text(&arg.shown))).collect()
             }
             Value::Array(items) => items.into_iter().map(|item| self.of("", item)).collect(),
@@ -245,13 +245,6 @@ fn hidden(value: Value) -> Value {
         Value::Null | Value::Bool(_) => value,
         Value::String(text) if text.is_empty() => text.into(),
         _ => MASK.into(),
-    }
-}
-
-fn plain(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
     }
 }
 

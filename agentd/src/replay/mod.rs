@@ -45,9 +45,6 @@ const PAGE: usize = 1000;
 /// Events of a recording at most, those of subagents included.
 const MOST: usize = 1_000_000;
 
-/// Makes the workspaces of sessions below a folder.
-pub type MakeWorkspaces = Box<dyn Fn(&Path) -> WorkspaceFolders + Send + Sync>;
-
 /// Parts of the daemon that the player uses.
 pub struct PlayerParts {
     /// Folder for the files of plays. All in it is removed at the start.
@@ -57,7 +54,7 @@ pub struct PlayerParts {
     /// The tools.
     pub toolbox: Arc<dyn Toolbox>,
     /// Makes the workspaces of sessions below a folder.
-    pub workspaces: MakeWorkspaces,
+    pub workspaces: Box<dyn Fn(&Path) -> WorkspaceFolders + Send + Sync>,
     /// Limits of the undo store.
     pub snapshots: SnapshotConfig,
     /// The language servers, for tools that run.

@@ -39,8 +39,6 @@ use crate::config::RetentionSettings;
 /// Client name of scheduled cleanings.
 pub const SCHEDULE: &str = "schedule";
 
-/// Sessions that are looked at together when many are removed.
-const PAGE: usize = 200;
 /// Removed sessions that are named.
 const NAMED: usize = 1000;
 
@@ -134,18 +132,9 @@ impl Retention {
         by: &str,
     ) -> Result<PruneReport, EngineError> {
         let _turn = self.turn.lock().await;
-        let mut candidates = Vec::new();
-        let mut next = None;
-        loop {
-            let page = self.engine.filtered_page(next, PAGE, false, filter).await?;
-            candidates.extend(page.sessions.into_iter().filter(|session| session.updated_at < unused_since));
-            next = page.next;
-            if next.is_none() {
-                break;
-            }
-        }
+        let sessions = self.engine.filtered_page(None, usize::MAX, false, filter).await?.sessions;
         let mut report = PruneReport::default();
-        for session in candidates {
+        for session in sessions.into_iter().filter(|session| session.updated_at < unused_since) {
             self.prune_one(session, trial, &mut report).await;
         }
         if !trial && report.count > 0 {
@@ -158,13 +147,12 @@ impl Retention {
     }
 
     async fn prune_one(&self, session: SessionSummary, trial: bool, report: &mut PruneReport) {
-        let is_open = matches!(session.status, SessionStatus::Running | SessionStatus::Waiting);
-        let bytes = if is_open { 0 } else { self.bytes_of(&session).await };
-        let gone = match is_open {
-            true => Ok(false),
-            false => self.engine.expire_session(session.id, session.updated_at, trial).await,
-        };
-        match gone {
+        if matches!(session.status, SessionStatus::Running | SessionStatus::Waiting) {
+            report.kept += 1;
+            return;
+        }
+        let bytes = self.bytes_of(&session).await;
+        match self.engine.expire_session(session.id, session.updated_at, trial).await {
             Ok(true) => {
                 report.count += 1;
                 report.bytes += bytes;

@@ -29,8 +29,8 @@ use agentd_proto::{
 };
 
 use crate::{
-    config::nearest,
-    failure::blocking,
+    config::{nearest, try_mcp},
+    failure::{Failure, blocking},
     rpc::{Context, Refusal, absolute},
 };
 
@@ -53,7 +53,11 @@ service! { Projects:
 
 service! { Plugins:
     async fn list(&self, request: v1::ListPluginsRequest) -> v1::ListPluginsResponse {
-        let plugins = if request.as_known { self.control.known_plugins() } else { self.control.list_plugins().await? };
+        let plugins = match request.as_known {
+            // As they were when they were looked at last.
+            true => self.control.recipe.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect(),
+            false => self.control.list_plugins().await?,
+        };
         Ok(v1::ListPluginsResponse { plugins: plugins.iter().map(Into::into).collect() })
     }
 
@@ -226,7 +230,8 @@ service! { Mcp:
     }
 
     async fn check(&self, request: v1::CheckMcpServersRequest) -> v1::CheckMcpServersResponse {
-        self.control.try_mcp(request.text, request.path.into())?;
+        let sources = self.control.recipe.sources()?;
+        try_mcp(&sources, request.text, request.path.into()).map_err(Failure::from)?;
         Ok(v1::CheckMcpServersResponse {})
     }
 

@@ -259,15 +259,16 @@ pub(super) fn add(
 ) -> BTreeMap<String, String> {
     let mut of_plugins = BTreeMap::new();
     for plugin in sources.plugins.iter() {
-        let file = file(plugin);
+        let origin = Origin::Plugin(plugin.report.name.clone(), plugin.report.folder.join("mcp.json"));
         for (name, entry) in &plugin.servers {
             let of_person = servers.get(name).is_some_and(|server| server.command.is_some() || server.url.is_some());
             if of_person || of_plugins.contains_key(name) {
                 continue;
             }
             of_plugins.insert(name.clone(), plugin.report.name.clone());
-            origins.set(format!("mcp_servers.{name}"), &file.origin);
-            let file = SourceFile { text: json!({"servers": {name: entry}}).to_string(), ..file.clone() };
+            origins.set(format!("mcp_servers.{name}"), &origin);
+            let text = json!({"servers": {name: entry}}).to_string();
+            let file = SourceFile { subject: Subject::Mcp, origin: origin.clone(), text };
             match read(sources, known, plugin, &file, name) {
                 Ok(server) => {
                     let over = servers.remove(name).unwrap_or_default();
@@ -278,12 +279,6 @@ pub(super) fn add(
         }
     }
     of_plugins
-}
-
-/// The place of a plugin's servers, for people.
-fn file(plugin: &InstalledPlugin) -> SourceFile {
-    let path = plugin.report.folder.join("mcp.json");
-    SourceFile { subject: Subject::Mcp, origin: Origin::Plugin(plugin.report.name.clone(), path), text: String::new() }
 }
 
 fn read(
