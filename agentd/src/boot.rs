@@ -40,7 +40,7 @@ use crate::{
     models::{ModelMaker, ReloadableModels},
     paths::{ConfigSource, Paths},
     redact::Redactor,
-    replay::{Player, PlayerParts},
+    replay::Player,
     retention::Retention,
     sandbox, skills,
     toolbox::{self, DaemonTools},
@@ -160,7 +160,7 @@ pub async fn assemble(
         .remembering(paths.data.join("memories"))
         .mapped_by(code)
         .with_worktrees(worktrees);
-    let player = Arc::new(Player::new(PlayerParts {
+    let player = Arc::new(Player {
         folder: paths.data.join("replays"),
         models: models.clone(),
         toolbox: toolbox.clone(),
@@ -171,7 +171,7 @@ pub async fn assemble(
         languages: languages.clone(),
         audit: audit.clone(),
         redact: Arc::new(own_redactor.by_form_too()),
-    }));
+    });
     let (plays, drafts) = (Arc::clone(&player), workspaces.clone());
     let _ = tokio::task::spawn_blocking(move || {
         plays.sweep();

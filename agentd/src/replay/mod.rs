@@ -31,13 +31,13 @@ use agentd_replay::{
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::replay::drive::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
 
-/// Plays at once. Each has a journal of its own.
-const PLAYS: usize = 8;
+/// Room for plays at once. Each has a journal of its own.
+static ROOM: Semaphore = Semaphore::const_new(8);
 
 /// Events that are read at once.
 const PAGE: usize = 1000;
@@ -45,8 +45,8 @@ const PAGE: usize = 1000;
 /// Events of a recording at most, those of subagents included.
 const MOST: usize = 1_000_000;
 
-/// Parts of the daemon that the player uses.
-pub struct PlayerParts {
+/// Plays recordings, with parts of the daemon.
+pub struct Player {
     /// Folder for the files of plays. All in it is removed at the start.
     pub folder: PathBuf,
     /// The models, for [`Play::LiveModel`].
@@ -63,12 +63,6 @@ pub struct PlayerParts {
     pub audit: Arc<dyn Audit>,
     /// Takes out secrets.
     pub redact: Redaction,
-}
-
-/// Plays recordings.
-pub struct Player {
-    parts: PlayerParts,
-    room: Arc<tokio::sync::Semaphore>,
 }
 
 /// Wishes for a play.
@@ -119,14 +113,9 @@ pub enum PlayError {
 }
 
 impl Player {
-    /// A player on these parts.
-    pub fn new(parts: PlayerParts) -> Self {
-        Self { parts, room: Arc::new(tokio::sync::Semaphore::new(PLAYS)) }
-    }
-
     /// Removes what plays left behind that a stop cut off. It may block.
     pub fn sweep(&self) {
-        let folder = &self.parts.folder;
+        let folder = &self.folder;
         if let Err(error) = std::fs::remove_dir_all(folder)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -154,7 +143,7 @@ impl Player {
 
     /// The recording without secrets: by their form in all texts, by their names in arguments that people were shown.
     fn clean(&self, mut recording: Recording) -> Result<Recording, PlayError> {
-        let clean = |text: &str| (self.parts.redact)(text);
+        let clean = |text: &str| (self.redact)(text);
         for fact in recording.turns.iter_mut().flat_map(|turn| &mut turn.facts) {
             let TurnFact::Question(question) = fact else { continue };
             if let Ask::Approval { args, .. } = &mut question.ask {
@@ -164,7 +153,7 @@ impl Player {
                 scrub(args, &clean);
             }
         }
-        Ok(agentd_replay::redacted(&recording, &self.parts.redact)?)
+        Ok(agentd_replay::redacted(&recording, &self.redact)?)
     }
 
     /// Plays a recording. Its events go to `news` until nobody listens, which ends it as `stop` does.
@@ -179,9 +168,9 @@ impl Player {
         news: mpsc::Sender<Arc<Event>>,
         stop: &CancellationToken,
     ) -> Result<PlayOutcome, PlayError> {
-        let _turn = self.room.acquire().await.map_err(|_| PlayError::Stopping)?;
-        let folder = PlayFolder::create(&self.parts.folder)?;
-        let script = Arc::new(Script::new(recording, options.play, Arc::clone(&self.parts.redact)));
+        let _turn = ROOM.acquire().await.map_err(|_| PlayError::Stopping)?;
+        let folder = PlayFolder::create(&self.folder)?;
+        let script = Arc::new(Script::new(recording, options.play, Arc::clone(&self.redact)));
         let clock = Arc::new(PlayedClock::new(options.play));
         let store = open_store(folder.path().join("journal.db")).await?;
         let played = self.engine(engine, &script, &folder, &store, &clock, options.play);
@@ -233,29 +222,28 @@ impl Player {
         clock: &Arc<PlayedClock>,
         play: Play,
     ) -> Engine {
-        let parts = &self.parts;
         let models: Arc<dyn Models> = match play {
-            Play::LiveModel => Arc::clone(&parts.models),
+            Play::LiveModel => Arc::clone(&self.models),
             Play::Learn | Play::Strict | Play::LiveTools => Arc::new(PlayedModels::new(script)),
         };
         let runs = play == Play::LiveTools;
         let toolbox: Arc<dyn Toolbox> = match runs {
-            true => Arc::clone(&parts.toolbox),
-            false => Arc::new(PlayedToolbox::new(Arc::clone(&parts.toolbox), Arc::clone(script))),
+            true => Arc::clone(&self.toolbox),
+            false => Arc::new(PlayedToolbox::new(Arc::clone(&self.toolbox), Arc::clone(script))),
         };
         let ports = Ports {
             models,
             toolbox,
             store: store.clone(),
-            workspaces: Arc::new((parts.workspaces)(&folder.path().join("workspace"))),
+            workspaces: Arc::new((self.workspaces)(&folder.path().join("workspace"))),
             pictures: None,
             snapshots: match runs {
-                true => Arc::new(FileSnapshots::new(folder.path().join("undo"), parts.snapshots.clone())),
+                true => Arc::new(FileSnapshots::new(folder.path().join("undo"), self.snapshots.clone())),
                 false => Arc::new(NoSnapshots),
             },
-            languages: if runs { Arc::clone(&parts.languages) } else { Arc::new(NoLanguages) },
+            languages: if runs { Arc::clone(&self.languages) } else { Arc::new(NoLanguages) },
             exchanges: NoExchanges::port(),
-            audit: if runs { Arc::clone(&parts.audit) } else { Arc::new(NoAudit) },
+            audit: if runs { Arc::clone(&self.audit) } else { Arc::new(NoAudit) },
             clock: clock.clone(),
         };
         // That question is asked of a model, and its answer is in no recording.

@@ -32,12 +32,8 @@ use agentd_proto::{
         watch_event::{ConfigReloaded, InterruptOver, Kind, Lagged, SessionDeleted, Snapshot, TurnBegan, TurnOver},
     },
 };
-use futures_util::{
-    StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use crate::{
     model_test::ModelTest,
@@ -53,7 +49,7 @@ const SLOT: &str = "the model slot";
 const LONGEST_NAME: usize = 60;
 
 service! { Daemon:
-    type TestModelStream = BoxStream<'static, Result<v1::TestModelResponse, Status>>;
+    type TestModelStream = ReplyStream<v1::TestModelResponse>;
     type WatchStream = WatchStream;
 
     async fn hello(&self, request: v1::HelloRequest) -> v1::HelloResponse {
