@@ -70,11 +70,6 @@ pub fn rules_read(rules: &RuleSettings) -> AuditFact {
     AuditFact::RulesRead { sources: rules.sources.clone(), sha256: Some(rules.sha256.clone()), problem: None }
 }
 
-/// Record of new rules that cannot be used: the old ones stay in force.
-pub fn rules_refused(problem: String) -> AuditFact {
-    AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(problem) }
-}
-
 /// Head of the log as the journal has it; none where that cannot be read.
 pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
     store.audit_head().await.unwrap_or_else(|error| {

@@ -20,9 +20,7 @@ use agentd_core::{
     project::ProjectProblem,
 };
 use agentd_extensions::plugins::InstalledPlugin;
-use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
-use agentd_replay::Redaction;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -99,7 +97,10 @@ impl DaemonControl {
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
             Ok(_) => audit::rules_read(&self.config().rules),
-            Err(failure) => audit::rules_refused(with_causes(failure)),
+            // The old ones stay in force.
+            Err(failure) => {
+                AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(with_causes(failure)) }
+            }
         };
         if told == AuditWhen::Always || outcome.is_err() || self.rules_sha256() != before {
             self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
@@ -130,19 +131,6 @@ impl DaemonControl {
             let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
             Refusal::from(failure).with_hint(hint)
         })
-    }
-
-    /// The rules that would hold if the person's file of rules had this text.
-    ///
-    /// # Errors
-    /// The first thing in it that makes no sense, with its line and column.
-    pub(crate) fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal> {
-        Ok(config::rules_over(&self.recipe.sources()?, text, path).map_err(Failure::from)?.policy)
-    }
-
-    /// Masks secrets in a text: those that the daemon knows, and what looks like one.
-    pub(crate) fn redaction(&self) -> Redaction {
-        Arc::new(self.log.redactor().by_form_too())
     }
 
     /// Takes the values of variables that the client of a turn lends, for its session where that is known.

@@ -307,7 +307,7 @@ impl Search {
     }
 
     fn complete(mut self, sources: &Sources, origins: &Origins) -> Result<Option<SearchConfig>, ConfigError> {
-        let mut text = |key| self.texts.remove(key).unwrap_or_default();
+        let mut text = |key: &str| self.texts.remove(key).unwrap_or_default();
         let wrong = |key: &str, why: String| {
             let key = format!("web.search.{key}");
             ConfigError::new(origins.place(&key), format!("{key}: {why}"))

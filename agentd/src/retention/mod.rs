@@ -22,6 +22,7 @@ use agentd_audit::{AuditLog, TrimLimits};
 use agentd_core::{
     Timestamp,
     audit::{AuditEntry, AuditFact},
+    error::ErrorKind,
     ids::SessionId,
     ports::{Audit as _, Clock, WorkspaceArea},
     session::{SessionFilter, SessionStatus, SessionSummary},
@@ -80,7 +81,10 @@ impl Retention {
         let size = self.store.size().await?;
         let data = self.data.clone();
         let looked = tokio::task::spawn_blocking(move || due::of(&data)).await.map_err(io::Error::other);
-        let parts = looked.and_then(|looked| looked).map_err(|error| due::unreadable(&self.data, error))?;
+        let parts = looked.and_then(|looked| looked).map_err(|error| {
+            EngineError::new(ErrorKind::Storage, format!("could not look through {}: {error}", self.data.display()))
+                .with_hint("the data folder must be yours and readable")
+        })?;
         Ok(StorageView {
             parts,
             journal_spare_bytes: size.spare_bytes,

@@ -21,7 +21,7 @@ use agentd_proto::{
         replays_server::Replays, trace_piece, traces_server::Traces,
     },
 };
-use agentd_replay::{MAX_RECORDING, Play, PlayProblem, Recording};
+use agentd_replay::{MAX_RECORDING, Play, PlayProblem, Recording, Redaction};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -53,7 +53,8 @@ service! { Archives:
                 .with_hint(format!("agentctl sessions export {parent} exports both"))
                 .into());
         }
-        let exporter = Exporter::new(self.engine.clone(), export, request.redact.then(|| self.control.redaction()));
+        let redact = request.redact.then(|| Arc::new(self.control.log.redactor().by_form_too()) as Redaction);
+        let exporter = Exporter::new(self.engine.clone(), export, redact);
         let summary = (&exporter.summary()).into();
         let pieces = poured(move |outlet| {
             let exported = outlet.send(Ok(piece(export_piece::Part::Session(summary))));

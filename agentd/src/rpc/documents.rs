@@ -191,7 +191,8 @@ impl Pages {
             let wanted = OPEN_AT_ONCE - documents.len();
             let page = engine.open_documents(self.session, path.clone(), self.taken, wanted).await?;
             if let (Some(cut), 0) = (&page.cut, self.taken) {
-                self.notes.push(format!("not all documents{} were found: {cut}", below(path)));
+                let below = if path.is_empty() { String::new() } else { format!(" below {path}") };
+                self.notes.push(format!("not all documents{below} were found: {cut}"));
             }
             // Some of them may have gone away since they were counted.
             self.taken += wanted;
@@ -214,10 +215,6 @@ impl Pages {
         }
         Ok(left)
     }
-}
-
-fn below(path: &str) -> String {
-    if path.is_empty() { String::new() } else { format!(" below {path}") }
 }
 
 /// Searches page after page, until it has taken too long: then the rest is counted.

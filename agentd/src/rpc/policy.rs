@@ -8,7 +8,6 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     mem::{Discriminant, discriminant},
-    path::PathBuf,
     sync::Arc,
 };
 
@@ -33,7 +32,8 @@ use prost::Message as _;
 use serde_json::Value;
 
 use crate::{
-    failure::blocking,
+    config::rules_over,
+    failure::{Failure, blocking},
     rpc::{Context, Refusal},
 };
 
@@ -148,7 +148,10 @@ impl Context {
     async fn tried(&self, rules: Option<v1::RuleText>) -> Result<Arc<Rules>, Refusal> {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
-        blocking(UNJUDGED, move || control.try_rules(text, PathBuf::from(path))).await?
+        let over = move || -> Result<_, Refusal> {
+            Ok(rules_over(&control.recipe.sources()?, text, path.into()).map_err(Failure::from)?.policy)
+        };
+        blocking(UNJUDGED, over).await?
     }
 }
 
