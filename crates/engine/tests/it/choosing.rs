@@ -93,8 +93,7 @@ async fn the_last_answer_is_the_chosen_models_too() {
     let (_world, session, servers) = world().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.named["big"].then_all([calls(&[("look", json!({}))]), says("What I saw.")]);
-    let start = StartTurn { max_steps: Some(1), ..input("Look around") };
-    let result = turn(&session, start).await;
+    let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look around") }).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
 }
 

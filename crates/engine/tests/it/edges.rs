@@ -153,8 +153,7 @@ async fn a_recovery_that_is_killed_itself_stays_honest_and_says_it_once() {
 
     // What recovery adds is stored in two appends: what it found, and the turn's end.
     for kept in [before, whole - 1] {
-        let store = world.store.copy_prefix(session.id(), kept);
-        let next = World::on(store, EngineConfig::default(), []);
+        let next = World::on(world.store.copy_prefix(session.id(), kept), EngineConfig::default(), []);
         let recovered = next.engine.recover().await.unwrap();
         let [turn] = &recovered[..] else { panic!("one turn is open after {kept}") };
         assert_eq!(turn.finished, ["look"], "killed after {kept}");

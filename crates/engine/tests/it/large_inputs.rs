@@ -151,8 +151,7 @@ async fn instructions_and_tools_of_the_client_leave_less_room() {
     let check = async |instructions: Option<String>, tools: Vec<ClientTool>, fits: bool| {
         let (world, session) = two(sized("large", 16_000, [says("Read.")]), sized("small", 16_000, [])).begun().await;
         let options = TurnOptions { instructions, ..TurnOptions::default() };
-        let start = StartTurn { options, tools, ..piped("Review this", &lines(800)) };
-        turn(&session, start).await;
+        turn(&session, StartTurn { options, tools, ..piped("Review this", &lines(800)) }).await;
         assert_eq!(world.workspaces.uploads().is_empty(), fits, "{}", world.log(&session));
     };
     let tool = |at: usize| ClientTool {
@@ -174,8 +173,7 @@ async fn an_unfinished_request_is_kept_when_a_smaller_model_goes_on_with_it() {
     let given = lines(1000);
     turn(&session, piped("Review this", &given)).await;
     assert!(world.workspaces.uploads().is_empty(), "it did fit");
-    let start = StartTurn { slot: Some(Slot::Code), ..go_on() };
-    let ended = turn(&session, start).await;
+    let ended = turn(&session, StartTurn { slot: Some(Slot::Code), ..go_on() }).await;
     assert_eq!(ended.text, "Reviewed.", "{}", world.log(&session));
     assert_eq!(upload(&world, "uploads/stdin.txt"), given);
     let asked = texts(&small.requests().pop().unwrap());

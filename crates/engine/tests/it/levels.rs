@@ -132,8 +132,7 @@ async fn another_models_count_is_not_taken_for_this_ones() {
     let (world, session, models) = two(ScriptedModel::new([]), sized("chat", 2048, [])).await;
     let look = |prompt_tokens| {
         let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
-        let call = ModelChunk::call("look", "{}");
-        Play::Chunks(vec![call, ModelChunk::Usage(usage)])
+        Play::Chunks(vec![ModelChunk::call("look", "{}"), ModelChunk::Usage(usage)])
     };
     // The base model's server counts twenty times what the chat model's does.
     models.base.then(look(2000));
@@ -147,8 +146,7 @@ async fn another_models_count_is_not_taken_for_this_ones() {
     // Each model's requests are compared with its own.
     models.base.then(look(2100));
     models.other.then(counted("That, too.", 150));
-    let start = StartTurn { max_steps: Some(1), ..input("Look again") };
-    turn(&session, start).await;
+    turn(&session, StartTurn { max_steps: Some(1), ..input("Look again") }).await;
     let reports = prompts(&world, &session);
     assert!(reports.iter().all(|report| report.broken_by.is_none()));
     let reports: Vec<_> = reports.iter().map(|report| (report.previous_bytes, report.repeated_bytes > 0)).collect();
@@ -167,8 +165,7 @@ async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
     }
     models.base.then_all([calls(&[("look", json!({}))]), says("## What the person wants\nA tidy house.")]);
     models.other.then(says("What I saw."));
-    let start = StartTurn { max_steps: Some(1), ..input("Look around") };
-    let result = turn(&session, start).await;
+    let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look around") }).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."), "{result:?}");
     assert_eq!(models.other.requests().len(), 1, "what cannot fit is not sent");
     let sent = format!("{:?}", models.other.requests()[0].messages);

@@ -173,8 +173,7 @@ async fn stays_where_it_was_read(answer: ModelChunk) {
 #[tokio::test]
 async fn what_is_added_while_the_model_speaks_is_sent_again_where_it_was_read() {
     stays_where_it_was_read(ModelChunk::Text("Half an answer.".to_owned())).await;
-    let call = ModelChunk::call("look", "{}");
-    stays_where_it_was_read(call).await;
+    stays_where_it_was_read(ModelChunk::call("look", "{}")).await;
 }
 
 /// Words that come when the gate is opened.

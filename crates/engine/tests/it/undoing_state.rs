@@ -141,8 +141,7 @@ fn is_removal(kind: &EventKind) -> bool {
 async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
     let both = || (vec!["plan: dig".to_owned()], String::new());
     let (world, session) = moved().await;
-    let script = [undo(), says("I see.")];
-    let (next, session) = killed(&world, &session, 1, is_removal, script).await;
+    let (next, session) = killed(&world, &session, 1, is_removal, [undo(), says("I see.")]).await;
     run(&session, "three").await;
     assert_eq!(
         told_of_undoing(&next, &session),
