@@ -9,26 +9,19 @@ use agentd_core::{
     tool::ToolErrorCode,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{EngineConfig, SessionHandle, Subscription};
+use agentd_engine::{EngineConfig, SessionHandle, StartedTurn};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
 use crate::{
     grants::{answer, question},
-    world::{World, go_on, goes_on, input, run, to_end, turn},
+    world::{World, answering, go_on, goes_on, input, raising, run, to_end, turn},
 };
 
 const PLAN: &str = "# Plan\n\n1. Look at `a`\n2. Change `a`";
 
 fn planned(text: &str) -> StartTurn {
     StartTurn { planning: Some(Planning::Always), ..input(text) }
-}
-
-/// Starts a turn that plans, and waits for the question about its plan.
-async fn start(session: &SessionHandle) -> (Subscription, Interrupt) {
-    let mut started = session.start_turn(planned("Change a")).await.unwrap();
-    let interrupt = question(&mut started.events).await;
-    (started.events, interrupt)
 }
 
 /// Codes of the results of calls, in order.
@@ -43,6 +36,13 @@ async fn trusting(script: impl IntoIterator<Item = Play>) -> (World, SessionHand
     (world, session)
 }
 
+/// A turn that plans, and asks about its plan.
+async fn asking(script: impl IntoIterator<Item = Play>) -> (World, SessionHandle, StartedTurn, Interrupt) {
+    let (world, session) = trusting(script).await;
+    let (started, interrupt) = raising(&session, planned("Change a")).await;
+    (world, session, started, interrupt)
+}
+
 fn change() -> Play {
     calls(&[("change", json!({"path": "a"}))])
 }
@@ -54,12 +54,11 @@ fn end() -> Play {
 
 #[tokio::test]
 async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_todos() {
-    let (world, session) = trusting([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]).await;
-    let (mut events, interrupt) = start(&session).await;
+    let (world, session, mut turn, interrupt) = asking([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]).await;
     assert_eq!(interrupt.ask.plan(), Some(PLAN));
     assert_eq!(results(&world, &session), [None, Some(ToolErrorCode::Denied)], "only looking is allowed");
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    let (_, result) = to_end(&mut events).await;
+    let (_, result) = to_end(&mut turn.events).await;
     assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
     assert_eq!(results(&world, &session).last(), Some(&None), "now it may");
     let todos = session.show().await.unwrap().session.todos;
@@ -75,27 +74,25 @@ async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_to
 
 #[tokio::test]
 async fn a_changed_plan_is_the_one_that_is_carried_out() {
-    let (world, session) = trusting([says(PLAN), says("Done.")]).await;
-    let (mut events, interrupt) = start(&session).await;
+    let (world, session, mut turn, interrupt) = asking([says(PLAN), says("Done.")]).await;
     let changed = "1. Leave `a` alone";
     answer(&session, &interrupt, Answer::Edit { args: json!({ Ask::PLAN: changed }) }).await.unwrap();
-    to_end(&mut events).await;
+    to_end(&mut turn.events).await;
     assert!(world.told().contains("Leave `a` alone"));
     assert_eq!(session.show().await.unwrap().session.todos[0].content, "Leave `a` alone");
 }
 
 #[tokio::test]
 async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn() {
-    let (world, session) = trusting([says(PLAN), change(), says("1. Only look")]).await;
-    let (mut events, interrupt) = start(&session).await;
+    let (world, session, mut turn, interrupt) = asking([says(PLAN), change(), says("1. Only look")]).await;
     answer(&session, &interrupt, Answer::Reject { reason: Some("Do not touch a".to_owned()) }).await.unwrap();
-    let again = question(&mut events).await;
+    let again = question(&mut turn.events).await;
     assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)], "it still plans");
     let request = world.model.requests().remove(1);
     assert!(format!("{:?}", request.messages).contains("Do not touch a"));
     assert_eq!(again.ask.plan(), Some("1. Only look"));
     answer(&session, &again, Answer::Reject { reason: None }).await.unwrap();
-    let (_, result) = to_end(&mut events).await;
+    let (_, result) = to_end(&mut turn.events).await;
     assert_eq!((result.stop_reason, result.denials.last().unwrap().tool.as_str()), (StopReason::Denied, "plan"));
     // It is over: the next input plans only where it is asked for.
     world.then([change(), says("Done.")]);
@@ -106,8 +103,7 @@ async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn()
 #[tokio::test]
 async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited() {
     for said in [None, Some("And be quick")] {
-        let (world, session) = trusting([says(PLAN)]).await;
-        let (_, interrupt) = start(&session).await;
+        let (world, session, _, interrupt) = asking([says(PLAN)]).await;
         if let Some(said) = said {
             session.steer(None, said.to_owned()).await.unwrap();
         }
@@ -142,26 +138,21 @@ async fn what_is_configured_plans_large_coding_tasks_only() {
     let (_world, session) = World::with(config, [says("Hello."), says(PLAN), says("Done.")]).begun().await;
     assert_eq!(run(&session, "Hello").await.text, "Hello.");
     let large = "Migrate the whole project from one API to another, step by step, and keep the tests green";
-    let mut started = session.start_turn(input(large)).await.unwrap();
-    let interrupt = question(&mut started.events).await;
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, "Done.");
+    assert_eq!(answering(&session, input(large), Answer::Approve).await.1.text, "Done.");
 }
 
 #[tokio::test]
 async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
-    let (world, session) = trusting([says(PLAN)]).await;
-    let (mut events, interrupt) = start(&session).await;
+    let (world, session, mut turn, interrupt) = asking([says(PLAN)]).await;
     session.cancel(None).await.unwrap();
-    assert_eq!(to_end(&mut events).await.1.stop_reason, StopReason::Cancelled);
+    assert_eq!(to_end(&mut turn.events).await.1.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(Some(session.id())).await.unwrap().is_empty());
     assert!(session.answer(interrupt.id, Answer::Approve, "late".to_owned()).await.is_err());
 }
 
 #[tokio::test]
 async fn an_edit_without_a_plan_approves_nothing() {
-    let (world, session) = trusting([says(PLAN)]).await;
-    let (_, interrupt) = start(&session).await;
+    let (world, session, _, interrupt) = asking([says(PLAN)]).await;
     for args in [json!({"text": "1. do less"}), json!({ Ask::PLAN: " " }), json!({ Ask::PLAN: [] }), json!("x")] {
         let refused = session.answer(interrupt.id, Answer::Edit { args }, "test".to_owned()).await.unwrap_err();
         assert!(refused.to_string().contains("does not fit"), "{refused}");
