@@ -349,20 +349,11 @@ impl ToolNames {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-    use crate::{
-        config::{Origin, layers},
-        environment::Environment,
-    };
+    use crate::config::tests::sources;
 
     fn resolved(text: &str) -> Result<Agents, ConfigError> {
-        let mut files = layers::built_in();
-        let origin = Origin::User(PathBuf::from("/home/me/agents.yaml"));
-        files.push(SourceFile { subject: Subject::Agents, origin, text: text.to_owned() });
-        let sources =
-            Sources { files, plugins: Default::default(), env: Environment::default(), log_level: None };
+        let sources = sources(&[(Subject::Agents, text)], &[]);
         Ok(resolve(&sources, &ToolNames::default(), &mut Origins::default())?.0)
     }
 
@@ -386,7 +377,7 @@ mod tests {
             let error = resolved(text).unwrap_err().to_string();
             assert!(words.iter().all(|word| error.contains(word)), "{error}");
         };
-        check("agents:\n  poet: {descripton: x}", &["/home/me/agents.yaml:2", "description"]);
+        check("agents:\n  poet: {descripton: x}", &["/conf/agents.yaml:2", "description"]);
         check("agents:\n  poet: {description: x}", &["agents.poet", "no prompt"]);
         check("agents:\n  poet: {prompt: x}", &["agents.poet", "no description"]);
         check("agents:\n  Poet: {prompt: x, description: y}", &["Poet", "small letter"]);

@@ -16,7 +16,8 @@ fn file(subject: Subject, text: &str) -> SourceFile {
     }
 }
 
-fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
+/// These files of a person above those that came with agentd.
+pub(super) fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
     let mut all = layers::built_in();
     all.extend(files.iter().map(|(subject, text)| file(*subject, text)));
     Sources { files: all, plugins: Default::default(), env: env.iter().copied().collect(), log_level: None }

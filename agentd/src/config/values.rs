@@ -303,26 +303,16 @@ fn query_without_values(query: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, path::PathBuf};
+    use std::collections::BTreeMap;
 
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        config::{layers, resolve},
-        environment::Environment,
-    };
+    use crate::config::{resolve, tests::sources};
 
     /// The values where these files stand above those that came with agentd.
     fn shown(files: &[(Subject, &str)], env: &[(&str, &str)]) -> BTreeMap<String, Value> {
-        let mut all = layers::built_in();
-        for (subject, text) in files {
-            let origin = Origin::User(PathBuf::from(format!("/home/me/{}", subject.file_name())));
-            all.push(SourceFile { subject: *subject, origin, text: (*text).to_owned() });
-        }
-        let log_level = Some("debug".to_owned());
-        let sources =
-            Sources { files: all, plugins: Arc::default(), env: env.iter().copied().collect::<Environment>(), log_level };
+        let sources = Sources { log_level: Some("debug".to_owned()), ..sources(files, env) };
         let config = resolve(&sources).unwrap();
         let secrets: Vec<&str> = config.secrets().chain(sources.env.secrets()).collect();
         let shown = config.values.shown(&config.origins, &secrets, &str::to_owned);
