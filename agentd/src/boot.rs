@@ -142,7 +142,9 @@ pub async fn assemble(
     let session_servers = skills::session_servers(env, redactor.clone());
     let mcp = skills::pool(&config.mcp, &paths.data, env, redactor, Arc::clone(&builtin), plugins);
     let (servers, now) = (Arc::clone(&session_servers), idle_now(&languages));
-    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle(config), now);
+    // What they need is read at the start, and so is this.
+    let idle = if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) };
+    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle, now);
     // All that can be left out or described otherwise.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(toolbox);
@@ -228,12 +230,7 @@ fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<San
     WorktreeFolders::new(paths.data.join("worktrees"), Some(sandbox), &environment, settings)
 }
 
-/// The tools that have nothing to work with. What they need is read at the start, and so is this.
-fn idle(config: &Config) -> Vec<&'static str> {
-    if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) }
-}
-
-/// Those that have nothing to work with now.
+/// The tools that have nothing to work with now.
 pub fn idle_now(languages: &LanguagePool) -> Vec<&'static str> {
     let is_there = languages.found().iter().any(|server| server.program.is_some());
     if is_there { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }

@@ -191,19 +191,14 @@ pub fn pool(
         clean: Clean::new(move |words| redactor.clean(words)),
         reserved: Box::new(reserved),
         owner: PoolOwner::Daemon,
-        plugin_check: plugin_check(plugins),
-    })
-}
-
-/// The check of a plugin before one of its servers starts.
-fn plugin_check(plugins: PluginStore) -> PluginCheck {
-    PluginCheck::new(move |name| {
-        let (plugins, name) = (plugins.clone(), name.to_owned());
-        async move {
-            let checked = tokio::task::spawn_blocking(move || plugins.check(&name)).await;
-            checked.unwrap_or_else(|_| Err("its plugin could not be looked at".to_owned()))
-        }
-        .boxed()
+        plugin_check: PluginCheck::new(move |name| {
+            let (plugins, name) = (plugins.clone(), name.to_owned());
+            async move {
+                let checked = tokio::task::spawn_blocking(move || plugins.check(&name)).await;
+                checked.unwrap_or_else(|_| Err("its plugin could not be looked at".to_owned()))
+            }
+            .boxed()
+        }),
     })
 }
 

@@ -142,7 +142,7 @@ fn report(config: &Config, paths: &Paths, socket: &Path) {
     println!("configuration folder: {}", paths.config.display());
     println!("data folder: {}", paths.data.display());
     println!("socket: {}", socket.display());
-    for (key, origin) in config.origins.iter().filter(|(_, origin)| **origin != crate::config::Origin::BuiltIn) {
+    for (key, origin) in config.origins.keys.iter().filter(|(_, origin)| **origin != crate::config::Origin::BuiltIn) {
         println!("{key}: set by {origin}");
     }
 }

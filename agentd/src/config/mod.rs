@@ -315,7 +315,7 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     };
     // A list of global patterns is one value of its level among others.
     let keys = [format!("{PREFIX}.{}", error.key), format!("{PREFIX}.{}.patterns", error.key)];
-    let Some(origin) = keys.iter().find_map(|key| origins.get(key)) else {
+    let Some(origin) = keys.iter().find_map(|key| origins.keys.get(key)) else {
         return ConfigError::new(ErrorPlace::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
     };
     let file = sources.files_about(Subject::HitlRules).find(|file| file.origin == *origin);

@@ -190,7 +190,7 @@ impl SlotLayer {
     /// either an address or a file.
     fn make_way_for(&mut self, over: &Self, slot: Slot, origins: &mut Origins) {
         let moved = over.base_url.is_some() && over.base_url != self.base_url;
-        let mut clear = |key: &str| origins.clear(&format!("models.{slot}.{key}"));
+        let mut clear = |key: &str| drop(origins.keys.remove(&format!("models.{slot}.{key}")));
         if moved || over.gguf.is_some() {
             // Headers carry keys too.
             (self.api_key, self.headers) = (None, None);

@@ -140,7 +140,7 @@ fn the_shipped_files_set_every_key() {
     assert!(config.tools["read_file"].is_core);
     assert!(!config.system_prompt.is_empty());
     assert!(config.files.is_empty());
-    assert!(config.origins.iter().all(|(_, origin)| *origin == Origin::BuiltIn));
+    assert!(config.origins.keys.iter().all(|(_, origin)| *origin == Origin::BuiltIn));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_layer_changes_only_what_it_names_and_is_remembered() {
     assert_eq!(config.daemon.turns.max_steps.0, Some(7));
     assert_eq!(config.daemon.turns.max_message_history.0, Some(Within(60)));
     assert_eq!(config.daemon.turns.parallel_calls.0, 8);
-    let origin = |key| config.origins.get(key).map(ToString::to_string);
+    let origin = |key| config.origins.keys.get(key).map(ToString::to_string);
     assert_eq!(origin("turns.max_steps").as_deref(), Some("/conf/agentd.yaml"));
     assert_eq!(origin("turns.max_message_history").as_deref(), Some("$MAX_MESSAGE_HISTORY"));
     assert_eq!(origin("turns.parallel_calls").as_deref(), Some("built-in"));

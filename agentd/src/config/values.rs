@@ -69,12 +69,12 @@ impl ConfigValues {
             let name = if is_server(key) { "" } else { key.rsplit('.').next().unwrap_or_default() };
             mask.of(name, self.value(&trees, key, origin)?).into()
         };
-        let view = |(key, origin): (&str, &Origin)| ConfigOrigin {
-            key: key.to_owned(),
+        let view = |(key, origin): (&String, &Origin)| ConfigOrigin {
+            key: key.clone(),
             origin: origin.to_string(),
             value: value(key, origin),
         };
-        origins.iter().map(view).collect()
+        origins.keys.iter().map(view).collect()
     }
 
     /// The value as it stands in its layer.
