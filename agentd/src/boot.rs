@@ -18,10 +18,9 @@ use agentd_core::{
 use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_exchange::ExchangeLog;
 use agentd_extensions::{project::ProjectStore, skills::SkillStore};
-use agentd_lsp::{FoundServer, LanguagePool, ProgramPlaces};
+use agentd_lsp::{LanguagePool, ProgramPlaces};
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_models::ModelRecords;
-use agentd_proto::client::LanguageServer;
 use agentd_sandbox::{host::Sandbox, process::ConfinedPrograms};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
@@ -234,12 +233,6 @@ fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<San
 pub fn idle_now(languages: &LanguagePool) -> Vec<&'static str> {
     let is_there = languages.found().iter().any(|server| server.program.is_some());
     if is_there { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }
-}
-
-/// The language servers of this machine, as clients are told of them. It may block.
-pub fn language_servers(languages: &LanguagePool) -> Vec<LanguageServer> {
-    let found = languages.found().into_iter();
-    found.map(|FoundServer { name, hint, .. }| LanguageServer { name, hint }).collect()
 }
 
 /// Opening may take a while after an unclean stop, and blocks.

@@ -137,7 +137,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         files: files.collect(),
         dotenv: dotenv::variables(&sources.files, &Environment::default())?,
         origins,
-        values: ConfigValues::new(sources),
+        values: ConfigValues(Arc::new(sources.clone())),
     })
 }
 

@@ -43,7 +43,7 @@ const SECRET_MAPS: [&str; 2] = ["env", "headers"];
 
 /// The layers of a configuration, for whoever asks for a value.
 #[derive(Clone)]
-pub struct ConfigValues(Arc<Sources>);
+pub struct ConfigValues(pub(super) Arc<Sources>);
 
 /// The texts hold secrets.
 impl fmt::Debug for ConfigValues {
@@ -53,10 +53,6 @@ impl fmt::Debug for ConfigValues {
 }
 
 impl ConfigValues {
-    pub(super) fn new(sources: &Sources) -> Self {
-        Self(Arc::new(sources.clone()))
-    }
-
     /// The value of each key that has an origin, in the same order; none where it cannot be said. `secrets` are those that the
     /// settings hold as such, and `clean` takes known secrets out of a text.
     pub fn shown(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
