@@ -106,7 +106,9 @@ pub async fn run(
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
 
     let drain = tokio::select! {
-        drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.config().daemon.service.drain_deadline.0),
+        drain = until_stop(&mut signals, &mut stop_asked, &control) => {
+            drain.unwrap_or_else(|| control.config().daemon.service.drain_deadline.0)
+        }
         () = footprint::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
         () = retention::follow(Arc::clone(&parts.retention), engine.activity()) => {
             return Err(Failure::broken("the search for unused files has ended"));
