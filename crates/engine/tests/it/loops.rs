@@ -12,8 +12,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::{
-    grants::question,
-    world::{World, go_on, input, results, run, soon, to_end, turn, warnings},
+    world::{World, answering, go_on, input, results, run, soon, to_end, turn, warnings},
 };
 
 fn look() -> Play {
@@ -45,13 +44,9 @@ async fn a_word_of_the_person_begins_the_count_anew() {
 async fn an_approval_of_a_person_begins_the_count_anew_and_one_of_nobody_does_not() {
     let change = || calls(&[("change", json!({}))]);
     let script = || (0..6).map(|_| change()).chain([says("I give up.")]);
-    let (world, session) = World::new(script()).begun().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    for _ in 0..6 {
-        let interrupt = question(&mut started.events).await;
-        world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
-    }
-    assert_eq!(reason(&to_end(&mut started.events).await.1), json!("completed"));
+    let (_world, session) = World::new(script()).begun().await;
+    let (events, result) = answering(&session, input("Change!"), Answer::Approve).await;
+    assert_eq!((reason(&result), results(&events).len()), (json!("completed"), 6));
     let (_world, session) = World::new(script()).begun().await;
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Change!") };
     assert_eq!(reason(&turn(&session, start).await), json!("loop"));

@@ -228,9 +228,8 @@ async fn a_turn_that_waits_for_a_stand_in_can_be_cancelled_and_the_next_one_runs
 
 #[tokio::test]
 async fn where_it_is_enabled_a_model_is_asked_what_an_unclear_input_is_about() {
-    let (_, _, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]).await;
-    let config = EngineConfig { ask_intent: true, ..EngineConfig::default() };
-    let (world, session) = World::with_models_and(Arc::clone(&models) as _, config).begun().await;
+    let (world, session, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]).await;
+    world.engine.reconfigure(EngineConfig { ask_intent: true, ..EngineConfig::default() });
     let usage = Usage { prompt_tokens: 90, completion_tokens: 3, ..Usage::default() };
     let said = |text: &str| Play::Chunks(vec![ModelChunk::Text(text.into()), ModelChunk::Usage(usage)]);
     models.own[&Slot::Chat].then(said("CODING_TASK."));

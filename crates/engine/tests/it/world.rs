@@ -82,11 +82,7 @@ impl World {
 
     /// A world whose models are not one; its own is asked nothing.
     pub(crate) fn with_models(models: Arc<dyn Models>) -> Self {
-        Self::with_models_and(models, EngineConfig::default())
-    }
-
-    pub(crate) fn with_models_and(models: Arc<dyn Models>, config: EngineConfig) -> Self {
-        Self::of(ScriptedModel::new([]), Some(models), Kept::default(), config)
+        Self::of(ScriptedModel::new([]), Some(models), Kept::default(), EngineConfig::default())
     }
 
     /// Another daemon on the same journal and the same files.
@@ -378,15 +374,11 @@ pub(crate) async fn goes_on(
 
 /// The results of calls among these events.
 pub(crate) fn results(events: &[Arc<Event>]) -> Vec<ToolResult> {
-    let bodies = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => Some(&item.body),
+    let result = |event: &Arc<Event>| match &event.kind {
+        EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => Some(result.clone()),
         _ => None,
-    });
-    let results = bodies.filter_map(|body| match body {
-        ItemBody::ToolResult(result) => Some(result.clone()),
-        _ => None,
-    });
-    results.collect()
+    };
+    events.iter().filter_map(result).collect()
 }
 
 /// What was reported of each request's prompt.
