@@ -11,9 +11,7 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::{
-    world::{World, answering, go_on, input, results, run, soon, to_end, turn, warnings},
-};
+use crate::world::{World, answering, go_on, input, results, run, soon, to_end, turn, warnings};
 
 fn look() -> Play {
     calls(&[("look", json!({}))])
