@@ -19,7 +19,7 @@ use crate::{
     audit,
     boot::{self, Parts},
     config::Config,
-    control::{AuditWhen, DaemonControl},
+    control::DaemonControl,
     failure::{Failure, with_causes},
     footprint,
     health::Health,
@@ -209,7 +209,7 @@ async fn until_stop(
             () = reloads.due() => {
                 reloads.done();
                 // What came of it is told where people look.
-                drop(control.follow(AuditWhen::OnChange).await);
+                drop(control.follow(false).await);
                 continue;
             }
         };

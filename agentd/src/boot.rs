@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, RwLock},
 };
 
 use agentd_audit::AuditLog;
@@ -113,7 +113,7 @@ pub async fn assemble(
     agentd_models::init_crypto();
     let own_redactor = redactor.clone();
     let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.data.join("model-facts.json")), env.routes());
-    let models = Arc::new(ReloadableModels::new(makers.make(config)?));
+    let models = Arc::new(ReloadableModels(RwLock::new(makers.make(config)?.into())));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(open_store(paths.data.join("agentd.db")).await?);
     let noted = audit::noted(&store).await;

@@ -34,15 +34,6 @@ use crate::{
     sandbox,
 };
 
-/// Condition for recording a reload in the audit log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AuditWhen {
-    /// Each time: a person has asked for it.
-    Always,
-    /// If the rules have changed, or cannot be used.
-    OnChange,
-}
-
 /// The daemon as clients and signals control it.
 pub struct DaemonControl {
     /// Source of the configuration.
@@ -88,11 +79,12 @@ impl DaemonControl {
         Ok(ReloadOutcome { config_sources: sources(&current), notes })
     }
 
-    /// Applies the current configuration, and reports the outcome to the operator and the audit log.
+    /// Applies the current configuration, and reports the outcome to the operator; and to the audit log, if a person has asked for
+    /// it, the rules have changed, or they cannot be used.
     ///
     /// # Errors
     /// As of [`Self::reread`].
-    pub async fn follow(&self, told: AuditWhen) -> Result<ReloadOutcome, Failure> {
+    pub async fn follow(&self, is_asked_for: bool) -> Result<ReloadOutcome, Failure> {
         let before = self.rules_sha256();
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
@@ -102,7 +94,7 @@ impl DaemonControl {
                 AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(with_causes(failure)) }
             }
         };
-        if told == AuditWhen::Always || outcome.is_err() || self.rules_sha256() != before {
+        if is_asked_for || outcome.is_err() || self.rules_sha256() != before {
             self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
         }
         match &outcome {
@@ -127,7 +119,7 @@ impl DaemonControl {
 
     /// Reads the configuration again. A configuration with a mistake changes nothing.
     pub(crate) async fn reload(&self) -> Result<ReloadOutcome, Refusal> {
-        self.follow(AuditWhen::Always).await.map_err(|failure| {
+        self.follow(true).await.map_err(|failure| {
             let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
             Refusal::from(failure).with_hint(hint)
         })
@@ -174,7 +166,7 @@ impl DaemonControl {
         let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
         // What has changed meanwhile is used no longer.
         if states(&installed) != before
-            && let Err(failure) = self.follow(AuditWhen::OnChange).await
+            && let Err(failure) = self.follow(false).await
         {
             tracing::warn!("a plugin has changed, and the configuration cannot be read: {failure}");
         }
@@ -221,7 +213,7 @@ impl DaemonControl {
             })?;
         }
         let report = blocking(UNREADABLE, move || plugins.add(&folder, &hash, &source, &client)).await??;
-        self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("added", &failure))?;
+        self.follow(false).await.map_err(|failure| unread("added", &failure))?;
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
@@ -234,7 +226,7 @@ impl DaemonControl {
         let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
         // What is taken back must not wait for a log that cannot be written.
         self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
-        self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("removed", &failure))?;
+        self.follow(false).await.map_err(|failure| unread("removed", &failure))?;
         Ok(Some(report))
     }
 

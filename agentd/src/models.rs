@@ -97,14 +97,9 @@ pub struct SlotModels {
 }
 
 /// The engine's models, which a reload may replace.
-pub struct ReloadableModels(RwLock<Arc<SlotModels>>);
+pub struct ReloadableModels(pub(crate) RwLock<Arc<SlotModels>>);
 
 impl ReloadableModels {
-    /// Stands for these models.
-    pub fn new(models: SlotModels) -> Self {
-        Self(RwLock::new(Arc::new(models)))
-    }
-
     /// Replaces the models. Running calls continue with the old ones.
     pub fn replace(&self, models: SlotModels) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(models);
