@@ -35,11 +35,6 @@ pub(crate) fn shown(report: &UndoReport) -> Vec<(u64, &str, UndoOutcome)> {
     report.files.iter().map(|file| (report.turn, file.path.as_str(), file.outcome)).collect()
 }
 
-/// A line of the log, without its number.
-pub(crate) fn without_number(line: &str) -> &str {
-    line.split_once(' ').map_or(line, |(_, rest)| rest)
-}
-
 /// What a person changed between two calls of a turn is not lost by undoing the turn.
 #[tokio::test]
 async fn a_change_in_between_is_not_lost() {
@@ -80,7 +75,8 @@ pub(crate) fn result_of(world: &World, session: &SessionHandle, tool: &str) -> T
 pub(crate) fn told_of_undoing(world: &World, session: &SessionHandle) -> Vec<String> {
     let log = world.log(session);
     let told = log.lines().filter(|line| line.contains("= result of undo_patch"));
-    told.map(|line| without_number(line).to_owned()).collect()
+    // Without their numbers.
+    told.map(|line| line.split_once(' ').map_or(line, |(_, rest)| rest).to_owned()).collect()
 }
 
 #[tokio::test]
