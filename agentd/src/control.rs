@@ -350,7 +350,6 @@ fn client_of(name: &str) -> AnsweredBy {
 }
 
 fn unread(what: &str, failure: &Failure) -> Refusal {
-    let message =
-        format!("the plugin was {what}, but the configuration cannot be read: {}", with_causes(failure));
+    let message = format!("the plugin was {what}, but the configuration cannot be read: {}", with_causes(failure));
     Refusal::new(ErrorKind::Configuration, message).with_hint("mend it, and run `agentctl reload`")
 }

@@ -115,8 +115,7 @@ impl<'a> Presence<'a> {
             Some((Ok::<_, io::Error>(taken.recv().await?), taken))
         });
         let (socket, told) = (watch::Sender::default(), OpenComplaints::default());
-        let mut presence =
-            Self { places, name, is_nameless, connections, accepting, lock, store, socket, told };
+        let mut presence = Self { places, name, is_nameless, connections, accepting, lock, store, socket, told };
         presence.tell_socket();
         Ok((presence, taken))
     }
@@ -306,4 +305,3 @@ pub(crate) fn failure(error: SocketError) -> Failure {
     let make = if error.kind() == ErrorKind::Configuration { Failure::usage } else { Failure::broken };
     make(error.to_string()).with_hint(error.hint())
 }
-

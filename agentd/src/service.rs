@@ -42,9 +42,10 @@ impl Supervisor {
     /// More than one socket was passed, or the supervisor cannot be spoken to.
     pub fn take(env: &Environment) -> Result<Self, Failure> {
         let listener = inherited_socket()?;
-        let notify = env.path("NOTIFY_SOCKET").map(|path| open(&path)).transpose().map_err(|error| {
-            Failure::broken("could not reach the supervisor at NOTIFY_SOCKET").with_source(error)
-        })?;
+        let notify =
+            env.path("NOTIFY_SOCKET").map(|path| open(&path)).transpose().map_err(|error| {
+                Failure::broken("could not reach the supervisor at NOTIFY_SOCKET").with_source(error)
+            })?;
         Ok(Self { listener, notify, watchdog: sd_notify::watchdog_enabled() })
     }
 

@@ -25,7 +25,7 @@ pub use crate::config::{
     values::ConfigValues,
 };
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use agentd_audit::chain::sha256;
 use agentd_core::agent::Agents;

@@ -423,12 +423,7 @@ impl Reader<'_> {
         text.map(|text| check_url(&text).map_err(|why| self.refuse(value, why))).transpose()
     }
 
-    fn check<T>(
-        &self,
-        value: Option<&Spanned<T>>,
-        holds: impl Fn(&T) -> bool,
-        rule: &str,
-    ) -> Result<(), ConfigError> {
+    fn check<T>(&self, value: Option<&Spanned<T>>, holds: impl Fn(&T) -> bool, rule: &str) -> Result<(), ConfigError> {
         value.filter(|value| !holds(&value.value)).map_or(Ok(()), |value| Err(self.refuse(value, rule)))
     }
 

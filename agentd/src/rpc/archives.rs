@@ -11,7 +11,7 @@ use std::{
 };
 
 use agentd_archive::foreign::ForeignFormat;
-use agentd_core::{error::ErrorKind, exchange::KeptExchanges};
+use agentd_core::{error::ErrorKind, event::Event, exchange::KeptExchanges};
 use agentd_exchange::ReadFailure;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
@@ -192,7 +192,7 @@ async fn tell(
     client: mpsc::Sender<Result<v1::PlayEvent, Status>>,
     stop: CancellationToken,
 ) -> Result<(), Status> {
-    let (news, mut heard) = mpsc::channel(QUEUE);
+    let (news, mut heard) = mpsc::channel::<Arc<Event>>(QUEUE);
     let hand_on = async {
         while let Some(event) = heard.recv().await {
             let event = v1::PlayEvent { kind: Some(play_event::Kind::Event((&*event).into())) };

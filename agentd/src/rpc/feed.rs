@@ -207,8 +207,7 @@ impl ClientCalls {
     pub(super) fn of(start: &Start) -> (Self, ClientLines) {
         let (tools, requests) = (!start.tools.is_empty()).then(ClientLine::new).unzip();
         let access = |writes| if writes { ClientFileAccess::ReadWrite } else { ClientFileAccess::Read };
-        let (files, questions) =
-            start.client_files.as_ref().map(|client| FileLine::new(access(client.writes))).unzip();
+        let (files, questions) = start.client_files.as_ref().map(|client| FileLine::new(access(client.writes))).unzip();
         let lines = ClientLines { tools, files: files.into_iter().collect() };
         (Self { tools: Line::new(requests), files: Line::new(questions) }, lines)
     }

@@ -66,11 +66,7 @@ async fn next(turn: &mut TurnStream) -> Event {
 fn request() -> StartRequest {
     StartRequest {
         session: SessionChoice::New(NewSession::default()),
-        start: StartTurn {
-            text: Some("Hello".to_owned()),
-            client: "test".to_owned(),
-            ..StartTurn::default()
-        },
+        start: StartTurn { text: Some("Hello".to_owned()), client: "test".to_owned(), ..StartTurn::default() },
     }
 }
 

@@ -197,7 +197,8 @@ async fn calls_that_look_at_once_all_come_to_their_end() {
 
 #[tokio::test]
 async fn an_undo_is_told_with_who_asked_for_it() {
-    let (world, session) = World::trusting([calls(&[("change", json!({"path": "a", "content": "1"}))]), says("Changed.")]).await;
+    let (world, session) =
+        World::trusting([calls(&[("change", json!({"path": "a", "content": "1"}))]), says("Changed.")]).await;
     let turn = run(&session, "Change!").await.turn_id;
     let request = UndoRequest { client: "phone".to_owned(), ..UndoRequest::default() };
     session.undo(UndoRequest { preview: true, ..request.clone() }).await.unwrap();

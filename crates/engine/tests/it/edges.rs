@@ -20,9 +20,7 @@ use agentd_testkit::{
 };
 use serde_json::json;
 
-use crate::world::{
-    WatchedTools, World, end_of, go_on, input, ports, raising, results, run, soon, to_end, turn,
-};
+use crate::world::{WatchedTools, World, end_of, go_on, input, ports, raising, results, run, soon, to_end, turn};
 
 fn queued(text: &str) -> StartTurn {
     StartTurn { if_busy: IfBusy::Queue, ..input(text) }

@@ -27,7 +27,9 @@ use serde_json::json;
 
 use crate::{
     policy::{self, compiled, properties::wrapped, shipped, tool},
-    world::{WatchedTools, World, answering, goes_on, input, ports, raised, raising, run, soon, to_end, until, warnings},
+    world::{
+        WatchedTools, World, answering, goes_on, input, ports, raised, raising, run, soon, to_end, until, warnings,
+    },
 };
 
 const MAKE: &str = "launch: make";

@@ -54,7 +54,8 @@ fn end() -> Play {
 
 #[tokio::test]
 async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_todos() {
-    let (world, session, mut turn, interrupt) = asking([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]).await;
+    let (world, session, mut turn, interrupt) =
+        asking([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]).await;
     assert_eq!(interrupt.ask.plan(), Some(PLAN));
     assert_eq!(results(&world, &session), [None, Some(ToolErrorCode::Denied)], "only looking is allowed");
     answer(&session, &interrupt, Answer::Approve).await.unwrap();

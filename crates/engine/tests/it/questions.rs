@@ -8,7 +8,7 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::{Value, json};
 
 use crate::{
-    grants::{answer, asked},
+    grants::asked,
     world::{World, goes_on, input, run, turn},
 };
 

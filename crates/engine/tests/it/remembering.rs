@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 
 use crate::{
     compaction::{compact, compactions, counted, texts},
-    grants::{answer, asked},
     world::{World, answering, input, run, turn},
 };
 

@@ -43,7 +43,8 @@ async fn a_change_in_between_is_not_lost() {
         calls(&[("hold", json!({}))]),
         calls(&[("launch", edit("a", "2"))]),
         says("Done."),
-    ]).await;
+    ])
+    .await;
     let mut started = session.start_turn(input("Go!")).await.unwrap();
     soon("the second call", world.tools.began(2)).await;
     world.disk.write("a", "a person's");
@@ -55,7 +56,8 @@ async fn a_change_in_between_is_not_lost() {
 
 #[tokio::test]
 async fn nothing_is_undone_while_a_turn_is_open() {
-    let (world, session) = World::trusting([calls(&[("launch", edit("a", "1"))]), says("Done."), calls(&[("hold", json!({}))])]).await;
+    let (world, session) =
+        World::trusting([calls(&[("launch", edit("a", "1"))]), says("Done."), calls(&[("hold", json!({}))])]).await;
     run(&session, "one").await;
     let started = session.start_turn(input("two")).await.unwrap();
     soon("the call", world.tools.began(2)).await;
@@ -86,7 +88,8 @@ async fn the_model_takes_its_edits_back_one_by_one() {
         calls(&[("launch", edit("c", "1")), ("undo_patch", json!({}))]),
         calls(&[("undo_patch", json!({})), ("undo_patch", json!({"path": "./a"})), ("undo_patch", json!({}))]),
         says("All taken back."),
-    ]).await;
+    ])
+    .await;
     let result = run(&session, "Go!").await;
     assert_eq!(result.text, "All taken back.");
     let read = |path: &str| world.disk.read(path);
@@ -128,7 +131,8 @@ async fn an_undo_that_changes_nothing_settles_its_turn() {
         says("Done."),
         calls(&[("change", edit("a", "1"))]),
         says("Done."),
-    ]).await;
+    ])
+    .await;
     run(&session, "one").await;
     run(&session, "two").await;
     // Taken back by hand, or before a crash kept the daemon from saying that it was.
@@ -162,7 +166,8 @@ async fn what_undo_patch_would_change_is_judged_as_if_it_stood_in_the_call() {
             calls(&[("change", edit(path, "1"))]),
             calls(&[("undo_patch", json!({}))]),
             says("It was refused."),
-        ]).await;
+        ])
+        .await;
         // The edit itself is asked for and approved; the taking back is asked for as well, though the session asks for
         // no write.
         let (mut started, change) = asked(&session).await;

@@ -44,7 +44,8 @@ async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
         undo(),
         undo(),
         says("All of it."),
-    ]).await;
+    ])
+    .await;
     run(&session, "Go!").await;
     assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec!["plan: dig".to_owned()], "1".to_owned()));
     run(&session, "Go on!").await;
@@ -65,7 +66,8 @@ async fn an_edit_of_the_state_that_cannot_be_taken_back_is_said_and_no_other_is(
         says("Noted."),
         undo(),
         says("I see."),
-    ]).await;
+    ])
+    .await;
     run(&session, "one").await;
     let persons = StateFileChange { path: "plan".to_owned(), content: Some("rest".to_owned()) };
     session.change_state_file(persons).await.unwrap();
@@ -104,7 +106,8 @@ async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
         says("Changed."),
         calls(&[("change", edit("/state/plan", "dig"))]),
         says("Noted."),
-    ]).await;
+    ])
+    .await;
     run(&session, "one").await;
     run(&session, "two").await;
     // Killed when the tool ran, and nothing was stored of what it had done.
@@ -125,7 +128,8 @@ async fn moved() -> (World, SessionHandle) {
         says("Noted."),
         calls(&[("change", json!({"path": "/state/plan", "and": edit("plan", "dig")}))]),
         says("Moved."),
-    ]).await;
+    ])
+    .await;
     run(&session, "one").await;
     run(&session, "two").await;
     assert_eq!((state_of(&world, &session), world.disk.read("plan")), (vec![], "dig".to_owned()));
@@ -201,7 +205,8 @@ async fn an_edit_that_is_taken_back_already_does_not_hide_the_one_before() {
             undo(),
             undo(),
             says("All of it."),
-        ]).await;
+        ])
+        .await;
         run(&session, "one").await;
         run(&session, "two").await;
         match by {
