@@ -8,24 +8,28 @@ use std::{
 use agentd_engine::Engine;
 use agentd_lsp::{FoundServer, LanguagePool};
 use agentd_sandbox::host::Sandbox;
-use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
+use tokio::{
+    sync::mpsc,
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    audit::{self, Exporters},
+    audit,
     boot::{self, Parts},
     config::Config,
-    control::{AuditWhen, DaemonControl},
+    control::DaemonControl,
     failure::{Failure, with_causes},
     footprint,
     health::Health,
-    listener::{Listener, Presence, SocketPlaces},
+    listener::{Presence, SocketPlaces},
     lock::FolderLock,
     logging::LogHandle,
     paths::ConfigSource,
     retention,
     rpc::{self, DaemonInfo},
-    service::{SignalRequest, Signals, Supervisor},
+    service::{Signals, Supervisor},
 };
 
 /// After the turns have ended, how long connections may take to read their ends.
@@ -49,30 +53,21 @@ const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 /// Signals that come so soon after a reload share the next one.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
-/// Ingredients of a daemon.
-pub struct StartOptions {
-    /// When the process began.
-    pub started: Instant,
-    /// The configuration that was read.
-    pub config: Config,
-    /// Source of the configuration, to read it again.
-    pub recipe: ConfigSource,
-    /// Socket paths to listen on, unless the supervisor passes a socket.
-    pub sockets: SocketPlaces,
-    /// Supervisor that started us.
-    pub supervisor: Supervisor,
-    /// The log.
-    pub log: LogHandle,
-}
-
 type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 
-/// Serves until a signal or a client says stop. The lock is the data folder's, held until all is over.
+/// Serves until a signal or a client says stop: on the first of the sockets, unless the supervisor passes one. The
+/// configuration can be read again. The lock is the data folder's, held until all is over.
 ///
 /// # Errors
 /// Something that is needed cannot be had, or the stop was cut short.
-pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), Failure> {
-    let StartOptions { started, config, recipe, sockets, mut supervisor, log } = beginning;
+pub async fn run(
+    started: Instant,
+    (config, recipe): (Config, ConfigSource),
+    sockets: SocketPlaces,
+    mut supervisor: Supervisor,
+    log: LogHandle,
+    lock: &mut FolderLock,
+) -> Result<(), Failure> {
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
     let had_audit_log = recipe.paths.data.join("audit.jsonl").metadata().is_ok_and(|meta| meta.len() > 0);
@@ -82,8 +77,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     recover(engine).await?;
     let data = recipe.paths.data.clone();
     let exporters = audit::start(&config, &recipe.env, data.clone(), store.clone(), &engine.activity()).await;
-    let (listener, incoming) = Listener::open(sockets, supervisor.listener()).await?;
-    let mut presence = Presence::new(listener, lock, Arc::clone(store));
+    let (mut presence, incoming) = Presence::open(sockets, supervisor.listener.take(), lock, Arc::clone(store)).await?;
     let health = Arc::new(Health::new(data.clone(), Arc::clone(store), had_audit_log));
     let info = DaemonInfo {
         started,
@@ -112,7 +106,9 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
 
     let drain = tokio::select! {
-        drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),
+        drain = until_stop(&mut signals, &mut stop_asked, &control) => {
+            drain.unwrap_or_else(|| control.config().daemon.service.drain_deadline.0)
+        }
         () = footprint::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
         () = retention::follow(Arc::clone(&parts.retention), engine.activity()) => {
             return Err(Failure::broken("the search for unused files has ended"));
@@ -120,7 +116,14 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         () = audit::keep_noted(audit, store) => return Err(Failure::broken("the audit log is not followed any more")),
         () = presence.keep() => return Err(Failure::broken("the socket is no longer watched")),
         () = feed_watchdog(&supervisor, engine) => return Err(Failure::broken("the watchdog ended")),
-        ended = &mut server => return Err(server_ended(ended)),
+        ended = &mut server => {
+            let failure = Failure::broken("the server ended by itself");
+            return Err(match ended {
+                Ok(Ok(())) => failure,
+                Ok(Err(error)) => failure.with_source(error),
+                Err(error) => failure.with_source(error),
+            });
+        }
     };
     supervisor.stopping(
         drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_TRACES + CLOSING_AUDIT + CLOSING_JOURNAL,
@@ -199,21 +202,21 @@ async fn until_stop(
 ) -> Option<Duration> {
     let mut reloads = Reloads::default();
     loop {
-        let asked = tokio::select! {
-            asked = signals.next() => asked,
+        let stops = tokio::select! {
+            stops = signals.next() => stops,
             // The sender is in `control`, which outlives this.
             drain = stop_asked.recv() => return drain.flatten(),
             () = reloads.due() => {
                 reloads.done();
                 // What came of it is told where people look.
-                drop(control.follow(AuditWhen::OnChange).await);
+                drop(control.follow(false).await);
                 continue;
             }
         };
-        match asked {
-            SignalRequest::Stop => return None,
-            SignalRequest::Reload => reloads.ask(),
+        if stops {
+            return None;
         }
+        reloads.asked = true;
     }
 }
 
@@ -225,10 +228,6 @@ struct Reloads {
 }
 
 impl Reloads {
-    fn ask(&mut self) {
-        self.asked = true;
-    }
-
     fn done(&mut self) {
         *self = Self { asked: false, last: Some(tokio::time::Instant::now()) };
     }
@@ -246,7 +245,7 @@ impl Reloads {
 
 /// Reports the daemon as alive as long as the journal answers. Never returns.
 async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
-    let Some(period) = supervisor.watchdog().map(|limit| limit / 2) else { return std::future::pending().await };
+    let Some(period) = supervisor.watchdog.map(|limit| limit / 2) else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -269,7 +268,7 @@ async fn finish(
     mut server: Server,
     closing: CancellationToken,
     presence: Presence<'_>,
-    exporters: Exporters,
+    exporters: JoinSet<()>,
     drain: Duration,
 ) {
     parts.engine.drain(drain).await;
@@ -304,15 +303,6 @@ async fn finish(
     presence.remove();
 }
 
-fn server_ended(ended: Result<Result<(), tonic::transport::Error>, tokio::task::JoinError>) -> Failure {
-    let failure = Failure::broken("the server ended by itself");
-    match ended {
-        Ok(Ok(())) => failure,
-        Ok(Err(error)) => failure.with_source(error),
-        Err(error) => failure.with_source(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,7 +314,7 @@ mod tests {
         let mut made = Vec::new();
         for _ in 0..3 {
             for _ in 0..100 {
-                reloads.ask();
+                reloads.asked = true;
             }
             reloads.due().await;
             reloads.done();

@@ -6,7 +6,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use agentd_audit::{AuditConfig, AuditLog, redact::Patterns};
+use agentd_audit::{AuditConfig, AuditLog};
 use agentd_core::{
     audit::{AuditEntry, AuditFact, AuditHead},
     ports::{Audit as _, Clock, Store},
@@ -19,7 +19,7 @@ use agentd_telemetry::{
     config::ConfiguredTelemetry,
     export::{self, position_file},
 };
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     config::{Config, RuleSettings},
@@ -45,9 +45,7 @@ pub async fn open(
     clock: Arc<dyn Clock>,
     noted: Option<AuditHead>,
 ) -> Result<Arc<AuditLog>, Failure> {
-    let patterns = Patterns::default();
-    let clean = move |text: &str| patterns.clean(&redactor.clean(text));
-    let mut settings = AuditConfig::new(&paths.data, clean, clock);
+    let mut settings = AuditConfig::new(&paths.data, redactor.by_form_too(), clock);
     settings.noted = noted;
     settings.rotate_at = config.daemon.audit.max_file_bytes.0;
     let opened = tokio::task::spawn_blocking(move || AuditLog::open(settings)).await;
@@ -70,11 +68,6 @@ pub async fn tell_start(log: &AuditLog, clock: &dyn Clock, rules: &RuleSettings)
 /// The fact that rules were read and hold from now on.
 pub fn rules_read(rules: &RuleSettings) -> AuditFact {
     AuditFact::RulesRead { sources: rules.sources.clone(), sha256: Some(rules.sha256.clone()), problem: None }
-}
-
-/// Record of new rules that cannot be used: the old ones stay in force.
-pub fn rules_refused(problem: String) -> AuditFact {
-    AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(problem) }
 }
 
 /// Head of the log as the journal has it; none where that cannot be read.
@@ -114,17 +107,8 @@ pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
 /// The setting for no collector.
 const NONE: &str = "none";
 
-/// Tasks that send. They end with this.
-#[derive(Debug, Default)]
-pub(crate) struct Exporters(Vec<JoinHandle<()>>);
-
-impl Drop for Exporters {
-    fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
-    }
-}
-
-/// Starts to send what ends from now on, or has ended since the last run and was not acknowledged. Where nobody asks for it,
+/// Starts to send what ends from now on, or has ended since the last run and was not acknowledged, by tasks that end with what
+/// is returned. Where nobody asks for it,
 /// the position of an earlier run is forgotten: what happens now is not sent later.
 pub(crate) async fn start(
     config: &Config,
@@ -132,14 +116,14 @@ pub(crate) async fn start(
     data: PathBuf,
     store: Arc<dyn Store>,
     activity: &watch::Receiver<Activity>,
-) -> Exporters {
+) -> JoinSet<()> {
     let settings = &config.daemon.telemetry;
     let configured = ConfiguredTelemetry {
         endpoint: Some(settings.endpoint.as_str()).filter(|endpoint| *endpoint != NONE),
         content: settings.content,
         version: env!("CARGO_PKG_VERSION"),
     };
-    let mut exporters = Exporters::default();
+    let mut exporters = JoinSet::new();
     let telemetry = match TelemetryConfig::read(|name| env.text(name), configured) {
         Ok(telemetry) => telemetry,
         Err(error) => {
@@ -159,11 +143,11 @@ pub(crate) async fn start(
         export::anchor(signal, &store, &data).await;
         tracing::info!(signal = signal.as_str(), content = telemetry.content, "turns are sent to a collector");
         let (store, data, activity) = (Arc::clone(&store), data.clone(), activity.clone());
-        exporters.0.push(tokio::spawn(async move {
+        exporters.spawn(async move {
             if let Err(error) = export::follow(signal, &telemetry, store, &data, activity).await {
                 tracing::warn!("telemetry is off: {error}");
             }
-        }));
+        });
     }
     exporters
 }

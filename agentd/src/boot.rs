@@ -1,6 +1,10 @@
 //! The only file that names every adapter: it plugs them into the engine.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, RwLock},
+};
 
 use agentd_audit::AuditLog;
 use agentd_core::{
@@ -14,10 +18,9 @@ use agentd_core::{
 use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_exchange::ExchangeLog;
 use agentd_extensions::{project::ProjectStore, skills::SkillStore};
-use agentd_lsp::{FoundServer, LanguagePool, ProgramPlaces};
+use agentd_lsp::{LanguagePool, ProgramPlaces};
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_models::ModelRecords;
-use agentd_proto::client::LanguageServer;
 use agentd_sandbox::{host::Sandbox, process::ConfinedPrograms};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
@@ -36,7 +39,7 @@ use crate::{
     models::{ModelMaker, ReloadableModels},
     paths::{ConfigSource, Paths},
     redact::Redactor,
-    replay::{MakeWorkspaces, Player, PlayerParts},
+    replay::Player,
     retention::Retention,
     sandbox, skills,
     toolbox::{self, DaemonTools},
@@ -110,7 +113,7 @@ pub async fn assemble(
     agentd_models::init_crypto();
     let own_redactor = redactor.clone();
     let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.data.join("model-facts.json")), env.routes());
-    let models = Arc::new(ReloadableModels::new(makers.make(config)?));
+    let models = Arc::new(ReloadableModels(RwLock::new(makers.make(config)?.into())));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(open_store(paths.data.join("agentd.db")).await?);
     let noted = audit::noted(&store).await;
@@ -135,36 +138,47 @@ pub async fn assemble(
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone(), code.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
-    let session_servers = skills::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
-    let mcp =
-        skills::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin), plugins);
+    let session_servers = skills::session_servers(env, redactor.clone());
+    let mcp = skills::pool(&config.mcp, &paths.data, env, redactor, Arc::clone(&builtin), plugins);
     let (servers, now) = (Arc::clone(&session_servers), idle_now(&languages));
-    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle(config), now);
+    // What they need is read at the start, and so is this.
+    let idle = if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) };
+    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle, now);
     // All that can be left out or described otherwise.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(toolbox);
-    let player = Arc::new(Player::new(PlayerParts {
+    let folders = {
+        let (skills, Paths { data, config, .. }) = (skills.clone(), paths.clone());
+        move |base: PathBuf, home: Option<&Path>| {
+            WorkspaceFolders::new(base)
+                .keeping_private(&[&data, &config])
+                .guided_by(&config, home)
+                .with_skills(skills.clone())
+                .with_projects(projects.clone())
+        }
+    };
+    let workspaces = folders(paths.data.join("workspace"), env.path("HOME").as_deref())
+        .remembering(paths.data.join("memories"))
+        .mapped_by(code)
+        .with_worktrees(worktrees);
+    let player = Arc::new(Player {
         folder: paths.data.join("replays"),
         models: models.clone(),
         toolbox: toolbox.clone(),
-        workspaces: played_workspaces(paths, skills.clone(), projects.clone()),
+        // With skills and projects as sessions have them, but without what one person's machine remembers or draws, which no
+        // recording could hold on another.
+        workspaces: Box::new(move |base| folders(base.to_owned(), None)),
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),
         audit: audit.clone(),
-        redactor: own_redactor,
-    }));
-    let sweeper = Arc::clone(&player);
-    let _ = tokio::task::spawn_blocking(move || sweeper.sweep()).await;
-    let workspaces = WorkspaceFolders::new(paths.data.join("workspace"))
-        .remembering(paths.data.join("memories"))
-        .keeping_private(&[&paths.data, &paths.config])
-        .guided_by(&paths.config, env.path("HOME").as_deref())
-        .with_skills(skills.clone())
-        .with_projects(projects)
-        .mapped_by(code)
-        .with_worktrees(worktrees);
-    let drafts = workspaces.clone();
-    let _ = tokio::task::spawn_blocking(move || drafts.sweep()).await;
+        redact: Arc::new(own_redactor.by_form_too()),
+    });
+    let (plays, drafts) = (Arc::clone(&player), workspaces.clone());
+    let _ = tokio::task::spawn_blocking(move || {
+        plays.sweep();
+        drafts.sweep();
+    })
+    .await;
     let engine = Engine::new(
         Ports {
             models: models.clone(),
@@ -208,19 +222,6 @@ pub async fn assemble(
     })
 }
 
-/// Makes workspaces of replays: with skills and projects as sessions have them, but without what one person's machine remembers
-/// or draws, which no recording could hold on another.
-fn played_workspaces(paths: &Paths, skills: SkillStore, projects: ProjectStore) -> MakeWorkspaces {
-    let Paths { data, config, .. } = paths.clone();
-    Box::new(move |base| {
-        WorkspaceFolders::new(base.to_owned())
-            .keeping_private(&[&data, &config])
-            .guided_by(&config, None)
-            .with_skills(skills.clone())
-            .with_projects(projects.clone())
-    })
-}
-
 /// Worktrees of sessions. Their git is the one that commands find, and has the person's name where commands have it.
 fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
     let environment = env.only(&PASSED_TO_COMMANDS);
@@ -228,21 +229,10 @@ fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<San
     WorktreeFolders::new(paths.data.join("worktrees"), Some(sandbox), &environment, settings)
 }
 
-/// The tools that have nothing to work with. What they need is read at the start, and so is this.
-fn idle(config: &Config) -> Vec<&'static str> {
-    if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) }
-}
-
-/// Those that have nothing to work with now.
+/// The tools that have nothing to work with now.
 pub fn idle_now(languages: &LanguagePool) -> Vec<&'static str> {
     let is_there = languages.found().iter().any(|server| server.program.is_some());
     if is_there { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }
-}
-
-/// The language servers of this machine, as clients are told of them. It may block.
-pub fn language_servers(languages: &LanguagePool) -> Vec<LanguageServer> {
-    let found = languages.found().into_iter();
-    found.map(|FoundServer { name, hint, .. }| LanguageServer { name, hint }).collect()
 }
 
 /// Opening may take a while after an unclean stop, and blocks.
@@ -321,7 +311,7 @@ fn toolbox_config(
     toolbox.environment = env.only(&PASSED_TO_COMMANDS);
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(confined);
-    toolbox.hard_links = sandbox::hard_links(config);
+    toolbox.hard_links = config.daemon.sandbox.hard_links;
     toolbox.limits.whole_file_bytes = config.daemon.reading.whole_file_bytes.0;
     toolbox.limits.page_chars = config.daemon.reading.page_chars.size();
     toolbox.knowledge = Some(knowledge);

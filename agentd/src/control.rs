@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use agentd_audit::redact::Patterns;
 use agentd_core::{
     audit::{AuditEntry, AuditFact, AuditLine},
     error::ErrorKind,
@@ -21,9 +20,7 @@ use agentd_core::{
     project::ProjectProblem,
 };
 use agentd_extensions::plugins::InstalledPlugin;
-use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
-use agentd_replay::Redaction;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -31,20 +28,11 @@ use crate::{
     boot::{self, Parts},
     config::{self, Config, SandboxSettings, TraceSettings},
     environment::Environment,
-    failure::{Failure, Refusal, blocking},
+    failure::{Failure, Refusal, blocking, with_causes},
     logging::LogHandle,
     paths::ConfigSource,
     sandbox,
 };
-
-/// Condition for recording a reload in the audit log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AuditWhen {
-    /// Each time: a person has asked for it.
-    Always,
-    /// If the rules have changed, or cannot be used.
-    OnChange,
-}
 
 /// The daemon as clients and signals control it.
 pub struct DaemonControl {
@@ -91,21 +79,31 @@ impl DaemonControl {
         Ok(ReloadOutcome { config_sources: sources(&current), notes })
     }
 
-    /// Applies the current configuration, and reports the outcome to the operator and the audit log.
+    /// Applies the current configuration, and reports the outcome to the operator; and to the audit log, if a person has asked for
+    /// it, the rules have changed, or they cannot be used.
     ///
     /// # Errors
     /// As of [`Self::reread`].
-    pub async fn follow(&self, told: AuditWhen) -> Result<ReloadOutcome, Failure> {
+    pub async fn follow(&self, is_asked_for: bool) -> Result<ReloadOutcome, Failure> {
         let before = self.rules_sha256();
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
             Ok(_) => audit::rules_read(&self.config().rules),
-            Err(failure) => audit::rules_refused(failure.message_with_causes()),
+            // The old ones stay in force.
+            Err(failure) => {
+                AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(with_causes(failure)) }
+            }
         };
-        if told == AuditWhen::Always || outcome.is_err() || self.rules_sha256() != before {
+        if is_asked_for || outcome.is_err() || self.rules_sha256() != before {
             self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
         }
-        log_outcome(&outcome);
+        match &outcome {
+            Ok(reloaded) => {
+                tracing::info!(sources = ?reloaded.config_sources, "the configuration was read again");
+                reloaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+            }
+            Err(failure) => tracing::error!("the configuration was not changed: {}", with_causes(failure)),
+        }
         outcome
     }
 
@@ -113,14 +111,6 @@ impl DaemonControl {
         self.config().rules.sha256.clone()
     }
 
-    /// Time limit for running turns at a stop.
-    pub fn drain_deadline(&self) -> Duration {
-        self.config().daemon.drain_deadline()
-    }
-}
-
-/// Requests of clients.
-impl DaemonControl {
     /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.
     pub(crate) fn stop(&self, drain: Option<Duration>) {
         // Full means that a stop is asked for already.
@@ -129,37 +119,15 @@ impl DaemonControl {
 
     /// Reads the configuration again. A configuration with a mistake changes nothing.
     pub(crate) async fn reload(&self) -> Result<ReloadOutcome, Refusal> {
-        self.follow(AuditWhen::Always).await.map_err(|failure| {
+        self.follow(true).await.map_err(|failure| {
             let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
             Refusal::from(failure).with_hint(hint)
         })
     }
 
-    /// The rules that would hold if the person's file of rules had this text.
-    ///
-    /// # Errors
-    /// The first thing in it that makes no sense, with its line and column.
-    pub(crate) fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal> {
-        Ok(config::rules_over(&self.recipe.sources()?, text, path).map_err(Failure::from)?.policy)
-    }
-
-    /// Masks secrets in a text: those that the daemon knows, and what looks like one.
-    pub(crate) fn redaction(&self) -> Redaction {
-        let (patterns, redactor) = (Patterns::default(), self.log.redactor());
-        Arc::new(move |text| patterns.clean(&redactor.clean(text)))
-    }
-
     /// Takes the values of variables that the client of a turn lends, for its session where that is known.
     pub(crate) fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
         self.log.redactor().learn_lent(self.parts.mcp.lend(session, values));
-    }
-
-    /// Looks whether the person's file of MCP servers could have this text.
-    ///
-    /// # Errors
-    /// The first thing in it that makes no sense, with its line and column.
-    pub(crate) fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal> {
-        Ok(config::try_mcp(&self.recipe.sources()?, text, path).map_err(Failure::from)?)
     }
 
     /// Shows every line of the audit log, oldest first.
@@ -190,18 +158,115 @@ impl DaemonControl {
     pub(crate) fn passed_variables(&self) -> Vec<String> {
         self.config().daemon.environment.pass.clone()
     }
-}
 
-/// Reports the outcome of a reload to the operator.
-fn log_outcome(outcome: &Result<ReloadOutcome, Failure>) {
-    match outcome {
-        Ok(reloaded) => {
-            tracing::info!(sources = ?reloaded.config_sources, "the configuration was read again");
-            reloaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+    /// All plugins, after a look at their files.
+    pub(crate) async fn list_plugins(&self) -> Result<Vec<PluginReport>, Refusal> {
+        let plugins = self.recipe.plugins.clone();
+        let before = states(&plugins.installed());
+        let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
+        // What has changed meanwhile is used no longer.
+        if states(&installed) != before
+            && let Err(failure) = self.follow(false).await
+        {
+            tracing::warn!("a plugin has changed, and the configuration cannot be read: {failure}");
         }
-        Err(failure) => {
-            tracing::error!("the configuration was not changed: {}", failure.message_with_causes());
+        let skills = self.parts.skills.reports(None).await;
+        Ok(installed.iter().map(|plugin| self.checked(plugin.report.clone(), &skills)).collect())
+    }
+
+    /// Describes a folder as a plugin. Nothing is added.
+    pub(crate) async fn look_at_plugin(&self, folder: PathBuf) -> Result<PluginReport, Refusal> {
+        let plugins = self.recipe.plugins.clone();
+        let report = blocking(UNREADABLE, move || plugins.look(&folder)).await??;
+        Ok(self.checked(report, &self.parts.skills.reports(None).await))
+    }
+
+    /// Adds the plugin in a folder, in a client's name, if it has this hash. Its parts can be used at once.
+    pub(crate) async fn add_plugin(
+        &self,
+        folder: PathBuf,
+        hash: String,
+        source: String,
+        client: String,
+    ) -> Result<PluginReport, Refusal> {
+        // A configuration that cannot be read would leave the plugin there and unused.
+        tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| {
+            let message = format!("nothing was added: {}", with_causes(&failure));
+            Refusal::new(ErrorKind::Configuration, message).with_hint("mend the configuration first")
+        })?;
+        let plugins = self.recipe.plugins.clone();
+        let (looking, looked_at) = (plugins.clone(), folder.clone());
+        let known = blocking(UNREADABLE, move || looking.look(&looked_at)).await??;
+        let source = if source.is_empty() { folder.display().to_string() } else { source };
+        if known.hash == hash {
+            let fact = AuditFact::PluginAdded {
+                plugin: known.name.clone(),
+                sha256: hash.clone(),
+                source: source.clone(),
+                by: client_of(&client),
+            };
+            // What is not in the audit log is not allowed.
+            let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
+            recorded.map_err(|error| {
+                let message = format!("nothing was added, because the audit log cannot be written: {error}");
+                Refusal::new(ErrorKind::Storage, message).with_hint("agentctl doctor looks at the data folder")
+            })?;
         }
+        let report = blocking(UNREADABLE, move || plugins.add(&folder, &hash, &source, &client)).await??;
+        self.follow(false).await.map_err(|failure| unread("added", &failure))?;
+        Ok(self.checked(report, &self.parts.skills.reports(None).await))
+    }
+
+    /// Removes a plugin, in a client's name. None where there is none of that name.
+    pub(crate) async fn remove_plugin(&self, name: String, client: String) -> Result<Option<PluginReport>, Refusal> {
+        let plugins = self.recipe.plugins.clone();
+        let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
+            return Ok(None);
+        };
+        let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
+        // What is taken back must not wait for a log that cannot be written.
+        self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
+        self.follow(false).await.map_err(|failure| unread("removed", &failure))?;
+        Ok(Some(report))
+    }
+
+    /// The report with what the configuration, and other skills, have to say about its parts.
+    fn checked(&self, mut report: PluginReport, skills: &[SkillReport]) -> PluginReport {
+        let config = self.config().clone();
+        let mut clashes = Clashes { name: report.name.clone(), found: Vec::new() };
+        for card in &report.agents {
+            let owner = config.agents.get(&card.id).map(|_| config.agent_plugins.get(&card.id));
+            clashes.look("agent", &card.id, owner, "agents.yaml");
+        }
+        for server in &report.servers {
+            let is_known =
+                config.mcp.servers.contains_key(&server.name) || config.mcp.broken.contains_key(&server.name);
+            let owner = is_known.then(|| config.server_plugins.get(&server.name));
+            clashes.look("server", &server.name, owner, "mcp_servers.yaml");
+        }
+        for skill in &report.skills {
+            let same = |known: &&SkillReport| known.usable && known.skill.name.eq_ignore_ascii_case(&skill.name);
+            let Some(known) = skills.iter().find(same) else { continue };
+            match known.skill.origin {
+                SkillOrigin::Person => clashes.look("skill", &skill.name, Some(None), "your own skills"),
+                SkillOrigin::Plugin => clashes.look("skill", &skill.name, Some(Some(&known.plugin)), ""),
+                SkillOrigin::Bundled => {
+                    let told = format!("the skill {} takes the place of the one that agentd has", skill.name);
+                    clashes.note(told, false);
+                }
+                SkillOrigin::Project => {}
+            }
+        }
+        let tools: BTreeSet<String> = self.parts.engine.tools().into_iter().map(|tool| tool.name).collect();
+        for card in &report.agents {
+            // Tools of servers are known when those were reached.
+            let is_there = |name: &String| tools.contains(name) || name.starts_with("mcp_");
+            for name in card.named_tools().filter(|name| !is_there(name)) {
+                clashes.note(format!("the agent {} names the tool {name:?}, which is not there", card.id), false);
+            }
+        }
+        report.problems.extend(clashes.found);
+        report
     }
 }
 
@@ -252,126 +317,6 @@ const MAX_NAME: usize = 100;
 /// Message of a failed look at plugins.
 const UNREADABLE: &str = "the plugins could not be looked at";
 
-/// Plugins, for people.
-impl DaemonControl {
-    /// All plugins, as they were when they were looked at last.
-    pub(crate) fn known_plugins(&self) -> Vec<PluginReport> {
-        self.recipe.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect()
-    }
-
-    /// All plugins, after a look at their files.
-    pub(crate) async fn list_plugins(&self) -> Result<Vec<PluginReport>, Refusal> {
-        let plugins = self.recipe.plugins.clone();
-        let before = states(&plugins.installed());
-        let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
-        // What has changed meanwhile is used no longer.
-        if states(&installed) != before
-            && let Err(failure) = self.follow(AuditWhen::OnChange).await
-        {
-            tracing::warn!("a plugin has changed, and the configuration cannot be read: {failure}");
-        }
-        let skills = self.parts.skills.reports(None).await;
-        Ok(installed.iter().map(|plugin| self.checked(plugin.report.clone(), &skills)).collect())
-    }
-
-    /// Describes a folder as a plugin. Nothing is added.
-    pub(crate) async fn look_at_plugin(&self, folder: PathBuf) -> Result<PluginReport, Refusal> {
-        let plugins = self.recipe.plugins.clone();
-        let report = blocking(UNREADABLE, move || plugins.look(&folder)).await??;
-        Ok(self.checked(report, &self.parts.skills.reports(None).await))
-    }
-
-    /// Adds the plugin in a folder, in a client's name, if it has this hash. Its parts can be used at once.
-    pub(crate) async fn add_plugin(
-        &self,
-        folder: PathBuf,
-        hash: String,
-        source: String,
-        client: String,
-    ) -> Result<PluginReport, Refusal> {
-        // A configuration that cannot be read would leave the plugin there and unused.
-        tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| {
-            let message = format!("nothing was added: {}", failure.message_with_causes());
-            Refusal::new(ErrorKind::Configuration, message).with_hint("mend the configuration first")
-        })?;
-        let plugins = self.recipe.plugins.clone();
-        let (looking, looked_at) = (plugins.clone(), folder.clone());
-        let known = blocking(UNREADABLE, move || looking.look(&looked_at)).await??;
-        let source = if source.is_empty() { folder.display().to_string() } else { source };
-        if known.hash == hash {
-            let fact = AuditFact::PluginAdded {
-                plugin: known.name.clone(),
-                sha256: hash.clone(),
-                source: source.clone(),
-                by: client_of(&client),
-            };
-            // What is not in the audit log is not allowed.
-            let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
-            recorded.map_err(|error| {
-                let message = format!("nothing was added, because the audit log cannot be written: {error}");
-                Refusal::new(ErrorKind::Storage, message).with_hint("agentctl doctor looks at the data folder")
-            })?;
-        }
-        let report = blocking(UNREADABLE, move || plugins.add(&folder, &hash, &source, &client)).await??;
-        self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("added", &failure))?;
-        Ok(self.checked(report, &self.parts.skills.reports(None).await))
-    }
-
-    /// Removes a plugin, in a client's name. None where there is none of that name.
-    pub(crate) async fn remove_plugin(&self, name: String, client: String) -> Result<Option<PluginReport>, Refusal> {
-        let plugins = self.recipe.plugins.clone();
-        let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
-            return Ok(None);
-        };
-        let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
-        // What is taken back must not wait for a log that cannot be written.
-        self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
-        self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("removed", &failure))?;
-        Ok(Some(report))
-    }
-}
-
-impl DaemonControl {
-    /// The report with what the configuration, and other skills, have to say about its parts.
-    fn checked(&self, mut report: PluginReport, skills: &[SkillReport]) -> PluginReport {
-        let config = self.config().clone();
-        let mut clashes = Clashes { name: report.name.clone(), found: Vec::new() };
-        for card in &report.agents {
-            let owner = config.agents.get(&card.id).map(|_| config.agent_plugins.get(&card.id));
-            clashes.look("agent", &card.id, owner, "agents.yaml");
-        }
-        for server in &report.servers {
-            let is_known =
-                config.mcp.servers.contains_key(&server.name) || config.mcp.broken.contains_key(&server.name);
-            let owner = is_known.then(|| config.server_plugins.get(&server.name));
-            clashes.look("server", &server.name, owner, "mcp_servers.yaml");
-        }
-        for skill in &report.skills {
-            let same = |known: &&SkillReport| known.usable && known.skill.name.eq_ignore_ascii_case(&skill.name);
-            let Some(known) = skills.iter().find(same) else { continue };
-            match known.skill.origin {
-                SkillOrigin::Person => clashes.look("skill", &skill.name, Some(None), "your own skills"),
-                SkillOrigin::Plugin => clashes.look("skill", &skill.name, Some(Some(&known.plugin)), ""),
-                SkillOrigin::Bundled => {
-                    let told = format!("the skill {} takes the place of the one that agentd has", skill.name);
-                    clashes.note(told, false);
-                }
-                SkillOrigin::Project => {}
-            }
-        }
-        let tools: BTreeSet<String> = self.parts.engine.tools().into_iter().map(|tool| tool.name).collect();
-        for card in &report.agents {
-            // Tools of servers are known when those were reached.
-            let is_there = |name: &String| tools.contains(name) || name.starts_with("mcp_");
-            for name in card.named_tools().filter(|name| !is_there(name)) {
-                clashes.note(format!("the agent {} names the tool {name:?}, which is not there", card.id), false);
-            }
-        }
-        report.problems.extend(clashes.found);
-        report
-    }
-}
-
 /// Names that others have already.
 struct Clashes {
     /// The plugin.
@@ -405,7 +350,6 @@ fn client_of(name: &str) -> AnsweredBy {
 }
 
 fn unread(what: &str, failure: &Failure) -> Refusal {
-    let message =
-        format!("the plugin was {what}, but the configuration cannot be read: {}", failure.message_with_causes());
+    let message = format!("the plugin was {what}, but the configuration cannot be read: {}", with_causes(failure));
     Refusal::new(ErrorKind::Configuration, message).with_hint("mend it, and run `agentctl reload`")
 }

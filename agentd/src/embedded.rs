@@ -5,18 +5,17 @@
 mod present {
     //! Models of the crate `agentd-local`.
 
-    use std::sync::Arc;
+    use std::{path::PathBuf, sync::Arc, time::Duration};
 
     use agentd_core::ports::Model;
-    pub(crate) use agentd_local::EmbeddedConfig;
     pub use agentd_local::recommended_threads;
-    use agentd_local::{EmbeddedModel, Neighbour};
+    use agentd_local::{EmbeddedConfig, EmbeddedModel, Neighbour};
     use agentd_proto::local_servers;
     use futures_util::{FutureExt as _, future::BoxFuture};
 
-    /// The model of this configuration. Its weights are loaded when they are first needed.
-    pub(crate) fn model(config: EmbeddedConfig) -> Arc<dyn Model> {
-        EmbeddedModel::new(config, neighbours)
+    /// The model of a GGUF file. Its weights are loaded when they are first needed, and stay so long in memory without use.
+    pub(crate) fn model(path: PathBuf, idle: Duration) -> Arc<dyn Model> {
+        EmbeddedModel::new(EmbeddedConfig { idle, ..EmbeddedConfig::new(path) }, neighbours)
     }
 
     /// The model servers of this machine, which the built-in model names to people who ask for a larger one.
@@ -46,29 +45,13 @@ mod missing {
         stream::{self, BoxStream},
     };
 
-    /// The settings of a model that cannot be loaded.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) struct EmbeddedConfig {
-        /// The GGUF file.
-        pub(crate) path: PathBuf,
-        /// The time that weights stay in memory.
-        pub(crate) idle: Duration,
-    }
-
-    impl EmbeddedConfig {
-        /// The settings of a file.
-        pub(crate) fn new(path: PathBuf) -> Self {
-            Self { path, idle: Duration::ZERO }
-        }
-    }
-
     /// The threads that a model would use, which other libraries keep to.
     pub fn recommended_threads() -> usize {
         thread::available_parallelism().map_or(1, NonZero::get)
     }
 
     /// A model that refuses each request.
-    pub(crate) fn model(_config: EmbeddedConfig) -> Arc<dyn Model> {
+    pub(crate) fn model(_path: PathBuf, _idle: Duration) -> Arc<dyn Model> {
         Arc::new(MissingModel(ModelInfo {
             id: "none (built without a model)".to_owned(),
             wire: "embedded".to_owned(),
@@ -100,5 +83,5 @@ use missing as chosen;
 #[cfg(feature = "builtin-model")]
 use present as chosen;
 
+pub(crate) use chosen::model;
 pub use chosen::recommended_threads;
-pub(crate) use chosen::{EmbeddedConfig, model};

@@ -41,19 +41,17 @@ impl Environment {
 
     /// Every variable that is text, for the `${NAME}` of configuration files.
     pub fn texts(&self) -> HashMap<String, String> {
-        self.0
-            .iter()
-            .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())))
-            .collect()
+        self.pairs().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
     }
 
     /// The same with the other's variables, as far as they are not set here.
     pub fn and(&self, other: &Self) -> Self {
-        let mut all = other.0.clone();
-        all.extend(
-            self.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.clone(), value.clone())),
-        );
-        Self(all)
+        let own = self.0.iter().filter(|(_, value)| !value.is_empty());
+        other.0.iter().chain(own).collect()
     }
 
     /// The variables of these names that are set and are text.
@@ -70,17 +68,14 @@ impl Environment {
     /// The values of variables whose names say that they are secret, so that they can be kept out of logs.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         const MARKS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
-        self.0.iter().filter_map(|(name, value)| {
-            let name = name.to_str()?.to_ascii_uppercase();
-            MARKS.iter().any(|mark| name.split('_').any(|word| word == *mark)).then_some(value.to_str()?)
-        })
+        let is_secret = |name: &str| name.to_ascii_uppercase().split('_').any(|word| MARKS.contains(&word));
+        self.pairs().filter(move |(name, _)| is_secret(name)).map(|(_, value)| value)
     }
 
     /// The variables of models and keys, as clients are told of them: by name, with no value.
     pub fn told(&self) -> StartVariables {
         let salt = [Uuid::new_v4(), Uuid::new_v4()].iter().flat_map(|random| *random.as_bytes()).collect();
-        let texts = self.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
-        StartVariables::new(salt, texts)
+        StartVariables::new(salt, self.pairs())
     }
 
     fn os(&self, name: &str) -> Option<&OsStr> {
@@ -155,29 +150,22 @@ Exit codes: 0 stopped as asked, 1 could not start or run, 2 usage or configurati
 const OTHERS: u32 = 0o002;
 const GROUP: u32 = 0o020;
 
-/// The user and group that agentd runs as.
-#[derive(Debug, Clone, Copy)]
-struct Identity {
-    user: u32,
-    group: u32,
-}
-
 /// Names who else may write a file or folder that is to be obeyed, as the end of a sentence that begins with its path.
 pub(crate) fn objection(found: &Metadata) -> Option<String> {
-    let we = Identity { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() };
+    let we = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
     judged(we, found.uid(), found.gid(), found.mode())
 }
 
-/// The machine's administrator could write it anyway. A group that is our own is mostly ours alone, and what it may
+/// We are the user and group that agentd runs as. The machine's administrator could write it anyway. A group that is our own is mostly ours alone, and what it may
 /// write is how many systems make files.
-fn judged(we: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
-    if user != we.user && user != 0 {
-        return Some(format!("it belongs to the user {user}, and agentd runs as the user {}", we.user));
+fn judged((we, our_group): (u32, u32), user: u32, group: u32, mode: u32) -> Option<String> {
+    if user != we && user != 0 {
+        return Some(format!("it belongs to the user {user}, and agentd runs as the user {we}"));
     }
     if mode & OTHERS != 0 {
         return Some(format!("every user of the machine may write to it (mode {:04o})", mode & 0o7777));
     }
-    if mode & GROUP != 0 && group != we.group {
+    if mode & GROUP != 0 && group != our_group {
         return Some(format!("the group {group} may write to it (mode {:04o})", mode & 0o7777));
     }
     None
@@ -211,7 +199,7 @@ mod tests {
     #[test]
     fn only_what_nobody_else_can_write_is_obeyed() {
         let check = |user, group, mode, why: Option<&str>| {
-            let said = judged(Identity { user: 1000, group: 1000 }, user, group, mode);
+            let said = judged((1000, 1000), user, group, mode);
             assert_eq!(said.is_some(), why.is_some(), "{said:?}");
             assert!(said.unwrap_or_default().contains(why.unwrap_or_default()));
         };

@@ -48,11 +48,6 @@ impl Failure {
         self.hint.as_deref()
     }
 
-    /// The message with its causes, on one line.
-    pub fn message_with_causes(&self) -> String {
-        with_causes(self)
-    }
-
     /// Exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
@@ -140,7 +135,7 @@ impl From<WireError> for Refusal {
 /// A configuration that cannot be read, or not be used.
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
-        Self { hint: failure.hint.clone(), ..Self::new(ErrorKind::Configuration, failure.message_with_causes()) }
+        Self { hint: failure.hint.clone(), ..Self::new(ErrorKind::Configuration, with_causes(&failure)) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! away under it. A runtime folder goes with the last logout, and what lies in `/tmp` is cleaned.
 
 use std::{
+    fs::File,
     io,
     os::{fd::OwnedFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
@@ -23,11 +24,14 @@ use tokio::{
 
 use crate::{
     failure::{Failure, with_causes},
-    lock::{FolderLock, Lock, LockState},
+    lock::{self, FolderLock, LockState},
 };
 
 /// Connections that were accepted and wait for the server: it takes them at once.
 const WAITING: usize = 16;
+
+/// Interval of the check. Clients wait a little longer for a daemon that lives and cannot be found.
+const PERIOD: Duration = Duration::from_secs(5);
 
 /// Socket paths that the daemon may listen on.
 #[derive(Debug, Clone)]
@@ -47,8 +51,8 @@ impl SocketPlaces {
     }
 }
 
-/// The socket that listens, whatever its name is by now.
-pub struct Listener {
+/// Socket and lock, by which the daemon is found. The socket listens, whatever its name is by now.
+pub(crate) struct Presence<'a> {
     places: SocketPlaces,
     /// None where it has no name, or lost it.
     name: Option<SocketName>,
@@ -56,6 +60,11 @@ pub struct Listener {
     is_nameless: bool,
     connections: mpsc::Sender<Io>,
     accepting: JoinHandle<()>,
+    lock: &'a mut FolderLock,
+    store: Arc<SqliteStore>,
+    socket: watch::Sender<PathBuf>,
+    /// The last complaint, so that it is logged once.
+    told: OpenComplaints,
 }
 
 /// The name of a socket.
@@ -64,19 +73,30 @@ struct SocketName {
     /// Set if it is ours to remove: a supervisor's is not.
     is_ours: bool,
     /// Held until the name is gone.
-    _lock: Option<Lock>,
+    _lock: Option<File>,
 }
 
-impl Listener {
+/// Complaints that still hold.
+#[derive(Default)]
+struct OpenComplaints {
+    socket: bool,
+    lock: bool,
+    folder: bool,
+    journal: bool,
+}
+
+impl<'a> Presence<'a> {
     /// Takes over the socket that was passed, or binds the first of the places. Where another daemon has that one and
-    /// no person has named it, the next is taken: clients find it by the lock file.
+    /// no person has named it, the next is taken: clients find it by the lock file, which publishes its path.
     ///
     /// # Errors
     /// The path cannot be a socket, or it is taken.
-    pub async fn open(
+    pub(crate) async fn open(
         places: SocketPlaces,
         inherited: Option<OwnedFd>,
-    ) -> Result<(Self, impl Stream<Item = io::Result<Io>> + Send + 'static), Failure> {
+        lock: &'a mut FolderLock,
+        store: Arc<SqliteStore>,
+    ) -> Result<(Self, impl Stream<Item = io::Result<Io>> + Send + use<>), Failure> {
         let (incoming, name) = match inherited {
             Some(fd) => {
                 let (incoming, path) = socket::adopt(fd).map_err(failure)?;
@@ -94,151 +114,50 @@ impl Listener {
         let taken = futures_util::stream::unfold(taken, |mut taken| async move {
             Some((Ok::<_, io::Error>(taken.recv().await?), taken))
         });
-        Ok((Self { places, name, is_nameless, connections, accepting }, taken))
+        let (socket, told) = (watch::Sender::default(), OpenComplaints::default());
+        let mut presence = Self { places, name, is_nameless, connections, accepting, lock, store, socket, told };
+        presence.tell_socket();
+        Ok((presence, taken))
     }
 
     /// The path by which it can be reached; the one that was wanted where there is none.
-    pub fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         self.name.as_ref().map_or(&self.places.first, |name| name.file.path())
     }
 
     /// Returns whether its name still leads to it. One that never had a name has none to lose.
-    pub fn is_found(&self) -> bool {
+    fn is_found(&self) -> bool {
         self.name.as_ref().map_or(self.is_nameless, |name| name.file.is_there())
     }
 
-    /// Binds again, at the first place available. Connections stay as they are.
-    ///
-    /// # Errors
-    /// The reason why the last of the places could not be bound. Then the daemon has no name until the next try.
-    pub async fn renew(&mut self) -> Result<(), Failure> {
+    /// Binds again, at the first place available. Connections stay as they are. On an error, that of the last of the
+    /// places, the daemon has no name until the next try.
+    async fn renew(&mut self) -> Result<(), Failure> {
         let before = self.path().to_owned();
-        let mut last = None;
         // Its lock has the name of the socket, and is to be taken again.
         if let Some(SocketName { is_ours: true, .. }) = self.name {
             self.name = None;
         }
         let others: Vec<PathBuf> = self.places.all().filter(|path| **path != before).cloned().collect();
-        for path in std::iter::once(&before).chain(&others) {
-            match bind(path).await {
-                Ok((incoming, name)) => {
-                    self.accepting.abort();
-                    self.accepting = tokio::spawn(accept(incoming, self.connections.clone()));
-                    self.name = Some(name);
-                    return Ok(());
-                }
-                Err(error) => {
-                    tracing::debug!("could not listen at {}: {}", path.display(), with_causes(&error));
-                    last = Some(error);
-                }
-            }
-        }
-        Err(last.unwrap_or_else(|| Failure::broken("there is no place for a socket")))
+        let (incoming, name) = bind_any(std::iter::once(&before).chain(&others)).await?;
+        self.accepting.abort();
+        self.accepting = tokio::spawn(accept(incoming, self.connections.clone()));
+        self.name = Some(name);
+        Ok(())
     }
 
     /// Takes no more connections.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.accepting.abort();
     }
 
     /// Takes the name away, unless a successor has it by now.
-    pub fn remove(self) {
+    pub(crate) fn remove(self) {
         if let Some(SocketName { file, is_ours: true, .. }) = self.name
             && let Err(error) = file.remove()
         {
             tracing::warn!(%error, "could not remove the socket");
         }
-    }
-}
-
-async fn accept(incoming: Incoming, connections: mpsc::Sender<Io>) {
-    let mut accepted = std::pin::pin!(incoming.into_stream());
-    while let Some(Ok(io)) = accepted.next().await {
-        if connections.send(io).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn open_first(places: &SocketPlaces) -> Result<(Incoming, SocketName), Failure> {
-    let refused = match bind(&places.first).await {
-        Ok(bound) => return Ok(bound),
-        Err(refused) => refused,
-    };
-    if places.is_named || !socket::is_live(&places.first).await {
-        return Err(refused);
-    }
-    for path in &places.others {
-        match bind(path).await {
-            Ok(bound) => {
-                tracing::info!(taken = %places.first.display(), socket = %path.display(), "another daemon has the usual socket");
-                return Ok(bound);
-            }
-            Err(error) => tracing::debug!("could not listen at {}: {}", path.display(), with_causes(&error)),
-        }
-    }
-    Err(refused)
-}
-
-async fn bind(path: &Path) -> Result<(Incoming, SocketName), Failure> {
-    let lock = lock_beside(path)?;
-    let (incoming, file) = socket::bind(path).await.map_err(failure)?;
-    Ok((incoming, SocketName { file, is_ours: true, _lock: lock }))
-}
-
-/// Two daemons with folders of their own can be given one socket. Both would find it dead and take it away, the second
-/// one that of the first. In a folder that is not there yet, or is not ours alone, nothing is written: binding makes
-/// the one, so that the race needs two first starts, and refuses the other.
-fn lock_beside(path: &Path) -> Result<Option<Lock>, Failure> {
-    let owner = nix::unistd::geteuid().as_raw();
-    let ours = |folder: &Path| {
-        folder.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == owner && meta.mode() & 0o022 == 0)
-    };
-    match (path.parent(), path.file_name()) {
-        (Some(folder), Some(name)) if ours(folder) => {
-            let mut name = name.to_owned();
-            name.push(".lock");
-            Lock::take(&folder.join(name)).map(Some)
-        }
-        _ => Ok(None),
-    }
-}
-
-/// A path that cannot be a socket is a wrong configuration; all else is bad luck.
-pub(crate) fn failure(error: SocketError) -> Failure {
-    let make = if error.kind() == ErrorKind::Configuration { Failure::usage } else { Failure::broken };
-    make(error.to_string()).with_hint(error.hint())
-}
-
-/// Interval of the check. Clients wait a little longer for a daemon that lives and cannot be found.
-const PERIOD: Duration = Duration::from_secs(5);
-
-/// Socket and lock, by which the daemon is found.
-pub(crate) struct Presence<'a> {
-    listener: Listener,
-    lock: &'a mut FolderLock,
-    store: Arc<SqliteStore>,
-    socket: watch::Sender<PathBuf>,
-    /// The last complaint, so that it is logged once.
-    told: OpenComplaints,
-}
-
-/// Complaints that still hold.
-#[derive(Default)]
-struct OpenComplaints {
-    socket: bool,
-    lock: bool,
-    folder: bool,
-    journal: bool,
-}
-
-impl<'a> Presence<'a> {
-    /// Publishes the daemon's socket path to clients.
-    pub(crate) fn new(listener: Listener, lock: &'a mut FolderLock, store: Arc<SqliteStore>) -> Self {
-        let socket = watch::Sender::new(listener.path().to_owned());
-        let mut presence = Self { listener, lock, store, socket, told: OpenComplaints::default() };
-        presence.tell_socket();
-        presence
     }
 
     /// Current socket path of the daemon.
@@ -258,28 +177,18 @@ impl<'a> Presence<'a> {
         }
     }
 
-    /// Takes no more connections.
-    pub(crate) fn close(&self) {
-        self.listener.close();
-    }
-
-    /// Takes the socket's name away.
-    pub(crate) fn remove(self) {
-        self.listener.remove();
-    }
-
     async fn look_at_socket(&mut self) {
-        if self.listener.is_found() {
+        if self.is_found() {
             self.told.socket = false;
             return;
         }
-        let before = self.listener.path().to_owned();
-        match self.listener.renew().await {
-            Ok(()) if self.listener.path() == before => {
+        let before = self.path().to_owned();
+        match self.renew().await {
+            Ok(()) if self.path() == before => {
                 tracing::warn!(socket = %before.display(), "the socket was gone and is bound again");
             }
             Ok(()) => {
-                let socket = self.listener.path().display();
+                let socket = self.path().display();
                 tracing::warn!(gone = %before.display(), %socket, "the socket was gone and is bound at another place");
             }
             Err(error) => {
@@ -289,7 +198,6 @@ impl<'a> Presence<'a> {
                 return;
             }
         }
-        self.socket.send_replace(self.listener.path().to_owned());
         self.tell_socket();
     }
 
@@ -321,9 +229,79 @@ impl<'a> Presence<'a> {
         }
     }
 
+    /// Publishes the daemon's socket path to clients.
     fn tell_socket(&mut self) {
-        if let Err(error) = self.lock.tell_socket(self.listener.path()) {
+        self.socket.send_replace(self.path().to_owned());
+        if let Err(error) = self.lock.tell_socket(&self.socket.borrow()) {
             tracing::warn!("could not write the daemon's socket into the lock file: {error}");
         }
     }
+}
+
+async fn accept(incoming: Incoming, connections: mpsc::Sender<Io>) {
+    let mut accepted = std::pin::pin!(incoming.into_stream());
+    while let Some(Ok(io)) = accepted.next().await {
+        if connections.send(io).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn open_first(places: &SocketPlaces) -> Result<(Incoming, SocketName), Failure> {
+    let refused = match bind(&places.first).await {
+        Ok(bound) => return Ok(bound),
+        Err(refused) => refused,
+    };
+    if places.is_named || !socket::is_live(&places.first).await {
+        return Err(refused);
+    }
+    let Ok(bound) = bind_any(places.others.iter()).await else { return Err(refused) };
+    let socket = bound.1.file.path().display();
+    tracing::info!(taken = %places.first.display(), %socket, "another daemon has the usual socket");
+    Ok(bound)
+}
+
+/// Binds the first of the paths that can be had. The error is that of the last.
+async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(Incoming, SocketName), Failure> {
+    let mut last = None;
+    for path in paths {
+        match bind(path).await {
+            Ok(bound) => return Ok(bound),
+            Err(error) => {
+                tracing::debug!("could not listen at {}: {}", path.display(), with_causes(&error));
+                last = Some(error);
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| Failure::broken("there is no place for a socket")))
+}
+
+async fn bind(path: &Path) -> Result<(Incoming, SocketName), Failure> {
+    let lock = lock_beside(path)?;
+    let (incoming, file) = socket::bind(path).await.map_err(failure)?;
+    Ok((incoming, SocketName { file, is_ours: true, _lock: lock }))
+}
+
+/// Two daemons with folders of their own can be given one socket. Both would find it dead and take it away, the second
+/// one that of the first. In a folder that is not there yet, or is not ours alone, nothing is written: binding makes
+/// the one, so that the race needs two first starts, and refuses the other.
+fn lock_beside(path: &Path) -> Result<Option<File>, Failure> {
+    let owner = nix::unistd::geteuid().as_raw();
+    let ours = |folder: &Path| {
+        folder.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == owner && meta.mode() & 0o022 == 0)
+    };
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) if ours(folder) => {
+            let mut name = name.to_owned();
+            name.push(".lock");
+            lock::take(&folder.join(name)).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A path that cannot be a socket is a wrong configuration; all else is bad luck.
+pub(crate) fn failure(error: SocketError) -> Failure {
+    let make = if error.kind() == ErrorKind::Configuration { Failure::usage } else { Failure::broken };
+    make(error.to_string()).with_hint(error.hint())
 }

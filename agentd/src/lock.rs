@@ -1,6 +1,6 @@
 //! One daemon for a data folder: two would both believe that the journal is theirs.
 //!
-//! - [`Lock`]: a file that one process holds and that names it.
+//! - [`take`]: a file that one process holds and that names it.
 //! - [`FolderLock`]: the data folder's. The folder itself is locked too, so that a removed lock file admits
 //!   no second daemon; and it is made anew, because clients find the daemon by it.
 
@@ -18,48 +18,42 @@ use crate::failure::Failure;
 /// Hint for a lock that cannot be taken for want of a disk.
 const HINT: &str = "the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one";
 
-/// Held as long as the daemon lives. The kernel releases it when the process ends, however it ends, so a stale lock
+/// Takes a lock and writes the process id into its file.
+///
+/// It is held as long as the file is open. The kernel releases it when the process ends, however it ends, so a stale lock
 /// file means nothing. The file itself stays: removing it would let two daemons lock two files of one name.
-#[derive(Debug)]
-pub struct Lock {
-    file: File,
+///
+/// # Errors
+/// Another daemon holds it, or the file cannot be written.
+pub fn take(path: &Path) -> Result<File, Failure> {
+    let lock = take_unnamed(path)?;
+    write(&lock, None).map_err(|error| broken(path, error))?;
+    Ok(lock)
 }
 
-impl Lock {
-    /// Takes the lock and writes the process id into its file.
-    ///
-    /// # Errors
-    /// Another daemon holds it, or the file cannot be written.
-    pub fn take(path: &Path) -> Result<Self, Failure> {
-        let lock = Self::take_unnamed(path)?;
-        lock.write(None).map_err(|error| broken(path, error))?;
-        Ok(lock)
+/// Takes the lock and leaves what its file says.
+fn take_unnamed(path: &Path) -> Result<File, Failure> {
+    let file = open(path, false).map_err(|error| broken(path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(held(path, LockRecord::read(&file))),
+        Err(TryLockError::Error(error)) => Err(broken(path, error)),
     }
+}
 
-    /// Takes the lock and leaves what its file says.
-    fn take_unnamed(path: &Path) -> Result<Self, Failure> {
-        let file = open(path, false).map_err(|error| broken(path, error))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { file }),
-            Err(TryLockError::WouldBlock) => Err(held(path, LockRecord::read(&file))),
-            Err(TryLockError::Error(error)) => Err(broken(path, error)),
-        }
-    }
+/// Writes the holder. The new words overwrite the old ones before the rest is truncated: concurrent readers see
+/// whole lines, and a full disk has had room for them before.
+fn write(lock: &File, socket: Option<&Path>) -> io::Result<()> {
+    let record = LockRecord { pid: std::process::id(), socket: socket.map(Path::to_owned) }.to_bytes();
+    lock.write_all_at(&record, 0)?;
+    lock.set_len(record.len() as u64)
+}
 
-    /// Writes the holder. The new words overwrite the old ones before the rest is truncated: concurrent readers see
-    /// whole lines, and a full disk has had room for them before.
-    fn write(&self, socket: Option<&Path>) -> io::Result<()> {
-        let record = LockRecord { pid: std::process::id(), socket: socket.map(Path::to_owned) }.to_bytes();
-        self.file.write_all_at(&record, 0)?;
-        self.file.set_len(record.len() as u64)
-    }
-
-    /// Returns whether this name still leads to the locked file.
-    fn is_at(&self, path: &Path) -> bool {
-        match (self.file.metadata(), fs::symlink_metadata(path)) {
-            (Ok(ours), Ok(found)) => is_same(&ours, &found),
-            _ => false,
-        }
+/// Returns whether what was found is this file.
+fn is_at(file: &File, found: io::Result<fs::Metadata>) -> bool {
+    match (file.metadata(), found) {
+        (Ok(ours), Ok(found)) => (ours.dev(), ours.ino()) == (found.dev(), found.ino()),
+        _ => false,
     }
 }
 
@@ -69,7 +63,7 @@ pub struct FolderLock {
     /// The data folder.
     path: PathBuf,
     folder: File,
-    lock: Lock,
+    lock: File,
     socket: Option<PathBuf>,
 }
 
@@ -91,7 +85,7 @@ impl FolderLock {
     /// Another daemon holds one of the two, or they cannot be had.
     pub fn take(data: &Path) -> Result<Self, Failure> {
         let path = data.join(LOCK_FILE);
-        let lock = Lock::take_unnamed(&path)?;
+        let lock = take_unnamed(&path)?;
         let folder = File::open(data).map_err(|error| broken(data, error))?;
         match folder.try_lock() {
             Ok(()) => {}
@@ -101,7 +95,7 @@ impl FolderLock {
             Err(TryLockError::Error(error)) => tracing::warn!("could not lock the data folder itself: {error}"),
         }
         name_holder(&lock);
-        lock.write(None).map_err(|error| broken(&path, error))?;
+        write(&lock, None).map_err(|error| broken(&path, error))?;
         Ok(Self { path: data.to_owned(), folder, lock, socket: None })
     }
 
@@ -111,7 +105,7 @@ impl FolderLock {
     /// When the file cannot be written.
     pub fn tell_socket(&mut self, socket: &Path) -> io::Result<()> {
         self.socket = Some(socket.to_owned());
-        self.lock.write(Some(socket))
+        write(&self.lock, Some(socket))
     }
 
     /// Looks whether the lock file is there, and makes it anew where it is not.
@@ -119,15 +113,11 @@ impl FolderLock {
     /// # Errors
     /// When it cannot be made: it is looked for again later.
     pub fn look(&mut self) -> io::Result<LockState> {
-        let is_ours = match (self.folder.metadata(), fs::metadata(&self.path)) {
-            (Ok(ours), Ok(found)) => is_same(&ours, &found),
-            _ => false,
-        };
-        if !is_ours {
+        if !is_at(&self.folder, fs::metadata(&self.path)) {
             return Ok(LockState::FolderGone);
         }
         let path = self.path.join(LOCK_FILE);
-        if self.lock.is_at(&path) {
+        if is_at(&self.lock, fs::symlink_metadata(&path)) {
             return Ok(LockState::There);
         }
         // It is held and whole before it has its name.
@@ -142,18 +132,17 @@ impl FolderLock {
     }
 }
 
-fn make(path: &Path, socket: Option<&Path>) -> io::Result<Lock> {
-    let file = open(path, true)?;
-    file.try_lock()?;
-    let lock = Lock { file };
+fn make(path: &Path, socket: Option<&Path>) -> io::Result<File> {
+    let lock = open(path, true)?;
+    lock.try_lock()?;
     name_holder(&lock);
-    lock.write(socket)?;
+    write(&lock, socket)?;
     Ok(lock)
 }
 
 /// Makes the kernel name us to clients. Without it they find the socket as they did before there were lock files.
-fn name_holder(lock: &Lock) {
-    if let Err(error) = lock_file::hold(&lock.file) {
+fn name_holder(lock: &File) {
+    if let Err(error) = lock_file::hold(lock) {
         tracing::warn!("could not write the daemon's pid into the lock file: {error}");
     }
 }
@@ -168,10 +157,6 @@ fn open(path: &Path, truncate: bool) -> io::Result<File> {
         // A link could lead to a file that is worth something.
         .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
         .open(path)
-}
-
-fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 fn broken(path: &Path, error: io::Error) -> Failure {

@@ -15,7 +15,7 @@ use tracing_subscriber::{
     filter::Targets,
     fmt::{
         FmtContext, FormatEvent, FormatFields, MakeWriter,
-        format::{Compact, Format, Writer},
+        format::{Format, Writer},
     },
     layer::SubscriberExt,
     registry::LookupSpan,
@@ -32,17 +32,6 @@ use crate::{
 /// A log file that grew beyond this is set aside, and the one set aside before it is dropped.
 const LARGEST_FILE: u64 = 10 << 20;
 
-/// Destination of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Destination {
-    /// Standard error, for people.
-    Stderr,
-    /// Standard error, each line with the priority that journald takes off again. The journal has its own clock.
-    Journal,
-    /// A file.
-    File(PathBuf),
-}
-
 /// Changes what is logged while the daemon runs.
 #[derive(Clone)]
 pub struct LogHandle {
@@ -50,28 +39,35 @@ pub struct LogHandle {
     redactor: Redactor,
 }
 
-/// Starts logging. Called once, before any thread.
+/// Starts logging to a file, or to standard error: for people, or with the priority in front of each line that journald takes
+/// off again, which has its own clock. Called once, before any thread.
 ///
 /// # Errors
 /// A log file that cannot be written, or a second call.
-pub fn start(destination: &Destination, settings: &ServiceSettings, redactor: Redactor) -> Result<LogHandle, Failure> {
+pub fn start(
+    log_file: Option<&Path>,
+    is_journal: bool,
+    settings: &ServiceSettings,
+    redactor: Redactor,
+) -> Result<LogHandle, Failure> {
     let (filter, handle) =
         reload::Layer::new(log_filter(&settings.log_level).or_else(|| log_filter("info")).unwrap_or_default());
     let plain = Format::default().compact().with_ansi(false);
-    let out: Box<dyn Layer<Registry> + Send + Sync> = match destination {
-        Destination::Stderr => lines(settings.log_format, plain, Redacting::new(Sink::Stderr, &redactor)),
-        Destination::Journal => tracing_subscriber::fmt::layer()
-            .event_format(JournalFormat(plain.without_time().with_level(false)))
-            .with_ansi(false)
-            .with_writer(Redacting::new(Sink::Stderr, &redactor))
-            .boxed(),
-        Destination::File(path) => {
-            let file = LogFile::open(path).map_err(|error| {
-                Failure::broken(format!("could not write the log file {}: {error}", path.display()))
-                    .with_hint("give another file with --log-file, or leave it out to log to standard error")
-            })?;
-            lines(settings.log_format, plain, Redacting::new(Sink::File(Box::new(Mutex::new(file))), &redactor))
+    let open = |path: &Path| {
+        LogFile::open(path).map_err(|error| {
+            Failure::broken(format!("could not write the log file {}: {error}", path.display()))
+                .with_hint("give another file with --log-file, or leave it out to log to standard error")
+        })
+    };
+    let file = log_file.map(open).transpose()?.map(Mutex::new);
+    let is_journal = is_journal && file.is_none();
+    let layer = tracing_subscriber::fmt::layer().with_writer(Redacting { file, redactor: redactor.clone() });
+    let out: Box<dyn Layer<Registry> + Send + Sync> = match settings.log_format {
+        _ if is_journal => {
+            layer.event_format(JournalFormat(plain.without_time().with_level(false))).with_ansi(false).boxed()
         }
+        LogFormat::Text => layer.event_format(plain).with_ansi(false).boxed(),
+        LogFormat::Json => layer.json().boxed(),
     };
     tracing_subscriber::registry()
         .with(out.with_filter(filter))
@@ -79,16 +75,6 @@ pub fn start(destination: &Destination, settings: &ServiceSettings, redactor: Re
         .map_err(|error| Failure::broken("could not start the log").with_source(error))?;
     log_panics();
     Ok(LogHandle { filter: handle, redactor })
-}
-
-/// Writes events as lines of that form.
-fn lines(format: LogFormat, plain: Format<Compact>, writer: Redacting) -> Box<dyn Layer<Registry> + Send + Sync> {
-    match format {
-        LogFormat::Text => {
-            tracing_subscriber::fmt::layer().event_format(plain).with_ansi(false).with_writer(writer).boxed()
-        }
-        LogFormat::Json => tracing_subscriber::fmt::layer().json().with_writer(writer).boxed(),
-    }
 }
 
 impl LogHandle {
@@ -138,21 +124,11 @@ where
     }
 }
 
-enum Sink {
-    Stderr,
-    File(Box<Mutex<LogFile>>),
-}
-
 /// Takes secrets out of whole lines: the subscriber hands over one event a call.
 struct Redacting {
-    sink: Sink,
+    /// Standard error where absent.
+    file: Option<Mutex<LogFile>>,
     redactor: Redactor,
-}
-
-impl Redacting {
-    fn new(sink: Sink, redactor: &Redactor) -> Self {
-        Self { sink, redactor: redactor.clone() }
-    }
 }
 
 impl<'a> MakeWriter<'a> for Redacting {
@@ -166,9 +142,9 @@ impl<'a> MakeWriter<'a> for Redacting {
 impl Write for &Redacting {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let clean = self.redactor.clean(&String::from_utf8_lossy(line));
-        match &self.sink {
-            Sink::Stderr => io::stderr().write_all(clean.as_bytes())?,
-            Sink::File(file) => file.lock().unwrap_or_else(PoisonError::into_inner).write(&clean)?,
+        match &self.file {
+            None => io::stderr().write_all(clean.as_bytes())?,
+            Some(file) => file.lock().unwrap_or_else(PoisonError::into_inner).write(&clean)?,
         }
         Ok(line.len())
     }

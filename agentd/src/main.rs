@@ -54,7 +54,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     let environment = Environment::capture();
     let supervisor = Supervisor::take(&environment)?;
     settle_environment(&environment);
-    start::start(args, environment, supervisor)
+    start::start(args, environment, supervisor, |_| {})
 }
 
 /// Leaves a core to the daemon when the built-in model computes, and takes away what was meant for this process alone,

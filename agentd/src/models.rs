@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
 };
 
 use agentd_core::{
@@ -15,7 +16,7 @@ use agentd_models::{ModelRecords, ModelRouter};
 
 use crate::{
     config::{Config, ModelPlace},
-    embedded::{self, EmbeddedConfig},
+    embedded,
     failure::Failure,
 };
 
@@ -29,8 +30,11 @@ pub struct ModelMaker {
     records: Arc<ModelRecords>,
     routes: Routes,
     /// The embedded models made so far: a reload that leaves one as it is leaves it in memory too.
-    embedded: Mutex<Vec<(EmbeddedConfig, Arc<dyn Model>)>>,
+    embedded: Mutex<LoadedModels>,
 }
+
+/// Embedded models, by their file and by how long they stay in memory without use.
+type LoadedModels = Vec<((PathBuf, Duration), Arc<dyn Model>)>;
 
 impl ModelMaker {
     pub(crate) fn new(data: &Path, records: Arc<ModelRecords>, routes: Routes) -> Self {
@@ -74,18 +78,12 @@ impl ModelMaker {
         if own.exists() { own } else { packaged.unwrap_or(own) }
     }
 
-    fn embedded(
-        &self,
-        config: &Config,
-        path: PathBuf,
-        kept: &mut Vec<(EmbeddedConfig, Arc<dyn Model>)>,
-    ) -> Arc<dyn Model> {
-        let wanted = EmbeddedConfig { idle: config.daemon.embedded.idle_release.0, ..EmbeddedConfig::new(path) };
+    fn embedded(&self, config: &Config, path: PathBuf, kept: &mut LoadedModels) -> Arc<dyn Model> {
+        let wanted = (path, config.daemon.embedded.idle_release.0);
         let known = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |(config, _): &&(EmbeddedConfig, Arc<dyn Model>)| *config == wanted;
-        let model = match known.iter().chain(kept.iter()).find(same) {
+        let model = match known.iter().chain(kept.iter()).find(|(known, _)| *known == wanted) {
             Some((_, model)) => Arc::clone(model),
-            None => embedded::model(wanted.clone()),
+            None => embedded::model(wanted.0.clone(), wanted.1),
         };
         kept.push((wanted, Arc::clone(&model)));
         model
@@ -99,14 +97,9 @@ pub struct SlotModels {
 }
 
 /// The engine's models, which a reload may replace.
-pub struct ReloadableModels(RwLock<Arc<SlotModels>>);
+pub struct ReloadableModels(pub(crate) RwLock<Arc<SlotModels>>);
 
 impl ReloadableModels {
-    /// Stands for these models.
-    pub fn new(models: SlotModels) -> Self {
-        Self(RwLock::new(Arc::new(models)))
-    }
-
     /// Replaces the models. Running calls continue with the old ones.
     pub fn replace(&self, models: SlotModels) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(models);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use agentd_extensions::plugins::PluginStore;
 
 use crate::{
-    config::{self, Config, Flags, Sources},
+    config::{self, Config, Sources},
     environment::{Args, Environment},
     failure::Failure,
 };
@@ -30,7 +30,10 @@ impl Paths {
     pub fn resolve(args: &Args, env: &Environment, current: &Path) -> Result<Self, Failure> {
         let own = |flag: &Option<PathBuf>, variable, xdg, fallback| {
             let place = flag.clone().or_else(|| env.path(variable)).map(|path| current.join(path));
-            place.or_else(|| xdg_folder(env, xdg, fallback)).ok_or_else(|| homeless(variable))
+            place.or_else(|| xdg_folder(env, xdg, fallback)).ok_or_else(|| {
+                Failure::usage("there is no place for configuration and data: HOME is not set")
+                    .with_hint(format!("set HOME, or name the folder with {variable}"))
+            })
         };
         Ok(Self {
             system_config: system_config(env),
@@ -57,11 +60,6 @@ fn system_config(env: &Environment) -> Vec<PathBuf> {
     folders
 }
 
-fn homeless(variable: &str) -> Failure {
-    Failure::usage("there is no place for configuration and data: HOME is not set")
-        .with_hint(format!("set HOME, or name the folder with {variable}"))
-}
-
 /// Source of the configuration, at the start and at each reload.
 #[derive(Debug, Clone)]
 pub struct ConfigSource {
@@ -69,17 +67,17 @@ pub struct ConfigSource {
     pub paths: Paths,
     /// The environment that the daemon was started with.
     pub env: Environment,
-    /// The command line.
-    pub flags: Flags,
+    /// `--log-level`
+    pub log_level: Option<String>,
     /// The plugins, which are looked at again at each reading.
     pub plugins: PluginStore,
 }
 
 impl ConfigSource {
     /// The configuration at these paths.
-    pub fn new(paths: Paths, env: Environment, flags: Flags) -> Self {
+    pub fn new(paths: Paths, env: Environment, log_level: Option<String>) -> Self {
         let plugins = PluginStore::new(paths.data.join("plugins"), paths.data.join("plugin_data"));
-        Self { paths, env, flags, plugins }
+        Self { paths, env, log_level, plugins }
     }
 
     /// Reads the current configuration.
@@ -93,7 +91,7 @@ impl ConfigSource {
     pub(crate) fn sources(&self) -> Result<Sources, Failure> {
         let files = config::layers::gather(&self.paths.system_config, &self.paths.config)?;
         let plugins = self.plugins.refresh();
-        Ok(Sources { files, plugins, env: self.env.clone(), flags: self.flags.clone() }.with_dotenv()?)
+        Ok(Sources { files, plugins, env: self.env.clone(), log_level: self.log_level.clone() }.with_dotenv()?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use agentd_audit::redact::Patterns;
 use aho_corasick::AhoCorasick;
 
 /// A shorter secret would be found inside of common words, and is none.
@@ -57,6 +58,12 @@ impl Redactor {
         all.dedup();
         known.any = AhoCorasick::new(all.iter().map(String::as_str).chain(MARKS)).ok();
         known.all = all;
+    }
+
+    /// What takes out secrets, by their form too, that are not known.
+    pub fn by_form_too(self) -> impl Fn(&str) -> String + Send + Sync + 'static {
+        let patterns = Patterns::default();
+        move |text| patterns.clean(&self.clean(text))
     }
 
     /// The text without secrets.

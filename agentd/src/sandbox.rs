@@ -6,11 +6,10 @@ use std::{
 };
 
 use agentd_policy::SHELL_TOOL;
-use agentd_sandbox::config::{SandboxConfig, SandboxLimits, SandboxMode};
-use agentd_workspace::hard_links::HardLinks;
+use agentd_sandbox::config::{SandboxConfig, SandboxLimits};
 
 use crate::{
-    config::{Config, Confinement, HardLinkRule},
+    config::Config,
     environment::{Environment, OWN_PROGRAM},
     listener::SocketPlaces,
     paths::Paths,
@@ -138,11 +137,7 @@ pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String>
 pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPlaces, env: &Environment) -> SandboxConfig {
     let settings = &config.daemon.sandbox;
     SandboxConfig {
-        mode: match settings.mode {
-            Confinement::Enforce => SandboxMode::Enforce,
-            Confinement::BestEffort => SandboxMode::BestEffort,
-            Confinement::Off => SandboxMode::Off,
-        },
+        mode: settings.mode,
         helper: OWN_PROGRAM.into(),
         network: network(config),
         // What skills need is installed in the daemon's own folder, and seen there.
@@ -158,15 +153,6 @@ pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPlaces, env: &En
             processes: settings.processes.0,
         },
         ..SandboxConfig::new(OWN_PROGRAM.into())
-    }
-}
-
-/// Treatment of files of a project that have other names outside of it.
-pub fn hard_links(config: &Config) -> HardLinks {
-    match config.daemon.sandbox.hard_links {
-        HardLinkRule::Split => HardLinks::Split,
-        HardLinkRule::Refuse => HardLinks::Refuse,
-        HardLinkRule::Allow => HardLinks::Allow,
     }
 }
 

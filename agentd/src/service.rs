@@ -26,12 +26,12 @@ pub const VARIABLES: [&str; 6] =
 /// The supervisor of this process, if it has one.
 #[derive(Debug, Default)]
 pub struct Supervisor {
-    /// The socket that it listens on for us.
-    listener: Option<OwnedFd>,
+    /// The socket that it listens on for us, once.
+    pub(crate) listener: Option<OwnedFd>,
     /// Socket for notifications to it.
     notify: Option<UnixDatagram>,
-    /// Maximum interval.
-    watchdog: Option<Duration>,
+    /// Maximum interval of calls to [`Supervisor::alive`], if any are needed.
+    pub(crate) watchdog: Option<Duration>,
 }
 
 impl Supervisor {
@@ -41,25 +41,12 @@ impl Supervisor {
     /// # Errors
     /// More than one socket was passed, or the supervisor cannot be spoken to.
     pub fn take(env: &Environment) -> Result<Self, Failure> {
-        let broken = |what: &str, error: io::Error| Failure::broken(format!("could not {what}")).with_source(error);
-        Ok(Self {
-            listener: inherited_socket()?,
-            notify: env
-                .path("NOTIFY_SOCKET")
-                .map(|path| open(&path).map_err(|error| broken("reach the supervisor at NOTIFY_SOCKET", error)))
-                .transpose()?,
-            watchdog: sd_notify::watchdog_enabled(),
-        })
-    }
-
-    /// The socket that was passed to us, once.
-    pub fn listener(&mut self) -> Option<OwnedFd> {
-        self.listener.take()
-    }
-
-    /// Maximum interval of calls to [`Supervisor::alive`], if any are needed.
-    pub fn watchdog(&self) -> Option<Duration> {
-        self.watchdog
+        let listener = inherited_socket()?;
+        let notify =
+            env.path("NOTIFY_SOCKET").map(|path| open(&path)).transpose().map_err(|error| {
+                Failure::broken("could not reach the supervisor at NOTIFY_SOCKET").with_source(error)
+            })?;
+        Ok(Self { listener, notify, watchdog: sd_notify::watchdog_enabled() })
     }
 
     /// Clients are served now.
@@ -119,15 +106,6 @@ pub struct Signals {
     hang_up: Signal,
 }
 
-/// Meaning of a signal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignalRequest {
-    /// SIGTERM or SIGINT: stop.
-    Stop,
-    /// SIGHUP: read the configuration again.
-    Reload,
-}
-
 impl Signals {
     /// Begins to listen, in place of dying.
     ///
@@ -143,17 +121,17 @@ impl Signals {
         })
     }
 
-    /// The next signal.
-    pub async fn next(&mut self) -> SignalRequest {
+    /// The next signal. Returns whether it asks for a stop, as SIGTERM and SIGINT do: SIGHUP has the configuration read again.
+    pub async fn next(&mut self) -> bool {
         tokio::select! {
-            _ = self.terminate.recv() => SignalRequest::Stop,
-            _ = self.interrupt.recv() => SignalRequest::Stop,
-            _ = self.hang_up.recv() => SignalRequest::Reload,
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => true,
+            _ = self.hang_up.recv() => false,
         }
     }
 
     /// The next signal that asks for a stop. It is too late for others.
     pub async fn next_stop(&mut self) {
-        while self.next().await != SignalRequest::Stop {}
+        while !self.next().await {}
     }
 }

@@ -29,7 +29,12 @@ use agentd_mcp::{
 use agentd_sandbox::config::SandboxConfig;
 use futures_util::FutureExt as _;
 
-use crate::{config::Config, environment::Environment, paths::Paths, redact::Redactor};
+use crate::{
+    config::Config,
+    environment::{Environment, OWN_PROGRAM},
+    paths::Paths,
+    redact::Redactor,
+};
 
 mod bundled {
     //! The files of `skills/`, written down when the daemon is built.
@@ -167,7 +172,6 @@ pub fn pool(
     config: &McpConfig,
     data: &Path,
     env: &Environment,
-    guard: &Path,
     redactor: Redactor,
     ours: Arc<dyn Toolbox>,
     plugins: PluginStore,
@@ -181,33 +185,28 @@ pub fn pool(
     McpPool::new(PoolParts {
         config: config.clone(),
         catalogues: CatalogueFolder::new(data.join("mcp").join("catalogues")),
-        guard: guard.to_owned(),
+        guard: OWN_PROGRAM.into(),
         logins: Logins::new(data.join("mcp").join("tokens")).over(env.routes()),
         environment,
         clean: Clean::new(move |words| redactor.clean(words)),
         reserved: Box::new(reserved),
         owner: PoolOwner::Daemon,
-        plugin_check: plugin_check(plugins),
-    })
-}
-
-/// The check of a plugin before one of its servers starts.
-fn plugin_check(plugins: PluginStore) -> PluginCheck {
-    PluginCheck::new(move |name| {
-        let (plugins, name) = (plugins.clone(), name.to_owned());
-        async move {
-            let checked = tokio::task::spawn_blocking(move || plugins.check(&name)).await;
-            checked.unwrap_or_else(|_| Err("its plugin could not be looked at".to_owned()))
-        }
-        .boxed()
+        plugin_check: PluginCheck::new(move |name| {
+            let (plugins, name) = (plugins.clone(), name.to_owned());
+            async move {
+                let checked = tokio::task::spawn_blocking(move || plugins.check(&name)).await;
+                checked.unwrap_or_else(|_| Err("its plugin could not be looked at".to_owned()))
+            }
+            .boxed()
+        }),
     })
 }
 
 /// Servers that clients bring for sessions. They see of the daemon's environment as much as its own servers do.
-pub fn session_servers(env: &Environment, guard: &Path, redactor: Redactor) -> Arc<SessionServers> {
+pub fn session_servers(env: &Environment, redactor: Redactor) -> Arc<SessionServers> {
     let (learning, cleaning) = (redactor.clone(), redactor);
     Arc::new(SessionServers::new(SessionServersParts {
-        guard: guard.to_owned(),
+        guard: OWN_PROGRAM.into(),
         environment: environment(env),
         routes: env.routes(),
         clean: Clean::new(move |words| cleaning.clean(words)),

@@ -14,15 +14,15 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    app::{self, StartOptions},
-    config::{Config, Flags, layers},
+    app,
+    config::{Config, layers},
     control,
     environment::{Args, Environment, objection},
     failure::Failure,
     footprint,
     listener::{self, SocketPlaces},
     lock::FolderLock,
-    logging::{self, Destination},
+    logging,
     paths::{ConfigSource, Paths},
     redact::Redactor,
     service::Supervisor,
@@ -35,17 +35,22 @@ const LAST_WAIT: Duration = Duration::from_millis(500);
 /// the usual thousand would be too few for five hundred turns.
 const OPEN_FILES: u64 = 16_384;
 
-/// Runs the daemon to its end.
+/// Runs the daemon to its end, with a configuration that was read and changed like this.
 ///
 /// # Errors
 /// The reason why it could not start, or did not end as asked.
-pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<(), Failure> {
+pub fn start(
+    args: &Args,
+    env: Environment,
+    supervisor: Supervisor,
+    change: impl FnOnce(&mut Config),
+) -> Result<(), Failure> {
     let started = Instant::now();
     let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let paths = Paths::resolve(args, &env, &current)?;
-    let flags = Flags { log_level: args.log_level.clone() };
-    let recipe = ConfigSource::new(paths, env, flags);
-    let config = recipe.read()?;
+    let recipe = ConfigSource::new(paths, env, args.log_level.clone());
+    let mut config = recipe.read()?;
+    change(&mut config);
     let sockets = sockets(args, &recipe, &current)?;
     if args.check_config {
         report(&config, &recipe.paths, &sockets.first);
@@ -55,7 +60,8 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     let redactor = Redactor::default();
     redactor.learn(control::secrets(&config, &recipe.env));
     let log_file = args.log_file.as_ref().map(|path| current.join(path));
-    let log = logging::start(&destination(log_file, &recipe.env), &config.daemon.service, redactor)?;
+    let is_journal = recipe.env.text("JOURNAL_STREAM").is_some();
+    let log = logging::start(log_file.as_deref(), is_journal, &config.daemon.service, redactor)?;
     for why in config.mcp.broken.values() {
         tracing::warn!("an MCP server is down: {why}");
     }
@@ -64,8 +70,7 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     allow_many_files();
     footprint::bound_heaps();
     let runtime = runtime()?;
-    let beginning = StartOptions { started, config, recipe, sockets, supervisor, log };
-    let outcome = runtime.block_on(app::run(beginning, &mut lock));
+    let outcome = runtime.block_on(app::run(started, (config, recipe), sockets, supervisor, log, &mut lock));
     runtime.shutdown_timeout(LAST_WAIT);
     outcome
 }
@@ -77,14 +82,6 @@ fn sockets(args: &Args, recipe: &ConfigSource, current: &Path) -> Result<SocketP
     let place = SocketPlace::of_this_user(explicit.map(Into::into), runtime_dir, paths.data.clone());
     let first = socket_path(&place).map_err(listener::failure)?;
     Ok(SocketPlaces { first, others: other_paths(&place), is_named: place.named().is_some() })
-}
-
-fn destination(log_file: Option<PathBuf>, env: &Environment) -> Destination {
-    match log_file {
-        Some(path) => Destination::File(path),
-        None if env.text("JOURNAL_STREAM").is_some() => Destination::Journal,
-        None => Destination::Stderr,
-    }
 }
 
 /// Makes the data folder, for its owner alone, takes its lock and moves into it: the folder that we were started from
@@ -145,7 +142,7 @@ fn report(config: &Config, paths: &Paths, socket: &Path) {
     println!("configuration folder: {}", paths.config.display());
     println!("data folder: {}", paths.data.display());
     println!("socket: {}", socket.display());
-    for (key, origin) in config.origins.iter().filter(|(_, origin)| **origin != crate::config::Origin::BuiltIn) {
+    for (key, origin) in config.origins.keys.iter().filter(|(_, origin)| **origin != crate::config::Origin::BuiltIn) {
         println!("{key}: set by {origin}");
     }
 }

@@ -136,12 +136,6 @@ impl DaemonTools {
         }
     }
 
-    /// Refusal of a call of a session's tool that no turn was offered.
-    fn lost(&self, context: &ToolContext, call: &ToolCall) -> Option<ToolOutput> {
-        let is_known = || self.specs().iter().any(|spec| spec.name == call.name);
-        (context.stands_for.is_none() && is_of_session_server(&call.name) && !is_known()).then(gone)
-    }
-
     fn together(&self) -> MutexGuard<'_, HashMap<SessionId, MergedTools>> {
         self.together.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,10 +219,12 @@ impl Toolbox for DaemonTools {
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
         async move {
-            match self.lost(context, call) {
-                Some(gone) => Err(gone),
-                None => self.made_by(context, call)?.preview(context, call).await,
+            let is_known = || self.specs().iter().any(|spec| spec.name == call.name);
+            // A call of a session's tool that no turn was offered.
+            if context.stands_for.is_none() && is_of_session_server(&call.name) && !is_known() {
+                return Err(gone());
             }
+            self.made_by(context, call)?.preview(context, call).await
         }
         .boxed()
     }

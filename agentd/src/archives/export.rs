@@ -47,7 +47,7 @@ pub struct Exporter {
 impl Exporter {
     /// Of that session, with what masks secrets where they are not to leave. Must be called inside of a runtime.
     pub fn new(engine: Engine, export: SessionExport, redact: Option<Redaction>) -> Self {
-        Self { engine, export, redactor: redact.map(ArchiveRedactor::new), runtime: Handle::current() }
+        Self { engine, export, redactor: redact.map(ArchiveRedactor), runtime: Handle::current() }
     }
 
     /// The session as lists show it.
@@ -158,15 +158,10 @@ impl Exporter {
 /// Beginning of what goes over several lines, and so over several texts of a list.
 const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
-/// Masks secrets.
+/// Masks secrets, with what masks them in a text.
 struct ArchiveRedactor(Redaction);
 
 impl ArchiveRedactor {
-    /// With what masks them in a text.
-    fn new(redaction: Redaction) -> Self {
-        Self(redaction)
-    }
-
     /// A text without secrets. One that is JSON stays so, unless a secret goes over several of its texts.
     fn text(&self, text: &str) -> String {
         let may_be_json = text.trim_start().starts_with(['{', '[']);
@@ -256,7 +251,7 @@ mod tests {
 
     fn redactor() -> ArchiveRedactor {
         let patterns = Patterns::default();
-        ArchiveRedactor::new(Arc::new(move |text| patterns.clean(&text.replace("own-secret", "[redacted]"))))
+        ArchiveRedactor(Arc::new(move |text| patterns.clean(&text.replace("own-secret", "[redacted]"))))
     }
 
     fn completed(body: ItemBody) -> Event {

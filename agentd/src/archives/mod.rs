@@ -96,18 +96,12 @@ impl<T> Write for PieceWriter<'_, T> {
     }
 }
 
-/// Piece that a client sends. Only with the end it is known that nothing more was to come.
-#[derive(Debug)]
-pub enum SourcePiece {
-    /// Bytes.
-    Data(Vec<u8>),
-    /// The end.
-    End,
-}
+/// Piece that a client sends; none at the end. Only with that it is known that nothing more was to come.
+pub type SourcePiece = io::Result<Option<Vec<u8>>>;
 
 /// Reads the pieces that a client sends as one stream of bytes.
 pub struct PieceReader {
-    pieces: mpsc::Receiver<io::Result<SourcePiece>>,
+    pieces: mpsc::Receiver<SourcePiece>,
     runtime: Handle,
     piece: io::Cursor<Vec<u8>>,
     is_over: bool,
@@ -115,7 +109,7 @@ pub struct PieceReader {
 
 impl PieceReader {
     /// A reader of that queue. Must be made inside of a runtime, and used on a thread that may block.
-    pub fn new(pieces: mpsc::Receiver<io::Result<SourcePiece>>) -> Self {
+    pub fn new(pieces: mpsc::Receiver<SourcePiece>) -> Self {
         Self { pieces, runtime: Handle::current(), piece: io::Cursor::default(), is_over: false }
     }
 }
@@ -129,8 +123,8 @@ impl Read for PieceReader {
             }
             match self.runtime.block_on(timeout(PATIENCE, self.pieces.recv())) {
                 Ok(Some(piece)) => match piece? {
-                    SourcePiece::Data(piece) => self.piece = io::Cursor::new(piece),
-                    SourcePiece::End => self.is_over = true,
+                    Some(piece) => self.piece = io::Cursor::new(piece),
+                    None => self.is_over = true,
                 },
                 Ok(None) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client is gone")),
                 Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the client sends nothing any more")),
@@ -245,9 +239,9 @@ mod tests {
         for is_told in [true, false] {
             let (sender, pieces) = mpsc::channel(QUEUE);
             let mut reader = PieceReader::new(pieces);
-            sender.send(Ok(SourcePiece::Data(b"half".to_vec()))).await.unwrap();
+            sender.send(Ok(Some(b"half".to_vec()))).await.unwrap();
             if is_told {
-                sender.send(Ok(SourcePiece::End)).await.unwrap();
+                sender.send(Ok(None)).await.unwrap();
             }
             drop(sender);
             let read = tokio::task::spawn_blocking(move || {

@@ -5,7 +5,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
 };
 
 use agentd_core::{
@@ -64,7 +63,11 @@ pub(super) fn resolve(
     for file in sources.files_about(Subject::Agents) {
         let AgentsFile { agents } = yaml::parse(file, &variables)?;
         for (id, over) in agents.into_iter().flatten() {
-            check_id(file, &id)?;
+            // An id becomes a part of a tool's name, and is typed after an `@`.
+            AgentCard::check_id(&id).map_err(|why| {
+                ConfigError::new(ErrorPlace::File(file.origin.path(), None), format!("the agent {id:?}: {why}"))
+                    .with_hint("choose another name, such as `researcher`")
+            })?;
             let card = cards.entry(id.clone()).or_insert_with(|| AgentCard::new(&id));
             overlay(card, over, file, sources, origins)?;
         }
@@ -106,9 +109,12 @@ fn overlay(
         if over.prompt.is_some() {
             return refuse(&path, "an agent has either `prompt` or `prompt_file`, not both".to_owned());
         }
-        card.prompt = match prompt_in(&sources.path_in(file, &path.value)) {
-            Ok(prompt) => prompt,
-            Err(why) => return refuse(&path, why),
+        let place = sources.path_in(file, &path.value);
+        card.prompt = match fs::read_to_string(&place) {
+            Ok(prompt) => prompt.trim().to_owned(),
+            Err(error) => {
+                return refuse(&path, format!("could not read the prompt in {}: {error}", place.display()));
+            }
         };
         set("prompt");
     } else if let Some(prompt) = over.prompt {
@@ -128,20 +134,6 @@ fn overlay(
         set("enabled");
     }
     Ok(())
-}
-
-fn prompt_in(path: &Path) -> Result<String, String> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| format!("could not read the prompt in {}: {error}", path.display()))?;
-    Ok(text.trim().to_owned())
-}
-
-/// An id becomes a part of a tool's name, and is typed after an `@`.
-fn check_id(file: &SourceFile, id: &str) -> Result<(), ConfigError> {
-    AgentCard::check_id(id).map_err(|why| {
-        ConfigError::new(ErrorPlace::File(file.origin.path(), None), format!("the agent {id:?}: {why}"))
-            .with_hint("choose another name, such as `researcher`")
-    })
 }
 
 fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
@@ -216,19 +208,20 @@ pub enum ToolSwitch {
     Never,
 }
 
-/// The tools under `core` belong to every turn, those under `optional` to those that they are enabled for.
+/// The tools under `core` belong to every turn, those under `optional` to those that they are enabled for. Of skills they say
+/// how a person sees them; both are read alike.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ToolsFile {
-    core: Option<BTreeMap<String, ToolSetting>>,
-    optional: Option<BTreeMap<String, ToolSetting>>,
+#[serde(deny_unknown_fields, default, bound = "T: Default + Deserialize<'de>")]
+struct TwoParts<T> {
+    core: Option<BTreeMap<String, T>>,
+    optional: Option<BTreeMap<String, T>>,
 }
 
 pub(super) fn tools(sources: &Sources, names: &ToolNames, origins: &mut Origins) -> Result<ToolSettings, ConfigError> {
     let variables = sources.env.texts();
     let mut tools = ToolSettings::new();
     for file in sources.files_about(Subject::Tools) {
-        let ToolsFile { core, optional } = yaml::parse(file, &variables)?;
+        let TwoParts { core, optional } = yaml::parse(file, &variables)?;
         let core = core.into_iter().flatten().map(|(name, over)| (name, ToolSetting { is_core: true, ..over }));
         let mut named: Vec<(String, ToolSetting)> = core.chain(optional.into_iter().flatten()).collect();
         // Where a file has a tool under its own name, too, that counts more.
@@ -302,14 +295,6 @@ impl<'de> Deserialize<'de> for ToolSwitch {
     }
 }
 
-/// `core` and `optional` say how a person sees the skills; both are read alike.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct SkillsFile {
-    core: Option<BTreeMap<String, SkillFile>>,
-    optional: Option<BTreeMap<String, SkillFile>>,
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct SkillFile {
@@ -325,7 +310,7 @@ pub(super) fn skills(sources: &Sources, origins: &mut Origins) -> Result<SkillSe
     let variables = sources.env.texts();
     let mut skills = SkillSettings::new();
     for file in sources.files_about(Subject::Skills) {
-        let SkillsFile { core, optional } = yaml::parse(file, &variables)?;
+        let TwoParts::<SkillFile> { core, optional } = yaml::parse(file, &variables)?;
         for (name, over) in core.into_iter().chain(optional).flatten() {
             let mut note = |key: &str| origins.set(format!("skills.{name}.{key}"), &file.origin);
             let setting = skills.entry(name.clone()).or_default();
@@ -364,20 +349,11 @@ impl ToolNames {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-    use crate::{
-        config::{Flags, Origin, layers},
-        environment::Environment,
-    };
+    use crate::config::tests::sources;
 
     fn resolved(text: &str) -> Result<Agents, ConfigError> {
-        let mut files = layers::built_in();
-        let origin = Origin::User(PathBuf::from("/home/me/agents.yaml"));
-        files.push(SourceFile { subject: Subject::Agents, origin, text: text.to_owned() });
-        let sources =
-            Sources { files, plugins: Default::default(), env: Environment::default(), flags: Flags::default() };
+        let sources = sources(&[(Subject::Agents, text)], &[]);
         Ok(resolve(&sources, &ToolNames::default(), &mut Origins::default())?.0)
     }
 
@@ -401,7 +377,7 @@ mod tests {
             let error = resolved(text).unwrap_err().to_string();
             assert!(words.iter().all(|word| error.contains(word)), "{error}");
         };
-        check("agents:\n  poet: {descripton: x}", &["/home/me/agents.yaml:2", "description"]);
+        check("agents:\n  poet: {descripton: x}", &["/conf/agents.yaml:2", "description"]);
         check("agents:\n  poet: {description: x}", &["agents.poet", "no prompt"]);
         check("agents:\n  poet: {prompt: x}", &["agents.poet", "no description"]);
         check("agents:\n  Poet: {prompt: x, description: y}", &["Poet", "small letter"]);

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 
 use agentd_core::{model::Slot, routing::Planning};
+use agentd_sandbox::config::SandboxMode;
+use agentd_workspace::hard_links::HardLinks;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
@@ -206,7 +208,7 @@ groups! {
         /// Sandbox of commands.
         sandbox: SandboxSettings, SandboxLayer {
             /// Behaviour where the kernel offers less.
-            mode: Confinement,
+            mode: SandboxMode,
             /// Set if commands may use the network.
             network: bool,
             /// Places that commands may read, besides the system and the session's own.
@@ -224,7 +226,7 @@ groups! {
             /// Processes and threads of one command.
             processes: Limit<u64>,
             /// Treatment of files of a writable project that have other names outside of it.
-            hard_links: HardLinkRule,
+            hard_links: HardLinks,
         }
         /// Storage for undoing changes of files.
         undo: UndoSettings, UndoLayer {
@@ -308,30 +310,6 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line, for programs.
     Json,
-}
-
-/// Behaviour where the kernel cannot confine a command fully.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Confinement {
-    /// Commands do not run.
-    Enforce,
-    /// They run with what there is.
-    BestEffort,
-    /// They run without a sandbox.
-    Off,
-}
-
-/// Treatment of files of a writable project that have other names outside of it, before a command that may write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HardLinkRule {
-    /// They are replaced by copies.
-    Split,
-    /// The command is refused.
-    Refuse,
-    /// The command may change what is outside.
-    Allow,
 }
 
 /// Answer to an approval whose deadline has passed.

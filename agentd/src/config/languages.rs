@@ -232,17 +232,11 @@ struct SearchFile {
     key_header: Option<Spanned<String>>,
 }
 
-/// Sum of the layers.
-#[derive(Debug, Clone, Default)]
+/// Sum of the layers: the texts by their keys.
+#[derive(Debug, Default)]
 struct Search {
     provider: Provider,
-    base_url: String,
-    api_key_env: String,
-    results: String,
-    title: String,
-    url: String,
-    snippet: String,
-    key_header: String,
+    texts: BTreeMap<&'static str, String>,
 }
 
 pub(super) fn web(sources: &Sources, origins: &mut Origins) -> Result<WebConfig, ConfigError> {
@@ -301,19 +295,19 @@ impl Search {
             self.provider = provider;
             set("provider");
         }
-        macro_rules! take {
-            ($($field:ident),*) => {$(
-                if let Some(text) = &over.$field {
-                    self.$field = reader.text(text)?;
-                    set(stringify!($field));
-                }
-            )*};
+        let SearchFile { base_url, api_key_env, results, title, url, snippet, key_header, .. } = over;
+        let fields = [("results", results), ("title", title), ("url", url), ("snippet", snippet)];
+        let texts = [("base_url", base_url), ("api_key_env", api_key_env), ("key_header", key_header)];
+        for (key, text) in texts.into_iter().chain(fields) {
+            let Some(text) = text else { continue };
+            self.texts.insert(key, reader.text(&text)?);
+            set(key);
         }
-        take!(base_url, api_key_env, results, title, url, snippet, key_header);
         Ok(())
     }
 
-    fn complete(self, sources: &Sources, origins: &Origins) -> Result<Option<SearchConfig>, ConfigError> {
+    fn complete(mut self, sources: &Sources, origins: &Origins) -> Result<Option<SearchConfig>, ConfigError> {
+        let mut text = |key: &str| self.texts.remove(key).unwrap_or_default();
         let wrong = |key: &str, why: String| {
             let key = format!("web.search.{key}");
             ConfigError::new(origins.place(&key), format!("{key}: {why}"))
@@ -324,14 +318,15 @@ impl Search {
             Provider::Brave => Dialect::Brave,
             Provider::Tavily => Dialect::Tavily,
             Provider::Json => Dialect::Json(JsonFields {
-                results: self.results,
-                title: self.title,
-                url: self.url,
-                snippet: self.snippet,
-                key_header: Some(self.key_header).filter(|name| !name.is_empty()),
+                results: text("results"),
+                title: text("title"),
+                url: text("url"),
+                snippet: text("snippet"),
+                key_header: Some(text("key_header")).filter(|name| !name.is_empty()),
             }),
         };
-        let base_url = match (self.base_url.as_str(), dialect.usual_base_url()) {
+        let (base_url, api_key_env) = (text("base_url"), text("api_key_env"));
+        let base_url = match (base_url.as_str(), dialect.usual_base_url()) {
             ("", Some(usual)) => usual,
             ("", None) => {
                 let why = format!("{dialect} has no default address");
@@ -342,16 +337,16 @@ impl Search {
         let base_url = address(base_url, "http://localhost:8888", INSTEAD).map_err(|why| wrong("base_url", why))?;
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         // Whoever writes the key itself here does not want to see it in a message.
-        if self.api_key_env.len() > 64 || !self.api_key_env.chars().all(is_letter) {
+        if api_key_env.len() > 64 || !api_key_env.chars().all(is_letter) {
             let error = wrong("api_key_env", "it is not the name of an environment variable".to_owned());
             return Err(error.with_hint("the key itself belongs into the daemon's environment, not into a file"));
         }
-        if self.api_key_env.is_empty() && dialect.needs_key() {
+        if api_key_env.is_empty() && dialect.needs_key() {
             let error = wrong("api_key_env", format!("{dialect} needs a key"));
             return Err(error.with_hint("name the environment variable of the daemon that holds it"));
         }
-        let api_key = sources.env.text(&self.api_key_env).map(|key| SecretString::from(key.trim()));
-        let key_variable = Some(self.api_key_env).filter(|name| !name.is_empty());
+        let api_key = sources.env.text(&api_key_env).map(|key| SecretString::from(key.trim()));
+        let key_variable = Some(api_key_env).filter(|name| !name.is_empty());
         Ok(Some(SearchConfig { dialect, base_url, api_key, key_variable }))
     }
 }

@@ -221,7 +221,8 @@ impl fmt::Display for Origin {
 /// Origin of each value, by its key, such as `turns.max_steps` or `models.base.id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins {
-    keys: BTreeMap<String, Origin>,
+    /// All keys that have a value.
+    pub keys: BTreeMap<String, Origin>,
 }
 
 impl Origins {
@@ -230,14 +231,9 @@ impl Origins {
         self.keys.insert(key.into(), origin.clone());
     }
 
-    /// A layer takes a value of a lower one away.
-    pub(super) fn clear(&mut self, key: &str) {
-        self.keys.remove(key);
-    }
-
     /// The place to name in an error about the value of a key.
     pub(super) fn place(&self, key: &str) -> ErrorPlace {
-        match self.get(key) {
+        match self.keys.get(key) {
             None | Some(Origin::BuiltIn) => ErrorPlace::Setting(key.to_owned()),
             Some(Origin::Flag(name)) => ErrorPlace::Flag((*name).to_owned()),
             Some(Origin::Variable(name)) => ErrorPlace::Variable((*name).to_owned()),
@@ -245,19 +241,9 @@ impl Origins {
         }
     }
 
-    /// Origin of the value of a key.
-    pub fn get(&self, key: &str) -> Option<&Origin> {
-        self.keys.get(key)
-    }
-
     /// Returns whether any key that starts so has a value.
     pub(super) fn any_below(&self, prefix: &str) -> bool {
         self.keys.range(prefix.to_owned()..).next().is_some_and(|(key, _)| key.starts_with(prefix))
-    }
-
-    /// All keys that have a value, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
-        self.keys.iter().map(|(key, origin)| (key.as_str(), origin))
     }
 }
 
@@ -334,13 +320,6 @@ pub struct Sources {
     pub plugins: Arc<[InstalledPlugin]>,
     /// The environment.
     pub env: Environment,
-    /// The command line.
-    pub flags: Flags,
-}
-
-/// Settings of the command line.
-#[derive(Debug, Clone, Default)]
-pub struct Flags {
     /// `--log-level`
     pub log_level: Option<String>,
 }

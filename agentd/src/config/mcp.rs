@@ -6,7 +6,6 @@ mod file;
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
-    time::Duration,
 };
 
 use agentd_mcp::{
@@ -17,7 +16,7 @@ use agentd_mcp::{
 use secrecy::SecretString;
 use serde_saphyr::Spanned;
 
-use self::file::{GlobalFile, GlobalSettings, MayAsk, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
+use self::file::{GlobalFile, GlobalSettings, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
 use crate::config::{
     ConfigError, ErrorPlace, Sources,
     dotenv::{self, InText},
@@ -45,7 +44,7 @@ struct Server {
     mode: Option<Mode>,
     url: Option<ConfigText>,
     headers: BTreeMap<String, SecretString>,
-    sampling: Option<MayAsk>,
+    sampling: Option<Sampling>,
     client_id: Option<String>,
     client_secret: Option<SecretString>,
     issuer: Option<String>,
@@ -68,24 +67,20 @@ pub(super) fn resolve(
     sources: &Sources,
     origins: &mut Origins,
 ) -> Result<(McpConfig, BTreeMap<String, String>), ConfigError> {
-    let Entries { servers, broken, offered_tools, listing_wait, plugins } = read(sources, origins)?;
+    let (mut config, broken, plugins) = read(sources, origins)?;
     // The reason of a server goes to people with its place.
-    let broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
-    Ok((McpConfig { servers, broken, offered_tools, listing_wait }, plugins))
+    config.broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
+    Ok((config, plugins))
 }
 
-/// The servers, and why some of them cannot be.
-#[derive(Default)]
-struct Entries {
-    servers: BTreeMap<String, ServerConfig>,
-    broken: BTreeMap<String, ConfigError>,
-    offered_tools: usize,
-    listing_wait: Duration,
-    /// The plugins of servers that came with one.
-    plugins: BTreeMap<String, String>,
-}
+/// Why some of the servers cannot be, by their names.
+type BrokenServers = BTreeMap<String, ConfigError>;
 
-fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError> {
+/// The servers without the broken ones; these; and the plugins of servers that came with one.
+fn read(
+    sources: &Sources,
+    origins: &mut Origins,
+) -> Result<(McpConfig, BrokenServers, BTreeMap<String, String>), ConfigError> {
     let mut global = GlobalFile::default();
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     let mut broken = BTreeMap::new();
@@ -121,7 +116,7 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
         }
     }
     let (offered_tools, listing_wait) = (global.offered_tools, global.listing_wait.0);
-    Ok(Entries { servers: complete, broken, offered_tools, listing_wait, plugins })
+    Ok((McpConfig { servers: complete, broken: BTreeMap::new(), offered_tools, listing_wait }, broken, plugins))
 }
 
 /// The file and its variables, with a mark in place of each that is not set: clients may have it. Those with a default are marked
@@ -161,8 +156,8 @@ pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<(), Config
     let mut tried = sources.clone();
     tried.files.retain(|file| !(file.subject == Subject::Mcp && matches!(file.origin, Origin::User(_))));
     tried.files.push(SourceFile { subject: Subject::Mcp, origin: Origin::User(path), text });
-    let before = read(sources, &mut Origins::default()).unwrap_or_default().broken;
-    let broken = read(&tried, &mut Origins::default())?.broken;
+    let before = read(sources, &mut Origins::default()).map(|(_, broken, _)| broken).unwrap_or_default();
+    let (_, broken, _) = read(&tried, &mut Origins::default())?;
     // A server that was broken before stands in nobody's way.
     match broken.into_iter().find(|(name, _)| !before.contains_key(name)) {
         Some((_, error)) => Err(error),
@@ -336,10 +331,7 @@ impl Server {
             tools: self.tools.clone(),
             defaults: self.defaults,
             grants: self.grants.clone().unwrap_or_default(),
-            sampling: match self.sampling {
-                None | Some(MayAsk::Never) => Sampling::Never,
-                Some(MayAsk::Ask) => Sampling::Ask,
-            },
+            sampling: self.sampling.unwrap_or_default(),
             eager: !self.lazy_startup.unwrap_or(global.lazy_startup),
             start_timeout: self.start_timeout.unwrap_or(global.start_timeout).0,
             call_timeout: self.call_timeout.unwrap_or(global.call_timeout).0,

@@ -16,16 +16,16 @@
 pub use crate::config::{
     agents::{ToolNames, ToolSetting, ToolSettings, ToolSwitch},
     groups::{
-        Confinement, DaemonSettings, HardLinkRule, IndexSettings, LogFormat, OnDeadline, ReadingSettings,
-        RetentionSettings, SandboxSettings, ServiceSettings, TraceSettings,
+        DaemonSettings, IndexSettings, LogFormat, OnDeadline, ReadingSettings, RetentionSettings, SandboxSettings,
+        ServiceSettings, TraceSettings,
     },
-    layers::{ConfigError, ErrorPlace, Flags, Origin, Origins, SourceFile, Sources, Subject, nearest},
+    layers::{ConfigError, ErrorPlace, Origin, Origins, SourceFile, Sources, Subject, nearest},
     mcp::over as try_mcp,
     models::{ModelPlace, ModelSettings},
     values::ConfigValues,
 };
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use agentd_audit::chain::sha256;
 use agentd_core::agent::Agents;
@@ -137,7 +137,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         files: files.collect(),
         dotenv: dotenv::variables(&sources.files, &Environment::default())?,
         origins,
-        values: ConfigValues::new(sources),
+        values: ConfigValues(Arc::new(sources.clone())),
     })
 }
 
@@ -191,7 +191,7 @@ fn daemon_settings(sources: &Sources, origins: &mut Origins) -> Result<DaemonSet
         sum.overlay(DaemonLayer { turns, ..DaemonLayer::default() }, &Origin::Variable(HISTORY), origins);
     }
     let variable = sources.env.text(LOG).map(|level| (level, Origin::Variable(LOG)));
-    let flag = sources.flags.log_level.as_deref().map(|level| (level, Origin::Flag("--log-level")));
+    let flag = sources.log_level.as_deref().map(|level| (level, Origin::Flag("--log-level")));
     for (level, origin) in variable.into_iter().chain(flag) {
         let service = Some(ServiceLayer { log_level: Some(level.to_owned()), ..ServiceLayer::default() });
         sum.overlay(DaemonLayer { service, ..DaemonLayer::default() }, &origin, origins);
@@ -236,11 +236,6 @@ impl DaemonSettings {
     pub fn named_weights(&self) -> Option<PathBuf> {
         let weights = &self.embedded.weights;
         (weights.text != "auto").then(|| weights.path.clone())
-    }
-
-    /// Time limit for running turns at a stop.
-    pub fn drain_deadline(&self) -> Duration {
-        self.service.drain_deadline.0
     }
 }
 
@@ -320,7 +315,7 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     };
     // A list of global patterns is one value of its level among others.
     let keys = [format!("{PREFIX}.{}", error.key), format!("{PREFIX}.{}.patterns", error.key)];
-    let Some(origin) = keys.iter().find_map(|key| origins.get(key)) else {
+    let Some(origin) = keys.iter().find_map(|key| origins.keys.get(key)) else {
         return ConfigError::new(ErrorPlace::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
     };
     let file = sources.files_about(Subject::HitlRules).find(|file| file.origin == *origin);

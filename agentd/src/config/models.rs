@@ -62,7 +62,7 @@ struct ModelsFile {
     others: BTreeMap<String, SlotFile>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct SlotFile {
     base_url: Option<Spanned<String>>,
@@ -89,7 +89,7 @@ struct SlotFile {
     fallback: Option<Vec<Spanned<String>>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct TimeoutsFile {
     connect: Option<Span>,
@@ -105,24 +105,11 @@ struct SlotLayer {
     id: Option<String>,
     gguf: Option<PathBuf>,
     wire: Option<Wire>,
-    temperature: Option<f64>,
-    max_tokens: Option<u64>,
     context_window: Option<u64>,
-    native_tools: Option<bool>,
-    echo_reasoning: Option<bool>,
-    sees_pictures: Option<bool>,
-    thinking: Option<Thinking>,
-    effort: Option<Effort>,
-    cache_reasons: Option<bool>,
-    prices: Option<Prices>,
-    connect: Option<Span>,
-    first_byte: Option<Span>,
-    idle: Option<Span>,
-    retries: Option<u32>,
     headers: Option<BTreeMap<String, SecretString>>,
-    body: Option<Map<String, Value>>,
-    chat_template: Option<ChatTemplate>,
     fallback: Option<Vec<String>>,
+    /// All else, as it was written.
+    more: SlotFile,
 }
 
 /// Rule for prices.
@@ -191,16 +178,19 @@ impl SlotLayer {
     fn overlay(&mut self, over: Self, slot: Slot, origins: &mut Origins, origin: impl Fn(&str) -> Origin) {
         self.make_way_for(&over, slot, origins);
         let mut note = |field| origins.set(format!("models.{slot}.{field}"), &origin(field));
-        take!(self, over, note; base_url, api_key, id, gguf, wire, temperature, max_tokens, context_window, native_tools);
-        take!(self, over, note; echo_reasoning, sees_pictures, thinking, effort, cache_reasons, prices, connect);
-        take!(self, over, note; first_byte, idle, retries, headers, body, chat_template, fallback);
+        take!(self, over, note; base_url, api_key, id, gguf, wire, context_window, headers, fallback);
+        let (more, over) = (&mut self.more, over.more);
+        take!(more, over, note; temperature, max_tokens, native_tools, echo_reasoning, sees_pictures, thinking, effort);
+        take!(more, over, note; cache_reasons, prices, retries, body, chat_template);
+        let (timeouts, over) = (more.timeouts.get_or_insert_default(), over.timeouts.unwrap_or_default());
+        take!(timeouts, over, note; connect, first_byte, idle);
     }
 
     /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot has
     /// either an address or a file.
     fn make_way_for(&mut self, over: &Self, slot: Slot, origins: &mut Origins) {
         let moved = over.base_url.is_some() && over.base_url != self.base_url;
-        let mut clear = |key: &str| origins.clear(&format!("models.{slot}.{key}"));
+        let mut clear = |key: &str| drop(origins.keys.remove(&format!("models.{slot}.{key}")));
         if moved || over.gguf.is_some() {
             // Headers carry keys too.
             (self.api_key, self.headers) = (None, None);
@@ -241,29 +231,32 @@ impl SlotLayer {
             (None, _) => return Err(no_address(slot)),
         };
         let key = server.api_key.clone().or_else(|| anthropic.key_for(wire, &base_url));
+        let (own, shared) = (&self.more, &server.more);
         let mut model = ModelConfig::new(wire, base_url);
         model.api_key = key;
         model.headers = self.headers.clone().or_else(|| server.headers.clone()).unwrap_or_default();
         // Without an id, the first model that the server lists is used.
         model.id = self.id.clone().or_else(|| server.id.clone()).unwrap_or_default();
-        model.temperature = self.temperature;
-        model.max_tokens = self.max_tokens;
+        model.temperature = own.temperature.as_ref().map(|temperature| temperature.value);
+        model.max_tokens = own.max_tokens.as_ref().map(|tokens| tokens.value);
         model.context_window = self.context_window;
-        model.native_tools = self.native_tools.or(server.native_tools);
-        model.echo_reasoning = self.echo_reasoning.or(server.echo_reasoning).unwrap_or_default();
+        model.native_tools = own.native_tools.or(shared.native_tools);
+        model.echo_reasoning = own.echo_reasoning.or(shared.echo_reasoning).unwrap_or_default();
         // A model that is named for pictures sees them, unless somebody knows better.
-        model.sees_pictures = self.sees_pictures.or((slot == Slot::Vision).then_some(true));
-        model.thinking = self.thinking;
-        model.effort = self.effort;
-        model.cache_reasons = self.cache_reasons.or(server.cache_reasons);
-        model.prices = self.prices.clone();
+        model.sees_pictures = own.sees_pictures.or((slot == Slot::Vision).then_some(true));
+        model.thinking = own.thinking;
+        model.effort = own.effort;
+        model.cache_reasons = own.cache_reasons.or(shared.cache_reasons);
+        model.prices = own.prices.as_ref().map(|prices| prices.value.clone());
+        let retries = own.retries.as_ref().or(shared.retries.as_ref());
+        model.retries = retries.map_or(model.retries, |retries| retries.value);
+        model.body = own.body.clone().unwrap_or_default();
+        model.chat_template = own.chat_template.clone().unwrap_or_default();
+        let (own, shared) = (own.timeouts.unwrap_or_default(), shared.timeouts.unwrap_or_default());
         let millis = |own: Option<Span>, shared: Option<Span>, default| own.or(shared).map_or(default, Span::as_millis);
-        model.connect_timeout_ms = millis(self.connect, server.connect, model.connect_timeout_ms);
-        model.first_byte_timeout_ms = millis(self.first_byte, server.first_byte, model.first_byte_timeout_ms);
-        model.idle_timeout_ms = millis(self.idle, server.idle, model.idle_timeout_ms);
-        model.retries = self.retries.or(server.retries).unwrap_or(model.retries);
-        model.body = self.body.clone().unwrap_or_default();
-        model.chat_template = self.chat_template.clone().unwrap_or_default();
+        model.connect_timeout_ms = millis(own.connect, shared.connect, model.connect_timeout_ms);
+        model.first_byte_timeout_ms = millis(own.first_byte, shared.first_byte, model.first_byte_timeout_ms);
+        model.idle_timeout_ms = millis(own.idle, shared.idle, model.idle_timeout_ms);
         let fallback = self.fallback.as_ref().or(server.fallback.as_ref());
         model.fallback = fallback.into_iter().flatten().filter_map(|name| fallback_named(slot, name, others)).collect();
         Ok(ModelPlace::Server(Box::new(model)))
@@ -381,46 +374,34 @@ fn no_address(slot: Slot) -> ConfigError {
 }
 
 impl Reader<'_> {
-    fn slot(&self, slot: SlotFile) -> Result<SlotLayer, ConfigError> {
+    fn slot(&self, mut slot: SlotFile) -> Result<SlotLayer, ConfigError> {
         if let (Some(gguf), Some(_)) = (&slot.gguf, &slot.base_url) {
             return Err(self.refuse(gguf, "a slot has either `gguf` or `base_url`, not both"));
         }
         if let (Some(file), Some(_)) = (&slot.api_key_file, &slot.api_key) {
             return Err(self.refuse(file, "a slot has either `api_key` or `api_key_file`, not both"));
         }
-        let api_key = match self.optional(slot.api_key.as_ref())? {
+        let api_key = match self.optional(slot.api_key.take().as_ref())? {
             Some(key) => Some(key),
             None => slot.api_key_file.as_ref().map(|path| self.key_in(path)).transpose()?,
         };
-        let timeouts = slot.timeouts.unwrap_or_default();
+        let base_url = slot.base_url.as_ref().map(|url| self.url(url)).transpose()?.flatten();
+        let (id, gguf) = (self.optional(slot.id.as_ref())?, self.optional(slot.gguf.as_ref())?);
+        self.check(slot.temperature.as_ref(), |t| (0.0..=2.0).contains(t), "temperature is from 0 to 2")?;
+        self.check(slot.max_tokens.as_ref(), |n| *n > 0, "max_tokens is above 0")?;
+        self.check(slot.context_window.as_ref(), |n| *n >= MIN_WINDOW, "context_window is at least 256")?;
+        self.check(slot.prices.as_ref(), |prices| prices.above == 0 && prices.are_sound(), PRICES)?;
+        self.check(slot.retries.as_ref(), |n| *n <= 20, "retries is at most 20")?;
         Ok(SlotLayer {
-            base_url: slot.base_url.as_ref().map(|url| self.url(url)).transpose()?.flatten(),
+            base_url,
             api_key: api_key.filter(|key| !key.is_empty()).map(SecretString::from),
-            id: self.optional(slot.id.as_ref())?,
-            gguf: self.optional(slot.gguf.as_ref())?.map(|path| self.path(&path)),
+            id,
+            gguf: gguf.map(|path| self.path(&path)),
             wire: slot.wire,
-            temperature: self.checked(slot.temperature, |t| (0.0..=2.0).contains(t), "temperature is from 0 to 2")?,
-            max_tokens: self.checked(slot.max_tokens, |n| *n > 0, "max_tokens is above 0")?,
-            context_window: self.checked(
-                slot.context_window,
-                |n| *n >= MIN_WINDOW,
-                "context_window is at least 256",
-            )?,
-            native_tools: slot.native_tools,
-            echo_reasoning: slot.echo_reasoning,
-            sees_pictures: slot.sees_pictures,
-            thinking: slot.thinking,
-            effort: slot.effort,
-            cache_reasons: slot.cache_reasons,
-            prices: self.checked(slot.prices, |prices| prices.above == 0 && prices.are_sound(), PRICES)?,
-            connect: timeouts.connect,
-            first_byte: timeouts.first_byte,
-            idle: timeouts.idle,
-            retries: self.checked(slot.retries, |n| *n <= 20, "retries is at most 20")?,
-            headers: slot.headers.map(|headers| self.headers(headers)).transpose()?,
-            body: slot.body,
-            chat_template: slot.chat_template,
-            fallback: slot.fallback.map(|names| self.fallback(&names)).transpose()?,
+            context_window: slot.context_window.as_ref().map(|tokens| tokens.value),
+            headers: slot.headers.take().map(|headers| self.headers(headers)).transpose()?,
+            fallback: slot.fallback.take().map(|names| self.fallback(&names)).transpose()?,
+            more: slot,
         })
     }
 
@@ -442,16 +423,8 @@ impl Reader<'_> {
         text.map(|text| check_url(&text).map_err(|why| self.refuse(value, why))).transpose()
     }
 
-    fn checked<T>(
-        &self,
-        value: Option<Spanned<T>>,
-        holds: impl Fn(&T) -> bool,
-        rule: &str,
-    ) -> Result<Option<T>, ConfigError> {
-        match value {
-            Some(value) if !holds(&value.value) => Err(self.refuse(&value, rule)),
-            value => Ok(value.map(|value| value.value)),
-        }
+    fn check<T>(&self, value: Option<&Spanned<T>>, holds: impl Fn(&T) -> bool, rule: &str) -> Result<(), ConfigError> {
+        value.filter(|value| !holds(&value.value)).map_or(Ok(()), |value| Err(self.refuse(value, rule)))
     }
 
     fn key_in(&self, value: &Spanned<String>) -> Result<String, ConfigError> {

@@ -16,10 +16,11 @@ fn file(subject: Subject, text: &str) -> SourceFile {
     }
 }
 
-fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
+/// These files of a person above those that came with agentd.
+pub(super) fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
     let mut all = layers::built_in();
     all.extend(files.iter().map(|(subject, text)| file(*subject, text)));
-    Sources { files: all, plugins: Default::default(), env: env.iter().copied().collect(), flags: Flags::default() }
+    Sources { files: all, plugins: Default::default(), env: env.iter().copied().collect(), log_level: None }
 }
 
 fn config(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Config {
@@ -139,7 +140,7 @@ fn the_shipped_files_set_every_key() {
     assert!(config.tools["read_file"].is_core);
     assert!(!config.system_prompt.is_empty());
     assert!(config.files.is_empty());
-    assert!(config.origins.iter().all(|(_, origin)| *origin == Origin::BuiltIn));
+    assert!(config.origins.keys.iter().all(|(_, origin)| *origin == Origin::BuiltIn));
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn a_layer_changes_only_what_it_names_and_is_remembered() {
     assert_eq!(config.daemon.turns.max_steps.0, Some(7));
     assert_eq!(config.daemon.turns.max_message_history.0, Some(Within(60)));
     assert_eq!(config.daemon.turns.parallel_calls.0, 8);
-    let origin = |key| config.origins.get(key).map(ToString::to_string);
+    let origin = |key| config.origins.keys.get(key).map(ToString::to_string);
     assert_eq!(origin("turns.max_steps").as_deref(), Some("/conf/agentd.yaml"));
     assert_eq!(origin("turns.max_message_history").as_deref(), Some("$MAX_MESSAGE_HISTORY"));
     assert_eq!(origin("turns.parallel_calls").as_deref(), Some("built-in"));
@@ -161,9 +162,9 @@ fn a_flag_stands_above_all() {
     let level = "service: {log_level: warn}";
     assert_eq!(config(&[(Subject::Daemon, level)], &[("AGENTD_LOG", "trace")]).daemon.service.log_level, "trace");
     let mut sources = sources(&[(Subject::Daemon, level)], &[("AGENTD_LOG", "trace")]);
-    sources.flags.log_level = Some("debug".to_owned());
+    sources.log_level = Some("debug".to_owned());
     assert_eq!(resolve(&sources).unwrap().daemon.service.log_level, "debug");
-    sources.flags.log_level = Some("loud".to_owned());
+    sources.log_level = Some("loud".to_owned());
     assert_eq!(resolve(&sources).unwrap_err().to_string(), "option --log-level: `loud` is not a log level");
 }
 

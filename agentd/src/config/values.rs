@@ -43,7 +43,7 @@ const SECRET_MAPS: [&str; 2] = ["env", "headers"];
 
 /// The layers of a configuration, for whoever asks for a value.
 #[derive(Clone)]
-pub struct ConfigValues(Arc<Sources>);
+pub struct ConfigValues(pub(super) Arc<Sources>);
 
 /// The texts hold secrets.
 impl fmt::Debug for ConfigValues {
@@ -53,10 +53,6 @@ impl fmt::Debug for ConfigValues {
 }
 
 impl ConfigValues {
-    pub(super) fn new(sources: &Sources) -> Self {
-        Self(Arc::new(sources.clone()))
-    }
-
     /// The value of each key that has an origin, in the same order; none where it cannot be said. `secrets` are those that the
     /// settings hold as such, and `clean` takes known secrets out of a text.
     pub fn shown(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
@@ -69,20 +65,20 @@ impl ConfigValues {
             let name = if is_server(key) { "" } else { key.rsplit('.').next().unwrap_or_default() };
             mask.of(name, self.value(&trees, key, origin)?).into()
         };
-        let view = |(key, origin): (&str, &Origin)| ConfigOrigin {
-            key: key.to_owned(),
+        let view = |(key, origin): (&String, &Origin)| ConfigOrigin {
+            key: key.clone(),
             origin: origin.to_string(),
             value: value(key, origin),
         };
-        origins.iter().map(view).collect()
+        origins.keys.iter().map(view).collect()
     }
 
     /// The value as it stands in its layer.
     fn value(&self, trees: &[Option<Value>], key: &str, origin: &Origin) -> Option<Value> {
-        let Sources { files, plugins, env, flags } = &*self.0;
+        let Sources { files, plugins, env, log_level } = &*self.0;
         match origin {
             Origin::Variable(name) => return env.text(name).map(|text| text.trim().into()),
-            Origin::Flag(_) => return flags.log_level.as_deref().map(Into::into),
+            Origin::Flag(_) => return log_level.as_deref().map(Into::into),
             Origin::Plugin(..) => {
                 let name = key.strip_prefix("mcp_servers.")?;
                 let mut servers = plugins.iter().flat_map(|plugin| &plugin.servers);
@@ -106,14 +102,7 @@ impl ConfigValues {
 
     /// A file as a tree of values, with variables expanded. None where it is no YAML, or says nothing.
     fn tree(&self, file: &SourceFile) -> Option<Value> {
-        if matches!(
-            file.subject,
-            Subject::SystemPrompt
-                | Subject::SubagentPrompt
-                | Subject::CompactPrompt
-                | Subject::McpSecrets
-                | Subject::Dotenv
-        ) {
+        if !file.subject.file_name().ends_with(".yaml") {
             return None;
         }
         let mut variables = self.0.env.texts();
@@ -218,8 +207,8 @@ impl Mask<'_> {
         match value {
             Value::String(text) => self.text(&text).into(),
             Value::Array(items) if name == "args" => {
-                let args: Vec<String> = items.into_iter().map(plain).collect();
-                let shown = InText::new("", &HashMap::new()).of_args(args);
+                let plain = |item| if let Value::String(text) = item { text } else { item.to_string() };
+                let shown = InText::new("", &HashMap::new()).of_args(items.into_iter().map(plain).collect());
                 shown.into_iter().map(|arg| Value::from(self.text(&arg.shown))).collect()
             }
             Value::Array(items) => items.into_iter().map(|item| self.of("", item)).collect(),
@@ -252,13 +241,6 @@ fn hidden(value: Value) -> Value {
         Value::Null | Value::Bool(_) => value,
         Value::String(text) if text.is_empty() => text.into(),
         _ => MASK.into(),
-    }
-}
-
-fn plain(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
     }
 }
 
@@ -317,26 +299,16 @@ fn query_without_values(query: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, path::PathBuf};
+    use std::collections::BTreeMap;
 
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        config::{Flags, layers, resolve},
-        environment::Environment,
-    };
+    use crate::config::{resolve, tests::sources};
 
     /// The values where these files stand above those that came with agentd.
     fn shown(files: &[(Subject, &str)], env: &[(&str, &str)]) -> BTreeMap<String, Value> {
-        let mut all = layers::built_in();
-        for (subject, text) in files {
-            let origin = Origin::User(PathBuf::from(format!("/home/me/{}", subject.file_name())));
-            all.push(SourceFile { subject: *subject, origin, text: (*text).to_owned() });
-        }
-        let flags = Flags { log_level: Some("debug".to_owned()) };
-        let sources =
-            Sources { files: all, plugins: Arc::default(), env: env.iter().copied().collect::<Environment>(), flags };
+        let sources = Sources { log_level: Some("debug".to_owned()), ..sources(files, env) };
         let config = resolve(&sources).unwrap();
         let secrets: Vec<&str> = config.secrets().chain(sources.env.secrets()).collect();
         let shown = config.values.shown(&config.origins, &secrets, &str::to_owned);

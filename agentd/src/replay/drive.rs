@@ -14,7 +14,7 @@ use agentd_core::{
     Timestamp,
     audit::AuditEntry,
     error::{AuditError, WorkspaceError},
-    event::EventKind,
+    event::{Event, EventKind},
     ids::{CallId, SessionId},
     interrupt::{Answer, Ask, Interrupt},
     ports::{Audit, Changes, Clock, FilesBefore, Snapshots, ToolContext, Workspace},
@@ -27,7 +27,7 @@ use agentd_replay::{Play, RecordedEnd, RecordedTurn, Script};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
-use crate::replay::{PlayError, PlayNews, PlayOptions};
+use crate::replay::{PlayError, PlayOptions};
 
 /// The name under which a play starts turns and answers.
 const CLIENT: &str = "replay";
@@ -39,7 +39,7 @@ pub(super) struct Drive<'a> {
     pub(super) script: &'a Arc<Script>,
     pub(super) clock: &'a PlayedClock,
     pub(super) options: &'a PlayOptions,
-    pub(super) news: &'a mpsc::Sender<PlayNews>,
+    pub(super) news: &'a mpsc::Sender<Arc<Event>>,
 }
 
 impl Drive<'_> {
@@ -64,7 +64,7 @@ impl Drive<'_> {
         let mut started = self.session.start_turn(self.start(turn)).await?;
         while let Some(event) = started.events.next().await {
             let event = event?;
-            if self.news.send(PlayNews(Arc::clone(&event))).await.is_err() {
+            if self.news.send(Arc::clone(&event)).await.is_err() {
                 return Ok(None);
             }
             match &event.kind {
@@ -277,15 +277,5 @@ impl Drop for PlayFolder {
             Ok(runtime) => drop(runtime.spawn_blocking(remove)),
             Err(_) => remove(),
         }
-    }
-}
-
-/// Removes all folders of plays.
-pub(super) fn sweep(base: &Path) {
-    match fs::remove_dir_all(base) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!("what replays left in {} cannot be removed: {error}", base.display());
-        }
-        _ => {}
     }
 }

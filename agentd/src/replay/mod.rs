@@ -8,11 +8,12 @@ mod drive;
 
 use std::{
     collections::HashMap,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use agentd_audit::redact::{Patterns, scrub};
+use agentd_audit::redact::scrub;
 use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::SessionId,
@@ -30,14 +31,13 @@ use agentd_replay::{
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::redact::Redactor;
 use crate::replay::drive::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
 
-/// Plays at once. Each has a journal of its own.
-const PLAYS: usize = 8;
+/// Room for plays at once. Each has a journal of its own.
+static ROOM: Semaphore = Semaphore::const_new(8);
 
 /// Events that are read at once.
 const PAGE: usize = 1000;
@@ -45,11 +45,8 @@ const PAGE: usize = 1000;
 /// Events of a recording at most, those of subagents included.
 const MOST: usize = 1_000_000;
 
-/// Makes the workspaces of sessions below a folder.
-pub type MakeWorkspaces = Box<dyn Fn(&Path) -> WorkspaceFolders + Send + Sync>;
-
-/// Parts of the daemon that the player uses.
-pub struct PlayerParts {
+/// Plays recordings, with parts of the daemon.
+pub struct Player {
     /// Folder for the files of plays. All in it is removed at the start.
     pub folder: PathBuf,
     /// The models, for [`Play::LiveModel`].
@@ -57,22 +54,15 @@ pub struct PlayerParts {
     /// The tools.
     pub toolbox: Arc<dyn Toolbox>,
     /// Makes the workspaces of sessions below a folder.
-    pub workspaces: MakeWorkspaces,
+    pub workspaces: Box<dyn Fn(&Path) -> WorkspaceFolders + Send + Sync>,
     /// Limits of the undo store.
     pub snapshots: SnapshotConfig,
     /// The language servers, for tools that run.
     pub languages: Arc<dyn Languages>,
     /// The audit log, for tools that run.
     pub audit: Arc<dyn Audit>,
-    /// Knows secrets.
-    pub redactor: Redactor,
-}
-
-/// Plays recordings.
-pub struct Player {
-    parts: PlayerParts,
-    redact: Redaction,
-    room: Arc<tokio::sync::Semaphore>,
+    /// Takes out secrets.
+    pub redact: Redaction,
 }
 
 /// Wishes for a play.
@@ -87,10 +77,6 @@ pub struct PlayOptions {
     /// Set if calls that need an approval run, where tools run.
     pub approve: bool,
 }
-
-/// An event of the session that is played.
-#[derive(Debug)]
-pub struct PlayNews(pub Arc<Event>);
 
 /// End of a play.
 #[derive(Debug)]
@@ -127,16 +113,14 @@ pub enum PlayError {
 }
 
 impl Player {
-    /// A player on these parts.
-    pub fn new(parts: PlayerParts) -> Self {
-        let (patterns, redactor) = (Patterns::default(), parts.redactor.clone());
-        let redact: Redaction = Arc::new(move |text| patterns.clean(&redactor.clean(text)));
-        Self { parts, redact, room: Arc::new(tokio::sync::Semaphore::new(PLAYS)) }
-    }
-
     /// Removes what plays left behind that a stop cut off. It may block.
     pub fn sweep(&self) {
-        drive::sweep(&self.parts.folder);
+        let folder = &self.folder;
+        if let Err(error) = std::fs::remove_dir_all(folder)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!("what replays left in {} cannot be removed: {error}", folder.display());
+        }
     }
 
     /// A recording of a session, with the requests that it comes to under the present configuration. Secrets are taken out.
@@ -172,7 +156,7 @@ impl Player {
         Ok(agentd_replay::redacted(&recording, &self.redact)?)
     }
 
-    /// Plays a recording. News go to `news` until nobody listens, which ends it as `stop` does.
+    /// Plays a recording. Its events go to `news` until nobody listens, which ends it as `stop` does.
     ///
     /// # Errors
     /// When the play could not begin, or the engine failed it. That something goes otherwise than recorded is an outcome.
@@ -181,11 +165,11 @@ impl Player {
         engine: &Engine,
         recording: Recording,
         options: PlayOptions,
-        news: mpsc::Sender<PlayNews>,
+        news: mpsc::Sender<Arc<Event>>,
         stop: &CancellationToken,
     ) -> Result<PlayOutcome, PlayError> {
-        let _turn = self.room.acquire().await.map_err(|_| PlayError::Stopping)?;
-        let folder = PlayFolder::create(&self.parts.folder)?;
+        let _turn = ROOM.acquire().await.map_err(|_| PlayError::Stopping)?;
+        let folder = PlayFolder::create(&self.folder)?;
         let script = Arc::new(Script::new(recording, options.play, Arc::clone(&self.redact)));
         let clock = Arc::new(PlayedClock::new(options.play));
         let store = open_store(folder.path().join("journal.db")).await?;
@@ -208,7 +192,7 @@ impl Player {
         script: &Arc<Script>,
         clock: &PlayedClock,
         options: &PlayOptions,
-        news: &mpsc::Sender<PlayNews>,
+        news: &mpsc::Sender<Arc<Event>>,
     ) -> Result<PlayOutcome, PlayError> {
         let head = script.head();
         let id = SessionId::generate();
@@ -238,29 +222,28 @@ impl Player {
         clock: &Arc<PlayedClock>,
         play: Play,
     ) -> Engine {
-        let parts = &self.parts;
         let models: Arc<dyn Models> = match play {
-            Play::LiveModel => Arc::clone(&parts.models),
+            Play::LiveModel => Arc::clone(&self.models),
             Play::Learn | Play::Strict | Play::LiveTools => Arc::new(PlayedModels::new(script)),
         };
         let runs = play == Play::LiveTools;
         let toolbox: Arc<dyn Toolbox> = match runs {
-            true => Arc::clone(&parts.toolbox),
-            false => Arc::new(PlayedToolbox::new(Arc::clone(&parts.toolbox), Arc::clone(script))),
+            true => Arc::clone(&self.toolbox),
+            false => Arc::new(PlayedToolbox::new(Arc::clone(&self.toolbox), Arc::clone(script))),
         };
         let ports = Ports {
             models,
             toolbox,
             store: store.clone(),
-            workspaces: Arc::new((parts.workspaces)(&folder.path().join("workspace"))),
+            workspaces: Arc::new((self.workspaces)(&folder.path().join("workspace"))),
             pictures: None,
             snapshots: match runs {
-                true => Arc::new(FileSnapshots::new(folder.path().join("undo"), parts.snapshots.clone())),
+                true => Arc::new(FileSnapshots::new(folder.path().join("undo"), self.snapshots.clone())),
                 false => Arc::new(NoSnapshots),
             },
-            languages: if runs { Arc::clone(&parts.languages) } else { Arc::new(NoLanguages) },
+            languages: if runs { Arc::clone(&self.languages) } else { Arc::new(NoLanguages) },
             exchanges: NoExchanges::port(),
-            audit: if runs { Arc::clone(&parts.audit) } else { Arc::new(NoAudit) },
+            audit: if runs { Arc::clone(&self.audit) } else { Arc::new(NoAudit) },
             clock: clock.clone(),
         };
         // That question is asked of a model, and its answer is in no recording.

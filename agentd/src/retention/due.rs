@@ -12,13 +12,12 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    error::ErrorKind,
     ids::SessionId,
     ports::WorkspaceArea,
     session::{SessionStatus, SessionSummary},
     storage::{PartSize, StoragePart},
 };
-use agentd_engine::{Activity, EngineError};
+use agentd_engine::Activity;
 use tokio::{sync::watch, time::sleep};
 
 use crate::{
@@ -249,11 +248,6 @@ pub(super) fn free_bytes(folder: &Path) -> u64 {
         let free: u64 = disk.blocks_available();
         free.saturating_mul(disk.fragment_size())
     })
-}
-
-pub(super) fn unreadable(data: &Path, error: io::Error) -> EngineError {
-    EngineError::new(ErrorKind::Storage, format!("could not look through {}: {error}", data.display()))
-        .with_hint("the data folder must be yours and readable")
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use agentd_audit::{AuditLog, TrimLimits};
 use agentd_core::{
     Timestamp,
     audit::{AuditEntry, AuditFact},
+    error::ErrorKind,
     ids::SessionId,
     ports::{Audit as _, Clock, WorkspaceArea},
     session::{SessionFilter, SessionStatus, SessionSummary},
@@ -39,8 +40,6 @@ use crate::config::RetentionSettings;
 /// Client name of scheduled cleanings.
 pub const SCHEDULE: &str = "schedule";
 
-/// Sessions that are looked at together when many are removed.
-const PAGE: usize = 200;
 /// Removed sessions that are named.
 const NAMED: usize = 1000;
 
@@ -82,7 +81,10 @@ impl Retention {
         let size = self.store.size().await?;
         let data = self.data.clone();
         let looked = tokio::task::spawn_blocking(move || due::of(&data)).await.map_err(io::Error::other);
-        let parts = looked.and_then(|looked| looked).map_err(|error| due::unreadable(&self.data, error))?;
+        let parts = looked.and_then(|looked| looked).map_err(|error| {
+            EngineError::new(ErrorKind::Storage, format!("could not look through {}: {error}", self.data.display()))
+                .with_hint("the data folder must be yours and readable")
+        })?;
         Ok(StorageView {
             parts,
             journal_spare_bytes: size.spare_bytes,
@@ -119,6 +121,63 @@ impl Retention {
         }
         report.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
         Ok(report)
+    }
+
+    /// Removes the sessions that fit and were not used since then, or says in a trial which would go. Those that are in use,
+    /// wait or are pinned stay.
+    ///
+    /// # Errors
+    /// When the sessions cannot be listed.
+    pub async fn prune(
+        &self,
+        filter: &SessionFilter,
+        unused_since: Timestamp,
+        trial: bool,
+        by: &str,
+    ) -> Result<PruneReport, EngineError> {
+        let _turn = self.turn.lock().await;
+        let sessions = self.engine.filtered_page(None, usize::MAX, false, filter).await?.sessions;
+        let mut report = PruneReport::default();
+        for session in sessions.into_iter().filter(|session| session.updated_at < unused_since) {
+            self.prune_one(session, trial, &mut report).await;
+        }
+        if !trial && report.count > 0 {
+            let part =
+                CleanedData { part: CleanedPart::Sessions, sessions: report.count, files: 0, bytes: report.bytes };
+            let fact = AuditFact::Cleaned { parts: vec![part], by: by.to_owned() };
+            self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
+        }
+        Ok(report)
+    }
+
+    async fn prune_one(&self, session: SessionSummary, trial: bool, report: &mut PruneReport) {
+        if matches!(session.status, SessionStatus::Running | SessionStatus::Waiting) {
+            report.kept += 1;
+            return;
+        }
+        let bytes = self.bytes_of(&session).await;
+        match self.engine.expire_session(session.id, session.updated_at, trial).await {
+            Ok(true) => {
+                report.count += 1;
+                report.bytes += bytes;
+                if report.sessions.len() < NAMED {
+                    report.sessions.push(session);
+                }
+            }
+            Ok(false) => report.kept += 1,
+            Err(error) => report.problems.push(format!("could not delete session {}: {error}", session.id)),
+        }
+    }
+
+    /// Bytes that a session takes on the disk.
+    async fn bytes_of(&self, session: &SessionSummary) -> u64 {
+        // A session is removed whether its size is known or not.
+        let mut bytes = self.store.event_bytes(session.id).await.unwrap_or_default();
+        for folder in ["workspace", "undo", "traces"] {
+            let content = due::content(self.data.join(folder).join(session.id.to_string())).await;
+            bytes += content.map_or(0, |content| content.bytes);
+        }
+        bytes
     }
 }
 
@@ -274,73 +333,4 @@ fn old_logs(folder: &Path, before: Timestamp, trial: bool) -> io::Result<(u64, u
         }
     }
     Ok((files, bytes))
-}
-
-impl Retention {
-    /// Removes the sessions that fit and were not used since then, or says in a trial which would go. Those that are in use,
-    /// wait or are pinned stay.
-    ///
-    /// # Errors
-    /// When the sessions cannot be listed.
-    pub async fn prune(
-        &self,
-        filter: &SessionFilter,
-        unused_since: Timestamp,
-        trial: bool,
-        by: &str,
-    ) -> Result<PruneReport, EngineError> {
-        let _turn = self.turn.lock().await;
-        let mut candidates = Vec::new();
-        let mut next = None;
-        loop {
-            let page = self.engine.filtered_page(next, PAGE, false, filter).await?;
-            candidates.extend(page.sessions.into_iter().filter(|session| session.updated_at < unused_since));
-            next = page.next;
-            if next.is_none() {
-                break;
-            }
-        }
-        let mut report = PruneReport::default();
-        for session in candidates {
-            self.prune_one(session, trial, &mut report).await;
-        }
-        if !trial && report.count > 0 {
-            let part =
-                CleanedData { part: CleanedPart::Sessions, sessions: report.count, files: 0, bytes: report.bytes };
-            let fact = AuditFact::Cleaned { parts: vec![part], by: by.to_owned() };
-            self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
-        }
-        Ok(report)
-    }
-
-    async fn prune_one(&self, session: SessionSummary, trial: bool, report: &mut PruneReport) {
-        let is_open = matches!(session.status, SessionStatus::Running | SessionStatus::Waiting);
-        let bytes = if is_open { 0 } else { self.bytes_of(&session).await };
-        let gone = match is_open {
-            true => Ok(false),
-            false => self.engine.expire_session(session.id, session.updated_at, trial).await,
-        };
-        match gone {
-            Ok(true) => {
-                report.count += 1;
-                report.bytes += bytes;
-                if report.sessions.len() < NAMED {
-                    report.sessions.push(session);
-                }
-            }
-            Ok(false) => report.kept += 1,
-            Err(error) => report.problems.push(format!("could not delete session {}: {error}", session.id)),
-        }
-    }
-
-    /// Bytes that a session takes on the disk.
-    async fn bytes_of(&self, session: &SessionSummary) -> u64 {
-        // A session is removed whether its size is known or not.
-        let mut bytes = self.store.event_bytes(session.id).await.unwrap_or_default();
-        for folder in ["workspace", "undo", "traces"] {
-            let content = due::content(self.data.join(folder).join(session.id.to_string())).await;
-            bytes += content.map_or(0, |content| content.bytes);
-        }
-        bytes
-    }
 }

@@ -114,7 +114,8 @@ impl World {
 
     /// A session that was used today, and has something of everything.
     async fn session(&self) -> SessionId {
-        let start = StartTurn { text: Some("What is to be done today?".to_owned()), ..start() };
+        let text = Some("What is to be done today?".to_owned());
+        let start = StartTurn { text, client: "a test".to_owned(), ..StartTurn::default() };
         let (session, _) =
             self.engine.start_session_with(SessionSettings::default(), start, Default::default()).await.unwrap();
         let id = session.id();
@@ -205,25 +206,6 @@ impl World {
             _ => None,
         };
         items.into_iter().filter_map(|(_, item)| notice(item)).collect()
-    }
-}
-
-fn start() -> StartTurn {
-    StartTurn {
-        compact: None,
-        typed_bytes: None,
-        whole: false,
-        answer_schema: None,
-        while_connected: false,
-        text: None,
-        slot: None,
-        max_steps: None,
-        planning: None,
-        on_interrupt: agentd_core::turn::OnInterrupt::Wait,
-        if_busy: agentd_core::turn::IfBusy::Refuse,
-        client: "a test".to_owned(),
-        environment: Default::default(),
-        ..StartTurn::default()
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use agentd_archive::foreign::ForeignFormat;
-use agentd_core::{error::ErrorKind, exchange::KeptExchanges};
+use agentd_core::{error::ErrorKind, event::Event, exchange::KeptExchanges};
 use agentd_exchange::ReadFailure;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
@@ -21,7 +21,7 @@ use agentd_proto::{
         replays_server::Replays, trace_piece, traces_server::Traces,
     },
 };
-use agentd_replay::{MAX_RECORDING, Play, PlayProblem, Recording};
+use agentd_replay::{MAX_RECORDING, Play, PlayProblem, Recording, Redaction};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -34,7 +34,7 @@ use crate::{
         export::{ExportFailure, Exporter},
         poured,
     },
-    replay::{PlayError, PlayNews, PlayOptions, PlayOutcome, Player},
+    replay::{PlayError, PlayOptions, PlayOutcome, Player},
     rpc::{Refusal, ReplyStream, absolute},
 };
 
@@ -53,7 +53,8 @@ service! { Archives:
                 .with_hint(format!("agentctl sessions export {parent} exports both"))
                 .into());
         }
-        let exporter = Exporter::new(self.engine.clone(), export, request.redact.then(|| self.control.redaction()));
+        let redact = request.redact.then(|| Arc::new(self.control.log.redactor().by_form_too()) as Redaction);
+        let exporter = Exporter::new(self.engine.clone(), export, redact);
         let summary = (&exporter.summary()).into();
         let pieces = poured(move |outlet| {
             let exported = outlet.send(Ok(piece(export_piece::Part::Session(summary))));
@@ -116,11 +117,11 @@ fn piece(part: export_piece::Part) -> v1::ExportPiece {
 /// no end is told.
 async fn hand_on(
     mut pieces: impl Stream<Item = Result<v1::ImportPiece, Status>> + Unpin,
-    queue: mpsc::Sender<io::Result<SourcePiece>>,
+    queue: mpsc::Sender<SourcePiece>,
 ) {
     while let Some(piece) = pieces.next().await {
         let piece = match piece.map(|piece| piece.part) {
-            Ok(Some(import_piece::Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(SourcePiece::Data(data)),
+            Ok(Some(import_piece::Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(Some(data)),
             Ok(Some(import_piece::Part::Data(_))) => Err(io::Error::other("a piece of it is larger than 1 MiB")),
             Ok(Some(import_piece::Part::Abort(_))) => Err(io::Error::other("the client gave up")),
             Ok(_) => Err(io::Error::other("a piece of it is of a kind that is not known here")),
@@ -132,7 +133,7 @@ async fn hand_on(
         }
     }
     // Where nobody takes it, the import has ended before.
-    let _gone = queue.send(Ok(SourcePiece::End)).await;
+    let _gone = queue.send(Ok(None)).await;
 }
 
 /// Events of a play that may wait for its client.
@@ -191,9 +192,9 @@ async fn tell(
     client: mpsc::Sender<Result<v1::PlayEvent, Status>>,
     stop: CancellationToken,
 ) -> Result<(), Status> {
-    let (news, mut heard) = mpsc::channel(QUEUE);
+    let (news, mut heard) = mpsc::channel::<Arc<Event>>(QUEUE);
     let hand_on = async {
-        while let Some(PlayNews(event)) = heard.recv().await {
+        while let Some(event) = heard.recv().await {
             let event = v1::PlayEvent { kind: Some(play_event::Kind::Event((&*event).into())) };
             if client.send(Ok(event)).await.is_err() {
                 break;
@@ -326,21 +327,16 @@ fn write_exchanges(kept: &KeptExchanges, outlet: &Outlet<Result<v1::TracePiece, 
 
 impl From<ReadFailure> for Refusal {
     fn from(failure: ReadFailure) -> Self {
-        let refusal = |kind, message: String, hint: String| Self::new(kind, message).with_hint(hint);
         match failure {
             ReadFailure::NothingKept => {
-                refusal(ErrorKind::NotFound, "no requests of this session are kept".to_owned(), HOW.to_owned())
+                Self::new(ErrorKind::NotFound, "no requests of this session are kept").with_hint(HOW)
             }
-            ReadFailure::NoSuchNumber { number, kept: (first, last) } => refusal(
-                ErrorKind::NotFound,
-                format!("there is no request {number} of this session"),
-                format!("{first} to {last} are kept; `agentctl trace --requests` lists them"),
-            ),
-            ReadFailure::Io(error) => refusal(
-                ErrorKind::Storage,
-                format!("could not read the trace: {error}"),
-                "the folder `traces` in the data folder must be yours and readable".to_owned(),
-            ),
+            ReadFailure::NoSuchNumber { number, kept: (first, last) } => {
+                Self::new(ErrorKind::NotFound, format!("there is no request {number} of this session"))
+                    .with_hint(format!("{first} to {last} are kept; `agentctl trace --requests` lists them"))
+            }
+            ReadFailure::Io(error) => Self::new(ErrorKind::Storage, format!("could not read the trace: {error}"))
+                .with_hint("the folder `traces` in the data folder must be yours and readable"),
         }
     }
 }

@@ -19,9 +19,10 @@ use agentd_core::{
     ids::{InterruptId, SessionId},
 };
 use agentd_engine::{Engine, MissedNews, NewsReader, SessionNews};
+use agentd_lsp::FoundServer;
 use agentd_proto::{
     PROTOCOL_VERSION,
-    client::{ConfigView, DaemonStatus, ReloadOutcome},
+    client::{ConfigView, DaemonStatus, LanguageServer, ReloadOutcome},
     convert::{Wire, or_default},
     v1::{
         self,
@@ -32,12 +33,8 @@ use agentd_proto::{
         watch_event::{ConfigReloaded, InterruptOver, Kind, Lagged, SessionDeleted, Snapshot, TurnBegan, TurnOver},
     },
 };
-use futures_util::{
-    StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use crate::{
     model_test::ModelTest,
@@ -53,7 +50,7 @@ const SLOT: &str = "the model slot";
 const LONGEST_NAME: usize = 60;
 
 service! { Daemon:
-    type TestModelStream = BoxStream<'static, Result<v1::TestModelResponse, Status>>;
+    type TestModelStream = ReplyStream<v1::TestModelResponse>;
     type WatchStream = WatchStream;
 
     async fn hello(&self, request: v1::HelloRequest) -> v1::HelloResponse {
@@ -74,7 +71,8 @@ service! { Daemon:
     async fn status(&self, _: v1::StatusRequest) -> v1::StatusResponse {
         let stats = self.engine.stats();
         let (socket, languages) = (self.info.socket.borrow().clone(), Arc::clone(&self.parts().languages));
-        let language_servers = tokio::task::spawn_blocking(move || crate::boot::language_servers(&languages));
+        let told = |FoundServer { name, hint, .. }| LanguageServer { name, hint };
+        let language_servers = tokio::task::spawn_blocking(move || languages.found().into_iter().map(told).collect());
         let status = DaemonStatus {
             version: VERSION.to_owned(),
             pid: process::id(),

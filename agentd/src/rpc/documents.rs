@@ -77,7 +77,7 @@ service! { Documents:
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
         let document = OpenDocument { password: request.password.map(Password::new), ..document };
-        let reading = match self.knowledge().read(document, range, Arc::new(|_| {}), cancel).await {
+        Ok(match self.knowledge().read(document, range, Arc::new(|_| {}), cancel).await {
             Err(error) if error.needs_password() => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 v1::ReadDocumentResponse {
@@ -88,8 +88,7 @@ service! { Documents:
                 }
             }
             read => (&read?).into(),
-        };
-        Ok(reading)
+        })
     }
 
     async fn search(&self, request: v1::SearchDocumentsRequest) -> v1::SearchDocumentsResponse {
@@ -142,60 +141,7 @@ impl Context {
         };
         stream::unfold((told, guard), next).boxed()
     }
-}
 
-/// The documents at some paths, page by page: only so many are open at once.
-struct Pages {
-    session: SessionId,
-    paths: VecDeque<String>,
-    /// Documents that were taken of the first path.
-    taken: usize,
-    /// The names of all that were taken: two paths may lead to one.
-    names: HashSet<String>,
-    /// Reasons why some were not looked for, path by path.
-    notes: Vec<String>,
-}
-
-impl Pages {
-    /// The next page; none when there is no more.
-    async fn next(&mut self, engine: &Engine) -> Result<Option<Vec<OpenDocument>>, Refusal> {
-        let mut documents = Vec::new();
-        while documents.len() < OPEN_AT_ONCE
-            && let Some(path) = self.paths.front()
-        {
-            let wanted = OPEN_AT_ONCE - documents.len();
-            let page = engine.open_documents(self.session, path.clone(), self.taken, wanted).await?;
-            if let (Some(cut), 0) = (&page.cut, self.taken) {
-                self.notes.push(format!("not all documents{} were found: {cut}", below(path)));
-            }
-            // Some of them may have gone away since they were counted.
-            self.taken += wanted;
-            if page.found <= wanted {
-                self.paths.pop_front();
-                self.taken = 0;
-            }
-            let names = &mut self.names;
-            documents.extend(page.documents.into_iter().filter(|document| names.insert(document.name.clone())));
-        }
-        Ok(Some(documents).filter(|documents| !documents.is_empty()))
-    }
-
-    /// The number of those that are left.
-    async fn left(&mut self, engine: &Engine) -> Result<usize, Refusal> {
-        let mut left = 0;
-        while let Some(path) = self.paths.pop_front() {
-            left += engine.open_documents(self.session, path, self.taken, 0).await?.found;
-            self.taken = 0;
-        }
-        Ok(left)
-    }
-}
-
-fn below(path: &str) -> String {
-    if path.is_empty() { String::new() } else { format!(" below {path}") }
-}
-
-impl Context {
     /// The documents at these paths, each once; all of the session where there are none.
     async fn documents(&self, session: &str, paths: Vec<String>) -> Result<Pages, Refusal> {
         let session = self.session_id(session).await?;
@@ -220,6 +166,54 @@ impl Context {
         }
         let limit = query.limit.min(MOST_FINDS);
         Ok((pages, DocumentQuery { limit, ..query }))
+    }
+}
+
+/// The documents at some paths, page by page: only so many are open at once.
+struct Pages {
+    session: SessionId,
+    paths: VecDeque<String>,
+    /// Documents that were taken of the first path.
+    taken: usize,
+    /// The names of all that were taken: two paths may lead to one.
+    names: HashSet<String>,
+    /// Reasons why some were not looked for, path by path.
+    notes: Vec<String>,
+}
+
+impl Pages {
+    /// The next page; none when there is no more.
+    async fn next(&mut self, engine: &Engine) -> Result<Option<Vec<OpenDocument>>, Refusal> {
+        let mut documents = Vec::new();
+        while documents.len() < OPEN_AT_ONCE
+            && let Some(path) = self.paths.front()
+        {
+            let wanted = OPEN_AT_ONCE - documents.len();
+            let page = engine.open_documents(self.session, path.clone(), self.taken, wanted).await?;
+            if let (Some(cut), 0) = (&page.cut, self.taken) {
+                let below = if path.is_empty() { String::new() } else { format!(" below {path}") };
+                self.notes.push(format!("not all documents{below} were found: {cut}"));
+            }
+            // Some of them may have gone away since they were counted.
+            self.taken += wanted;
+            if page.found <= wanted {
+                self.paths.pop_front();
+                self.taken = 0;
+            }
+            let names = &mut self.names;
+            documents.extend(page.documents.into_iter().filter(|document| names.insert(document.name.clone())));
+        }
+        Ok(Some(documents).filter(|documents| !documents.is_empty()))
+    }
+
+    /// The number of those that are left.
+    async fn left(&mut self, engine: &Engine) -> Result<usize, Refusal> {
+        let mut left = 0;
+        while let Some(path) = self.paths.pop_front() {
+            left += engine.open_documents(self.session, path, self.taken, 0).await?.found;
+            self.taken = 0;
+        }
+        Ok(left)
     }
 }
 

@@ -29,8 +29,8 @@ use agentd_proto::{
 };
 
 use crate::{
-    config::nearest,
-    failure::blocking,
+    config::{nearest, try_mcp},
+    failure::{Failure, blocking},
     rpc::{Context, Refusal, absolute},
 };
 
@@ -53,7 +53,11 @@ service! { Projects:
 
 service! { Plugins:
     async fn list(&self, request: v1::ListPluginsRequest) -> v1::ListPluginsResponse {
-        let plugins = if request.as_known { self.control.known_plugins() } else { self.control.list_plugins().await? };
+        let plugins = match request.as_known {
+            // As they were when they were looked at last.
+            true => self.control.recipe.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect(),
+            false => self.control.list_plugins().await?,
+        };
         Ok(v1::ListPluginsResponse { plugins: plugins.iter().map(Into::into).collect() })
     }
 
@@ -138,6 +142,40 @@ impl Context {
         }
         Ok(())
     }
+
+    /// Gives a session the servers of a request.
+    async fn bring_servers(&self, request: v1::SetSessionServersRequest) -> Result<(Vec<ServerReport>, u64), Refusal> {
+        let session = self.session(&request.session).await?;
+        if session.show().await?.session.settings.parent.is_some() {
+            return Err(Refusal::invalid("a session that works for another has the MCP servers of that one")
+                .with_hint("bring them for the other session"));
+        }
+        let servers = request.servers.into_iter().map(definition).collect::<Result<Vec<_>, _>>()?;
+        let client = ClientEnvironment::unjudged(request.environment).allowed(&self.control.passed_variables());
+        let brought = &self.parts().session_servers;
+        let set = brought.set(session.id(), &servers, &client, request.replaces).await?;
+        tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");
+        // It may have been deleted meanwhile.
+        if let Err(gone) = self.session_id(&request.session).await {
+            brought.remove(session.id()).await;
+            return Err(gone);
+        }
+        Ok((set.servers, set.version))
+    }
+
+    /// The name of a server, if there is one of that name.
+    fn known(&self, name: String) -> Result<String, Refusal> {
+        let reports = self.parts().mcp.report();
+        if reports.iter().any(|server| server.name == name) {
+            return Ok(name);
+        }
+        let shown: String = name.chars().take(80).collect();
+        let hint = match nearest(&shown, reports.iter().map(|server| server.name.as_str())) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`agentctl mcp list` shows them, and `agentctl mcp add` adds one".to_owned(),
+        };
+        Err(Refusal::new(ErrorKind::NotFound, format!("there is no MCP server `{shown}`")).with_hint(hint))
+    }
 }
 
 fn unknown(kind: &str, name: &str, hint: &str) -> Refusal {
@@ -192,7 +230,8 @@ service! { Mcp:
     }
 
     async fn check(&self, request: v1::CheckMcpServersRequest) -> v1::CheckMcpServersResponse {
-        self.control.try_mcp(request.text, request.path.into())?;
+        let sources = self.control.recipe.sources()?;
+        try_mcp(&sources, request.text, request.path.into()).map_err(Failure::from)?;
         Ok(v1::CheckMcpServersResponse {})
     }
 
@@ -203,42 +242,6 @@ service! { Mcp:
         let (servers, version) = set.await.map_err(|_| Refusal::stopping())??;
         let servers = servers.iter().map(|server| (&view(server)).into()).collect();
         Ok(v1::SetSessionServersResponse { servers, version })
-    }
-}
-
-impl Context {
-    /// Gives a session the servers of a request.
-    async fn bring_servers(&self, request: v1::SetSessionServersRequest) -> Result<(Vec<ServerReport>, u64), Refusal> {
-        let session = self.session(&request.session).await?;
-        if session.show().await?.session.settings.parent.is_some() {
-            return Err(Refusal::invalid("a session that works for another has the MCP servers of that one")
-                .with_hint("bring them for the other session"));
-        }
-        let servers = request.servers.into_iter().map(definition).collect::<Result<Vec<_>, _>>()?;
-        let client = ClientEnvironment::unjudged(request.environment).allowed(&self.control.passed_variables());
-        let brought = &self.parts().session_servers;
-        let set = brought.set(session.id(), &servers, &client, request.replaces).await?;
-        tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");
-        // It may have been deleted meanwhile.
-        if let Err(gone) = self.session_id(&request.session).await {
-            brought.remove(session.id()).await;
-            return Err(gone);
-        }
-        Ok((set.servers, set.version))
-    }
-
-    /// The name of a server, if there is one of that name.
-    fn known(&self, name: String) -> Result<String, Refusal> {
-        let reports = self.parts().mcp.report();
-        if reports.iter().any(|server| server.name == name) {
-            return Ok(name);
-        }
-        let shown: String = name.chars().take(80).collect();
-        let hint = match nearest(&shown, reports.iter().map(|server| server.name.as_str())) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "`agentctl mcp list` shows them, and `agentctl mcp add` adds one".to_owned(),
-        };
-        Err(Refusal::new(ErrorKind::NotFound, format!("there is no MCP server `{shown}`")).with_hint(hint))
     }
 }
 

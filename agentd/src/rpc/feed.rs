@@ -74,11 +74,8 @@ pub(super) struct Feed {
     pub(super) seen: u64,
 }
 
-enum Next {
-    Event(Box<v1::Event>),
-    Last(Box<v1::Event>),
-    End(Option<Status>),
-}
+/// An event, or why there is none; and whether another may come.
+type NextEvent = (Result<v1::Event, Status>, bool);
 
 impl Feed {
     /// A feed without commands.
@@ -91,56 +88,51 @@ impl Feed {
     pub(super) fn into_stream(self) -> EventStream {
         stream::unfold(Some(self), |feed| async move {
             let mut feed = feed?;
-            match feed.next().await {
-                Next::Event(event) => Some((Ok(*event), Some(feed))),
-                Next::Last(event) => Some((Ok(*event), None)),
-                Next::End(status) => status.map(|status| (Err(status), None)),
-            }
+            let (event, goes_on) = feed.next().await?;
+            Some((event, goes_on.then_some(feed)))
         })
         .boxed()
     }
 
-    async fn next(&mut self) -> Next {
+    async fn next(&mut self) -> Option<NextEvent> {
         if self.until == Until::Current && self.subscription.is_current() {
-            return Next::End(None);
+            return None;
         }
+        let end = |refusal: Refusal| Some((Err(refusal.into()), false));
         tokio::select! {
             // What has happened is shown before what cannot happen any more.
             biased;
-            event = self.subscription.next() => match event {
-                Some(Ok(event)) => self.show(&event),
-                Some(Err(error)) => Next::End(Some(Refusal::from(error).into())),
-                None => Next::End(None),
+            event = self.subscription.next() => match event? {
+                Ok(event) => Some(self.show(&event)),
+                Err(error) => end(error.into()),
             },
             Some(remark) = self.remarks.recv() => match remark {
-                ClientNotice::Refused(refusal) => Next::Event(Box::new((&self.warning(&refusal)).into())),
-                ClientNotice::ToolRequested(call) => self.asked(v1::event::Kind::ToolRequested((&*call).into())),
-                ClientNotice::FileRequested(asked) => self.asked(v1::event::Kind::FileRequested((*asked).into())),
-                ClientNotice::Broken(refusal) => Next::End(Some((*refusal).into())),
+                ClientNotice::Refused(refusal) => Some((Ok((&self.warning(&refusal)).into()), true)),
+                ClientNotice::ToolRequested(call) => Some(self.asked(v1::event::Kind::ToolRequested((&*call).into()))),
+                ClientNotice::FileRequested(asked) => Some(self.asked(v1::event::Kind::FileRequested((*asked).into()))),
+                ClientNotice::Broken(refusal) => end(*refusal),
             },
-            () = self.shutdown.cancelled() => Next::End(Some(Refusal::stopping().into())),
+            () = self.shutdown.cancelled() => end(Refusal::stopping()),
         }
     }
 
-    fn show(&mut self, event: &Event) -> Next {
+    fn show(&mut self, event: &Event) -> NextEvent {
         self.seen = event.seq;
-        let shown = Box::new(event.into());
         let ended = matches!(event.kind, EventKind::TurnEnded { .. });
-        match self.until {
-            Until::TurnEnds(turn) if ended && event.turn_id == Some(turn) => Next::Last(shown),
-            _ => Next::Event(shown),
-        }
+        let is_last = matches!(self.until, Until::TurnEnds(turn) if ended && event.turn_id == Some(turn));
+        (Ok(event.into()), !is_last)
     }
 
     /// Something that is asked of this client. It is no fact of the session either: the call and its result are.
-    fn asked(&self, kind: v1::event::Kind) -> Next {
-        Next::Event(Box::new(v1::Event {
+    fn asked(&self, kind: v1::event::Kind) -> NextEvent {
+        let event = v1::Event {
             session_id: self.subscription.session_id().to_string(),
             turn_id: self.turn_id.map(|turn| turn.to_string()),
             seq: self.seen,
             at: Some(std::time::SystemTime::now().into()),
             kind: Some(kind),
-        }))
+        };
+        (Ok(event), true)
     }
 
     /// Reports a refused command to its sender. It is no fact of the session and is not stored.
@@ -213,10 +205,9 @@ impl ClientCalls {
     /// The lines to a client that offers tools or holds files, and their other ends. They are there before the turn is: it may
     /// call at once.
     pub(super) fn of(start: &Start) -> (Self, ClientLines) {
-        let (tools, requests) = if start.tools.is_empty() { (None, None) } else { pair(ClientLine::new()) };
+        let (tools, requests) = (!start.tools.is_empty()).then(ClientLine::new).unzip();
         let access = |writes| if writes { ClientFileAccess::ReadWrite } else { ClientFileAccess::Read };
-        let (files, questions) =
-            start.client_files.as_ref().map_or((None, None), |client| pair(FileLine::new(access(client.writes))));
+        let (files, questions) = start.client_files.as_ref().map(|client| FileLine::new(access(client.writes))).unzip();
         let lines = ClientLines { tools, files: files.into_iter().collect() };
         (Self { tools: Line::new(requests), files: Line::new(questions) }, lines)
     }
@@ -280,8 +271,4 @@ impl ClientCalls {
         self.files.reply(&id, answered_file(answer));
         Ok(())
     }
-}
-
-fn pair<A, B>((one, other): (A, B)) -> (Option<A>, Option<B>) {
-    (Some(one), Some(other))
 }

@@ -4,11 +4,16 @@
 //!
 //! Pending interrupts, and the rules that a person keeps for further ones.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    mem::{Discriminant, discriminant},
+    sync::Arc,
+};
 
 use agentd_core::{
     Timestamp,
-    audit::{AuditFact, AuditLine, Decision, RecordQuery},
+    audit::{AuditFact, Decision, RecordQuery},
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Ask, Interrupt},
     policy::Verdict,
@@ -27,7 +32,8 @@ use prost::Message as _;
 use serde_json::Value;
 
 use crate::{
-    failure::blocking,
+    config::rules_over,
+    failure::{Failure, blocking},
     rpc::{Context, Refusal},
 };
 
@@ -87,10 +93,10 @@ service! { Policy:
             // Lines of one session stand together, mostly: the last standpoint is worth keeping, and no more.
             let mut last: Option<(Option<SessionId>, DryRunSubject)> = None;
             context.control.each_audited(&mut |line| {
-                let Some(decision) = decision(&line).filter(|_| since.is_none_or(|at| line.entry.at >= at))
-                else {
+                let AuditFact::CallDecided(decision) = &line.entry.fact else { return };
+                if since.is_some_and(|at| line.entry.at < at) {
                     return;
-                };
+                }
                 let session = line.entry.session_id;
                 let known = last.take().filter(|(of, _)| *of == session);
                 let (_, standpoint) =
@@ -142,7 +148,10 @@ impl Context {
     async fn tried(&self, rules: Option<v1::RuleText>) -> Result<Arc<Rules>, Refusal> {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
-        blocking(UNJUDGED, move || control.try_rules(text, PathBuf::from(path))).await?
+        let over = move || -> Result<_, Refusal> {
+            Ok(rules_over(&control.recipe.sources()?, text, path.into()).map_err(Failure::from)?.policy)
+        };
+        blocking(UNJUDGED, over).await?
     }
 }
 
@@ -165,8 +174,8 @@ pub(crate) struct PolicyDryRun<'a> {
 #[derive(PartialEq, Eq, Hash, Clone)]
 struct Kind {
     tool: String,
-    now: u8,
-    then: u8,
+    now: Discriminant<Verdict>,
+    then: Discriminant<Verdict>,
     rule: String,
 }
 
@@ -189,20 +198,14 @@ impl<'a> PolicyDryRun<'a> {
             return;
         }
         self.calls += 1;
-        let unknown;
-        let tool = match self.tools.iter().find(|tool| tool.name == decision.tool) {
-            Some(tool) => tool,
-            None => {
-                unknown = unknown_tool(&decision.tool);
-                &unknown
-            }
-        };
+        let known = self.tools.iter().find(|tool| tool.name == decision.tool);
+        let tool = known.map_or_else(|| Cow::Owned(unknown_tool(&decision.tool)), Cow::Borrowed);
         let followed = leads_to.and_then(|leads_to| FollowedLink::known(&arguments, leads_to));
         // Where a command started then, no log tells.
         let looked_up = LookedUp { followed, start: None };
         let comparison = Comparison {
-            now: standpoint.judge(self.now, tool, &arguments, &looked_up),
-            then: standpoint.judge(self.then, tool, &arguments, &looked_up),
+            now: standpoint.judge(self.now, &tool, &arguments, &looked_up),
+            then: standpoint.judge(self.then, &tool, &arguments, &looked_up),
             call: PolicyCall { tool: decision.tool.clone(), arguments },
         };
         if comparison.changes() {
@@ -211,7 +214,7 @@ impl<'a> PolicyDryRun<'a> {
     }
 
     fn count(&mut self, comparison: Comparison) {
-        let (now, then) = (rank(&comparison.now.verdict), rank(&comparison.then.verdict));
+        let (now, then) = (discriminant(&comparison.now.verdict), discriminant(&comparison.then.verdict));
         let rule = comparison.then.rule.clone();
         let mut kind = Kind { tool: comparison.call.tool.clone(), now, then, rule };
         if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
@@ -230,22 +233,6 @@ impl<'a> PolicyDryRun<'a> {
         let mut changes: Vec<AuditChange> = self.kinds.into_values().collect();
         changes.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.example.then.rule.cmp(&b.example.then.rule)));
         AuditComparison { calls: self.calls, skipped: self.skipped, changes }
-    }
-}
-
-fn rank(verdict: &Verdict) -> u8 {
-    match verdict {
-        Verdict::Allow => 0,
-        Verdict::Ask { .. } => 1,
-        Verdict::Deny { .. } => 2,
-    }
-}
-
-/// The decision that a line tells of, if it tells of one.
-pub(crate) fn decision(line: &AuditLine) -> Option<&Decision> {
-    match &line.entry.fact {
-        AuditFact::CallDecided(decision) => Some(decision),
-        _ => None,
     }
 }
 

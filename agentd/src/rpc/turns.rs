@@ -58,7 +58,15 @@ impl Turns for Context {
             _reader: Some(gone.drop_guard()),
             seen: 0,
         };
-        Ok(named(Response::new(feed.into_stream()), session_id, turn_id))
+        // They arrive before the first event: a turn in the queue may have none for a long time.
+        let mut response = Response::new(feed.into_stream());
+        for (header, id) in [(SESSION_ID_HEADER, session_id.to_string()), (TURN_ID_HEADER, turn_id.to_string())] {
+            // An id is hexadecimal digits and hyphens, which every header can hold.
+            if let Ok(value) = MetadataValue::try_from(id) {
+                response.metadata_mut().insert(header, value);
+            }
+        }
+        Ok(response)
     }
 
     async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Reply<EventStream> {
@@ -139,7 +147,11 @@ impl Context {
         lines: ClientLines,
     ) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let (words, parts) = input_parts(std::mem::take(&mut start.parts))?;
-        add_words(&mut start.text, words)?;
+        if !words.is_empty() {
+            // A line each.
+            let all: Vec<String> = start.text.take().into_iter().chain(words).collect();
+            check_length(start.text.insert(all.join("\n")))?;
+        }
         let (id, mut settings, title) = (std::mem::take(&mut start.session), start.settings.take(), start.title.take());
         let folders = std::mem::take(&mut start.folders);
         if id.is_empty() && !folders.is_empty() {
@@ -310,15 +322,6 @@ fn unknown_command() -> Refusal {
         .with_hint("the commands are start, answer, steer, cancel, tool_answer and file_answer")
 }
 
-/// Adds words of parts to the text, a line each.
-fn add_words(text: &mut Option<String>, words: Vec<String>) -> Result<(), Refusal> {
-    if words.is_empty() {
-        return Ok(());
-    }
-    let all: Vec<String> = text.take().into_iter().chain(words).collect();
-    check_length(text.insert(all.join("\n")))
-}
-
 fn check_length(text: &str) -> Result<(), Refusal> {
     if text.len() <= MAX_PROMPT_BYTES {
         return Ok(());
@@ -330,16 +333,4 @@ fn check_length(text: &str) -> Result<(), Refusal> {
 
 fn optional_turn(turn: Option<String>) -> Result<Option<TurnId>, Refusal> {
     turn.map(|turn| turn.parse()).transpose().map_err(|error| Refusal::from(WireError::Id(error)))
-}
-
-/// Names what was started in the headers, which arrive before the first event: a turn in the queue may have none for
-/// a long time.
-fn named<T>(mut response: Response<T>, session: SessionId, turn: TurnId) -> Response<T> {
-    for (header, id) in [(SESSION_ID_HEADER, session.to_string()), (TURN_ID_HEADER, turn.to_string())] {
-        // An id is hexadecimal digits and hyphens, which every header can hold.
-        if let Ok(value) = MetadataValue::try_from(id) {
-            response.metadata_mut().insert(header, value);
-        }
-    }
-    response
 }

@@ -70,16 +70,8 @@ impl Home {
 
     /// The daemon's command line, in an environment of its own.
     pub(crate) fn command(&self) -> Command {
-        self.wrapped(&[])
-    }
-
-    /// The same behind another program.
-    pub(crate) fn wrapped(&self, wrapper: &[&str]) -> Command {
-        let binary = env!("CARGO_BIN_EXE_agentd");
-        let words: Vec<&str> = wrapper.iter().copied().chain([binary]).collect();
-        let mut command = Command::new(words[0]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agentd"));
         command
-            .args(&words[1..])
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.path())

@@ -2,20 +2,14 @@
 
 use std::path::PathBuf;
 
-use agentd_core::{knowledge::DocumentQuery, turn::StopReason};
+use agentd_core::knowledge::DocumentQuery;
 use agentd_proto::{
     MAX_CHUNK_BYTES, MAX_UPLOAD_BYTES,
     client::{Client, NewSession},
     socket::connect,
-    v1::{
-        self,
-        sessions_client::SessionsClient,
-        turn_request::{Command, Start},
-        turns_client::TurnsClient,
-        upload_chunk::Part,
-    },
+    v1::{self, sessions_client::SessionsClient, upload_chunk::Part},
 };
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 use tonic::{
     Code,
     transport::{Channel, Endpoint},
@@ -43,40 +37,6 @@ fn with_daemon<F: Future<Output = ()>>(test: impl FnOnce(Channel, Client, String
         let client = Client::connect(&stuck.home.socket()).await.unwrap();
         let session = client.create_session(&NewSession::default()).await.unwrap();
         test(bare(stuck.home.socket()).await, client, session.session.summary.id.to_string()).await;
-    });
-}
-
-fn frame(command: Command) -> v1::TurnRequest {
-    v1::TurnRequest { command: Some(command) }
-}
-
-#[test]
-fn a_second_start_ends_the_stream_and_not_the_turn() {
-    with_daemon(async |channel, client, _| {
-        let start = || frame(Command::Start(Start { text: Some("Hold!".into()), ..Start::default() }));
-        let frames = stream::iter([start(), start()]).chain(stream::pending());
-        let response = TurnsClient::new(channel).turn(frames).await.unwrap();
-        let session = response.metadata().get(agentd_proto::SESSION_ID_HEADER).unwrap().to_str().unwrap().to_owned();
-        let mut events = response.into_inner();
-        let status = loop {
-            match events.message().await {
-                Ok(event) => assert!(event.is_some(), "the stream ended without a word"),
-                Err(status) => break status,
-            }
-        };
-        assert_eq!(status.code(), Code::InvalidArgument);
-        assert!(status.message().contains("second"), "{status:?}");
-
-        let mut watched = client.subscribe(&session, 0, true).await.unwrap();
-        client.cancel_turn(&session, None).await.unwrap();
-        loop {
-            let event = watched.next().await.unwrap().expect("the turn ends");
-            if let agentd_core::event::EventKind::TurnEnded { result } = event.kind {
-                assert_eq!(result.stop_reason, StopReason::Cancelled);
-                break;
-            }
-        }
-        assert_eq!(watched.next().await, Ok(None), "it ends with the turn that ran");
     });
 }
 

@@ -15,7 +15,7 @@ use agentd_core::{
     ports::{Model, Models, Store as _},
     session::SessionSettings,
     tool::{ToolCall, ToolErrorCode, ToolResult},
-    turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
+    turn::{OnInterrupt, StartTurn, StopReason, TurnResult},
     usage::Usage,
 };
 use agentd_engine::{Engine, EngineConfig, Ports};
@@ -218,19 +218,10 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
         EngineConfig { max_message_history: Some(limit), ..EngineConfig::default() },
     );
     let start = StartTurn {
-        compact: None,
-        typed_bytes: None,
-        whole: false,
-        answer_schema: None,
         text: speaks.then(|| "go on".to_owned()),
-        slot: None,
         max_steps: is_last.then_some(1),
-        planning: None,
         on_interrupt: OnInterrupt::Deny,
-        while_connected: false,
-        if_busy: IfBusy::Refuse,
         client: "test".to_owned(),
-        environment: Default::default(),
         ..StartTurn::default()
     };
     let handle = engine.session(session).await.unwrap();

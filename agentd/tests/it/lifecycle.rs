@@ -1,6 +1,9 @@
 //! Start, refusal of a second one, reload, stop.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, net::UnixListener},
+};
 
 use agentd_proto::client::Client;
 use nix::sys::signal::Signal;
@@ -62,6 +65,16 @@ fn a_reload_follows_good_files_and_refuses_bad_ones() {
         assert!(client.models().await.unwrap().iter().all(|slot| slot.model.id == "small"));
     });
     assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn a_successors_socket_is_not_taken_away() {
+    let home = Home::new();
+    let daemon = home.start();
+    fs::remove_file(home.socket()).unwrap();
+    let _successor = UnixListener::bind(home.socket()).unwrap();
+    assert_eq!(daemon.stop().status.code(), Some(0));
+    assert!(home.socket().exists());
 }
 
 #[test]

@@ -9,5 +9,4 @@ mod configuration;
 mod frames;
 mod histories;
 mod lifecycle;
-mod sockets;
 mod stopping;

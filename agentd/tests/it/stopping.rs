@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind},
-    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
+    turn::{StartTurn, StopReason},
 };
 use agentd_proto::client::{Client, NewSession, SessionChoice, StartRequest, TurnStream};
 use nix::sys::signal::Signal;
@@ -66,22 +66,7 @@ async fn next(turn: &mut TurnStream) -> Event {
 fn request() -> StartRequest {
     StartRequest {
         session: SessionChoice::New(NewSession::default()),
-        start: StartTurn {
-            text: Some("Hello".to_owned()),
-            compact: None,
-            typed_bytes: None,
-            whole: false,
-            answer_schema: None,
-            slot: None,
-            max_steps: None,
-            planning: None,
-            on_interrupt: OnInterrupt::Wait,
-            while_connected: false,
-            if_busy: IfBusy::Refuse,
-            client: "test".to_owned(),
-            environment: Default::default(),
-            ..StartTurn::default()
-        },
+        start: StartTurn { text: Some("Hello".to_owned()), client: "test".to_owned(), ..StartTurn::default() },
     }
 }
 

@@ -140,7 +140,8 @@ pub enum HttpWire {
 }
 
 /// Permission to ask a model during a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Sampling {
     /// It may not.
     #[default]

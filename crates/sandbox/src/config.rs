@@ -220,7 +220,8 @@ impl SandboxConfig {
 }
 
 /// Behaviour where the kernel offers less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SandboxMode {
     /// Commands do not run where files or network cannot be kept from them.
     Enforce,

@@ -40,7 +40,8 @@ const TRIES: usize = 3;
 const XATTR_BYTES: usize = 64 * 1024;
 
 /// Treatment of files of a writable project that have other names outside of it, before a command that may write.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HardLinks {
     /// They are replaced by copies. Where they are too many or too large, the command is refused.
     #[default]

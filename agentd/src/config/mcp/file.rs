@@ -13,7 +13,7 @@ use std::{
 
 use agentd_core::tool::Effect;
 use agentd_extensions::plugins::InstalledPlugin;
-use agentd_mcp::config::ToolGrants;
+use agentd_mcp::config::{Sampling, ToolGrants};
 use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -40,20 +40,12 @@ pub(super) struct McpFile {
 /// Settings of one server.
 type Entry = Spanned<Option<ServerFile>>;
 
-/// The file where each entry says what it can.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Whole {
+/// The file where each entry says what it can; or, where they are ignored, as far as it holds together whatever they say.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WholeFile<E> {
     global: Option<GlobalFile>,
-    servers: Option<BTreeMap<String, Entry>>,
-}
-
-/// The file as far as it holds together whatever the entries say.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Frame {
-    global: Option<GlobalFile>,
-    servers: Option<BTreeMap<String, IgnoredAny>>,
+    servers: Option<BTreeMap<String, E>>,
 }
 
 impl McpFile {
@@ -61,7 +53,7 @@ impl McpFile {
     /// says something else of all servers than can be said.
     pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
         match yaml::parse(file, variables) {
-            Ok(Whole { global, servers }) => {
+            Ok(WholeFile { global, servers }) => {
                 Ok(Self { global, servers: servers.unwrap_or_default(), unread: BTreeMap::new() })
             }
             Err(why) => Self::piece_by_piece(file, variables).ok_or(why),
@@ -70,7 +62,7 @@ impl McpFile {
 
     /// The entries one by one. None where it is none of them that is wrong.
     fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
-        let Frame { global, servers } = yaml::parse(file, variables).ok()?;
+        let WholeFile::<IgnoredAny> { global, servers } = yaml::parse(file, variables).ok()?;
         let mut read = Self { global, ..Self::default() };
         for name in servers.unwrap_or_default().into_keys() {
             match yaml::parse_seed(file, variables, One { name: &name, is_root: true }) {
@@ -152,7 +144,7 @@ pub(super) struct ServerFile {
     pub(super) connection_mode: Option<Mode>,
     pub(super) url: Option<Spanned<String>>,
     pub(super) headers: Option<BTreeMap<String, Spanned<String>>>,
-    pub(super) sampling: Option<MayAsk>,
+    pub(super) sampling: Option<Sampling>,
     pub(super) always_available: Option<bool>,
     pub(super) effect: Option<ToolEffect>,
     pub(super) grants: Option<GrantsFile>,
@@ -192,14 +184,6 @@ pub(super) enum Mode {
     Sse,
     #[serde(alias = "streamable_http", alias = "streamable-http")]
     Http,
-}
-
-/// Permission of a server to ask a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum MayAsk {
-    Never,
-    Ask,
 }
 
 /// Effect of a tool's calls, as the person says.
@@ -275,15 +259,16 @@ pub(super) fn add(
 ) -> BTreeMap<String, String> {
     let mut of_plugins = BTreeMap::new();
     for plugin in sources.plugins.iter() {
-        let file = file(plugin);
+        let origin = Origin::Plugin(plugin.report.name.clone(), plugin.report.folder.join("mcp.json"));
         for (name, entry) in &plugin.servers {
             let of_person = servers.get(name).is_some_and(|server| server.command.is_some() || server.url.is_some());
             if of_person || of_plugins.contains_key(name) {
                 continue;
             }
             of_plugins.insert(name.clone(), plugin.report.name.clone());
-            origins.set(format!("mcp_servers.{name}"), &file.origin);
-            let file = SourceFile { text: json!({"servers": {name: entry}}).to_string(), ..file.clone() };
+            origins.set(format!("mcp_servers.{name}"), &origin);
+            let text = json!({"servers": {name: entry}}).to_string();
+            let file = SourceFile { subject: Subject::Mcp, origin: origin.clone(), text };
             match read(sources, known, plugin, &file, name) {
                 Ok(server) => {
                     let over = servers.remove(name).unwrap_or_default();
@@ -294,12 +279,6 @@ pub(super) fn add(
         }
     }
     of_plugins
-}
-
-/// The place of a plugin's servers, for people.
-fn file(plugin: &InstalledPlugin) -> SourceFile {
-    let path = plugin.report.folder.join("mcp.json");
-    SourceFile { subject: Subject::Mcp, origin: Origin::Plugin(plugin.report.name.clone(), path), text: String::new() }
 }
 
 fn read(

@@ -1,44 +1,27 @@
+use std::time::Duration;
+
 use agentd_core::tool::Effect;
 use agentd_mcp::config::{LISTING_WAIT, OFFERED_TOOLS};
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::config::{Flags, layers};
+use crate::config::tests::sources;
 
 fn resolved(sources: &Sources) -> Result<McpConfig, ConfigError> {
     Ok(resolve(sources, &mut Origins::default())?.0)
 }
 
 fn read(texts: &[&str]) -> Result<McpConfig, ConfigError> {
-    let mut files = layers::built_in();
-    files.extend(texts.iter().map(|text| SourceFile {
-        subject: Subject::Mcp,
-        origin: Origin::User("/conf/mcp_servers.yaml".into()),
-        text: (*text).to_owned(),
-    }));
-    let env = [("HOME", "/home/me"), ("TOKEN", "hunter2"), ("LONG", "sup3rsecret")].into_iter().collect();
-    resolved(&Sources { files, plugins: Default::default(), env, flags: Flags::default() })
+    let files: Vec<(Subject, &str)> = texts.iter().map(|text| (Subject::Mcp, *text)).collect();
+    resolved(&sources(&files, &[("HOME", "/home/me"), ("TOKEN", "hunter2"), ("LONG", "sup3rsecret")]))
 }
 
 #[test]
 fn variables_may_stand_in_a_file_of_their_own_and_are_secrets() {
     let read = |secrets: &str| {
-        let mut files = layers::built_in();
-        let own = [
-            (
-                Subject::Mcp,
-                "mcp_servers.yaml",
-                r#"servers: {a: {command: x, args: ["${NOTE}"], env: {T: "${TOKEN}", L: "${LENT}"}}}"#,
-            ),
-            (Subject::McpSecrets, "mcp_secrets.env", secrets),
-        ];
-        files.extend(own.map(|(subject, name, text)| SourceFile {
-            subject,
-            origin: Origin::User(PathBuf::from("/conf").join(name)),
-            text: text.to_owned(),
-        }));
-        let env = [("HOME", "/home/me"), ("TOKEN", "hunter2")].into_iter().collect();
-        resolved(&Sources { files, plugins: Default::default(), env, flags: Flags::default() })
+        let servers = r#"servers: {a: {command: x, args: ["${NOTE}"], env: {T: "${TOKEN}", L: "${LENT}"}}}"#;
+        let files = [(Subject::Mcp, servers), (Subject::McpSecrets, secrets)];
+        resolved(&sources(&files, &[("HOME", "/home/me"), ("TOKEN", "hunter2")]))
     };
     let config = read("# mine\n\nNOTE= \"a=b\" #c\r\nTOKEN=of-the-file\n").unwrap();
     let ServerAddress::Stdio { args, env, .. } = &config.servers["a"].reached else { panic!() };

@@ -4,16 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use agentd_core::{
     audit::{AuditEntry, AuditFact, DecidedBy, VerdictName},
-    event::EventKind,
     grant::GrantScope,
-    interrupt::{Answer, AnsweredBy},
+    interrupt::Answer,
     ports::ToolContext,
     session::SessionSettings,
     tool::{ToolCall, ToolErrorCode},
     turn::{OnInterrupt, StartTurn, StopReason},
     undo::UndoRequest,
 };
-use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle};
+use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     scripted::{Play, ScriptedTools, calls, says},
@@ -22,28 +21,25 @@ use insta::assert_snapshot;
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
-use crate::world::{WatchedTools, World, answering, input, ports, raised, raising, run, soon, to_end, until};
+use crate::world::{WatchedTools, World, answering, followed, goes_on, input, ports, raising, run, soon, to_end};
 
 /// What the log was told, a line each.
 fn told(audit: &MemoryAudit) -> String {
     let line = |fact: AuditFact| match fact {
         AuditFact::CallDecided(decision) => {
             let mut line = format!(
-                "{} {}: {} by {:?}",
+                "{} {}: {} by {:?}, the rules say {:?}",
                 decision.tool,
                 decision.args,
                 if decision.allowed { "may run" } else { "may not" },
-                decision.by
+                decision.by,
+                decision.verdict
             );
-            line.push_str(&format!(", the rules say {:?}", decision.verdict));
             for part in [decision.layer, decision.rule].into_iter().flatten() {
                 line.push_str(&format!(", {part}"));
             }
             if let Some(answer) = decision.answer {
                 line.push_str(&format!(", answer {answer:?}"));
-            }
-            if !decision.granted_by.is_empty() {
-                line.push_str(&format!(", kept {:?}", decision.granted_by));
             }
             line
         }
@@ -59,8 +55,7 @@ fn told(audit: &MemoryAudit) -> String {
 
 /// One call in a turn that answers every question with the answer.
 async fn one_call(tool: &str, args: Value, start: StartTurn, answer: Answer) -> World {
-    let world = World::new([calls(&[(tool, args)]), says("Done.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[(tool, args)]), says("Done.")]).begun().await;
     answering(&session, start, answer).await;
     world
 }
@@ -80,18 +75,6 @@ async fn every_decision_and_every_end_is_told() {
     fail {}: may run by Rules, the rules say Allow, default, it changes nothing outside the session
     fail: ran E_TOOL
     ");
-    assert_snapshot!(asked("change", json!({"path": "a"}), yes()).await, @r#"
-    change {"path":"a"}: may run by Client("phone"), the rules say Ask, default, the session's confirm_write is on, answer Approve
-    change: ran, a.txt Created
-    "#);
-    assert_snapshot!(asked("change", json!({}), Answer::Reject { reason: Some("no".to_owned()) }).await, @r#"
-    change {}: may not by Client("phone"), the rules say Ask, default, the session's confirm_write is on, answer Reject { reason: Some("no") }
-    change: never ran E_DENIED
-    "#);
-    assert_snapshot!(asked("change", json!({"path": "a"}), Answer::Edit { args: json!({"path": "b"}) }).await, @r#"
-    change {"path":"a"}: may run by Client("phone"), the rules say Ask, default, the session's confirm_write is on, answer Edit { args: Object {"path": String("b")} }
-    change: ran, a.txt Created
-    "#);
     assert_snapshot!(asked("change", json!({"path": "impossible"}), yes()).await, @r#"
     change {"path":"impossible"}: may not by Tool, the rules say Ask, default, the session's confirm_write is on
     change: never ran E_INVALID_ARGS
@@ -108,32 +91,24 @@ async fn every_decision_and_every_end_is_told() {
 
 #[tokio::test]
 async fn what_nobody_is_asked_about_is_told_too() {
-    let unattended = async |on_interrupt| {
+    for (on_interrupt, decided, ended) in [
+        (OnInterrupt::Approve, "may run", "ran, a.txt Created"),
+        (OnInterrupt::Deny, "may not", "never ran E_DENIED"),
+        (OnInterrupt::Fail, "may not", "never ran E_DENIED"),
+    ] {
         let start = StartTurn { on_interrupt, ..input("Go!") };
-        told(&one_call("change", json!({}), start, Answer::Approve).await.audit)
-    };
-    assert_snapshot!(unattended(OnInterrupt::Approve).await, @r"
-    change {}: may run by OnInterrupt(Approve), the rules say Ask, default, the session's confirm_write is on
-    change: ran, a.txt Created
-    ");
-    assert_snapshot!(unattended(OnInterrupt::Deny).await, @r"
-    change {}: may not by OnInterrupt(Deny), the rules say Ask, default, the session's confirm_write is on
-    change: never ran E_DENIED
-    ");
-    assert_snapshot!(unattended(OnInterrupt::Fail).await, @r"
-    change {}: may not by OnInterrupt(Fail), the rules say Ask, default, the session's confirm_write is on
-    change: never ran E_DENIED
-    ");
+        let world = one_call("change", json!({}), start, Answer::Approve).await;
+        let rules = "the rules say Ask, default, the session's confirm_write is on";
+        let expected = format!("change {{}}: {decided} by OnInterrupt({on_interrupt:?}), {rules}\nchange: {ended}\n");
+        assert_eq!(told(&world.audit), expected);
+    }
 }
 
 #[tokio::test]
 async fn a_kept_rule_is_named() {
     let make = || calls(&[("launch", json!({"command": "make"}))]);
-    let world = World::new([make(), says("Once."), make(), says("Twice.")]);
-    let session = world.session().await;
-    let (mut started, interrupt) = raising(&session, input("Go!")).await;
-    session.answer(interrupt.id, Answer::Always { scope: GrantScope::Session }, "phone".to_owned()).await.unwrap();
-    to_end(&mut started.events).await;
+    let (world, session) = World::new([make(), says("Once."), make(), says("Twice.")]).begun().await;
+    answering(&session, input("Go!"), Answer::Always { scope: GrantScope::Session }).await;
     run(&session, "Again!").await;
     let [first, second] = &world.audit.decisions()[..] else { panic!("{}", told(&world.audit)) };
     assert_eq!(
@@ -146,41 +121,25 @@ async fn a_kept_rule_is_named() {
 
 #[tokio::test]
 async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = raising(&session, input("Change!")).await;
     assert_eq!(world.audit.entries(), []);
 
     let (later, session) = world.restarted([says("Changed.")]).settled(session.id()).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
-    to_end(&mut events).await;
+    goes_on(&session, &interrupt, Answer::Approve).await;
     assert_eq!(later.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
 
     // Killed right after the answer: the next life finds it in the journal.
-    let events = later.store.events_of(session.id());
-    let answered = events.iter().position(|event| {
-        matches!(&event.kind, EventKind::InterruptResolved { by: AnsweredBy::Client(name), .. } if name == "phone")
-    });
-    let store = later.store.copy_prefix(session.id(), answered.unwrap() + 1);
-    let (last, session) =
-        World::on(store, EngineConfig::default(), [says("Changed.")]).with_session(session.id()).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    to_end(&mut events).await;
+    let last = World::on(later.killed_when_answered(session.id()), EngineConfig::default(), [says("Changed.")]);
+    let (last, session) = last.with_session(session.id()).await;
+    to_end(&mut session.subscribe(0).await.unwrap()).await;
     assert_eq!(last.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
-}
-
-/// A session that asks nobody.
-async fn trusting(engine: &Engine) -> SessionHandle {
-    let settings = SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() };
-    engine.create_session(settings, None).await.unwrap()
 }
 
 #[tokio::test]
 async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
     for (tool, waits) in [("change", true), ("launch", true), ("undo_patch", true), ("look", false)] {
-        let world = World::new([calls(&[(tool, json!({}))]), says("Done.")]);
-        let session = trusting(&world.engine).await;
+        let (world, session) = World::trusting([calls(&[(tool, json!({}))]), says("Done.")]).await;
         world.audit.hold();
         let mut started = session.start_turn(input("Go!")).await.unwrap();
         if waits {
@@ -197,8 +156,7 @@ async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
 
 #[tokio::test]
 async fn a_log_that_comes_back_hears_that_the_call_was_refused() {
-    let world = World::new([calls(&[("change", json!({}))]), says("Hm.")]);
-    let session = trusting(&world.engine).await;
+    let (world, session) = World::trusting([calls(&[("change", json!({}))]), says("Hm.")]).await;
     world.audit.hold();
     let mut started = session.start_turn(input("Go!")).await.unwrap();
     soon("the log to be asked", world.audit.asked(1)).await;
@@ -214,8 +172,7 @@ async fn a_log_that_comes_back_hears_that_the_call_was_refused() {
 
 #[tokio::test]
 async fn a_cancelled_question_is_told_as_refused_by_nobody() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (mut started, _) = raising(&session, input("Change!")).await;
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
@@ -228,8 +185,7 @@ async fn a_cancelled_question_is_told_as_refused_by_nobody() {
 
 #[tokio::test]
 async fn calls_that_look_at_once_all_come_to_their_end() {
-    let world = World::new([calls(&[("hold", json!({"n": 1})), ("hold", json!({"n": 2}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("hold", json!({"n": 1})), ("hold", json!({"n": 2}))])]).begun().await;
     let mut started = session.start_turn(input("Look!")).await.unwrap();
     soon("both", world.tools.began(2)).await;
     session.cancel(None).await.unwrap();
@@ -241,8 +197,8 @@ async fn calls_that_look_at_once_all_come_to_their_end() {
 
 #[tokio::test]
 async fn an_undo_is_told_with_who_asked_for_it() {
-    let world = World::new([calls(&[("change", json!({"path": "a", "content": "1"}))]), says("Changed.")]);
-    let session = trusting(&world.engine).await;
+    let (world, session) =
+        World::trusting([calls(&[("change", json!({"path": "a", "content": "1"}))]), says("Changed.")]).await;
     let turn = run(&session, "Change!").await.turn_id;
     let request = UndoRequest { client: "phone".to_owned(), ..UndoRequest::default() };
     session.undo(UndoRequest { preview: true, ..request.clone() }).await.unwrap();
@@ -301,17 +257,15 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
         audit.break_it(broken);
         let before = inner.ran().len();
         let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
-        loop {
-            let event =
-                until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
-            let EventKind::InterruptRaised { interrupt } = &event.kind else { break };
+        followed(&mut started.events, async |interrupt| {
             let taken = session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await;
             if taken.is_err() {
                 // What would keep a rule is refused where the log cannot hear of it.
                 assert!(broken && matches!(answer, Answer::Always { .. }), "{taken:?}");
                 session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
             }
-        }
+        })
+        .await;
         let ran = inner.ran();
         assert!(!broken || ran[before..].iter().all(|call| call.starts_with("look ")), "{ran:?}");
     }

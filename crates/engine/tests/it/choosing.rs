@@ -15,10 +15,11 @@ use agentd_core::{
     session::SessionSettings,
     turn::{StartTurn, StopReason},
 };
+use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{ScriptedModel, calls, says};
 use serde_json::json;
 
-use crate::world::{World, input, run, to_end, turn};
+use crate::world::{World, input, run, sized, to_end, turn};
 
 /// A server in the base slot with some models, another one in the slots `code` and `chat`, and a built-in model for pictures.
 struct Servers {
@@ -26,11 +27,6 @@ struct Servers {
     named: BTreeMap<&'static str, Arc<ScriptedModel>>,
     /// Set if the base slot has its server no more.
     is_gone: AtomicBool,
-}
-
-fn model(id: &str, context_window: u64, embedded: bool) -> Arc<ScriptedModel> {
-    let info = ModelInfo { id: id.to_owned(), context_window, embedded, ..ScriptedModel::new([]).info().clone() };
-    ScriptedModel::with_info(info, [])
 }
 
 impl Models for Servers {
@@ -50,25 +46,22 @@ impl Models for Servers {
     }
 }
 
-fn servers() -> Arc<Servers> {
-    let own = [("base", Slot::Base, false), ("coder", Slot::Code, false), ("talker", Slot::Chat, false)];
-    let own = own.into_iter().chain([("built-in", Slot::Vision, true)]);
-    Arc::new(Servers {
-        own: own.map(|(id, slot, embedded)| (slot, model(id, 8192, embedded))).collect(),
-        named: ["big", "small"].map(|id| (id, model(id, 100_000, false))).into(),
+async fn world() -> (World, SessionHandle, Arc<Servers>) {
+    let own = [("base", Slot::Base), ("coder", Slot::Code), ("talker", Slot::Chat)].into_iter();
+    let built_in = ModelInfo { id: "built-in".to_owned(), embedded: true, ..ScriptedModel::new([]).info().clone() };
+    let built_in = ScriptedModel::with_info(built_in, []);
+    let servers = Arc::new(Servers {
+        own: own.map(|(id, slot)| (slot, sized(id, 8192, []))).chain([(Slot::Vision, built_in)]).collect(),
+        named: ["big", "small"].map(|id| (id, sized(id, 100_000, []))).into(),
         is_gone: AtomicBool::new(false),
-    })
-}
-
-fn world() -> (World, Arc<Servers>) {
-    let servers = servers();
-    (World::with_models(Arc::clone(&servers) as _), servers)
+    });
+    let (world, session) = World::with_models(Arc::clone(&servers) as _).begun().await;
+    (world, session, servers)
 }
 
 #[tokio::test]
 async fn a_turn_that_runs_keeps_its_model() {
-    let (world, servers) = world();
-    let session = world.session().await;
+    let (world, session, servers) = world().await;
     servers.own[&Slot::Base].then_all([calls(&[("hold", json!({}))]), says("Base to the end.")]);
     let mut started = session.start_turn(input("Wait")).await.unwrap();
     world.tools.began(1).await;
@@ -81,8 +74,7 @@ async fn a_turn_that_runs_keeps_its_model() {
 
 #[tokio::test]
 async fn it_is_a_choice_for_its_slot_alone() {
-    let (world, servers) = world();
-    let session = world.session().await;
+    let (_world, session, servers) = world().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.own[&Slot::Code].then(says("Coder here."));
     let start = StartTurn { slot: Some(Slot::Code), ..input("Write code") };
@@ -98,19 +90,16 @@ async fn it_is_a_choice_for_its_slot_alone() {
 
 #[tokio::test]
 async fn the_last_answer_is_the_chosen_models_too() {
-    let (world, servers) = world();
-    let session = world.session().await;
+    let (_world, session, servers) = world().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.named["big"].then_all([calls(&[("look", json!({}))]), says("What I saw.")]);
-    let start = StartTurn { max_steps: Some(1), ..input("Look around") };
-    let result = turn(&session, start).await;
+    let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look around") }).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
 }
 
 #[tokio::test]
 async fn what_cannot_be_chosen_is_refused_with_what_to_do() {
-    let (world, servers) = world();
-    let session = world.session().await;
+    let (world, session, servers) = world().await;
     let refused = async |slot, id: &str| session.set_model(slot, Some(id.to_owned())).await.unwrap_err();
     let error = refused(Some(Slot::Vision), "big").await;
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -139,7 +128,7 @@ async fn what_cannot_be_chosen_is_refused_with_what_to_do() {
 
 #[tokio::test]
 async fn agents_of_the_session_that_use_the_same_slot_use_it() {
-    let (world, servers) = world();
+    let (world, session, servers) = world().await;
     servers.named["big"].respond_with(|request| {
         let is_child =
             matches!(&request.messages[0], Message::System { text } if text.contains("work for another agent"));
@@ -149,7 +138,6 @@ async fn agents_of_the_session_that_use_the_same_slot_use_it() {
             _ => calls(&[("delegate_task", json!({"task": "Look at the part"}))]),
         }
     });
-    let session = world.session().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     assert_eq!(run(&session, "Have it done").await.text, "All is done.");
     assert_eq!(servers.named["big"].requests().len(), 3);
@@ -161,8 +149,7 @@ async fn agents_of_the_session_that_use_the_same_slot_use_it() {
 
 #[tokio::test]
 async fn what_is_said_has_the_room_of_the_chosen_models_window() {
-    let (world, servers) = world();
-    let session = world.session().await;
+    let (_world, session, servers) = world().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.named["big"].then(says("Read."));
     let long = "many words ".repeat(5000);

@@ -8,7 +8,7 @@ use agentd_core::{
     files::PreparedPicture,
     interrupt::Answer,
     item::{Item, ItemBody},
-    model::{Message, ModelChunk},
+    model::ModelChunk,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions},
 };
 use agentd_engine::{ClientLine, ClientLines, ClientToolRequest, SessionHandle, StartedTurn, TurnStart};
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     grants::{answer, question},
-    world::{World, input, results, soon, to_end, warnings},
+    world::{World, go_on, goes_on, input, results, soon, to_end, warnings},
 };
 
 type Requests = mpsc::Receiver<ClientToolRequest>;
@@ -74,16 +74,6 @@ fn shown(events: &[Arc<Event>]) -> Vec<usize> {
     shown.filter(|pictures| *pictures > 0).collect()
 }
 
-/// Results, as the model read them.
-fn told(world: &World) -> Vec<String> {
-    let request = world.model.requests().pop().unwrap();
-    let results = request.messages.into_iter().filter_map(|message| match message {
-        Message::Tool { text, .. } => Some(text),
-        _ => None,
-    });
-    results.collect()
-}
-
 fn offered(world: &World, at: usize) -> Vec<String> {
     let names = world.model.requests()[at].tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
     names.into_iter().filter(|name| name.starts_with("client_")).collect()
@@ -104,7 +94,7 @@ async fn failures_long_answers_and_silence_are_results() {
     says_back(next(&mut requests).await, &"x".repeat(5 << 20));
     says_back(next(&mut requests).await, "");
     to_end(&mut started.events).await;
-    let told = told(&world);
+    let told = world.results();
     assert_eq!(told[0], "E_TOOL: no such buffer");
     // As any long result it is in a file.
     assert!(told[1].len() < 1 << 20 && told[1].contains("large_tool_results/"), "{} bytes", told[1].len());
@@ -113,18 +103,16 @@ async fn failures_long_answers_and_silence_are_results() {
 
 #[tokio::test]
 async fn arguments_that_do_not_fit_ask_nobody() {
-    let world = World::new([buffer(json!({"path": 7})), says("Sorry.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([buffer(json!({"path": 7})), says("Sorry.")]).begun().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     to_end(&mut started.events).await;
-    assert!(told(&world)[0].starts_with("E_INVALID_ARGS: the arguments do not fit"), "{:?}", told(&world));
+    assert!(world.results()[0].starts_with("E_INVALID_ARGS: the arguments do not fit"), "{:?}", world.results());
     assert!(requests.try_recv().is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_answers_is_given_up() {
-    let world = World::new([buffer(json!({"path": "a"})), says("Too slow.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([buffer(json!({"path": "a"})), says("Too slow.")]).begun().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
     let held = requests.recv().await.unwrap();
     tokio::time::advance(Duration::from_secs(601)).await;
@@ -132,13 +120,12 @@ async fn a_client_that_never_answers_is_given_up() {
     let is_end = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.text == "Too slow.");
     while !is_end(&started.events.next().await.unwrap().unwrap()) {}
     assert!(held.reply.is_closed(), "nobody waits for it any more");
-    assert_eq!(told(&world), ["E_TIMEOUT: the client gave no answer within 10 minutes"]);
+    assert_eq!(world.results(), ["E_TIMEOUT: the client gave no answer within 10 minutes"]);
 }
 
 #[tokio::test]
 async fn the_time_of_a_turn_ends_the_wait() {
-    let world = World::new([buffer(json!({"path": "a"})), says("In short.")]);
-    let session = world.session().await;
+    let (_world, session) = World::new([buffer(json!({"path": "a"})), says("In short.")]).begun().await;
     let options = TurnOptions { time_ms: Some(100), ..TurnOptions::default() };
     let (mut started, mut requests) =
         start(&session, StartTurn { options, ..offering(vec![tool("buffer", false)]) }).await;
@@ -161,8 +148,7 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
     next(&mut requests).await.reply.send(picture("PICTURE one")).unwrap();
     let _held = next(&mut requests).await;
     let (reborn, session) = world.reborn([says("I saw it.")]).settled(session.id()).await;
-    let mut again = session.start_turn(crate::world::go_on()).await.unwrap();
-    let (events, result) = to_end(&mut again.events).await;
+    let (events, result) = to_end(&mut session.start_turn(go_on()).await.unwrap().events).await;
     assert_eq!(result.text, "I saw it.");
     assert_eq!(shown(&events), [1], "{}", reborn.log(&session));
     // Once.
@@ -174,21 +160,17 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
 #[tokio::test]
 async fn a_restart_is_told_honestly() {
     // It waits for a person, and the client is gone when that has come.
-    let world = World::new([buffer(json!({"path": "a"}))]);
-    let session = world.session().await;
+    let (world, session) = World::new([buffer(json!({"path": "a"}))]).begun().await;
     let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     let asked = question(&mut started.events).await;
     let (reborn, session) = world.reborn([says("Without it.")]).settled(session.id()).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    reborn.engine.answer(asked.id, Answer::Approve, "test".to_owned()).await.unwrap();
-    assert_eq!(to_end(&mut events).await.1.text, "Without it.");
-    assert!(told(&reborn)[0].contains("that client is gone"), "{:?}", told(&reborn));
+    assert_eq!(goes_on(&session, &asked, Answer::Approve).await.1.text, "Without it.");
+    assert!(reborn.results()[0].contains("that client is gone"), "{:?}", reborn.results());
 }
 
 #[tokio::test]
 async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
-    let world = World::new([Play::Hangs(vec![ModelChunk::Text("Hm".to_owned())])]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Hangs(vec![ModelChunk::Text("Hm".to_owned())])]).begun().await;
     let mut running = session.start_turn(input("First")).await.unwrap();
     let queued = || StartTurn { if_busy: IfBusy::Queue, ..offering(vec![tool("buffer", true)]) };
     let (mut kept, mut requests) = start(&session, queued()).await;
@@ -211,8 +193,7 @@ async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
 
 #[tokio::test]
 async fn names_that_are_taken_and_other_nonsense_is_refused() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (_world, session) = World::new([]).begun().await;
     let refusal = async |start: StartTurn, words: &str| {
         let (line, _requests) = ClientLine::new();
         let error = session.start_turn(TurnStart { start, lines: with_tools(line) }).await.err().unwrap();

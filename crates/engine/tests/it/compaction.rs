@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    context::{CompactionCause, CompactionStrategy},
+    context::{Compaction, CompactionCause, CompactionStrategy},
     error::ErrorKind,
-    event::EventKind,
-    item::{Item, ItemBody},
+    item::ItemBody,
     model::{Message, ModelChunk, ModelInfo, ModelRequest},
     ports::Model as _,
-    turn::{StartTurn, StopReason},
+    turn::{StartTurn, StopReason, TurnResult},
     usage::Usage,
 };
 use agentd_engine::{EngineConfig, SessionHandle};
@@ -40,15 +39,9 @@ pub(crate) fn texts(request: &ModelRequest) -> String {
     request.messages.iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
-pub(crate) fn compactions(world: &World, session: &SessionHandle) -> Vec<agentd_core::context::Compaction> {
-    let events = world.store.events_of(session.id());
-    let completed = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
-            Some(compaction.clone())
-        }
-        _ => None,
-    });
-    completed.collect()
+pub(crate) fn compactions(world: &World, session: &SessionHandle) -> Vec<Compaction> {
+    let compaction = |body| if let ItemBody::Compaction(compaction) = body { Some(compaction) } else { None };
+    world.items(session).into_iter().filter_map(compaction).collect()
 }
 
 /// A session of ten turns, the first of which gives a rule, whose last answer fills the window.
@@ -74,8 +67,7 @@ async fn full_world() -> (World, SessionHandle) {
 }
 
 async fn ten_turns() -> (World, SessionHandle) {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     talked(&world, 0..10, &session).await;
     (world, session)
 }
@@ -112,51 +104,28 @@ async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
 }
 
 #[tokio::test]
-async fn the_model_may_ask_for_it() {
-    let (world, session) = full_world().await;
-    // At this level the daemon does it by itself, so the level is lowered first.
-    world.model.then_all([says(SUMMARY), counted("ok", 6200)]);
-    run(&session, "Go on.").await;
-    for turn in 0..6 {
-        world.model.then(counted(&format!("Again {turn}."), 6200));
-        run(&session, &format!("More! {}", "and more ".repeat(40))).await;
-    }
-    world.model.then(calls(&[("compact_context", json!({"strategy": "summarize"}))]));
-    world.model.then_all([says("## Next steps\nRest."), says("Now there is room.")]);
-    assert_eq!(run(&session, "Make room.").await.text, "Now there is room.");
-    let done = compactions(&world, &session).pop().unwrap();
-    assert_eq!((done.report.cause, done.report.strategy), (CompactionCause::Model, CompactionStrategy::Summarize));
-    assert!(
-        done.report.pinned.contains(&"Never delete the file notes.txt! What is up?".to_owned()),
-        "words of the person survive the second time"
-    );
-}
-
-#[tokio::test]
 async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_what_the_person_said() {
     let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
-    let world = World::with(config, (0..12).map(|n| says(&format!("Answer {n}."))));
-    let session = world.session().await;
-    run(&session, "Always answer briefly.").await;
-    for turn in 0..11 {
-        run(&session, &format!("Question {turn}")).await;
-    }
+    let (world, session) = World::with(config, []).begun().await;
+    talked(&world, 0..20, &session).await;
     let done = compactions(&world, &session);
-    assert!(!done.is_empty());
+    assert!(done.len() > 1);
     assert!(done.iter().all(|done| done.report.strategy == CompactionStrategy::Truncate), "no model is paid for it");
-    assert_eq!(world.model.requests().len(), 12);
-    for request in world.model.requests() {
+    let requests = world.model.requests();
+    assert_eq!(requests.len(), 20);
+    for request in &requests {
         assert!(request.messages.len() <= 1 + 1 + 10 + 1, "{}", request.messages.len());
-        assert!(texts(&request).contains("Always answer briefly."));
+        assert!(texts(request).contains("Question 0"), "an earlier summary is in the next one: {}", texts(request));
     }
+    let text = texts(&requests[19]);
+    assert!(text.contains("You answered: Answer 5."), "{text}");
 }
 
 #[tokio::test]
 async fn many_small_messages_in_a_large_window_are_left_alone() {
     let info = ModelInfo { context_window: 200_000, ..ScriptedModel::new([]).info().clone() };
     let model = ScriptedModel::with_info(info, (0..50).map(|n| says(&format!("Answer {n}."))));
-    let world = World::with_models(Arc::new(OneModel(Arc::clone(&model))));
-    let session = world.session().await;
+    let (world, session) = World::with_models(Arc::new(OneModel(Arc::clone(&model)))).begun().await;
     for turn in 0..50 {
         run(&session, &format!("Question {turn}")).await;
     }
@@ -175,39 +144,14 @@ async fn many_small_messages_in_a_large_window_are_left_alone() {
 #[tokio::test]
 async fn a_request_that_did_not_fit_is_tried_once_more_with_less() {
     let (world, session) = full_world().await;
-    world.model.then_all([says(SUMMARY), Play::Fails(Vec::new(), ErrorKind::ContextOverflow)]);
-    world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
+    let overflows = || Play::Fails(vec![ModelChunk::Text("Half a".to_owned())], ErrorKind::ContextOverflow);
+    // What was said before it was found too long is no answer.
+    world.then([says(SUMMARY), overflows(), says("A whole answer.")]);
+    assert_eq!(run(&session, "And now?").await.text, "A whole answer.");
+    world.then([overflows(), overflows()]);
     let result = run(&session, "And now?").await;
     assert_eq!(result.stop_reason, StopReason::Failed, "it does not go on for ever");
     assert_eq!(result.error.unwrap().kind, ErrorKind::ContextOverflow);
-}
-
-#[tokio::test]
-async fn a_short_history_is_left_alone_and_says_so() {
-    let world = World::new([says("Hello.")]);
-    let session = world.session().await;
-    run(&session, "Hi").await;
-    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    let result = turn(&session, start).await;
-    assert!(result.text.contains("nothing to compact"), "{}", result.text);
-    assert_eq!(compactions(&world, &session), []);
-    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
-    assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
-}
-
-#[tokio::test]
-async fn a_summary_without_a_model_keeps_the_one_before_it_and_the_last_answer() {
-    let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
-    let world = World::with(config, []);
-    let session = world.session().await;
-    for turn in 0..20 {
-        world.model.then(says(&format!("Answer {turn}.")));
-        run(&session, &format!("Question {turn}")).await;
-    }
-    assert!(compactions(&world, &session).len() > 1);
-    let text = texts(world.model.requests().last().unwrap());
-    assert!(text.contains("Question 0"), "what an earlier summary said is in the next one: {text}");
-    assert!(text.contains("You answered: Answer 5."), "{text}");
 }
 
 #[tokio::test]
@@ -227,8 +171,7 @@ async fn what_is_added_to_a_turn_that_compacts_is_answered() {
 
 #[tokio::test]
 async fn a_cancelled_call_does_not_keep_the_history_from_being_compacted() {
-    let world = World::new([calls(&[("change", json!({"path": "a"}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({"path": "a"}))])]).begun().await;
     let (mut started, _) = raising(&session, input("Never forget this.")).await;
     session.cancel(None).await.unwrap();
     to_end(&mut started.events).await;
@@ -250,8 +193,7 @@ fn told(world: &World, session: &SessionHandle) -> Vec<String> {
 #[tokio::test]
 async fn the_tool_promises_only_what_comes_to_pass() {
     // A short history whose window is nearly full: the tool is offered, and there is nothing to gain.
-    let world = World::new([counted("one", 6500)]);
-    let session = world.session().await;
+    let (world, session) = World::new([counted("one", 6500)]).begun().await;
     run(&session, "Hi").await;
     let counted_calls = |times: usize| {
         let Play::Chunks(mut chunks) = calls(&vec![("compact_context", json!({})); times]) else { panic!() };
@@ -276,7 +218,8 @@ async fn the_tool_promises_only_what_comes_to_pass() {
     assert!(said[0].contains("is compacted before your next words"), "{said:?}");
     assert!(said[1].starts_with("nothing is compacted: it is asked for already"), "{said:?}");
     assert!(said[2].starts_with("nothing is compacted: the history was compacted"), "{said:?}");
-    assert_eq!((compactions(&world, &session).len(), answer.as_str()), (1, "There is room."), "{said:?}");
+    let [done] = &compactions(&world, &session)[..] else { panic!("{said:?}") };
+    assert_eq!((done.report.cause, answer.as_str()), (CompactionCause::Model, "There is room."), "{said:?}");
 }
 
 #[tokio::test]
@@ -298,19 +241,9 @@ async fn a_last_answer_that_did_not_fit_is_asked_for_once_more_with_less() {
 }
 
 #[tokio::test]
-async fn words_that_came_before_a_request_was_found_too_long_are_no_answer() {
-    let (world, session) = full_world().await;
-    world.model.then(says(SUMMARY));
-    world.model.then(Play::Fails(vec![ModelChunk::Text("Half a".to_owned())], ErrorKind::ContextOverflow));
-    world.model.then(says("A whole answer."));
-    assert_eq!(run(&session, "And now?").await.text, "A whole answer.");
-}
-
-#[tokio::test]
 async fn small_windows_never_loop_and_fail_only_where_nothing_can_fit() {
     for window in [512, 1024, 2048, 4096] {
-        let world = World::narrow(window, EngineConfig::default());
-        let session = world.session().await;
+        let (world, session) = World::narrow(window, EngineConfig::default()).begun().await;
         let mut asked = 0;
         let mut completed = 0;
         for turn in 0..40 {
@@ -341,8 +274,7 @@ async fn small_windows_never_loop_and_fail_only_where_nothing_can_fit() {
 
 #[tokio::test]
 async fn where_instructions_and_tools_alone_do_not_fit_the_error_says_so() {
-    let world = World::narrow(256, EngineConfig::default());
-    let session = world.session().await;
+    let (_world, session) = World::narrow(256, EngineConfig::default()).begun().await;
     let result = run(&session, "Hello").await;
     let error = result.error.unwrap();
     assert_eq!((result.stop_reason, error.kind), (StopReason::Failed, ErrorKind::ContextOverflow));
@@ -370,21 +302,20 @@ async fn what_is_added_while_room_is_made_is_answered_and_not_summed_up() {
 }
 
 /// Turns whose words alone fill the window, by the estimate: nobody counts otherwise.
-async fn filled(world: &World, turns: usize) -> SessionHandle {
-    let session = world.session().await;
+async fn filled(turns: usize) -> (World, SessionHandle) {
+    let (world, session) = World::new([]).begun().await;
     for turn in 0..turns {
         world.model.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(300))).await;
     }
-    session
+    (world, session)
 }
 
 #[tokio::test]
 async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
-    let world = World::new([]);
     // Up to 85 percent of the window, and then the first compaction by itself.
     let mut turns = 0;
-    let session = filled(&world, 9).await;
+    let (world, session) = filled(9).await;
     while compactions(&world, &session).is_empty() {
         turns += 1;
         assert!(turns < 10, "it is never full: {:#?}", session.context().await.unwrap());
@@ -397,8 +328,8 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     assert!(view.tokens * 100 >= view.window * 84, "{view:#?}");
 
     // Another life of the daemon keeps to it, too, and the model is not asked to do it instead.
-    let world = world.restarted([calls(&[("compact_context", json!({}))]), says("Short.")]);
-    let session = world.engine.session(session.id()).await.unwrap();
+    let later = world.restarted([calls(&[("compact_context", json!({}))]), says("Short.")]);
+    let (world, session) = later.with_session(session.id()).await;
     assert_eq!(run(&session, "And?").await.text, "Short.");
     assert_eq!(compactions(&world, &session).len(), 1, "nothing has grown");
     assert_eq!(world.model.requests().len(), 2);
@@ -420,8 +351,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
 #[tokio::test]
 async fn turns_that_were_set_aside_and_fetched_back_stay() {
     let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
-    let world = World::with(config, []);
-    let session = world.session().await;
+    let (world, session) = World::with(config, []).begun().await;
     let turn = async |number: usize| {
         world.model.then(says(&format!("Answer {number}.")));
         run(&session, &format!("Question {number}")).await;
@@ -442,9 +372,8 @@ async fn turns_that_were_set_aside_and_fetched_back_stay() {
     assert_eq!(compactions(&world, &session).len(), 2, "it has really grown");
 }
 
-pub(crate) async fn compact(session: &SessionHandle) -> agentd_core::turn::TurnResult {
-    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    turn(session, start).await
+pub(crate) async fn compact(session: &SessionHandle, strategy: CompactionStrategy) -> TurnResult {
+    turn(session, StartTurn { compact: Some(strategy), ..go_on() }).await
 }
 
 #[tokio::test]
@@ -459,24 +388,18 @@ async fn compacting_changes_nothing_of_what_can_be_continued() {
     let result = to_end(&mut started.events).await.1;
     assert_eq!((result.stop_reason, result.only_compacted), (StopReason::Cancelled, true));
     assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
+    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
+    assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 
     // One that did not can be, and the model is told what it is about.
     world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
     assert_eq!(run(&session, "The long way round").await.stop_reason, StopReason::Failed);
     world.model.then(says(SUMMARY));
-    assert_eq!(compact(&session).await.stop_reason, StopReason::Completed);
+    assert_eq!(compact(&session, CompactionStrategy::Auto).await.stop_reason, StopReason::Completed);
     let (second, session) = world.restarted([says("Round it was.")]).with_session(session.id()).await;
     assert_eq!(turn(&session, go_on()).await.text, "Round it was.");
     assert!(texts(&second.model.requests()[0]).contains("The long way round"));
     assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
-}
-
-/// What the file of a session's history says, and how often each piece of work is in it.
-fn history(world: &World, session: &SessionHandle) -> (String, Vec<usize>) {
-    let path = format!("conversation_history/{}.md", session.id());
-    let text = String::from_utf8(world.workspaces.kept(session.id(), &path).unwrap()).unwrap();
-    let times = (0..4).map(|n| text.matches(&format!("Question {n}\n")).count()).collect();
-    (text, times)
 }
 
 pub(crate) async fn talked(world: &World, turns: std::ops::Range<usize>, session: &SessionHandle) {
@@ -487,38 +410,8 @@ pub(crate) async fn talked(world: &World, turns: std::ops::Range<usize>, session
 }
 
 #[tokio::test]
-async fn the_history_file_holds_what_the_model_no_longer_sees_once() {
-    let (world, session) = ten_turns().await;
-    for _ in 0..3 {
-        world.model.then(says(SUMMARY));
-        compact(&session).await;
-        session.undo_compaction().await.unwrap();
-    }
-    world.model.then(says(SUMMARY));
-    compact(&session).await;
-    assert_eq!(history(&world, &session).1, [1; 4]);
-    talked(&world, 10..20, &session).await;
-    world.model.then(says(SUMMARY));
-    compact(&session).await;
-    let (text, times) = history(&world, &session);
-    assert_eq!(times, [1; 4], "the first piece stays in front of the second: {text}");
-    assert_eq!(text.matches("Question 11\n").count(), 1, "{text}");
-
-    // A reset begins another file, and leaves this one.
-    session.reset().await.unwrap();
-    talked(&world, 20..30, &session).await;
-    world.model.then(says(SUMMARY));
-    compact(&session).await;
-    assert_eq!(history(&world, &session).0, text);
-    let path = compactions(&world, &session).pop().unwrap().report.path.unwrap();
-    let second = String::from_utf8(world.workspaces.kept(session.id(), &path).unwrap()).unwrap();
-    assert!(second.contains("Question 20\n") && !second.contains("Question 0\n"), "{path}: {second}");
-}
-
-#[tokio::test]
 async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
-    let world = World::new([]);
-    let session = filled(&world, 4).await;
+    let (world, session) = filled(4).await;
     world.model.then(counted("Yes.", 5000));
     run(&session, "Does that fit?").await;
     for said in [4000, 100] {
@@ -540,8 +433,7 @@ async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
 /// No wording makes a rule: what the person said stays, also behind the first lines of a long request.
 #[tokio::test]
 async fn what_the_person_said_is_kept_whole_in_any_words() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let said = [
         "When you touch the database you must\nnot delete any row.",
         "Please leave migrations/ alone.",
@@ -553,7 +445,7 @@ async fn what_the_person_said_is_kept_whole_in_any_words() {
     run(&session, &request).await;
     talked(&world, 0..8, &session).await;
     world.model.then(says(SUMMARY));
-    compact(&session).await;
+    compact(&session, CompactionStrategy::Auto).await;
     let done = &compactions(&world, &session)[0];
     assert_eq!(done.report.pinned[0], request);
     for words in said {
@@ -563,8 +455,7 @@ async fn what_the_person_said_is_kept_whole_in_any_words() {
 
 #[tokio::test]
 async fn of_too_many_messages_the_longest_give_way_and_the_report_says_so() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let pasted = |from: usize| (from..from + 1000).map(|number| format!("- line {number}\n")).collect::<String>();
     for words in std::iter::once("Never push.".to_owned()).chain((0..16).map(|n| pasted(n * 1000))) {
         world.model.then(says("All right."));
@@ -572,7 +463,7 @@ async fn of_too_many_messages_the_longest_give_way_and_the_report_says_so() {
     }
     talked(&world, 0..8, &session).await;
     world.model.then(says(SUMMARY));
-    compact(&session).await;
+    compact(&session, CompactionStrategy::Auto).await;
     let report = &compactions(&world, &session).pop().unwrap().report;
     assert_eq!(report.pinned[0], "Never push.");
     let problem = report.problem.as_deref().unwrap_or_default();

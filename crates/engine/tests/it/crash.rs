@@ -1,7 +1,5 @@
 //! Daemons that were killed: what the next one tells, and how turns go on.
 
-use std::sync::Arc;
-
 use agentd_core::{
     environment::ClientEnvironment,
     event::EventKind,
@@ -14,70 +12,18 @@ use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::world::{World, go_on, input, raised, raising, run, soon, to_end, turn, until};
-
-#[tokio::test]
-async fn a_kill_while_a_tool_runs_is_told_and_the_turn_can_go_on() {
-    let world = World::new([calls(&[("look", json!({})), ("hold", json!({})), ("change", json!({}))])]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    until(
-        &mut started.events,
-        |kind| matches!(kind, EventKind::ItemCompleted { item, .. } if item.body.kind() == "tool_result"),
-    )
-    .await;
-    soon("the second to begin", world.tools.began(2)).await;
-
-    let next = world.restarted([says("I look again.")]);
-    let recovered = next.engine.recover().await.unwrap();
-    assert_eq!(recovered.len(), 1);
-    assert_eq!(
-        (&recovered[0].finished[..], &recovered[0].never_ran[..], &recovered[0].unknown[..]),
-        (&["look".to_owned()][..], &["change".to_owned()][..], &["hold".to_owned()][..])
-    );
-    let session = next.engine.session(session.id()).await.unwrap();
-    assert_snapshot!(next.log(&session), @r#"
-     1 turn started, base, at most 100 steps
-     2 + user_message
-     3 = user "Go!" (Done)
-     4 usage of step 1: 0+0
-     5 + call look
-     6 = call look {} (Done)
-     7 + call hold
-     8 = call hold {} (Done)
-     9 + call change
-    10 = call change {} (Done)
-    11 + result of look
-    12 + result of hold
-    13 = result of look: "look is done" (Done)
-    14 = result of hold E_UNKNOWN_OUTCOME: "the daemon stopped while this ran: it may have taken effect or not; look before you run it again" (Unknown)
-    15 + result of change
-    16 = result of change E_NOT_RUN: "the daemon stopped before this ran: it never ran; call it again if it is still wanted" (Done)
-    17 + notice
-    18 = notice "The daemon stopped while this turn ran. Finished and not run again: look. Never ran: change. Unknown, may have taken effect or not: hold." (Done)
-    19 turn ended: Interrupted "", 1 steps, tools ran
-    "#);
-    let result = turn(&session, go_on()).await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "I look again."));
-    assert!(next.tools.ran().is_empty(), "nothing runs twice");
-}
+use crate::world::{World, answering, go_on, goes_on, input, raising, results, run, to_end, turn, until};
 
 #[tokio::test]
 async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
     let environment = ClientEnvironment::unjudged([("PATH".to_owned(), "/client/bin".to_owned())]);
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let start = StartTurn { environment: environment.clone(), ..input("Change!") };
-    let mut started = session.start_turn(start).await.unwrap();
-    until(&mut started.events, raised).await;
+    let (_started, interrupt) = raising(&session, start).await;
 
     let next = world.restarted([says("Changed."), calls(&[("look", json!({}))]), says("Looked.")]);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(session.id()).await.unwrap();
-    let mut events = session.subscribe(0).await.unwrap();
-    let pending = next.engine.interrupts(None).await.unwrap();
-    next.engine.answer(pending[0].id, Answer::Approve, "another client".to_owned()).await.unwrap();
-    let (all, _) = to_end(&mut events).await;
+    let (next, session) = next.settled(session.id()).await;
+    let (all, _) = goes_on(&session, &interrupt, Answer::Approve).await;
     // A client that has seen some events is shown those after them.
     let mut rest = session.subscribe(all[2].seq).await.unwrap();
     assert_eq!(to_end(&mut rest).await.0, all[3..]);
@@ -88,35 +34,29 @@ async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
 #[tokio::test]
 async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
     let script = || [calls(&[("look", json!({})), ("change", json!({}))]), says("Changed.")];
-    let world = World::new(script());
-    let session = world.session().await;
-    let (mut started, interrupt) = raising(&session, input("Change!")).await;
-    session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
-    to_end(&mut started.events).await;
+    let (world, session) = World::new(script()).begun().await;
+    answering(&session, input("Change!"), Answer::Approve).await;
     let whole = world.store.events_of(session.id());
 
     for kept in 1..=whole.len() {
         let store = world.store.copy_prefix(session.id(), kept);
         let next = World::on(store, EngineConfig::default(), [says("Going on."), says("Going on.")]);
-        next.engine.recover().await.unwrap();
-        let session = next.engine.session(session.id()).await.unwrap();
+        let (next, session) = next.settled(session.id()).await;
         for interrupt in next.engine.interrupts(None).await.unwrap() {
             session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
         }
         if session.show().await.unwrap().live_turn.is_some() {
-            let mut events = session.subscribe(0).await.unwrap();
-            to_end(&mut events).await;
+            to_end(&mut session.subscribe(0).await.unwrap()).await;
         }
         let events = next.store.events_of(session.id());
         assert_eq!(events[..kept], whole[..kept], "what was acknowledged is there, killed after {kept}");
         assert!(events.iter().enumerate().all(|(n, event)| event.seq == n as u64 + 1), "numbers without a gap");
-        for item in whole[..kept].iter().filter_map(finished_tool) {
-            assert!(
-                !next.tools.ran().iter().any(|ran| ran.starts_with(&item)),
-                "{item} ran twice, killed after {kept}"
-            );
+        for result in results(&whole[..kept]) {
+            let again = next.tools.ran().iter().any(|ran| ran.starts_with(&result.name));
+            assert!(!again, "{} ran twice, killed after {kept}", result.name);
         }
-        assert_eq!(ends(&events), 1, "one end, killed after {kept}:\n{}", next.log(&session));
+        let ends = events.iter().filter(|event| matches!(event.kind, EventKind::TurnEnded { .. }));
+        assert_eq!(ends.count(), 1, "one end, killed after {kept}:\n{}", next.log(&session));
         if kept < whole.len()
             && !matches!(&events[events.len() - 1].kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Completed)
         {
@@ -133,8 +73,7 @@ fn told(world: &World, request: usize) -> usize {
 
 #[tokio::test]
 async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
-    let world = World::new([Play::Hangs(vec![ModelChunk::Text("Half an".to_owned())])]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Hangs(vec![ModelChunk::Text("Half an".to_owned())])]).begun().await;
     let mut started = session.start_turn(input("Which colour?")).await.unwrap();
     until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();
@@ -161,10 +100,8 @@ async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
 
 #[tokio::test]
 async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    until(&mut started.events, raised).await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
+    let (_started, interrupt) = raising(&session, input("Change!")).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();
     // Two more lives, and in the second it is answered; or the turn is cancelled there.
     for cancelled in [false, true] {
@@ -172,14 +109,12 @@ async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
         let second = World::on(store, EngineConfig::default(), []);
         second.engine.recover().await.unwrap();
         let (next, session) = second.restarted([says("Changed."), says("Green.")]).settled(session.id()).await;
-        let mut events = session.subscribe(0).await.unwrap();
         if cancelled {
             session.cancel(None).await.unwrap();
+            to_end(&mut session.subscribe(0).await.unwrap()).await;
         } else {
-            let pending = next.engine.interrupts(None).await.unwrap();
-            next.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
+            goes_on(&session, &interrupt, Answer::Approve).await;
         }
-        to_end(&mut events).await;
         run(&session, "And now?").await;
         let requests = next.model.requests();
         assert_eq!(requests.len(), if cancelled { 1 } else { 2 });
@@ -191,18 +126,4 @@ async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
         let log = next.log(&session);
         assert_eq!(log.matches(r#"steered "Be green!" (Done)"#).count(), 1, "{log}");
     }
-}
-
-fn finished_tool(event: &Arc<agentd_core::event::Event>) -> Option<String> {
-    match &event.kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            agentd_core::item::ItemBody::ToolResult(result) => Some(result.name.clone()),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn ends(events: &[Arc<agentd_core::event::Event>]) -> usize {
-    events.iter().filter(|event| matches!(event.kind, EventKind::TurnEnded { .. })).count()
 }

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
     error::ErrorKind,
-    event::EventKind,
     ids::SessionId,
     interrupt::Answer,
     policy::Verdict,
@@ -21,9 +20,7 @@ use agentd_testkit::{
 };
 use serde_json::json;
 
-use crate::world::{
-    WatchedTools, World, go_on, input, ports, raised, raising, results, run, soon, to_end, turn, until,
-};
+use crate::world::{WatchedTools, World, end_of, go_on, input, ports, raising, results, run, soon, to_end, turn};
 
 fn queued(text: &str) -> StartTurn {
     StartTurn { if_busy: IfBusy::Queue, ..input(text) }
@@ -31,8 +28,7 @@ fn queued(text: &str) -> StartTurn {
 
 #[tokio::test]
 async fn a_cancel_in_the_queue_does_not_hide_the_running_turn_from_recovery() {
-    let world = World::new([calls(&[("hold", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let first = session.start_turn(input("one")).await.unwrap();
     soon("the tool to begin", world.tools.began(1)).await;
     let second = session.start_turn(queued("two")).await.unwrap();
@@ -46,10 +42,8 @@ async fn a_cancel_in_the_queue_does_not_hide_the_running_turn_from_recovery() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_with_a_queue_leaves_the_question_to_the_next_start() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    until(&mut started.events, raised).await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
+    let (started, interrupt) = raising(&session, input("Change!")).await;
     let second = session.start_turn(queued("And more!")).await.unwrap();
     world.engine.drain(Duration::from_secs(1)).await;
 
@@ -57,20 +51,15 @@ async fn a_stop_with_a_queue_leaves_the_question_to_the_next_start() {
     assert_eq!(next.engine.recover().await.unwrap().len(), 1);
     let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
     assert_eq!(events.live_turn(), Some(started.turn_id));
-    let [interrupt] = &next.engine.interrupts(None).await.unwrap()[..] else { panic!("one is pending") };
     next.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
-    let answered =
-        until(&mut events, |kind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == started.turn_id))
-            .await;
-    assert!(matches!(&answered.kind, EventKind::TurnEnded { result } if result.text == "Changed."));
+    assert_eq!(end_of(&mut events, started.turn_id).await.text, "Changed.");
     let (_, result) = to_end(&mut events).await;
     assert_eq!((result.turn_id, result.text.as_str()), (second.turn_id, "And more."));
 }
 
 #[tokio::test]
 async fn a_kill_loses_no_turn_that_waits() {
-    let world = World::new([calls(&[("hold", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     session.start_turn(input("one")).await.unwrap();
     soon("the tool to begin", world.tools.began(1)).await;
     let second = session.start_turn(queued("two")).await.unwrap();
@@ -78,19 +67,17 @@ async fn a_kill_loses_no_turn_that_waits() {
 
     // Wherever the next daemon is killed, each turn that waits runs in the end, and runs once.
     let stored = world.store.events_of(session.id()).len();
-    let next = world.restarted([says("Two."), says("Three.")]);
-    next.engine.recover().await.unwrap();
-    let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
-    until(&mut events, |kind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == third.turn_id)).await;
+    let (next, session) = world.restarted([says("Two."), says("Three.")]).settled(session.id()).await;
+    let mut events = session.subscribe(0).await.unwrap();
+    end_of(&mut events, third.turn_id).await;
     let whole = next.store.events_of(session.id()).len();
     for kept in stored..whole {
         let store = next.store.copy_prefix(session.id(), kept);
         let last = World::on(store, EngineConfig::default(), [says("Two."), says("Three.")]);
-        last.engine.recover().await.unwrap();
-        let mut events = last.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
+        let (last, session) = last.settled(session.id()).await;
+        let mut events = session.subscribe(0).await.unwrap();
         for turn in [second.turn_id, third.turn_id] {
-            let over = |kind: &EventKind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == turn);
-            until(&mut events, over).await;
+            end_of(&mut events, turn).await;
         }
         let starts = last.store.events_of(session.id()).into_iter().filter(|event| event.kind.name() == "turn_started");
         let starts: Vec<_> = starts.filter_map(|event| event.turn_id).skip(1).collect();
@@ -124,8 +111,7 @@ async fn a_session_is_stored_with_its_first_turn_or_not_at_all() {
 async fn a_command_that_meets_the_unloading_is_carried_out_or_refused_but_never_half() {
     for _ in 0..64 {
         let config = EngineConfig { idle_unload: Duration::from_secs(1), ..EngineConfig::default() };
-        let world = World::with(config, [says("One."), says("Two.")]);
-        let session = world.session().await;
+        let (_world, session) = World::with(config, [says("One."), says("Two.")]).begun().await;
         run(&session, "first").await;
         tokio::task::yield_now().await;
         // Both are there when the actor next looks: the command, and the end of its patience.
@@ -143,10 +129,8 @@ async fn a_command_that_meets_the_unloading_is_carried_out_or_refused_but_never_
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_was_acknowledged_is_not_undone_by_a_stop() {
     for _ in 0..32 {
-        let world = World::new([calls(&[("change", json!({}))])]);
-        let session = world.session().await;
-        let mut started = session.start_turn(input("Change!")).await.unwrap();
-        until(&mut started.events, raised).await;
+        let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
+        let _turn = raising(&session, input("Change!")).await;
         let (cancelled, ()) = tokio::join!(session.cancel(None), world.engine.drain(Duration::from_secs(1)));
         if cancelled.is_ok() {
             assert!(world.log(&session).contains("turn ended: Cancelled"), "{}", world.log(&session));
@@ -167,8 +151,7 @@ async fn a_recovery_that_is_killed_itself_stays_honest_and_says_it_once() {
 
     // What recovery adds is stored in two appends: what it found, and the turn's end.
     for kept in [before, whole - 1] {
-        let store = world.store.copy_prefix(session.id(), kept);
-        let next = World::on(store, EngineConfig::default(), []);
+        let next = World::on(world.store.copy_prefix(session.id(), kept), EngineConfig::default(), []);
         let recovered = next.engine.recover().await.unwrap();
         let [turn] = &recovered[..] else { panic!("one turn is open after {kept}") };
         assert_eq!(turn.finished, ["look"], "killed after {kept}");
@@ -182,8 +165,7 @@ async fn a_recovery_that_is_killed_itself_stays_honest_and_says_it_once() {
 
 #[tokio::test]
 async fn what_was_reset_cannot_be_continued() {
-    let world = World::new([Play::Fails(vec![], ErrorKind::Provider), says("?")]);
-    let session = world.session().await;
+    let (_world, session) = World::new([Play::Fails(vec![], ErrorKind::Provider), says("?")]).begun().await;
     run(&session, "first").await;
     session.reset().await.unwrap();
     let error = session.start_turn(go_on()).await.err().unwrap();
@@ -192,8 +174,7 @@ async fn what_was_reset_cannot_be_continued() {
 
 #[tokio::test]
 async fn a_failed_turn_can_be_continued_after_a_restart_too() {
-    let world = World::new([Play::Fails(vec![], ErrorKind::RateLimited)]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Fails(vec![], ErrorKind::RateLimited)]).begun().await;
     run(&session, "first").await;
     session.rename("Named since".to_owned()).await.unwrap();
     let (next, session) = world.restarted([says("Here it is."), says("?")]).with_session(session.id()).await;
@@ -214,8 +195,7 @@ fn folderless(store: &Arc<MemoryStore>) -> Engine {
 
 #[tokio::test]
 async fn a_turn_that_cannot_go_on_after_its_answer_ends_and_the_session_lives() {
-    let world = World::new([calls(&[("change", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = raising(&session, input("Change!")).await;
     let asked = world.store.events_of(session.id()).len();
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
@@ -230,8 +210,7 @@ async fn a_turn_that_cannot_go_on_after_its_answer_ends_and_the_session_lives() 
         }
         let session = engine.session(session.id()).await.unwrap();
         assert_eq!(session.show().await.unwrap().live_turn, None);
-        let mut events = session.subscribe(0).await.unwrap();
-        let (_, result) = to_end(&mut events).await;
+        let (_, result) = to_end(&mut session.subscribe(0).await.unwrap()).await;
         assert_eq!(result.stop_reason, StopReason::Failed);
         assert!(result.error.unwrap().message.contains("the project folder is gone"));
         engine.delete_session(session.id()).await.unwrap();

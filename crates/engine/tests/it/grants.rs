@@ -27,7 +27,9 @@ use serde_json::json;
 
 use crate::{
     policy::{self, compiled, properties::wrapped, shipped, tool},
-    world::{WatchedTools, World, input, ports, raised, raising, run, soon, to_end, until, warnings},
+    world::{
+        WatchedTools, World, answering, goes_on, input, ports, raised, raising, run, soon, to_end, until, warnings,
+    },
 };
 
 const MAKE: &str = "launch: make";
@@ -59,11 +61,8 @@ pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
 /// A crash at any point of the journal: the rule is there if and only if its answer is.
 #[tokio::test]
 async fn a_rule_that_is_kept_for_good_is_as_durable_as_its_answer() {
-    let world = World::new([make(), says("Made.")]);
-    let session = world.session().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
-    to_end(&mut started.events).await;
+    let (world, session) = World::new([make(), says("Made.")]).begun().await;
+    answering(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
     let events = world.store.events_of(session.id());
     let answered = |event: &Arc<Event>| matches!(event.kind, EventKind::InterruptResolved { .. });
     for length in 1..=events.len() {
@@ -79,8 +78,7 @@ async fn a_rule_that_is_kept_for_good_is_as_durable_as_its_answer() {
 async fn rules_come_and_go_while_a_turn_runs() {
     for for_good in [true, false] {
         let held = || calls(&[("hold", json!({}))]);
-        let world = World::new([held(), make(), held(), make(), says("Done.")]);
-        let session = world.session().await;
+        let (world, session) = World::new([held(), make(), held(), make(), says("Done.")]).begun().await;
         let place = (!for_good).then(|| session.id());
         let mut started = session.start_turn(input("Go!")).await.unwrap();
         soon("the first to begin", world.tools.began(1)).await;
@@ -102,8 +100,7 @@ async fn rules_come_and_go_while_a_turn_runs() {
 
 #[tokio::test]
 async fn settings_leave_rules_as_they_are() {
-    let world = World::new([make(), says("Made.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([make(), says("Made.")]).begun().await;
     world.engine.add_grant(Some(session.id()), MAKE.to_owned(), "phone".to_owned()).await.unwrap();
     session.configure(world.engine.session_defaults()).await.unwrap();
     run(&session, "Go!").await;
@@ -114,16 +111,11 @@ async fn settings_leave_rules_as_they_are() {
 #[tokio::test]
 async fn an_answer_stands_though_a_rule_would_let_the_call_run_by_now() {
     let check = async |given: Answer, expected: &[&str]| {
-        let world = World::new([make()]);
-        let session = world.session().await;
+        let (world, session) = World::new([make()]).begun().await;
         let (_started, interrupt) = asked(&session).await;
-        let next = world.restarted([says("I see.")]);
-        next.engine.recover().await.unwrap();
+        let (next, session) = world.restarted([says("I see.")]).settled(session.id()).await;
         next.engine.add_grant(None, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
-        let session = next.engine.session(session.id()).await.unwrap();
-        let mut events = session.subscribe(0).await.unwrap();
-        answer(&session, &interrupt, given).await.unwrap();
-        to_end(&mut events).await;
+        goes_on(&session, &interrupt, given).await;
         assert_eq!(next.tools.ran(), expected);
     };
     check(Answer::Reject { reason: None }, &[]).await;
@@ -133,8 +125,7 @@ async fn an_answer_stands_though_a_rule_would_let_the_call_run_by_now() {
 
 #[tokio::test]
 async fn where_no_rule_is_exact_always_is_no_answer() {
-    let world = World::new([calls(&[("launch", json!({}))]), says("Done.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("launch", json!({}))]), says("Done.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
     for scope in [GrantScope::Session, GrantScope::ForGood] {
         assert_eq!(answer(&session, &interrupt, Answer::Always { scope }).await, Err(ErrorKind::InvalidInput));
@@ -165,21 +156,14 @@ fn edit(command: &str) -> Answer {
 /// under milder ones, and the daemon was stopped before it could act on it.
 #[tokio::test]
 async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
-    let world = World::new([make(), says("Done.")]);
-    let session = world.session().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, edit("forbidden")).await.unwrap();
-    to_end(&mut started.events).await;
+    let (world, session) = World::new([make(), says("Done.")]).begun().await;
+    answering(&session, input("Go!"), edit("forbidden")).await;
     assert_eq!(world.tools.ran(), [r#"launch {"command":"forbidden"}"#], "no rule denies it yet");
 
-    let events = world.store.events_of(session.id());
-    let answered = events.iter().position(|event| matches!(event.kind, EventKind::InterruptResolved { .. })).unwrap();
-    let store = world.store.copy_prefix(session.id(), answered + 1);
+    let store = world.killed_when_answered(session.id());
     let config = EngineConfig { policy: Arc::new(compiled(RULES)), ..EngineConfig::default() };
-    let next = World::on(store, config, [says("Then not.")]);
-    next.engine.recover().await.unwrap();
-    let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
-    let (events, result) = to_end(&mut events).await;
+    let (next, session) = World::on(store, config, [says("Then not.")]).settled(session.id()).await;
+    let (events, result) = to_end(&mut session.subscribe(0).await.unwrap()).await;
     assert!(next.tools.ran().is_empty());
     assert_eq!((result.denials.len(), result.tool_used), (1, false));
     assert!(result.denials[0].reason.contains("the rules deny that"), "{:?}", result.denials);
@@ -197,8 +181,7 @@ fn three_looks() -> Play {
 async fn questions_of_calls_that_run_at_once_are_answered_in_any_order() {
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in orders {
-        let world = ruled([three_looks(), says("Looked.")]);
-        let session = world.session().await;
+        let (world, session) = ruled([three_looks(), says("Looked.")]).begun().await;
         let (mut started, first) = asked(&session).await;
         let mut waiting = vec![first];
         while waiting.len() < 3 {
@@ -230,8 +213,7 @@ async fn each_question_has_its_own_deadline() {
         interrupt_deadline: Some(Duration::from_secs(60)),
         ..EngineConfig::default()
     };
-    let world = World::with(config, [three_looks(), says("Looked.")]);
-    let session = world.session().await;
+    let (world, session) = World::with(config, [three_looks(), says("Looked.")]).begun().await;
     let (mut started, first) = asked(&session).await;
     answer(&session, &first, Answer::Approve).await.unwrap();
     world.clock.advance(Duration::from_secs(61));
@@ -247,11 +229,8 @@ async fn each_question_has_its_own_deadline() {
 
 #[tokio::test]
 async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
-    let world = World::new([make(), says("Made.")]);
-    let session = world.session().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
-    to_end(&mut started.events).await;
+    let (world, session) = World::new([make(), says("Made.")]).begun().await;
+    answering(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
     let (id, tablet) = (Some(session.id()), || "tablet".to_owned());
     world.engine.add_grant(id, "change".to_owned(), tablet()).await.unwrap();
     world.engine.revoke_grant(id, "change".to_owned(), tablet()).await.unwrap();

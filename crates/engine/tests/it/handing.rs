@@ -34,14 +34,12 @@ async fn upload(world: &World, session: &SessionHandle, name: &str, content: &[u
 
 #[tokio::test]
 async fn files_are_told_with_the_next_input_and_never_again() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     upload(&world, &session, "a.pdf", &[1]).await;
     // Another daemon knows it from the journal, and a turn that only compacts does not count.
     let world = world.reborn([Play::Fails(Vec::new(), ErrorKind::Provider), says("two"), says("three")]);
     let session = world.engine.session(session.id()).await.unwrap();
-    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
-    turn(&session, start).await;
+    turn(&session, StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() }).await;
     assert_eq!(run(&session, "What is in it?").await.stop_reason, StopReason::Failed);
     turn(&session, go_on()).await;
     run(&session, "And now?").await;
@@ -78,8 +76,7 @@ async fn pictures_go_to_the_model_that_sees_and_stay_with_it() {
     assert_eq!(shown(&requests(&vision)[2]), [b"PICTURE one".to_vec()]);
     assert!(format!("{:?}", requests(&vision)[2]).contains("Not all of these pictures"));
     // A person who names a slot gets it.
-    let start = StartTurn { slot: Some(Slot::Base), text: Some("In words?".to_owned()), ..go_on() };
-    turn(&session, start).await;
+    turn(&session, StartTurn { slot: Some(Slot::Base), text: Some("In words?".to_owned()), ..go_on() }).await;
     let told = requests(&base);
     assert!(shown(&told[0]).is_empty() && format!("{told:?}").contains("You cannot see pictures"), "{told:?}");
 }

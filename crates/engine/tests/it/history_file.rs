@@ -1,5 +1,6 @@
 //! The file of a session's history holds what compactions replaced, each once, in order, whatever failed on the way.
 
+use agentd_core::context::CompactionStrategy;
 use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::says;
 
@@ -13,7 +14,7 @@ async fn round(world: &World, session: &SessionHandle, turns: std::ops::Range<us
     talked(world, turns, session).await;
     world.model.then(says(SUMMARY));
     world.workspaces.get_full(full);
-    compact(session).await;
+    compact(session, CompactionStrategy::Auto).await;
     world.workspaces.get_full(false);
 }
 
@@ -27,8 +28,7 @@ fn questions(world: &World, session: &SessionHandle, name: &str) -> Vec<usize> {
 
 #[tokio::test]
 async fn what_could_not_be_written_is_written_with_the_next_compaction() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     round(&world, &session, 0..10, true).await;
     round(&world, &session, 10..20, true).await;
     let failed = compactions(&world, &session);
@@ -57,8 +57,7 @@ async fn what_could_not_be_written_is_written_with_the_next_compaction() {
 
 #[tokio::test]
 async fn a_file_that_failed_after_a_reset_is_not_added_to_the_one_before_it() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     round(&world, &session, 0..10, false).await;
     session.reset().await.unwrap();
     let reset = session.show().await.unwrap().session.window.after;
@@ -70,4 +69,20 @@ async fn a_file_that_failed_after_a_reset_is_not_added_to_the_one_before_it() {
     let since = questions(&world, &session, &format!("{id}-{reset}"));
     assert!(since.len() > 10 && since.iter().copied().eq(10..10 + since.len()), "{since:?}");
     assert_eq!(world.workspaces.kept_paths(id).len(), 2);
+}
+
+#[tokio::test]
+async fn what_was_taken_back_and_is_set_aside_again_stands_in_it_once() {
+    let (world, session) = World::new([]).begun().await;
+    round(&world, &session, 0..10, false).await;
+    for _ in 0..3 {
+        session.undo_compaction().await.unwrap();
+        round(&world, &session, 10..10, false).await;
+    }
+    let name = session.id().to_string();
+    let first = questions(&world, &session, &name);
+    assert!(first.len() > 3 && first.iter().copied().eq(0..first.len()), "{first:?}");
+    round(&world, &session, 10..20, false).await;
+    let said = questions(&world, &session, &name);
+    assert!(said.len() > 11 && said.iter().copied().eq(0..said.len()), "behind the first piece: {said:?}");
 }

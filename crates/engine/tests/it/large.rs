@@ -1,22 +1,17 @@
 //! Results that are too long for the window: kept whole, shown in part.
 
-use std::sync::Arc;
-
 use agentd_core::{
     event::EventKind,
-    model::{Message, ModelChunk},
+    model::ModelChunk,
     tool::{ToolErrorCode, ToolResult},
     turn::{OnInterrupt, StartTurn, StopReason},
     usage::Usage,
 };
-use agentd_engine::{Engine, EngineConfig, Ports};
-use agentd_testkit::{
-    memory_workspaces::MemoryWorkspaces,
-    scripted::{OneModel, Play, ScriptedModel, ScriptedTools, calls, says},
-};
+use agentd_engine::EngineConfig;
+use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::{Value, json};
 
-use crate::world::{input, ports, results, to_end};
+use crate::world::{World, input, results, to_end};
 
 /// What the model is shown of a call, and what is known of it elsewhere.
 struct Shown {
@@ -31,37 +26,30 @@ struct Shown {
 
 /// One call in a window of 8,192 tokens: a result may have 2,048 of them, what a command says 1,024.
 async fn call(tool: &str, arguments: Value) -> Shown {
-    call_with(Arc::new(MemoryWorkspaces::default()), EngineConfig::default(), tool, arguments).await
+    call_with(false, EngineConfig::default(), tool, arguments).await
 }
 
-async fn call_with(workspaces: Arc<MemoryWorkspaces>, config: EngineConfig, tool: &str, arguments: Value) -> Shown {
+/// The same where the disk may be full.
+async fn call_with(is_full: bool, config: EngineConfig, tool: &str, arguments: Value) -> Shown {
     let Play::Chunks(mut call) = calls(&[(tool, arguments)]) else { panic!() };
     // The arguments say what the tool returns: of the two, only the result is to be long.
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() }));
-    let model = ScriptedModel::new([Play::Chunks(call), says("I see.")]);
-    let (models, disk) = (Arc::new(OneModel(Arc::clone(&model))), Arc::clone(&workspaces));
-    let ports = Ports { models, workspaces: disk, ..ports(ScriptedTools::new(), []) };
-    let engine = Engine::new(ports, config);
-    let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
+    let (world, session) = World::with(config, [Play::Chunks(call), says("I see.")]).begun().await;
+    world.workspaces.get_full(is_full);
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Where is the walrus?") };
-    let mut started = session.start_turn(start).await.unwrap();
-    let (events, result) = to_end(&mut started.events).await;
+    let (events, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
     assert_eq!(result.stop_reason, StopReason::Completed, "{result:?}");
     let warning = |kind: &EventKind| match kind {
         EventKind::Warning { code, message } => Some(format!("{code}: {message}")),
         _ => None,
     };
     let warnings = events.iter().filter_map(|event| warning(&event.kind)).collect();
-    let told = model.requests().pop().unwrap().messages.into_iter().find_map(|message| match message {
-        Message::Tool { text, .. } => Some(text),
-        _ => None,
-    });
-    let kept = workspaces.kept_paths(session.id()).pop().map(|path| {
-        let content = workspaces.kept(session.id(), &path).unwrap();
+    let kept = world.workspaces.kept_paths(session.id()).pop().map(|path| {
+        let content = world.workspaces.kept(session.id(), &path).unwrap();
         (path, String::from_utf8(content).unwrap())
     });
     let stored = results(&events).pop().unwrap();
-    Shown { text: told.expect("the model is told something"), stored, warnings, kept }
+    Shown { text: world.results().remove(0), stored, warnings, kept }
 }
 
 /// `count` lines of about five tokens.
@@ -126,21 +114,14 @@ async fn what_fits_is_shown_whole() {
 #[tokio::test]
 async fn a_limit_below_that_of_the_window_is_held() {
     let config = EngineConfig { large_result_tokens: 500, feedback_tokens: None, ..EngineConfig::default() };
-    let shown = call_with(Arc::default(), config, "look", json!({"answer": lines(200)})).await;
+    let shown = call_with(false, config, "look", json!({"answer": lines(200)})).await;
     assert!(shown.kept.is_some() && shown.text.len() < 2_000, "{}", shown.text);
-}
-
-/// A disk without room.
-fn full_disk() -> Arc<MemoryWorkspaces> {
-    let disk = MemoryWorkspaces::default();
-    disk.get_full(true);
-    Arc::new(disk)
 }
 
 #[tokio::test]
 async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
     for tool in ["look", "launch"] {
-        let shown = call_with(full_disk(), EngineConfig::default(), tool, json!({"answer": lines(4000)})).await;
+        let shown = call_with(true, EngineConfig::default(), tool, json!({"answer": lines(4000)})).await;
         for words in
             ["this is line 000001\n", "\nthis is line 004000\n", "could not be stored: the disk is full (make room)"]
         {
@@ -152,7 +133,7 @@ async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
     }
     // Nothing is reduced of what fits, if the rest would be lost.
     let fits = lines(300);
-    let shown = call_with(full_disk(), EngineConfig::default(), "launch", json!({"answer": fits})).await;
+    let shown = call_with(true, EngineConfig::default(), "launch", json!({"answer": fits})).await;
     assert_eq!((shown.text, shown.warnings.len()), (fits, 0));
 }
 
@@ -184,7 +165,7 @@ async fn bytes_are_told_by_type_size_and_path() {
     }
 
     // Where there is no room for them they are lost, and that is said.
-    let shown = call_with(full_disk(), EngineConfig::default(), "look", json!({"data": "x"})).await;
+    let shown = call_with(true, EngineConfig::default(), "look", json!({"data": "x"})).await;
     assert!(
         shown.text.contains("is lost, because it could not be stored: the disk is full (make room)"),
         "{}",

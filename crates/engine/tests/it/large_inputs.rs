@@ -5,7 +5,6 @@ use std::sync::Arc;
 use agentd_core::{
     client_tool::ClientTool,
     error::ErrorKind,
-    event::EventKind,
     files::StoredInput,
     item::ItemBody,
     model::{Message, ModelChunk, ModelInfo, Slot},
@@ -32,15 +31,8 @@ fn piped(words: &str, given: &str) -> StartTurn {
 }
 
 fn stored(world: &World, session: &SessionHandle) -> Vec<StoredInput> {
-    let events = world.store.events_of(session.id());
-    let found = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::UserMessage { stored, .. } => stored.clone(),
-            _ => None,
-        },
-        _ => None,
-    });
-    found.collect()
+    let stored = |body| if let ItemBody::UserMessage { stored, .. } = body { stored } else { None };
+    world.items(session).into_iter().filter_map(stored).collect()
 }
 
 /// What people were told of inputs that were stored.
@@ -54,8 +46,7 @@ fn upload(world: &World, path: &str) -> String {
 
 #[tokio::test]
 async fn of_one_long_text_both_ends_are_in_view_and_the_same_text_is_kept_once() {
-    let world = World::new(["one", "two", "three"].map(says));
-    let session = world.session().await;
+    let (world, session) = World::new(["one", "two", "three"].map(says)).begun().await;
     let pasted = format!("Here is the log:\n{}\nWhy does it fail?", lines(3000));
     for _ in 0..2 {
         run(&session, &pasted).await;
@@ -100,8 +91,7 @@ async fn what_is_added_and_what_waits_is_kept_as_well() {
 /// A server that has less than is configured says so when it refuses: then what was just said is stored, and not summed up.
 #[tokio::test]
 async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summed_up() {
-    let world = World::new([Play::Overflows(3000), says("Reviewed.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Overflows(3000), says("Reviewed.")]).begun().await;
     let given = lines(500);
     let ended = turn(&session, piped("Review this", &given)).await;
     assert_eq!(ended.text, "Reviewed.");
@@ -117,8 +107,7 @@ async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summ
 #[tokio::test]
 async fn a_long_request_stays_word_for_word_through_the_compactions_of_its_turn() {
     // Larger than what a compaction leaves as it is, and small enough to be sent whole at first.
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let request = format!("Do all of this, step by step:\n{}", lines(420));
     for n in 0..12 {
         world.model.then(calls(&[("look", json!({ "n": n, "text": "x".repeat(1200) }))]));
@@ -143,8 +132,7 @@ async fn what_waits_is_measured_by_the_model_that_it_is_for() {
     let go = Arc::new(Notify::new());
     let small = sized("small", 4096, vec![Play::Waits(Arc::clone(&go), vec![ModelChunk::Text("So.".to_owned())])]);
     let large = sized("large", 64_000, vec![says("All of it.")]);
-    let world = two(Arc::clone(&large), Arc::clone(&small));
-    let session = world.session().await;
+    let (world, session) = two(Arc::clone(&large), Arc::clone(&small)).begun().await;
     let of_small = TurnOptions { model: Some("small".to_owned()), ..TurnOptions::default() };
     let mut first = session.start_turn(StartTurn { options: of_small.clone(), ..input("Wait") }).await.unwrap();
     small.asked(1).await;
@@ -161,11 +149,9 @@ async fn what_waits_is_measured_by_the_model_that_it_is_for() {
 #[tokio::test]
 async fn instructions_and_tools_of_the_client_leave_less_room() {
     let check = async |instructions: Option<String>, tools: Vec<ClientTool>, fits: bool| {
-        let world = two(sized("large", 16_000, [says("Read.")]), sized("small", 16_000, []));
-        let session = world.session().await;
+        let (world, session) = two(sized("large", 16_000, [says("Read.")]), sized("small", 16_000, [])).begun().await;
         let options = TurnOptions { instructions, ..TurnOptions::default() };
-        let start = StartTurn { options, tools, ..piped("Review this", &lines(800)) };
-        turn(&session, start).await;
+        turn(&session, StartTurn { options, tools, ..piped("Review this", &lines(800)) }).await;
         assert_eq!(world.workspaces.uploads().is_empty(), fits, "{}", world.log(&session));
     };
     let tool = |at: usize| ClientTool {
@@ -183,13 +169,11 @@ async fn instructions_and_tools_of_the_client_leave_less_room() {
 async fn an_unfinished_request_is_kept_when_a_smaller_model_goes_on_with_it() {
     let large = sized("large", 64_000, [Play::Fails(Vec::new(), ErrorKind::Provider)]);
     let small = sized("small", 4096, [says("Reviewed.")]);
-    let world = two(large, Arc::clone(&small));
-    let session = world.session().await;
+    let (world, session) = two(large, Arc::clone(&small)).begun().await;
     let given = lines(1000);
     turn(&session, piped("Review this", &given)).await;
     assert!(world.workspaces.uploads().is_empty(), "it did fit");
-    let start = StartTurn { slot: Some(Slot::Code), ..go_on() };
-    let ended = turn(&session, start).await;
+    let ended = turn(&session, StartTurn { slot: Some(Slot::Code), ..go_on() }).await;
     assert_eq!(ended.text, "Reviewed.", "{}", world.log(&session));
     assert_eq!(upload(&world, "uploads/stdin.txt"), given);
     let asked = texts(&small.requests().pop().unwrap());
@@ -205,8 +189,7 @@ async fn the_built_in_model_sees_as_much_as_it_reads() {
         ..ScriptedModel::new([]).info().clone()
     };
     let tiny = ScriptedModel::with_info(info, [says("A list of lines.")]);
-    let world = two(Arc::clone(&tiny), Arc::clone(&tiny));
-    let session = world.session().await;
+    let (world, session) = two(Arc::clone(&tiny), Arc::clone(&tiny)).begun().await;
     turn(&session, piped("Summarize this", &lines(300))).await;
     assert_eq!(upload(&world, "uploads/stdin.txt"), lines(300));
     let Some(Message::User { text }) = tiny.requests()[0].messages.last().cloned() else { panic!() };

@@ -16,23 +16,16 @@ use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
 use serde_json::json;
 
 use crate::{
-    compaction::counted,
-    world::{TwoModels, World, go_on, input, prompts, run, sized, to_end, turn, warnings},
+    compaction::{compact, counted},
+    world::{TwoModels, World, input, prompts, run, sized, to_end, turn, warnings},
 };
 
 /// The levels that were told, in order.
 fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
-    let events = world.store.events_of(session.id());
-    let told = events.iter().filter_map(|event| match &event.kind {
+    world.facts(session, |kind| match kind {
         EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
         _ => None,
-    });
-    told.collect()
-}
-
-async fn compact(session: &SessionHandle) {
-    let start = StartTurn { compact: Some(CompactionStrategy::Truncate), ..go_on() };
-    turn(session, start).await;
+    })
 }
 
 fn last_words(request: &ModelRequest) -> &str {
@@ -61,8 +54,7 @@ async fn a_level_is_told_when_it_changes_and_the_tools_stay_as_they_are() {
 
 #[tokio::test]
 async fn where_there_is_room_enough_the_tool_does_nothing_and_says_so() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     for turn in 0..12 {
         world.model.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn}")).await;
@@ -76,15 +68,14 @@ async fn where_there_is_room_enough_the_tool_does_nothing_and_says_so() {
 #[tokio::test]
 async fn a_reset_a_compaction_and_its_undo_tell_the_level_both_ways() {
     use TokenLevel::{Info, Warning};
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     // By the guess alone, as where a server counts nothing: nine turns of 640 tokens in a window of 8192.
     for turn in 0..9 {
         world.model.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn} {}", "more of it ".repeat(230))).await;
     }
     assert_eq!(levels(&world, &session), [Warning]);
-    compact(&session).await;
+    compact(&session, CompactionStrategy::Truncate).await;
     assert_eq!(levels(&world, &session), [Warning, Info]);
     session.undo_compaction().await.unwrap();
     assert_eq!(levels(&world, &session), [Warning, Info, Warning]);
@@ -97,8 +88,7 @@ async fn a_reset_a_compaction_and_its_undo_tell_the_level_both_ways() {
 #[tokio::test]
 async fn after_a_restart_it_is_known_what_was_told_last() {
     use TokenLevel::{Info, Warning};
-    let world = World::new([counted("a", 6500)]);
-    let session = world.session().await;
+    let (world, session) = World::new([counted("a", 6500)]).begun().await;
     run(&session, "one").await;
     assert_eq!(levels(&world, &session), [Warning]);
     let (second, session) = world.restarted([counted("b", 6600), counted("c", 100)]).with_session(session.id()).await;
@@ -123,8 +113,7 @@ async fn what_a_turn_added_before_it_broke_is_counted() {
 #[tokio::test]
 async fn answers_that_no_server_counts_are_guessed_whole_and_once() {
     let arguments = json!({"answer": "a", "why": "because ".repeat(500)});
-    let world = World::new([calls(&[("look", arguments)]), says("b")]);
-    let session = world.session().await;
+    let (_world, session) = World::new([calls(&[("look", arguments)]), says("b")]).begun().await;
     run(&session, "one").await;
     let view = session.context().await.unwrap();
     let parts: u64 = view.segments.iter().map(|segment| segment.bytes.div_ceil(4)).sum();
@@ -132,23 +121,18 @@ async fn answers_that_no_server_counts_are_guessed_whole_and_once() {
 }
 
 /// Two models: one that writes the last answers, and one for all else.
-fn two(base: Arc<ScriptedModel>, chat: Arc<ScriptedModel>) -> (World, Arc<TwoModels>) {
+async fn two(base: Arc<ScriptedModel>, chat: Arc<ScriptedModel>) -> (World, SessionHandle, Arc<TwoModels>) {
     let models = Arc::new(TwoModels { base, slot: Slot::Chat, other: chat, listed: true });
-    (World::with_models(Arc::clone(&models) as _), models)
-}
-
-fn two_models() -> (World, Arc<TwoModels>) {
-    two(ScriptedModel::new([]), sized("chat", 2048, []))
+    let (world, session) = World::with_models(Arc::clone(&models) as _).begun().await;
+    (world, session, models)
 }
 
 #[tokio::test]
 async fn another_models_count_is_not_taken_for_this_ones() {
-    let (world, models) = two_models();
-    let session = world.session().await;
+    let (world, session, models) = two(ScriptedModel::new([]), sized("chat", 2048, [])).await;
     let look = |prompt_tokens| {
         let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
-        let call = ModelChunk::call("look", "{}");
-        Play::Chunks(vec![call, ModelChunk::Usage(usage)])
+        Play::Chunks(vec![ModelChunk::call("look", "{}"), ModelChunk::Usage(usage)])
     };
     // The base model's server counts twenty times what the chat model's does.
     models.base.then(look(2000));
@@ -162,8 +146,7 @@ async fn another_models_count_is_not_taken_for_this_ones() {
     // Each model's requests are compared with its own.
     models.base.then(look(2100));
     models.other.then(counted("That, too.", 150));
-    let start = StartTurn { max_steps: Some(1), ..input("Look again") };
-    turn(&session, start).await;
+    turn(&session, StartTurn { max_steps: Some(1), ..input("Look again") }).await;
     let reports = prompts(&world, &session);
     assert!(reports.iter().all(|report| report.broken_by.is_none()));
     let reports: Vec<_> = reports.iter().map(|report| (report.previous_bytes, report.repeated_bytes > 0)).collect();
@@ -175,16 +158,14 @@ async fn another_models_count_is_not_taken_for_this_ones() {
 async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
     let chat = ModelInfo { id: "chat".to_owned(), context_window: 2048, ..ScriptedModel::new([]).info().clone() };
     let chat = ScriptedModel::strict_with_info(chat, []);
-    let (world, models) = two(ScriptedModel::new([]), chat);
-    let session = world.session().await;
+    let (_world, session, models) = two(ScriptedModel::new([]), chat).await;
     for turn in 0..9 {
         models.base.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(180))).await;
     }
     models.base.then_all([calls(&[("look", json!({}))]), says("## What the person wants\nA tidy house.")]);
     models.other.then(says("What I saw."));
-    let start = StartTurn { max_steps: Some(1), ..input("Look around") };
-    let result = turn(&session, start).await;
+    let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look around") }).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."), "{result:?}");
     assert_eq!(models.other.requests().len(), 1, "what cannot fit is not sent");
     let sent = format!("{:?}", models.other.requests()[0].messages);
@@ -193,8 +174,7 @@ async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
 
 #[tokio::test]
 async fn another_slot_has_another_window() {
-    let (world, models) = two_models();
-    let session = world.session().await;
+    let (world, session, models) = two(ScriptedModel::new([]), sized("chat", 2048, [])).await;
     // All of it at once would be kept in a file, for the model with the smaller window.
     for tokens in [1300, 1600, 1900] {
         models.base.then(counted("a", tokens));
@@ -211,8 +191,7 @@ async fn another_slot_has_another_window() {
 async fn what_the_embedded_model_reads_besides_is_no_part_of_the_conversation() {
     let info = ModelInfo { embedded: true, ..ScriptedModel::new([]).info().clone() };
     let model = ScriptedModel::with_info(info, []);
-    let (world, _) = two(Arc::clone(&model), Arc::clone(&model));
-    let session = world.session().await;
+    let (world, session, _) = two(Arc::clone(&model), Arc::clone(&model)).await;
     // It weighs fourteen candidates, each with a prompt of its own.
     model.then(counted("It is noon.", 8000));
     run(&session, "What time is it?").await;
@@ -228,8 +207,7 @@ async fn thoughts_count_where_they_are_sent_back_and_nowhere_else() {
     async fn check(echo_reasoning: bool, usage: Usage, expected: std::ops::Range<u64>) {
         let info = ModelInfo { echo_reasoning, ..ScriptedModel::new([]).info().clone() };
         let model = ScriptedModel::with_info(info, []);
-        let (world, _) = two(Arc::clone(&model), Arc::clone(&model));
-        let session = world.session().await;
+        let (world, session, _) = two(Arc::clone(&model), Arc::clone(&model)).await;
         model.then(Play::Chunks(vec![
             ModelChunk::Reasoning("hmm, ".repeat(3600)),
             ModelChunk::Text("It is noon.".to_owned()),
@@ -272,9 +250,8 @@ async fn a_person_is_warned_once_before_all_of_a_request_becomes_dearer() {
     let cheaper = Prices { tiers: vec![tier(5000, 0.5)], ..tier(0, 1.0) };
     for (prices, expected) in [(dearer, vec![(2, "above 5000"), (4, "above 7000")]), (cheaper, vec![])] {
         let counts = [3000, 4600, 4700, 6500, 6500].map(|tokens| counted("Done.", tokens));
-        let world = World::new(counts);
+        let (world, session) = World::new(counts).begun().await;
         world.model.costs(prices);
-        let session = world.session().await;
         let mut warned = Vec::new();
         for turn in 0..5 {
             let mut started = session.start_turn(input("Go on")).await.unwrap();

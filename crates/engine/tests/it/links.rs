@@ -14,9 +14,9 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
 use crate::{
-    grants::{answer, asked},
+    grants::asked,
     policy::{compiled, granting, mark, shipped, tool},
-    world::{World, to_end, warnings},
+    world::{World, answering, goes_on, input, warnings},
 };
 
 /// What is said of a tool that reads `path`, which leads to `leads_to`.
@@ -94,13 +94,9 @@ async fn a_link_that_leads_elsewhere_after_a_restart_is_not_read() {
         let world = World::new([look("docs/a.md")]);
         world.disk.link("docs/a.md", ".env");
         let (_started, interrupt) = asked(&world.session().await).await;
-        let next = world.restarted([says("I see.")]);
-        next.engine.recover().await.unwrap();
+        let (next, session) = world.restarted([says("I see.")]).settled(interrupt.session_id).await;
         next.disk.link("docs/a.md", leads_to);
-        let session = next.engine.session(interrupt.session_id).await.unwrap();
-        let mut events = session.subscribe(0).await.unwrap();
-        answer(&session, &interrupt, Answer::Approve).await.unwrap();
-        let (events, _) = to_end(&mut events).await;
+        let (events, _) = goes_on(&session, &interrupt, Answer::Approve).await;
         assert_eq!(warnings(&events, "changed_since_asked").is_empty(), reads, "{leads_to}");
         assert_eq!(next.tools.ran().len(), usize::from(reads), "{leads_to}");
     }
@@ -111,20 +107,14 @@ async fn no_edit_and_no_approval_passes_a_denial_by_a_link() {
     let strict = "tools:\n  look: {patterns: {high_risk: ['\\.envrc']}, actions: {high_risk: deny}}\n";
     let config = || EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
     // As a person edits it.
-    let world = World::with(config(), [look(".env"), says("Then not.")]);
+    let (world, session) = World::with(config(), [look(".env"), says("Then not.")]).begun().await;
     world.disk.link("docs/a.md", ".envrc");
-    let session = world.session().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, Answer::Edit { args: json!({"path": "docs/a.md"}) }).await.unwrap();
-    let (events, _) = to_end(&mut started.events).await;
+    let (events, _) = answering(&session, input("Go!"), Answer::Edit { args: json!({"path": "docs/a.md"}) }).await;
     assert_eq!(warnings(&events, "edit_denied").len(), 1);
     assert!(world.tools.ran().is_empty());
     // And what they may edit it to is read where it leads.
-    let world = World::with(config(), [look(".env"), says("Read.")]);
+    let (world, session) = World::with(config(), [look(".env"), says("Read.")]).begun().await;
     world.disk.link("CLAUDE.md", "AGENTS.md");
-    let session = world.session().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, Answer::Edit { args: json!({"path": "CLAUDE.md"}) }).await.unwrap();
-    to_end(&mut started.events).await;
+    answering(&session, input("Go!"), Answer::Edit { args: json!({"path": "CLAUDE.md"}) }).await;
     assert_eq!(world.tools.ran(), [r#"look {"path":"AGENTS.md"}"#]);
 }

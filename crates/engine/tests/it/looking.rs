@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use agentd_core::{
-    event::EventKind,
     interrupt::Answer,
     policy::Confinement,
     ports::ToolContext,
@@ -21,7 +20,7 @@ use serde_json::json;
 
 use crate::{
     policy::{compiled, granting, shipped, tool},
-    world::{WatchedTools, input, ports, results, until},
+    world::{WatchedTools, answering, input, ports, raised, results},
 };
 
 /// The way in which one command ran.
@@ -47,19 +46,8 @@ async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interr
     let config = EngineConfig { policy: Arc::new(policy), ..EngineConfig::default() };
     let engine = Engine::new(Ports { snapshots: disk, ..ports(Arc::new(shell), script) }, config);
     let session = engine.create_session(settings, None).await.unwrap();
-    let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
-    let (mut asked, mut events) = (false, Vec::new());
-    loop {
-        let event = until(&mut started.events, |_| true).await;
-        match &event.kind {
-            EventKind::InterruptRaised { interrupt } => {
-                asked = true;
-                session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
-            }
-            EventKind::TurnEnded { .. } => break,
-            _ => events.push(event),
-        }
-    }
+    let (events, _) = answering(&session, StartTurn { on_interrupt, ..input("Go!") }, Answer::Approve).await;
+    let asked = events.iter().any(|event| raised(&event.kind));
     let recorded = results(&events).iter().any(|result| !result.files.is_empty());
     let held = held.lock().unwrap();
     assert_eq!(held.len(), 1, "{command} runs once");

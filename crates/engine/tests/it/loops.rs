@@ -11,10 +11,7 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::{
-    grants::question,
-    world::{World, go_on, input, results, run, soon, to_end, turn, warnings},
-};
+use crate::world::{World, answering, go_on, input, results, run, soon, to_end, turn, warnings};
 
 fn look() -> Play {
     calls(&[("look", json!({}))])
@@ -32,8 +29,7 @@ fn reason(result: &TurnResult) -> serde_json::Value {
 async fn a_word_of_the_person_begins_the_count_anew() {
     let gate = Arc::new(Notify::new());
     let held = Play::Waits(Arc::clone(&gate), vec![ModelChunk::call("look", "{}")]);
-    let world = World::new(looks(4).chain([held]).chain(looks(4)).chain([says("I give up.")]));
-    let session = world.session().await;
+    let (world, session) = World::new(looks(4).chain([held]).chain(looks(4)).chain([says("I give up.")])).begun().await;
     let mut started = session.start_turn(input("Look!")).await.unwrap();
     soon("the fifth request", world.model.asked(5)).await;
     session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("Look on.") }).await.unwrap();
@@ -46,24 +42,17 @@ async fn a_word_of_the_person_begins_the_count_anew() {
 async fn an_approval_of_a_person_begins_the_count_anew_and_one_of_nobody_does_not() {
     let change = || calls(&[("change", json!({}))]);
     let script = || (0..6).map(|_| change()).chain([says("I give up.")]);
-    let world = World::new(script());
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Change!")).await.unwrap();
-    for _ in 0..6 {
-        let interrupt = question(&mut started.events).await;
-        world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
-    }
-    assert_eq!(reason(&to_end(&mut started.events).await.1), json!("completed"));
-    let world = World::new(script());
-    let session = world.session().await;
+    let (_world, session) = World::new(script()).begun().await;
+    let (events, result) = answering(&session, input("Change!"), Answer::Approve).await;
+    assert_eq!((reason(&result), results(&events).len()), (json!("completed"), 6));
+    let (_world, session) = World::new(script()).begun().await;
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Change!") };
     assert_eq!(reason(&turn(&session, start).await), json!("loop"));
 }
 
 #[tokio::test]
 async fn the_count_outlives_the_daemon_and_ends_with_the_circle() {
-    let world = World::new(looks(4).chain([Play::Hangs(Vec::new())]));
-    let session = world.session().await;
+    let (world, session) = World::new(looks(4).chain([Play::Hangs(Vec::new())])).begun().await;
     session.start_turn(input("Look!")).await.unwrap();
     soon("the fifth request", world.model.asked(5)).await;
     let (next, session) = world.restarted(looks(2).chain([says("In circles.")])).settled(session.id()).await;
@@ -79,7 +68,7 @@ async fn the_count_outlives_the_daemon_and_ends_with_the_circle() {
 
 #[tokio::test]
 async fn a_subagent_in_a_circle_ends_alone_and_its_parent_is_told_why() {
-    let world = World::new([]);
+    let (world, session) = World::new([]).begun().await;
     world.model.respond_with(|request| {
         let is_child =
             matches!(&request.messages[0], Message::System { text } if text.contains("You work for another agent."));
@@ -90,7 +79,6 @@ async fn a_subagent_in_a_circle_ends_alone_and_its_parent_is_told_why() {
             _ => calls(&[("delegate_task", json!({"task": "Look"}))]),
         }
     });
-    let session = world.session().await;
     let result = run(&session, "Have somebody look.").await;
     assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "It went in circles."));
     let told = &results(&world.store.events_of(session.id()))[0].text;

@@ -6,7 +6,7 @@ use agentd_core::{
     context::{CompactionCause, CompactionStrategy},
     error::ErrorKind,
     event::EventKind,
-    interrupt::Answer,
+    interrupt::{Answer, Interrupt},
     model::{Message, ModelChunk, ModelRequest},
     turn::{IfBusy, StartTurn, StopReason},
     usage::Usage,
@@ -18,7 +18,8 @@ use tokio::sync::Notify;
 
 use crate::{
     compaction::{SUMMARY, compactions, full, talked, texts},
-    world::{World, go_on, input, raised, run, to_end, until},
+    grants::answer,
+    world::{World, go_on, input, raising, run, to_end, until},
 };
 
 /// Every call has its result behind it, and every result its call before it.
@@ -47,21 +48,19 @@ fn on_request(if_busy: IfBusy) -> StartTurn {
 }
 
 /// A turn that waits for a person, whose call filled the window.
-async fn waiting(world: &World) -> SessionHandle {
-    let session = world.session().await;
-    talked(world, 0..9, &session).await;
+async fn waiting() -> (World, SessionHandle, Interrupt) {
+    let (world, session) = World::new([]).begun().await;
+    talked(&world, 0..9, &session).await;
     let Play::Chunks(mut call) = calls(&[("change", json!({"path": "a"}))]) else { panic!() };
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 7900, completion_tokens: 10, ..Usage::default() }));
     world.model.then(Play::Chunks(call));
-    let mut started = session.start_turn(input("Never mind the cat. Change it!")).await.unwrap();
-    until(&mut started.events, raised).await;
-    session
+    let (_, interrupt) = raising(&session, input("Never mind the cat. Change it!")).await;
+    (world, session, interrupt)
 }
 
 #[tokio::test]
 async fn nothing_is_compacted_while_a_person_is_asked_and_all_is_when_they_have_answered() {
-    let world = World::new([]);
-    let session = waiting(&world).await;
+    let (world, session, interrupt) = waiting().await;
     let refused = session.start_turn(on_request(IfBusy::Refuse)).await.err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert_eq!(session.undo_compaction().await.err().unwrap().kind(), ErrorKind::Busy);
@@ -69,12 +68,8 @@ async fn nothing_is_compacted_while_a_person_is_asked_and_all_is_when_they_have_
 
     world.model.then_all([says(SUMMARY), says("It is changed.")]);
     let mut events = session.subscribe(0).await.unwrap();
-    let pending = world.engine.interrupts(None).await.unwrap();
-    world.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
-    let mut result = to_end(&mut events).await.1;
-    while result.text != "It is changed." {
-        result = to_end(&mut events).await.1;
-    }
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
+    while to_end(&mut events).await.1.text != "It is changed." {}
     let done = compactions(&world, &session);
     assert_eq!(done.iter().filter(|done| !done.summary.is_empty()).count(), 1);
     let last = world.model.requests().pop().unwrap();
@@ -84,17 +79,14 @@ async fn nothing_is_compacted_while_a_person_is_asked_and_all_is_when_they_have_
 
 #[tokio::test]
 async fn a_compaction_that_waits_behind_a_question_outlives_the_daemon() {
-    let world = World::new([]);
-    let session = waiting(&world).await;
+    let (world, session, interrupt) = waiting().await;
     session.start_turn(on_request(IfBusy::Queue)).await.unwrap();
 
-    let world = world.reborn([says("It is changed."), says(SUMMARY), says("And on.")]);
-    world.engine.recover().await.unwrap();
-    let session = world.engine.session(session.id()).await.unwrap();
+    let script = [says("It is changed."), says(SUMMARY), says("And on.")];
+    let (world, session) = world.back(session.id(), script).await;
     assert_eq!(compactions(&world, &session), []);
     let mut events = session.subscribe(0).await.unwrap();
-    let pending = world.engine.interrupts(None).await.unwrap();
-    world.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
     while !to_end(&mut events).await.1.only_compacted {}
     let done = compactions(&world, &session);
     assert_eq!(done.last().unwrap().report.cause, CompactionCause::Person);
@@ -123,8 +115,7 @@ async fn what_is_added_before_a_last_answer_overflows_is_told_once_and_behind_it
     // The next turn tells it, this daemon's and another's.
     world.model.then(says("Blue it is."));
     run(&session, "Well?").await;
-    let second = world.restarted([says("Still blue.")]);
-    let again = second.engine.session(session.id()).await.unwrap();
+    let (second, again) = world.restarted([says("Still blue.")]).with_session(session.id()).await;
     run(&again, "Which colour?").await;
     let added = Message::User { text: "It must be blue!".to_owned() };
     let (here, there) = (world.model.requests().pop().unwrap(), second.model.requests().pop().unwrap());

@@ -19,8 +19,7 @@ fn client() -> String {
 
 #[tokio::test]
 async fn a_mode_outlives_the_daemon_and_other_settings() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     session.set_mode(SessionMode::Plan, client()).await.unwrap();
     session.configure(world.engine.session_defaults()).await.unwrap();
     let (next, session) = world.restarted([change(), says("I only look.")]).with_session(session.id()).await;
@@ -45,8 +44,7 @@ async fn a_session_may_begin_in_a_mode() {
 
 #[tokio::test]
 async fn a_fork_asks_again_unless_it_plans() {
-    let world = World::new([says("One."), says("Two.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([says("One."), says("Two.")]).begun().await;
     run(&session, "Go!").await;
     for (mode, expected) in [(SessionMode::Auto, SessionMode::Ask), (SessionMode::Plan, SessionMode::Plan)] {
         session.set_mode(mode, client()).await.unwrap();
@@ -57,8 +55,7 @@ async fn a_fork_asks_again_unless_it_plans() {
 
 #[tokio::test]
 async fn while_it_plans_the_model_is_told_so() {
-    let world = World::new([says("One."), says("Two.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([says("One."), says("Two.")]).begun().await;
     let tells = |request: usize| format!("{:?}", world.model.requests()[request]).contains("in plan mode");
     session.set_mode(SessionMode::Plan, client()).await.unwrap();
     run(&session, "Plan!").await;
@@ -74,8 +71,7 @@ async fn while_it_plans_the_model_is_told_so() {
 
 #[tokio::test]
 async fn a_mode_that_the_audit_log_cannot_take_does_not_hold() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     world.audit.break_it(true);
     assert!(session.set_mode(SessionMode::Auto, client()).await.is_err());
     assert_eq!(session.show().await.unwrap().session.settings.mode, SessionMode::Ask);

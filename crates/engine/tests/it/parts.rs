@@ -39,8 +39,7 @@ async fn start(
 
 #[tokio::test]
 async fn parts_of_a_turn_that_waits_are_kept_with_it() {
-    let world = World::new([Play::Hangs(Vec::new())]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Hangs(Vec::new())]).begun().await;
     let mut running = session.start_turn(input("First")).await.unwrap();
     let part = || vec![file("a.txt", b"the first needle"), selection("b.rs", None, "the second needle")];
     let queued = StartTurn { if_busy: IfBusy::Queue, ..input("Then") };
@@ -76,8 +75,6 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
     };
-    check(vec![picture(b"")], "part 1 is empty").await;
-    check(vec![picture(b"no picture")], "its bytes are none").await;
     check(vec![picture(b"BROKEN")], "the picture is damaged").await;
     let odd = PictureData { media_type: "image/tiff\u{1b}".to_owned(), content: vec![1], ..PictureData::default() };
     check(vec![InputPart::Picture(odd)], "\"image/tiff\\u{1b}\"").await;
@@ -86,11 +83,8 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
     check(vec![selection("a", None, "x"), file("a", &vec![0; (8 << 20) + 1])], "part 2 has 8388609 bytes").await;
     check(vec![selection("", None, "x")], "selection of nothing").await;
     check(vec![selection("a", None, " \n")], "empty selection").await;
-    check(vec![selection("a", None, &"x".repeat(65 << 10))], "at most 64 KiB").await;
     check(vec![selection(&"a".repeat(2000), None, "x")], "2000 bytes").await;
-    for lines in [(0, 1), (3, 2)] {
-        check(vec![selection("a", Some(lines), "x")], "which are none").await;
-    }
+    check(vec![selection("a", Some((3, 2)), "x")], "which are none").await;
     check((0..21).map(|_| file("a", b"x")).collect(), "21 parts").await;
     // Parts alone say nothing, also where a turn could be continued.
     let failing = world.session().await;
@@ -102,8 +96,7 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
 
 #[tokio::test]
 async fn a_turn_that_is_continued_has_its_parts() {
-    let world = World::new([Play::Fails(Vec::new(), ErrorKind::Provider), says("seen")]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Fails(Vec::new(), ErrorKind::Provider), says("seen")]).begun().await;
     let parts = vec![selection("a.rs", None, "the needle")];
     let mut started = start(&world, &session, input("Look"), parts).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Failed);

@@ -9,13 +9,13 @@ use agentd_core::{
     tool::ToolErrorCode,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{EngineConfig, SessionHandle, Subscription};
+use agentd_engine::{EngineConfig, SessionHandle, StartedTurn};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
 use crate::{
     grants::{answer, question},
-    world::{World, go_on, input, run, to_end, turn},
+    world::{World, answering, go_on, goes_on, input, raising, run, to_end, turn},
 };
 
 const PLAN: &str = "# Plan\n\n1. Look at `a`\n2. Change `a`";
@@ -24,23 +24,23 @@ fn planned(text: &str) -> StartTurn {
     StartTurn { planning: Some(Planning::Always), ..input(text) }
 }
 
-/// Starts a turn that plans, and waits for the question about its plan.
-async fn start(session: &SessionHandle) -> (Subscription, Interrupt) {
-    let mut started = session.start_turn(planned("Change a")).await.unwrap();
-    let interrupt = question(&mut started.events).await;
-    (started.events, interrupt)
-}
-
 /// Codes of the results of calls, in order.
 fn results(world: &World, session: &SessionHandle) -> Vec<Option<ToolErrorCode>> {
     let code = |body| if let ItemBody::ToolResult(result) = body { Some(result.error) } else { None };
     world.items(session).into_iter().filter_map(code).collect()
 }
 
-async fn trusting(world: &World) -> SessionHandle {
-    let session = world.session().await;
+async fn trusting(script: impl IntoIterator<Item = Play>) -> (World, SessionHandle) {
+    let (world, session) = World::new(script).begun().await;
     session.set_mode(SessionMode::AcceptEdits, "test".to_owned()).await.unwrap();
-    session
+    (world, session)
+}
+
+/// A turn that plans, and asks about its plan.
+async fn asking(script: impl IntoIterator<Item = Play>) -> (World, SessionHandle, StartedTurn, Interrupt) {
+    let (world, session) = trusting(script).await;
+    let (started, interrupt) = raising(&session, planned("Change a")).await;
+    (world, session, started, interrupt)
 }
 
 fn change() -> Play {
@@ -54,13 +54,12 @@ fn end() -> Play {
 
 #[tokio::test]
 async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_todos() {
-    let world = World::new([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]);
-    let session = trusting(&world).await;
-    let (mut events, interrupt) = start(&session).await;
+    let (world, session, mut turn, interrupt) =
+        asking([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]).await;
     assert_eq!(interrupt.ask.plan(), Some(PLAN));
     assert_eq!(results(&world, &session), [None, Some(ToolErrorCode::Denied)], "only looking is allowed");
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    let (_, result) = to_end(&mut events).await;
+    let (_, result) = to_end(&mut turn.events).await;
     assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
     assert_eq!(results(&world, &session).last(), Some(&None), "now it may");
     let todos = session.show().await.unwrap().session.todos;
@@ -76,29 +75,25 @@ async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_to
 
 #[tokio::test]
 async fn a_changed_plan_is_the_one_that_is_carried_out() {
-    let world = World::new([says(PLAN), says("Done.")]);
-    let session = trusting(&world).await;
-    let (mut events, interrupt) = start(&session).await;
+    let (world, session, mut turn, interrupt) = asking([says(PLAN), says("Done.")]).await;
     let changed = "1. Leave `a` alone";
     answer(&session, &interrupt, Answer::Edit { args: json!({ Ask::PLAN: changed }) }).await.unwrap();
-    to_end(&mut events).await;
+    to_end(&mut turn.events).await;
     assert!(world.told().contains("Leave `a` alone"));
     assert_eq!(session.show().await.unwrap().session.todos[0].content, "Leave `a` alone");
 }
 
 #[tokio::test]
 async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn() {
-    let world = World::new([says(PLAN), change(), says("1. Only look")]);
-    let session = trusting(&world).await;
-    let (mut events, interrupt) = start(&session).await;
+    let (world, session, mut turn, interrupt) = asking([says(PLAN), change(), says("1. Only look")]).await;
     answer(&session, &interrupt, Answer::Reject { reason: Some("Do not touch a".to_owned()) }).await.unwrap();
-    let again = question(&mut events).await;
+    let again = question(&mut turn.events).await;
     assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)], "it still plans");
     let request = world.model.requests().remove(1);
     assert!(format!("{:?}", request.messages).contains("Do not touch a"));
     assert_eq!(again.ask.plan(), Some("1. Only look"));
     answer(&session, &again, Answer::Reject { reason: None }).await.unwrap();
-    let (_, result) = to_end(&mut events).await;
+    let (_, result) = to_end(&mut turn.events).await;
     assert_eq!((result.stop_reason, result.denials.last().unwrap().tool.as_str()), (StopReason::Denied, "plan"));
     // It is over: the next input plans only where it is asked for.
     world.then([change(), says("Done.")]);
@@ -109,16 +104,12 @@ async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn()
 #[tokio::test]
 async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited() {
     for said in [None, Some("And be quick")] {
-        let world = World::new([says(PLAN)]);
-        let session = trusting(&world).await;
-        let (_, interrupt) = start(&session).await;
+        let (world, session, _, interrupt) = asking([says(PLAN)]).await;
         if let Some(said) = said {
             session.steer(None, said.to_owned()).await.unwrap();
         }
         let (second, session) = world.back(session.id(), [change(), says("Done."), end()]).await;
-        let mut events = session.subscribe(0).await.unwrap();
-        answer(&session, &interrupt, Answer::Approve).await.unwrap();
-        let (_, result) = to_end(&mut events).await;
+        let (_, result) = goes_on(&session, &interrupt, Answer::Approve).await;
         assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
         assert_eq!(results(&second, &session), [None]);
         let is_told = |body: &ItemBody| matches!(body, ItemBody::Notice { topic: NoticeTopic::Planned, .. });
@@ -130,8 +121,7 @@ async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited(
 #[tokio::test]
 async fn who_asks_nobody_gets_the_plan_or_has_it_carried_out() {
     let ran = async |on_interrupt, script: Vec<Play>| {
-        let world = World::new(script);
-        let session = trusting(&world).await;
+        let (world, session) = trusting(script).await;
         let result = turn(&session, StartTurn { on_interrupt, ..planned("Change a") }).await;
         (result.stop_reason, result.text, results(&world, &session))
     };
@@ -146,32 +136,24 @@ async fn who_asks_nobody_gets_the_plan_or_has_it_carried_out() {
 #[tokio::test]
 async fn what_is_configured_plans_large_coding_tasks_only() {
     let config = EngineConfig { planning: Planning::Auto, ..EngineConfig::default() };
-    let world = World::with(config, [says("Hello."), says(PLAN), says("Done.")]);
-    let session = world.session().await;
+    let (_world, session) = World::with(config, [says("Hello."), says(PLAN), says("Done.")]).begun().await;
     assert_eq!(run(&session, "Hello").await.text, "Hello.");
     let large = "Migrate the whole project from one API to another, step by step, and keep the tests green";
-    let mut started = session.start_turn(input(large)).await.unwrap();
-    let interrupt = question(&mut started.events).await;
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, "Done.");
+    assert_eq!(answering(&session, input(large), Answer::Approve).await.1.text, "Done.");
 }
 
 #[tokio::test]
 async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
-    let world = World::new([says(PLAN)]);
-    let session = trusting(&world).await;
-    let (mut events, interrupt) = start(&session).await;
+    let (world, session, mut turn, interrupt) = asking([says(PLAN)]).await;
     session.cancel(None).await.unwrap();
-    assert_eq!(to_end(&mut events).await.1.stop_reason, StopReason::Cancelled);
+    assert_eq!(to_end(&mut turn.events).await.1.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(Some(session.id())).await.unwrap().is_empty());
     assert!(session.answer(interrupt.id, Answer::Approve, "late".to_owned()).await.is_err());
 }
 
 #[tokio::test]
 async fn an_edit_without_a_plan_approves_nothing() {
-    let world = World::new([says(PLAN)]);
-    let session = trusting(&world).await;
-    let (_, interrupt) = start(&session).await;
+    let (world, session, _, interrupt) = asking([says(PLAN)]).await;
     for args in [json!({"text": "1. do less"}), json!({ Ask::PLAN: " " }), json!({ Ask::PLAN: [] }), json!("x")] {
         let refused = session.answer(interrupt.id, Answer::Edit { args }, "test".to_owned()).await.unwrap_err();
         assert!(refused.to_string().contains("does not fit"), "{refused}");
@@ -181,8 +163,7 @@ async fn an_edit_without_a_plan_approves_nothing() {
 
 #[tokio::test]
 async fn a_plan_is_open_over_a_compaction_and_a_restart() {
-    let world = World::new([calls(&[("look", json!({}))]), Play::Hangs(Vec::new())]);
-    let session = trusting(&world).await;
+    let (world, session) = trusting([calls(&[("look", json!({}))]), Play::Hangs(Vec::new())]).await;
     let mut started = session.start_turn(planned("Change a")).await.unwrap();
     world.model.asked(2).await;
     session.cancel(None).await.unwrap();
@@ -196,8 +177,7 @@ async fn a_plan_is_open_over_a_compaction_and_a_restart() {
 
 #[tokio::test]
 async fn what_is_added_to_a_turn_begins_with_no_plan() {
-    let world = World::new([Play::Hangs(Vec::new())]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Hangs(Vec::new())]).begun().await;
     session.start_turn(input("Look")).await.unwrap();
     world.model.asked(1).await;
     let start = StartTurn { if_busy: IfBusy::Steer, ..planned("Change a") };

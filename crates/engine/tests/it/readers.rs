@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agentd_core::{event::EventKind, ids::SessionId, model::ModelChunk};
+use agentd_core::{event::EventKind, model::ModelChunk};
 use agentd_engine::{EngineConfig, NewsReader, SessionNews};
 use agentd_testkit::scripted::{Play, says};
 
@@ -34,8 +34,7 @@ async fn a_late_reader_gets_the_words_said_so_far() {
 #[tokio::test]
 async fn an_idle_session_is_unloaded_and_comes_back() {
     let config = EngineConfig { idle_unload: Duration::from_millis(5), ..EngineConfig::default() };
-    let world = World::with(config, [says("One."), says("Two.")]);
-    let session = world.session().await;
+    let (world, session) = World::with(config, [says("One."), says("Two.")]).begun().await;
     run(&session, "first").await;
     soon("the session to be unloaded", async {
         while world.engine.stats().activity.sessions > 0 {
@@ -50,41 +49,6 @@ async fn an_idle_session_is_unloaded_and_comes_back() {
 
 async fn next(news: &mut NewsReader) -> SessionNews {
     soon("news", news.next()).await.unwrap().unwrap()
-}
-
-#[tokio::test]
-async fn every_watcher_hears_of_every_session() {
-    let world = World::new((0..20).map(|_| says("Hi.")));
-    let (mut one, mut other) = (world.engine.watch(), world.engine.watch());
-    let mut sessions = Vec::new();
-    for _ in 0..20 {
-        let session = world.session().await;
-        run(&session, "Hello").await;
-        sessions.push(session.id());
-    }
-    for news in [&mut one, &mut other] {
-        let mut ended: Vec<SessionId> = Vec::new();
-        while ended.len() < sessions.len() {
-            let SessionNews::Fact { session, seq, is_event, is_child: false } = next(news).await else { continue };
-            let event = world.engine.stored_event(session, seq).await.unwrap().unwrap();
-            assert_eq!((event.seq, event.session_id), (seq, session));
-            // What is said is no news.
-            assert!(!matches!(event.kind, EventKind::ItemStarted { .. } | EventKind::ItemCompleted { .. }));
-            if matches!(event.kind, EventKind::TurnEnded { .. }) {
-                assert!(is_event);
-                ended.push(event.session_id);
-            }
-        }
-        assert_eq!(ended, sessions);
-    }
-    world.engine.delete_session(sessions[0]).await.unwrap();
-    assert!(
-        matches!(next(&mut one).await, SessionNews::Deleted { session, is_child: false } if session == sessions[0])
-    );
-    assert_eq!(world.engine.stored_event(sessions[0], 1).await.unwrap(), None, "it is gone");
-    world.engine.reconfigure(EngineConfig::default());
-    assert!(matches!(next(&mut one).await, SessionNews::Reconfigured));
-    assert!(one.try_next().is_none());
 }
 
 /// A watcher that does not read holds a thousand of them.

@@ -17,27 +17,25 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::{Value, json};
 
 use crate::{
-    compaction::{compactions, counted, texts},
-    grants::{answer, asked},
-    world::{World, go_on, input, run, to_end, turn},
+    compaction::{compact, compactions, counted, texts},
+    world::{World, answering, input, run, turn},
 };
 
 /// A session whose window is full, for the most part of what a tool has returned.
-async fn full_of_results(world: &World) -> SessionHandle {
-    let session = world.session().await;
+async fn full_of_results() -> (World, SessionHandle) {
+    let (world, session) = World::new([]).begun().await;
     for turn in 0..4 {
         let long = format!("[fact {turn}] {}", "some more of it ".repeat(170));
         let read = if turn == 3 { counted("Read.", 7200) } else { says("Read.") };
         world.then([calls(&[("look", json!({ "answer": long }))]), read]);
         run(&session, &format!("Read part {turn}")).await;
     }
-    session
+    (world, session)
 }
 
 #[tokio::test]
 async fn old_results_move_to_files_before_anything_is_summed_up() {
-    let world = World::new([]);
-    let session = full_of_results(&world).await;
+    let (world, session) = full_of_results().await;
     let before = world.model.requests().len();
     world.model.then(says("On we go."));
     run(&session, "And now?").await;
@@ -79,21 +77,20 @@ async fn work(world: &World, session: &SessionHandle) {
 }
 
 /// A session whose window is full of words.
-async fn full_of_words(world: &World) -> SessionHandle {
-    let session = world.session().await;
-    work(world, &session).await;
+async fn full_of_words() -> (World, SessionHandle) {
+    let (world, session) = World::new([]).begun().await;
+    work(&world, &session).await;
     world.model.then(counted("Nearly full.", 6000));
     run(&session, "Is there room?").await;
-    session
+    (world, session)
 }
 
 #[tokio::test]
 async fn a_summary_is_asked_for_behind_the_conversation_itself() {
-    let world = World::new([]);
-    let session = full_of_words(&world).await;
+    let (world, session) = full_of_words().await;
     let sent = world.last_request();
     world.model.then(says("## Next steps\nRest."));
-    compact(&session).await;
+    compact(&session, CompactionStrategy::Compact).await;
     let asked = world.last_request();
     assert_eq!(asked.messages[..sent.messages.len()], sent.messages[..], "all of it is repeated");
     assert_eq!(asked.tools, sent.tools);
@@ -107,11 +104,10 @@ async fn a_summary_is_asked_for_behind_the_conversation_itself() {
 #[tokio::test]
 async fn a_summary_that_was_cut_is_none() {
     for (finish, why) in [(Finish::Length, "longer than the model may write"), (Finish::Filtered, "withheld")] {
-        let world = World::new([]);
-        let session = full_of_words(&world).await;
+        let (world, session) = full_of_words().await;
         let text = ModelChunk::Text("## What the person wants\n- the imp".to_owned());
         world.model.then(Play::Chunks(vec![text, ModelChunk::End(finish)]));
-        compact(&session).await;
+        compact(&session, CompactionStrategy::Compact).await;
         let compaction = compactions(&world, &session).pop().unwrap();
         assert!(!compaction.summary.contains("the imp\n"), "{}", compaction.summary);
         assert!(compaction.report.problem.is_some_and(|problem| problem.contains(why)));
@@ -121,11 +117,10 @@ async fn a_summary_that_was_cut_is_none() {
 
 #[tokio::test]
 async fn words_beside_a_call_are_no_summary() {
-    let world = World::new([]);
-    let session = full_of_words(&world).await;
+    let (world, session) = full_of_words().await;
     let chunks = vec![ModelChunk::Text("Let me go on with step 12.".to_owned()), ModelChunk::call("look", "{}")];
     world.then([Play::Chunks(chunks), says("## Decisions and reasons\n- oak it is")]);
-    compact(&session).await;
+    compact(&session, CompactionStrategy::Compact).await;
     let compaction = compactions(&world, &session).pop().unwrap();
     let summary = compaction.summary;
     assert!(summary.contains("oak it is") && !summary.contains("step 12"), "{summary}");
@@ -134,8 +129,7 @@ async fn words_beside_a_call_are_no_summary() {
 
 #[tokio::test]
 async fn where_files_were_not_enough_a_model_sums_up_and_nothing_is_cut_off() {
-    let world = World::new([]);
-    let session = full_of_results(&world).await;
+    let (world, session) = full_of_results().await;
     // The results of this turn fill the window again at once.
     let usage = Usage { prompt_tokens: 7400, completion_tokens: 10, ..Usage::default() };
     let filled = ModelChunk::call("look", json!({ "answer": "much more of it ".repeat(150) }).to_string());
@@ -147,20 +141,15 @@ async fn where_files_were_not_enough_a_model_sums_up_and_nothing_is_cut_off() {
     assert_eq!(strategies, [CompactionStrategy::Offload, CompactionStrategy::Compact], "{reports:?}");
 }
 
-async fn compact(session: &SessionHandle) {
-    turn(session, StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() }).await;
-}
-
 #[tokio::test]
 async fn an_input_about_what_was_set_aside_brings_it_back() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let plan: String = (1..=40).map(|n| format!("{n}. Paint wall {n} in colour {}.\n", n * 7)).collect();
     world.model.then(says(&plan));
     run(&session, "Make a plan of forty steps.").await;
     work(&world, &session).await;
     world.model.then(says("## Next steps\nPaint."));
-    compact(&session).await;
+    compact(&session, CompactionStrategy::Compact).await;
     world.model.then(says("At once."));
     run(&session, "Begin with step 23.").await;
     let request = world.last_request();
@@ -180,19 +169,16 @@ async fn an_input_about_what_was_set_aside_brings_it_back() {
 
 #[tokio::test]
 async fn what_the_person_answered_and_the_last_answer_outlive_a_compaction() {
-    let world = World::new([]);
-    let session = world.session().await;
+    let (world, session) = World::new([]).begun().await;
     let question = json!({"question": "Which database?", "default": "Postgres on port 31337"});
     world.then([calls(&[("ask_human", json!({"question": "Which port?"}))]), says("Good.")]);
-    let (mut started, asks) = asked(&session).await;
-    answer(&session, &asks, Answer::Text { text: "Port 4242".to_owned() }).await.unwrap();
-    to_end(&mut started.events).await;
+    answering(&session, input("Go!"), Answer::Text { text: "Port 4242".to_owned() }).await;
     // What nobody was asked for nobody said.
     world.then([calls(&[("ask_human", question)]), says("Understood.")]);
     turn(&session, StartTurn { on_interrupt: OnInterrupt::Deny, ..input("Set up the database.") }).await;
     work(&world, &session).await;
     world.model.then(says("## Next steps\nRest."));
-    compact(&session).await;
+    compact(&session, CompactionStrategy::Compact).await;
     let summary = compactions(&world, &session).pop().unwrap().summary;
     assert!(summary.contains("- Port 4242 (answer to: Which port?)"), "{summary}");
     assert!(!summary.contains("Postgres on port 31337 (answer to"), "{summary}");
@@ -221,7 +207,7 @@ fn badly(number: usize) -> Play {
 async fn the_rule_of_the_first_turn_is_in_every_request_however_badly_is_summed_up() {
     const RULE: &str = "Never touch migrations/.";
     for window in [8192, 16_384, 32_768] {
-        let world = World::narrow(window, EngineConfig::default());
+        let (world, session) = World::narrow(window, EngineConfig::default()).begun().await;
         let summaries = AtomicUsize::new(0);
         world.model.respond_with(move |request| {
             let is_asked = |text: &str| text.contains("is about to be replaced") || text.contains("<history>");
@@ -231,7 +217,6 @@ async fn the_rule_of_the_first_turn_is_in_every_request_however_badly_is_summed_
                 _ => calls(&[("look", json!({ "answer": "a line of the report\n".repeat(40) }))]),
             }
         });
-        let session = world.session().await;
         run(&session, RULE).await;
         for turn in 1..300 {
             let result = run(&session, &format!("Look at report {turn}, {}", "and more ".repeat(turn % 30))).await;

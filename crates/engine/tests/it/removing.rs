@@ -1,6 +1,6 @@
 //! Sessions that are deleted or expire while somebody uses them: what was acknowledged is never lost, and nothing goes by half.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
     Timestamp,
@@ -12,12 +12,14 @@ use agentd_core::{
     session::SessionSettings,
     turn::TurnResult,
 };
-use agentd_engine::{CleanOrder, EngineConfig, SessionHandle};
+use agentd_engine::{CleanOrder, EngineConfig, EngineError, SessionHandle};
 use agentd_testkit::{
     daemon,
+    memory_workspaces::Gate,
     scripted::{calls, says},
 };
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use crate::world::{World, input, log, soon, to_end, until};
 
@@ -30,6 +32,13 @@ fn world() -> World {
 
 async fn is_gone(world: &World, id: SessionId) -> bool {
     world.store.session(id).await.unwrap().is_none()
+}
+
+/// The same, and a session that was used.
+async fn used_world() -> (World, SessionId) {
+    let world = world();
+    let id = used(&world).await;
+    (world, id)
 }
 
 /// A session with a turn and a file, not in memory.
@@ -61,20 +70,25 @@ async fn last_used(world: &World, id: SessionId) -> Timestamp {
     world.store.session(id).await.unwrap().unwrap().summary.updated_at
 }
 
-async fn reached(world: &World, id: SessionId) -> Result<SessionHandle, agentd_engine::EngineError> {
+async fn reached(world: &World, id: SessionId) -> Result<SessionHandle, EngineError> {
     world.engine.session(id).await
 }
 
-#[tokio::test]
-async fn nobody_reaches_a_session_that_is_being_deleted() {
-    let world = world();
-    let id = used(&world).await;
-    let known = reached(&world, id).await.unwrap();
-    known.show().await.unwrap();
+/// A removal that has come to the files, and waits there.
+async fn deleting(world: &World, id: SessionId) -> (Arc<Gate>, JoinHandle<Result<(), EngineError>>) {
     let gate = world.workspaces.hold();
     let engine = world.engine.clone();
     let deleting = tokio::spawn(async move { engine.delete_session(id).await });
     soon("the files", gate.reached()).await;
+    (gate, deleting)
+}
+
+#[tokio::test]
+async fn nobody_reaches_a_session_that_is_being_deleted() {
+    let (world, id) = used_world().await;
+    let known = reached(&world, id).await.unwrap();
+    known.show().await.unwrap();
+    let (gate, deleting) = deleting(&world, id).await;
     for session in [known, reached(&world, id).await.unwrap()] {
         let refused = [
             session.start_turn(input("Wait!")).await.err(),
@@ -100,8 +114,7 @@ async fn nobody_reaches_a_session_that_is_being_deleted() {
 
 #[tokio::test]
 async fn what_the_journal_cannot_remove_stays_whole() {
-    let world = world();
-    let id = used(&world).await;
+    let (world, id) = used_world().await;
     let child = child_of(&world, id).await;
     unloaded(&world, child).await;
     world.store.keep_all(true);
@@ -123,8 +136,7 @@ async fn child_of(world: &World, parent: SessionId) -> SessionId {
 
 #[tokio::test]
 async fn a_session_stays_with_all_that_works_for_it_while_one_of_them_works() {
-    let world = world();
-    let id = used(&world).await;
+    let (world, id) = used_world().await;
     let child = reached(&world, child_of(&world, id).await).await.unwrap();
     world.model.respond_with(|_| calls(&[("change", json!({}))]));
     let mut asking = child.start_turn(input("Change!")).await.unwrap();
@@ -140,8 +152,7 @@ async fn a_session_stays_with_all_that_works_for_it_while_one_of_them_works() {
 
 #[tokio::test]
 async fn a_file_that_is_on_its_way_keeps_its_session() {
-    let world = world();
-    let id = used(&world).await;
+    let (world, id) = used_world().await;
     let used_last = last_used(&world, id).await;
     let gate = world.workspaces.hold();
     let engine = world.engine.clone();
@@ -246,12 +257,8 @@ async fn a_turn_is_accepted_or_its_session_removed_and_never_both() {
 
 #[tokio::test]
 async fn a_removal_that_was_cut_off_is_finished_at_the_next_start() {
-    let world = world();
-    let id = used(&world).await;
-    let gate = world.workspaces.hold();
-    let engine = world.engine.clone();
-    let deleting = tokio::spawn(async move { engine.delete_session(id).await });
-    soon("the files", gate.reached()).await;
+    let (world, id) = used_world().await;
+    let (_gate, deleting) = deleting(&world, id).await;
     // Killed before the first file is gone.
     deleting.abort();
     assert!(deleting.await.unwrap_err().is_cancelled());
@@ -269,8 +276,7 @@ async fn a_removal_that_was_cut_off_is_finished_at_the_next_start() {
 /// Whoever asked for it went away before the journal had it.
 #[tokio::test]
 async fn a_removal_that_is_given_up_leaves_the_session_to_others() {
-    let world = world();
-    let id = used(&world).await;
+    let (world, id) = used_world().await;
     for polls in 1..30 {
         let mut deleting = Box::pin(world.engine.delete_session(id));
         for _ in 0..polls {

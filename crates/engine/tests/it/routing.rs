@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use agentd_core::{
     error::ErrorKind,
     event::EventKind,
-    model::{ModelChunk, ModelInfo, Slot, SlotInfo},
+    model::{ModelChunk, Slot, SlotInfo},
     ports::{FallbackModel, Model, Models},
     routing::{ChoiceRule, Intent, IntentKind},
     session::SessionSettings,
@@ -17,7 +17,7 @@ use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, input, run, to_end, turn, until};
+use crate::world::{World, input, run, sized, to_end, turn, until};
 
 /// A model in each of some slots, and others that stand in for the base one's.
 struct Slots {
@@ -42,36 +42,29 @@ impl Models for Slots {
     }
 }
 
-fn model(id: &str) -> Arc<ScriptedModel> {
-    let info = ModelInfo { id: id.to_owned(), ..ScriptedModel::new([]).info().clone() };
-    ScriptedModel::with_info(info, [])
-}
-
-fn slots(own: &[Slot], fallbacks: &[&str]) -> (World, Arc<Slots>) {
+async fn slots(own: &[Slot], fallbacks: &[&str]) -> (World, SessionHandle, Arc<Slots>) {
+    let model = |id: &str| sized(id, 8192, []);
     let own = own.iter().map(|slot| (*slot, model(slot.as_str()))).collect();
     let models = Arc::new(Slots { own, fallbacks: fallbacks.iter().map(|id| model(id)).collect() });
-    (World::with_models(Arc::clone(&models) as _), models)
+    let (world, session) = World::with_models(Arc::clone(&models) as _).begun().await;
+    (world, session, models)
 }
 
 /// Models in the journal, in order, each with its rule.
 fn choices(world: &World, session: &SessionHandle) -> Vec<(String, ChoiceRule)> {
-    let events = world.store.events_of(session.id());
-    let told = events.iter().filter_map(|event| match &event.kind {
+    world.facts(session, |kind| match kind {
         EventKind::TurnStarted { model, rule, .. } | EventKind::ModelChosen { model, rule, .. } => {
             Some((model.clone(), *rule))
         }
         _ => None,
-    });
-    told.collect()
+    })
 }
 
 fn intents(world: &World, session: &SessionHandle) -> Vec<Intent> {
-    let events = world.store.events_of(session.id());
-    let told = events.iter().filter_map(|event| match &event.kind {
+    world.facts(session, |kind| match kind {
         EventKind::IntentClassified { intent } => Some(intent.clone()),
         _ => None,
-    });
-    told.collect()
+    })
 }
 
 fn chosen(choices: &[(&str, ChoiceRule)]) -> Vec<(String, ChoiceRule)> {
@@ -84,8 +77,7 @@ fn fails(kind: ErrorKind) -> Play {
 
 #[tokio::test]
 async fn a_turn_goes_to_the_model_of_what_it_is_about_and_stays_there() {
-    let (world, models) = slots(&Slot::ALL, &[]);
-    let session = world.session().await;
+    let (world, session, models) = slots(&Slot::ALL, &[]).await;
     let say = |slot| models.own[&slot].then(says("Done."));
     say(Slot::Base);
     run(&session, "hello").await;
@@ -115,12 +107,10 @@ async fn a_turn_goes_to_the_model_of_what_it_is_about_and_stays_there() {
 
 #[tokio::test]
 async fn a_slot_is_kept_over_a_restart_and_let_go_with_the_history() {
-    let (world, models) = slots(&[Slot::Base, Slot::Code], &[]);
-    let session = world.session().await;
+    let (world, session, models) = slots(&[Slot::Base, Slot::Code], &[]).await;
     models.own[&Slot::Code].then(says("Done."));
     run(&session, "fix the bug in src/main.rs").await;
-    let second = world.restarted_with(Arc::clone(&models) as _);
-    let session = second.engine.session(session.id()).await.unwrap();
+    let (second, session) = world.restarted_with(Arc::clone(&models) as _).with_session(session.id()).await;
     models.own[&Slot::Code].then(says("Yes."));
     assert_eq!(run(&session, "sure?").await.text, "Yes.");
     session.reset().await.unwrap();
@@ -132,7 +122,7 @@ async fn a_slot_is_kept_over_a_restart_and_let_go_with_the_history() {
 
 #[tokio::test]
 async fn the_session_stands_above_what_a_turn_is_about() {
-    let (world, models) = slots(&Slot::ALL, &[]);
+    let (world, _, models) = slots(&Slot::ALL, &[]).await;
     let settings = SessionSettings { slot: Some(Slot::Vision), ..SessionSettings::default() };
     let session = world.engine.create_session(settings, None).await.unwrap();
     models.own[&Slot::Vision].then(says("Done."));
@@ -142,8 +132,7 @@ async fn the_session_stands_above_what_a_turn_is_about() {
 
 #[tokio::test]
 async fn the_last_answer_of_a_turn_that_was_routed_is_written_by_chat_and_told() {
-    let (world, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]);
-    let session = world.session().await;
+    let (world, session, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]).await;
     models.own[&Slot::Code].then(calls(&[("look", json!({}))]));
     models.own[&Slot::Chat].then(says("That is all."));
     let result = turn(&session, StartTurn { max_steps: Some(1), ..input("fix the bug in src/main.rs") }).await;
@@ -154,8 +143,7 @@ async fn the_last_answer_of_a_turn_that_was_routed_is_written_by_chat_and_told()
 
 #[tokio::test(start_paused = true)]
 async fn where_a_server_does_not_answer_the_next_model_does() {
-    let (world, models) = slots(&[Slot::Base], &["spare", "last"]);
-    let session = world.session().await;
+    let (world, session, models) = slots(&[Slot::Base], &["spare", "last"]).await;
     let (base, spare) = (&models.own[&Slot::Base], &models.fallbacks[0]);
     base.then(calls(&[("look", json!({}))]));
     base.then(fails(ErrorKind::Unreachable));
@@ -183,8 +171,7 @@ async fn where_a_server_does_not_answer_the_next_model_does() {
 
 #[tokio::test]
 async fn where_none_answers_the_turn_fails_with_the_last_reason() {
-    let (world, models) = slots(&[Slot::Base], &["spare", "last"]);
-    let session = world.session().await;
+    let (world, session, models) = slots(&[Slot::Base], &["spare", "last"]).await;
     models.own[&Slot::Base].then(fails(ErrorKind::Provider));
     models.fallbacks[0].then(fails(ErrorKind::RateLimited));
     models.fallbacks[1].then(fails(ErrorKind::Timeout));
@@ -203,8 +190,7 @@ async fn neither_a_refusal_nor_a_cut_answer_is_asked_of_another_model() {
         Play::Fails(vec![ModelChunk::Text("I was".into())], ErrorKind::CutStream),
         Play::Fails(vec![ModelChunk::Reasoning("Hm".into())], ErrorKind::CutStream),
     ] {
-        let (world, models) = slots(&[Slot::Base], &["spare"]);
-        let session = world.session().await;
+        let (_world, session, models) = slots(&[Slot::Base], &["spare"]).await;
         models.own[&Slot::Base].then(play);
         assert_eq!(run(&session, "Hi").await.stop_reason, StopReason::Failed);
         assert!(models.fallbacks[0].requests().is_empty());
@@ -214,8 +200,7 @@ async fn neither_a_refusal_nor_a_cut_answer_is_asked_of_another_model() {
 #[tokio::test]
 async fn where_the_model_of_the_last_answer_is_down_the_turns_own_or_one_that_stands_in_gives_it() {
     for is_down in [false, true] {
-        let (world, models) = slots(&[Slot::Base, Slot::Chat], &["spare"]);
-        let session = world.session().await;
+        let (_world, session, models) = slots(&[Slot::Base, Slot::Chat], &["spare"]).await;
         models.own[&Slot::Base].then(calls(&[("look", json!({}))]));
         models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
         models.own[&Slot::Base].then(if is_down { fails(ErrorKind::Unreachable) } else { says("That is all.") });
@@ -228,8 +213,7 @@ async fn where_the_model_of_the_last_answer_is_down_the_turns_own_or_one_that_st
 
 #[tokio::test]
 async fn a_turn_that_waits_for_a_stand_in_can_be_cancelled_and_the_next_one_runs() {
-    let (world, models) = slots(&[Slot::Base], &["spare"]);
-    let session = world.session().await;
+    let (_world, session, models) = slots(&[Slot::Base], &["spare"]).await;
     let gate = Arc::new(Notify::new());
     models.own[&Slot::Base].then(fails(ErrorKind::Unreachable));
     models.fallbacks[0].then(Play::Waits(gate, Vec::new()));
@@ -244,10 +228,8 @@ async fn a_turn_that_waits_for_a_stand_in_can_be_cancelled_and_the_next_one_runs
 
 #[tokio::test]
 async fn where_it_is_enabled_a_model_is_asked_what_an_unclear_input_is_about() {
-    let (_, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]);
-    let config = EngineConfig { ask_intent: true, ..EngineConfig::default() };
-    let world = World::with_models_and(Arc::clone(&models) as _, config);
-    let session = world.session().await;
+    let (world, session, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]).await;
+    world.engine.reconfigure(EngineConfig { ask_intent: true, ..EngineConfig::default() });
     let usage = Usage { prompt_tokens: 90, completion_tokens: 3, ..Usage::default() };
     let said = |text: &str| Play::Chunks(vec![ModelChunk::Text(text.into()), ModelChunk::Usage(usage)]);
     models.own[&Slot::Chat].then(said("CODING_TASK."));

@@ -99,8 +99,7 @@ async fn what_nobody_counts_is_counted_about() {
 #[tokio::test]
 async fn an_answer_that_keeps_to_no_limit_is_cut() {
     let long = || Play::Hangs(vec![text(&"x".repeat(500)), text(&"y".repeat(500))]);
-    let world = asking(EngineConfig::default(), long);
-    let session = world.session().await;
+    let (world, session) = asking(EngineConfig::default(), long).begun().await;
     assert_eq!(run(&session, "Go").await.stop_reason, StopReason::Completed);
     assert!(world.log(&session).contains("yyy (scripted, cut: true)"), "{}", world.log(&session));
 }
@@ -108,8 +107,7 @@ async fn an_answer_that_keeps_to_no_limit_is_cut() {
 #[tokio::test(start_paused = true)]
 async fn the_time_of_the_turn_holds() {
     let config = EngineConfig { turn_time_limit: Some(Duration::from_secs(5)), ..EngineConfig::default() };
-    let world = asking(config, hangs);
-    let session = world.session().await;
+    let (world, session) = asking(config, hangs).begun().await;
     let result = run(&session, "Go").await;
     assert!(world.log(&session).contains("the time of the turn is over"), "{}", world.log(&session));
     assert_eq!(result.usage.completion_tokens, 2, "what was said until then is counted");
@@ -125,9 +123,8 @@ async fn an_answer_that_was_withheld_is_none() {
 
 #[tokio::test]
 async fn what_a_call_leaves_behind_is_let_go_and_counted() {
-    let world = World::new([]);
+    let (world, session) = World::new([]).begun().await;
     asks_in(&world, "hold", hangs);
-    let session = world.session().await;
     let mut turn = session.start_turn(input("Go")).await.unwrap();
     world.model.asked(2).await;
     world.tools.release(1);
@@ -142,12 +139,11 @@ async fn the_tokens_of_the_turn_hold_for_calls_that_run_at_once() {
         turn_time_limit: Some(Duration::from_secs(5)),
         ..EngineConfig::default()
     };
-    let world = World::with(config, []);
+    let (world, session) = World::with(config, []).begun().await;
     world.model.respond_with(|request| {
         let look = || ("look", json!({"ask": "Who are you?"}));
         if is_of_tool(request) { Play::Hangs(Vec::new()) } else { calls(&[look(), look()]) }
     });
-    let session = world.session().await;
     run(&session, "Go").await;
     assert_eq!(of_tools(&world).len(), 1);
     assert!(world.log(&session).contains("the tokens of the turn are spent"), "{}", world.log(&session));

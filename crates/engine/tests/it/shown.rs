@@ -5,10 +5,8 @@ use std::sync::Arc;
 use agentd_core::{
     audit::{AuditFact, DecidedBy},
     error::ErrorKind,
-    event::{Event, EventKind},
     grant::GrantScope,
     interrupt::{Answer, Ask, Interrupt},
-    item::ItemBody,
     session::SessionSettings,
     turn::StopReason,
 };
@@ -19,7 +17,7 @@ use serde_json::json;
 use crate::{
     grants::{answer, asked, make, question, rules},
     policy::compiled,
-    world::{World, run, to_end},
+    world::{World, goes_on, results, run, to_end, warnings},
 };
 
 fn change() -> Play {
@@ -31,10 +29,6 @@ fn preview(interrupt: &Interrupt) -> &str {
         Ask::Approval { preview: Some(preview), .. } => preview,
         ask => panic!("{ask:?}"),
     }
-}
-
-fn warned(events: &[Arc<Event>], wanted: &str) -> bool {
-    events.iter().any(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == wanted))
 }
 
 fn every_yes() -> [Answer; 4] {
@@ -49,9 +43,8 @@ fn every_yes() -> [Answer; 4] {
 #[tokio::test]
 async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_anew() {
     for given in [Answer::Approve, Answer::Edit { args: json!({"path": "a", "content": "edited"}) }] {
-        let world = World::new([change(), change(), says("Changed.")]);
+        let (world, session) = World::new([change(), change(), says("Changed.")]).begun().await;
         world.disk.write("a", "first");
-        let session = world.session().await;
         let (mut started, first) = asked(&session).await;
         assert!(preview(&first).contains("- first"), "{first:?}");
         world.disk.write("a", "theirs");
@@ -63,7 +56,7 @@ async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_
         answer(&session, &second, Answer::Approve).await.unwrap();
         let (events, result) = to_end(&mut started.events).await;
         assert_eq!((world.disk.read("a").as_str(), result.denials.len()), ("ours", 0));
-        assert!(!warned(&events, "changed_since_asked"), "once");
+        assert!(warnings(&events, "changed_since_asked").is_empty(), "once");
         let refused = &world.audit.decisions()[0];
         assert_eq!((refused.allowed, &refused.by), (false, &DecidedBy::Daemon));
         assert!(world.audit.ends().iter().map(|end| end.ran).eq([false, true]));
@@ -79,21 +72,17 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
         let (_started, interrupt) = asked(&world.session().await).await;
         let (next, session) = world.back(interrupt.session_id, [says("I see.")]).await;
         next.disk.write("a", "theirs");
-        let mut events = session.subscribe(0).await.unwrap();
-        answer(&session, &interrupt, given.clone()).await.unwrap();
-        let (events, _) = to_end(&mut events).await;
-        assert!(warned(&events, "changed_since_asked"), "{given:?}");
+        let (events, _) = goes_on(&session, &interrupt, given.clone()).await;
+        assert!(!warnings(&events, "changed_since_asked").is_empty(), "{given:?}");
         assert_eq!((next.disk.read("a").as_str(), next.tools.ran().len()), ("theirs", 0), "{given:?}");
 
         // It changes after the answer: the daemon was stopped before it could act on that.
-        let stored = world.store.events_of(interrupt.session_id);
-        let at = stored.iter().position(|event| matches!(event.kind, EventKind::InterruptResolved { .. })).unwrap();
-        let store = world.store.copy_prefix(interrupt.session_id, at + 1);
+        let store = world.killed_when_answered(interrupt.session_id);
         let disk = Arc::clone(&world.disk);
         let last = World::on_disk(store, disk, EngineConfig::default(), [says("I see.")]);
         let (last, session) = last.settled(interrupt.session_id).await;
         let (events, _) = to_end(&mut session.subscribe(0).await.unwrap()).await;
-        assert!(warned(&events, "changed_since_asked"), "{given:?}");
+        assert!(!warnings(&events, "changed_since_asked").is_empty(), "{given:?}");
         assert_eq!((last.disk.read("a").as_str(), last.tools.ran().len()), ("theirs", 0), "{given:?}");
     }
 }
@@ -102,14 +91,13 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
 async fn a_rule_that_denies_holds_for_a_question_that_waits_already() {
     let strict = "tools:\n  launch: {patterns: {high_risk: [make]}, actions: {high_risk: deny}}\n";
     for given in [Answer::Approve, Answer::Always { scope: GrantScope::Session }] {
-        let world = World::new([make(), says("Then not.")]);
-        let session = world.session().await;
+        let (world, session) = World::new([make(), says("Then not.")]).begun().await;
         let (mut started, interrupt) = asked(&session).await;
         world.engine.reconfigure(EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() });
         answer(&session, &interrupt, given).await.unwrap();
         let (events, result) = to_end(&mut started.events).await;
         assert!(world.tools.ran().is_empty());
-        assert!(warned(&events, "approval_denied"));
+        assert!(!warnings(&events, "approval_denied").is_empty());
         assert_eq!((result.denials.len(), result.stop_reason), (1, StopReason::Completed));
         let refused = &world.audit.decisions()[0];
         assert_eq!((refused.allowed, &refused.by), (false, &DecidedBy::Rules));
@@ -126,9 +114,7 @@ async fn settings_do_not_change_under_an_open_turn() {
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert!(refused.hint().is_some());
     assert_eq!(session.show().await.unwrap().session.settings, next.engine.session_defaults());
-    let mut events = session.subscribe(0).await.unwrap();
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    to_end(&mut events).await;
+    goes_on(&session, &interrupt, Answer::Approve).await;
     session.configure(loose.clone()).await.unwrap();
     assert_eq!(session.show().await.unwrap().session.settings, loose);
     run(&session, "More!").await;
@@ -137,8 +123,7 @@ async fn settings_do_not_change_under_an_open_turn() {
 #[tokio::test]
 async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
     for scope in [GrantScope::Session, GrantScope::ForGood] {
-        let world = World::new([make(), says("Made.")]);
-        let session = world.session().await;
+        let (world, session) = World::new([make(), says("Made.")]).begun().await;
         let (mut started, interrupt) = asked(&session).await;
         world.audit.break_it(true);
         let refused = session.answer(interrupt.id, Answer::Always { scope }, "phone".to_owned()).await.unwrap_err();
@@ -148,7 +133,8 @@ async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
         assert_eq!((rules(&world).await.len(), world.tools.ran().len()), (0, 0));
         world.audit.break_it(false);
         answer(&session, &interrupt, Answer::Always { scope }).await.unwrap();
-        to_end(&mut started.events).await;
+        let (events, _) = to_end(&mut started.events).await;
+        assert!(results(&events).iter().all(|result| result.ran_with.is_none()), "nothing was edited: {events:?}");
         assert_eq!((rules(&world).await.len(), world.tools.ran().len()), (1, 1));
         // It heard of the rule before the call was let run.
         let entries = world.audit.entries();
@@ -158,35 +144,11 @@ async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
     }
 }
 
-/// The arguments that results say they ran with, by the event that says so.
-fn ran_with(events: &[Arc<Event>]) -> Vec<Option<&str>> {
-    let bodies = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => Some(&item.body),
-        _ => None,
-    });
-    let results = bodies.filter_map(|body| match body {
-        ItemBody::ToolResult(result) => Some(result.ran_with.as_deref()),
-        _ => None,
-    });
-    results.collect()
-}
-
-#[tokio::test]
-async fn what_was_not_edited_says_nothing_of_it() {
-    let world = World::new([change(), says("Changed.")]);
-    let session = world.session().await;
-    let (mut started, interrupt) = asked(&session).await;
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    let (events, _) = to_end(&mut started.events).await;
-    assert_eq!(ran_with(&events), [None, None]);
-}
-
 #[tokio::test]
 async fn an_edit_that_cannot_run_is_said_to_before_it_is_given() {
     let strict = "tools:\n  change: {patterns: {high_risk: [forbidden]}, actions: {high_risk: deny}}\n";
     let config = EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
-    let world = World::with(config, [change(), says("Changed.")]);
-    let session = world.session().await;
+    let (world, session) = World::with(config, [change(), says("Changed.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
     for (args, says) in [
         (json!({"path": "forbidden", "content": "x"}), "the edited arguments are denied: "),

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     grants::asked,
-    world::{World, input, run, soon, to_end, until},
+    world::{World, end_of, input, run, soon, to_end, until},
 };
 
 async fn begun(session: &SessionHandle, text: &str) -> StartedTurn {
@@ -25,8 +25,7 @@ async fn begun(session: &SessionHandle, text: &str) -> StartedTurn {
 
 #[tokio::test]
 async fn a_panicking_turn_ends_failed_and_the_session_lives() {
-    let world = World::new([Play::Panics, says("Still here.")]);
-    let session = world.session().await;
+    let (_world, session) = World::new([Play::Panics, says("Still here.")]).begun().await;
     let result = run(&session, "Break!").await;
     assert_eq!(result.error.unwrap().kind, ErrorKind::Internal);
     assert_eq!(run(&session, "And now?").await.text, "Still here.");
@@ -34,8 +33,7 @@ async fn a_panicking_turn_ends_failed_and_the_session_lives() {
 
 #[tokio::test]
 async fn a_full_disk_acknowledges_nothing_and_loses_nothing() {
-    let world = World::new([says("One."), says("lost"), says("Two.")]);
-    let session = world.session().await;
+    let (world, session) = World::new([says("One."), says("lost"), says("Two.")]).begun().await;
     run(&session, "first").await;
     let before = world.log(&session);
     world.store.fail_next_appends(1);
@@ -48,8 +46,7 @@ async fn a_full_disk_acknowledges_nothing_and_loses_nothing() {
 
 #[tokio::test]
 async fn a_disk_that_fills_during_a_turn_tells_its_readers() {
-    let world = World::new([calls(&[("hold", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let mut started = session.start_turn(input("Hold!")).await.unwrap();
     soon("the tool to begin", world.tools.began(1)).await;
     world.store.fail_next_appends(1);
@@ -96,16 +93,12 @@ async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_ope
 
     let (_next, long) = world.back(long.id(), [says("Another.")]).await;
     let mut events = long.subscribe(0).await.unwrap();
-    let is_next =
-        |kind: &EventKind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == queued.turn_id);
-    let ended = until(&mut events, is_next).await;
-    assert!(matches!(&ended.kind, EventKind::TurnEnded { result } if result.text == "Another."));
+    assert_eq!(end_of(&mut events, queued.turn_id).await.text, "Another.");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_stopping_still_takes_a_cancel() {
-    let world = World::new([Play::Hangs(vec![ModelChunk::Text("Once upon".to_owned())])]);
-    let session = world.session().await;
+    let (world, session) = World::new([Play::Hangs(vec![ModelChunk::Text("Once upon".to_owned())])]).begun().await;
     let mut story = begun(&session, "A story!").await;
     let engine = world.engine.clone();
     let drained = tokio::spawn(async move { engine.drain(Duration::from_secs(3600)).await });

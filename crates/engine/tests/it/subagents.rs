@@ -65,13 +65,12 @@ async fn child_of(world: &World, turn: &mut StartedTurn) -> (Subagent, SessionHa
 
 #[tokio::test]
 async fn its_end_is_heard_whatever_is_told_behind_it() {
-    let world = World::new([]);
+    let (world, session) = World::new([]).begun().await;
     let gate = Arc::new(Notify::new());
     let goes_on = Arc::clone(&gate);
     delegates(&world, &["Wait"], move |task, _| {
         Play::Waits(Arc::clone(&goes_on), vec![ModelChunk::Text(report(task))])
     });
-    let session = world.session().await;
     let mut turn = session.start_turn(input("Have it done")).await.unwrap();
     let (_, child) = child_of(&world, &mut turn).await;
     soon("the subagent to be asked", world.model.asked(2)).await;
@@ -103,7 +102,7 @@ fn is_result(kind: &EventKind, name: &str) -> bool {
 
 #[tokio::test]
 async fn it_asks_once_the_client_of_its_parent_is_gone() {
-    let world = World::new([]);
+    let (world, session) = World::new([]).begun().await;
     delegates(&world, &["Ask"], |task, request| {
         match request.messages.iter().filter(|message| matches!(message, Message::Tool { .. })).count() {
             0 => calls(&[("hold", json!({}))]),
@@ -111,7 +110,6 @@ async fn it_asks_once_the_client_of_its_parent_is_gone() {
             _ => says(&report(task)),
         }
     });
-    let session = world.session().await;
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, while_connected: true, ..input("Have it done") };
     let mut turn = session.start_turn(start).await.unwrap();
     soon("the hold", world.tools.began(1)).await;
@@ -137,9 +135,8 @@ async fn what_it_asks_waits_for_as_long_as_it_takes() {
 
 #[tokio::test]
 async fn it_ends_with_a_session_that_cannot_be_written() {
-    let world = World::new([]);
+    let (world, session) = World::new([]).begun().await;
     delegates(&world, &["Ask"], changes);
-    let session = world.session().await;
     let mut turn = session.start_turn(input("Have it done")).await.unwrap();
     let (_, child) = child_of(&world, &mut turn).await;
     question(&mut turn.events).await;
@@ -156,10 +153,9 @@ async fn it_ends_with_a_session_that_cannot_be_written() {
 
 #[tokio::test]
 async fn what_was_refused_to_it_counts_also_after_a_crash() {
-    let world = World::new([]);
+    let (world, session) = World::new([]).begun().await;
     let tasks = &["First", "Second"];
     delegates(&world, tasks, changes);
-    let session = world.session().await;
     let (mut turn, first) = asked(&session).await;
     let second = question(&mut turn.events).await;
     answer(&world, &first, Answer::Reject { reason: None }).await;
@@ -177,14 +173,13 @@ async fn what_was_refused_to_it_counts_also_after_a_crash() {
 
 #[tokio::test]
 async fn after_a_crash_nothing_new_begins_before_somebody_has_answered() {
-    let world = World::with(EngineConfig { parallel_calls: 1, ..EngineConfig::default() }, []);
+    let (world, session) = World::with(EngineConfig { parallel_calls: 1, ..EngineConfig::default() }, []).begun().await;
     let responds = |request: &ModelRequest| match task_of(request) {
         Some(task) => changes(&task, request),
         None if is_told(request) => says("All parts are done."),
         None => calls(&[("delegate_task", json!({"task": "Ask"})), ("look", json!({}))]),
     };
     world.model.respond_with(responds);
-    let session = world.session().await;
     let (_turn, interrupt) = asked(&session).await;
 
     let next = world.restarted([]);

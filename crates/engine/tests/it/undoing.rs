@@ -5,12 +5,11 @@ use agentd_core::{
     event::{EventKind, StateChange},
     interrupt::{Answer, Ask},
     item::ItemBody,
-    session::SessionSettings,
     tool::ToolResult,
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest},
 };
 use agentd_engine::SessionHandle;
-use agentd_testkit::scripted::{Play, calls, says};
+use agentd_testkit::scripted::{calls, says};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
@@ -21,12 +20,6 @@ use crate::{
 
 pub(crate) fn edit(path: &str, content: &str) -> Value {
     json!({"path": path, "content": content})
-}
-
-/// A session that asks nobody.
-pub(crate) async fn trusting(world: &World) -> SessionHandle {
-    let settings = SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() };
-    world.engine.create_session(settings, None).await.unwrap()
 }
 
 pub(crate) fn last() -> UndoRequest {
@@ -42,21 +35,16 @@ pub(crate) fn shown(report: &UndoReport) -> Vec<(u64, &str, UndoOutcome)> {
     report.files.iter().map(|file| (report.turn, file.path.as_str(), file.outcome)).collect()
 }
 
-/// A line of the log, without its number.
-pub(crate) fn without_number(line: &str) -> &str {
-    line.split_once(' ').map_or(line, |(_, rest)| rest)
-}
-
 /// What a person changed between two calls of a turn is not lost by undoing the turn.
 #[tokio::test]
 async fn a_change_in_between_is_not_lost() {
-    let world = World::new([
+    let (world, session) = World::trusting([
         calls(&[("launch", edit("a", "1"))]),
         calls(&[("hold", json!({}))]),
         calls(&[("launch", edit("a", "2"))]),
         says("Done."),
-    ]);
-    let session = trusting(&world).await;
+    ])
+    .await;
     let mut started = session.start_turn(input("Go!")).await.unwrap();
     soon("the second call", world.tools.began(2)).await;
     world.disk.write("a", "a person's");
@@ -68,8 +56,8 @@ async fn a_change_in_between_is_not_lost() {
 
 #[tokio::test]
 async fn nothing_is_undone_while_a_turn_is_open() {
-    let world = World::new([calls(&[("launch", edit("a", "1"))]), says("Done."), calls(&[("hold", json!({}))])]);
-    let session = trusting(&world).await;
+    let (world, session) =
+        World::trusting([calls(&[("launch", edit("a", "1"))]), says("Done."), calls(&[("hold", json!({}))])]).await;
     run(&session, "one").await;
     let started = session.start_turn(input("two")).await.unwrap();
     soon("the call", world.tools.began(2)).await;
@@ -89,18 +77,19 @@ pub(crate) fn result_of(world: &World, session: &SessionHandle, tool: &str) -> T
 pub(crate) fn told_of_undoing(world: &World, session: &SessionHandle) -> Vec<String> {
     let log = world.log(session);
     let told = log.lines().filter(|line| line.contains("= result of undo_patch"));
-    told.map(|line| without_number(line).to_owned()).collect()
+    // Without their numbers.
+    told.map(|line| line.split_once(' ').map_or(line, |(_, rest)| rest).to_owned()).collect()
 }
 
 #[tokio::test]
 async fn the_model_takes_its_edits_back_one_by_one() {
-    let world = World::new([
+    let (world, session) = World::trusting([
         calls(&[("change", edit("a", "1")), ("change", edit("a", "2")), ("change", edit("b", "1"))]),
         calls(&[("launch", edit("c", "1")), ("undo_patch", json!({}))]),
         calls(&[("undo_patch", json!({})), ("undo_patch", json!({"path": "./a"})), ("undo_patch", json!({}))]),
         says("All taken back."),
-    ]);
-    let session = trusting(&world).await;
+    ])
+    .await;
     let result = run(&session, "Go!").await;
     assert_eq!(result.text, "All taken back.");
     let read = |path: &str| world.disk.read(path);
@@ -137,13 +126,13 @@ async fn taking_an_edit_back_is_asked_about_with_all_of_its_diff() {
 
 #[tokio::test]
 async fn an_undo_that_changes_nothing_settles_its_turn() {
-    let world = World::new([
+    let (world, session) = World::trusting([
         calls(&[("change", edit("b", "1"))]),
         says("Done."),
         calls(&[("change", edit("a", "1"))]),
         says("Done."),
-    ]);
-    let session = trusting(&world).await;
+    ])
+    .await;
     run(&session, "one").await;
     run(&session, "two").await;
     // Taken back by hand, or before a crash kept the daemon from saying that it was.
@@ -166,20 +155,19 @@ async fn an_undo_that_changes_nothing_settles_its_turn() {
     let before = world.store.events_of(session.id()).len();
     session.undo(UndoRequest { turn: second, ..last() }).await.unwrap();
     assert_eq!(world.store.events_of(session.id()).len(), before, "it is settled already");
-    let empty: [Play; 0] = [];
-    let session = trusting(&World::new(empty)).await;
+    let (_world, session) = World::new([]).begun().await;
     assert_eq!(session.undo(last()).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]
 async fn what_undo_patch_would_change_is_judged_as_if_it_stood_in_the_call() {
     for path in ["/memories/people.md", "/project/.envrc"] {
-        let world = World::new([
+        let (world, session) = World::trusting([
             calls(&[("change", edit(path, "1"))]),
             calls(&[("undo_patch", json!({}))]),
             says("It was refused."),
-        ]);
-        let session = trusting(&world).await;
+        ])
+        .await;
         // The edit itself is asked for and approved; the taking back is asked for as well, though the session asks for
         // no write.
         let (mut started, change) = asked(&session).await;

@@ -13,7 +13,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::{
-    undoing::{edit, last, redo, result_of, shown, told_of_undoing, trusting},
+    undoing::{edit, last, redo, result_of, shown, told_of_undoing},
     world::{World, run},
 };
 
@@ -33,7 +33,7 @@ fn state_of(world: &World, session: &SessionHandle) -> Vec<String> {
 
 #[tokio::test]
 async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
-    let world = World::new([
+    let (world, session) = World::trusting([
         calls(&[("change", edit("/state/plan", "dig")), ("change", edit("a", "1"))]),
         calls(&[("change", edit("/state/plan", "sow"))]),
         calls(&[("change", json!({"path": "/state/plan"}))]),
@@ -44,8 +44,8 @@ async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
         undo(),
         undo(),
         says("All of it."),
-    ]);
-    let session = trusting(&world).await;
+    ])
+    .await;
     run(&session, "Go!").await;
     assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec!["plan: dig".to_owned()], "1".to_owned()));
     run(&session, "Go on!").await;
@@ -61,13 +61,13 @@ async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
 
 #[tokio::test]
 async fn an_edit_of_the_state_that_cannot_be_taken_back_is_said_and_no_other_is() {
-    let world = World::new([
+    let (world, session) = World::trusting([
         calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),
         says("Noted."),
         undo(),
         says("I see."),
-    ]);
-    let session = trusting(&world).await;
+    ])
+    .await;
     run(&session, "one").await;
     let persons = StateFileChange { path: "plan".to_owned(), content: Some("rest".to_owned()) };
     session.change_state_file(persons).await.unwrap();
@@ -101,13 +101,13 @@ fn is_state_change(kind: &EventKind) -> bool {
 
 #[tokio::test]
 async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
-    let world = World::new([
+    let (world, session) = World::trusting([
         calls(&[("change", edit("a", "1"))]),
         says("Changed."),
         calls(&[("change", edit("/state/plan", "dig"))]),
         says("Noted."),
-    ]);
-    let session = trusting(&world).await;
+    ])
+    .await;
     run(&session, "one").await;
     run(&session, "two").await;
     // Killed when the tool ran, and nothing was stored of what it had done.
@@ -122,14 +122,14 @@ async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
 
 /// A text that moves from the state to the disk, as one edit does.
 async fn moved() -> (World, SessionHandle) {
-    let world = World::new([
+    let (world, session) = World::trusting([
         calls(&[("change", edit("/state/plan", "sow"))]),
         calls(&[("change", edit("/state/plan", "dig"))]),
         says("Noted."),
         calls(&[("change", json!({"path": "/state/plan", "and": edit("plan", "dig")}))]),
         says("Moved."),
-    ]);
-    let session = trusting(&world).await;
+    ])
+    .await;
     run(&session, "one").await;
     run(&session, "two").await;
     assert_eq!((state_of(&world, &session), world.disk.read("plan")), (vec![], "dig".to_owned()));
@@ -145,8 +145,7 @@ fn is_removal(kind: &EventKind) -> bool {
 async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
     let both = || (vec!["plan: dig".to_owned()], String::new());
     let (world, session) = moved().await;
-    let script = [undo(), says("I see.")];
-    let (next, session) = killed(&world, &session, 1, is_removal, script).await;
+    let (next, session) = killed(&world, &session, 1, is_removal, [undo(), says("I see.")]).await;
     run(&session, "three").await;
     assert_eq!(
         told_of_undoing(&next, &session),
@@ -194,7 +193,7 @@ async fn a_taking_back_that_a_crash_cut_in_half_is_finished_by_the_next() {
 #[tokio::test]
 async fn an_edit_that_is_taken_back_already_does_not_hide_the_one_before() {
     for by in ["the person", "a command", "somebody"] {
-        let world = World::new([
+        let (world, session) = World::trusting([
             calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),
             says("First."),
             calls(&[("change", edit("a", "2"))]),
@@ -206,8 +205,8 @@ async fn an_edit_that_is_taken_back_already_does_not_hide_the_one_before() {
             undo(),
             undo(),
             says("All of it."),
-        ]);
-        let session = trusting(&world).await;
+        ])
+        .await;
         run(&session, "one").await;
         run(&session, "two").await;
         match by {

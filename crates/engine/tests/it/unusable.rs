@@ -34,8 +34,7 @@ fn nothing() -> Play {
 
 /// How a turn with this script ends.
 async fn played<const N: usize>(script: [Play; N]) -> (World, SessionHandle, TurnResult) {
-    let world = World::new(script);
-    let session = world.session().await;
+    let (world, session) = World::new(script).begun().await;
     let result = run(&session, "Go!").await;
     (world, session, result)
 }
@@ -78,8 +77,7 @@ async fn an_empty_answer_is_told_to_the_model_which_goes_on_with_its_tools() {
 
 #[tokio::test]
 async fn what_is_said_meanwhile_begins_anew() {
-    let world = World::new([calls(&[("hold", json!({}))])]);
-    let session = world.session().await;
+    let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let mut started = session.start_turn(input("Well?")).await.unwrap();
     soon("the call", world.tools.began(1)).await;
     session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }).await.unwrap();

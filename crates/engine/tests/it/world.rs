@@ -5,14 +5,15 @@ use std::{sync::Arc, time::Duration};
 use agentd_core::{
     context::PromptReport,
     event::{Event, EventKind, StateChange},
-    ids::SessionId,
-    interrupt::{Answer, Ask, Interrupt},
+    ids::{SessionId, TurnId},
+    interrupt::{Answer, Interrupt},
     item::{Item, ItemBody},
     model::{Message, ModelInfo, ModelRequest, Slot, SlotInfo},
     ports::{Model, Models, NoExchanges, NoLanguages, Store as _, ToolContext, Toolbox},
+    session::SessionSettings,
     spending::{UsageGrouping, UsageQuery},
     tool::{ToolCall, ToolOutput, ToolResult, ToolSpec},
-    turn::{StartTurn, StopReason, TurnResult},
+    turn::{StartTurn, TurnResult},
 };
 use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle, StartedTurn, Subscription};
 use agentd_testkit::{
@@ -81,11 +82,7 @@ impl World {
 
     /// A world whose models are not one; its own is asked nothing.
     pub(crate) fn with_models(models: Arc<dyn Models>) -> Self {
-        Self::with_models_and(models, EngineConfig::default())
-    }
-
-    pub(crate) fn with_models_and(models: Arc<dyn Models>, config: EngineConfig) -> Self {
-        Self::of(ScriptedModel::new([]), Some(models), Kept::default(), config)
+        Self::of(ScriptedModel::new([]), Some(models), Kept::default(), EngineConfig::default())
     }
 
     /// Another daemon on the same journal and the same files.
@@ -158,6 +155,20 @@ impl World {
         self.engine.create_session(self.engine.session_defaults(), None).await.unwrap()
     }
 
+    /// This one, and a session in it.
+    pub(crate) async fn begun(self) -> (Self, SessionHandle) {
+        let session = self.session().await;
+        (self, session)
+    }
+
+    /// The same with one that asks nobody.
+    pub(crate) async fn trusting(script: impl IntoIterator<Item = Play>) -> (Self, SessionHandle) {
+        let world = Self::new(script);
+        let settings = SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() };
+        let session = world.engine.create_session(settings, None).await.unwrap();
+        (world, session)
+    }
+
     /// What the model says next.
     pub(crate) fn then(&self, plays: impl IntoIterator<Item = Play>) {
         plays.into_iter().for_each(|play| self.model.then(play));
@@ -178,13 +189,24 @@ impl World {
         self.last_request().messages.into_iter().filter_map(result).collect()
     }
 
+    /// What those of the session's stored events say that say it.
+    pub(crate) fn facts<T>(&self, session: &SessionHandle, of: impl Fn(&EventKind) -> Option<T>) -> Vec<T> {
+        self.store.events_of(session.id()).iter().filter_map(|event| of(&event.kind)).collect()
+    }
+
     /// What is complete in the session's journal.
     pub(crate) fn items(&self, session: &SessionHandle) -> Vec<ItemBody> {
-        let complete = |event: &Arc<Event>| match &event.kind {
+        self.facts(session, |kind| match kind {
             EventKind::ItemCompleted { item, .. } => Some(item.body.clone()),
             _ => None,
-        };
-        self.store.events_of(session.id()).iter().filter_map(complete).collect()
+        })
+    }
+
+    /// The journal of a daemon that was killed when the session's first question was answered.
+    pub(crate) fn killed_when_answered(&self, session: SessionId) -> Arc<MemoryStore> {
+        let is_answer = |event: &Arc<Event>| matches!(event.kind, EventKind::InterruptResolved { .. });
+        let answered = self.store.events_of(session).iter().position(is_answer).unwrap();
+        self.store.copy_prefix(session, answered + 1)
     }
 
     /// The session's stored events, a line each.
@@ -211,12 +233,32 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// All events up to the turn's end.
 pub(crate) async fn to_end(events: &mut Subscription) -> (Vec<Arc<Event>>, TurnResult) {
+    followed(events, async |_| {}).await
+}
+
+/// The same, with something done for each question.
+pub(crate) async fn followed(
+    events: &mut Subscription,
+    asked: impl AsyncFn(&Interrupt),
+) -> (Vec<Arc<Event>>, TurnResult) {
     let mut seen = Vec::new();
     loop {
-        let event = soon("the turn's end", events.next()).await.expect("the stream goes on").expect("no error");
+        let event = until(events, |_| true).await;
         seen.push(Arc::clone(&event));
-        if let EventKind::TurnEnded { result } = &event.kind {
-            return (seen, (**result).clone());
+        match &event.kind {
+            EventKind::InterruptRaised { interrupt } => asked(interrupt).await,
+            EventKind::TurnEnded { result } => return (seen, (**result).clone()),
+            _ => {}
+        }
+    }
+}
+
+/// The end of that turn.
+pub(crate) async fn end_of(events: &mut Subscription, turn: TurnId) -> TurnResult {
+    loop {
+        let (_, result) = to_end(events).await;
+        if result.turn_id == turn {
+            return result;
         }
     }
 }
@@ -257,72 +299,23 @@ fn line(event: &Event) -> String {
     match &event.kind {
         EventKind::TurnStarted { slot, max_steps, .. } => format!("turn started, {slot}, at most {max_steps} steps"),
         EventKind::ItemStarted { item } => format!("+ {}", short(item)),
-        EventKind::ItemDelta { offset, text, .. } => format!("  {offset}: {text:?}"),
         EventKind::ItemCompleted { item, status } => format!("= {} ({status:?})", full(item)),
-        EventKind::InterruptRaised { interrupt } => match &interrupt.ask {
-            Ask::Approval { tool, args, risk, reason, preview, grants, .. } => {
-                format!("? {tool} {args} {risk:?}, {reason}; preview {preview:?}; grants {grants:?}")
-            }
-            Ask::Question { question, .. } => format!("? {question}"),
-        },
+        EventKind::InterruptRaised { interrupt } => format!("? {:?}", interrupt.ask),
         EventKind::InterruptResolved { answer, by, .. } => format!("! {answer:?} by {by:?}"),
-        EventKind::IntentClassified { intent } => format!("intent: {}", intent.kind),
-        EventKind::ModelChosen { slot, model, rule, reason } => format!("{model} of {slot}, {rule:?}: {reason}"),
         EventKind::UsageUpdated { step, usage, .. } => {
             format!("usage of step {step}: {}+{}", usage.prompt_tokens, usage.completion_tokens)
         }
-        EventKind::StateChanged { change } => match change {
-            StateChange::Todos { todos } => format!("todos: {}", todos.len()),
-            StateChange::Title { title } => format!("title: {title}"),
-            StateChange::Settings { settings } => {
-                let rules: Vec<&str> = settings.grants.iter().map(|grant| grant.rule.as_str()).collect();
-                format!("settings: grants {rules:?}")
-            }
-            StateChange::Queue { length, .. } => format!("queue: {length}"),
-            StateChange::TokenLevel { level, tokens, window } => format!("{} ({tokens} of {window})", level.as_str()),
-            StateChange::Window { window } => format!("window: {window:?}"),
-            StateChange::Reset => "reset".to_owned(),
-            StateChange::Agent { stack } => format!("agents: {stack:?}"),
-            StateChange::Surroundings(found) => format!("surroundings: {}", found.text),
-            StateChange::Tools { names } => format!("tools: {names:?}"),
-            StateChange::Subagent(subagent) => format!("{} works: {}", subagent.name, subagent.task),
-            StateChange::Forked { turn, .. } => format!("forked after turn {turn}"),
-            StateChange::File(file) => match &file.content {
-                Some(content) => format!("state file {}: {content:?}", file.path),
-                None => format!("state file {} is gone", file.path),
-            },
-            StateChange::HandedOver { path, .. } => format!("handed over: {path}"),
-            StateChange::Withdrawn { input, added, .. } => format!("withdrawn: {input:?}, {added:?}"),
-            StateChange::Undone { redo, files, .. } => {
-                let names: Vec<String> = files.iter().map(|file| format!("{} {:?}", file.path, file.change)).collect();
-                format!("{}: {}", if *redo { "redone" } else { "undone" }, names.join(", "))
-            }
-        },
+        EventKind::StateChanged { change: StateChange::Todos { todos } } => format!("todos: {}", todos.len()),
         EventKind::Warning { code, message } => format!("warning {code}: {message}"),
-        EventKind::TurnEnded { result } => ended(result),
+        EventKind::TurnEnded { result } => {
+            format!("turn ended: {:?} {:?}, {} steps", result.stop_reason, result.text, result.steps)
+        }
+        other => format!("{other:?}"),
     }
-}
-
-fn ended(result: &TurnResult) -> String {
-    let mut text = format!("turn ended: {:?} {:?}, {} steps", result.stop_reason, result.text, result.steps);
-    if result.tool_used {
-        text.push_str(", tools ran");
-    }
-    for denial in &result.denials {
-        text.push_str(&format!(", denied {}", denial.tool));
-    }
-    for file in &result.files {
-        text.push_str(&format!(", {} {:?}", file.path, file.change));
-    }
-    if let (StopReason::Failed, Some(error)) = (result.stop_reason, &result.error) {
-        text.push_str(&format!(", {:?}: {}", error.kind, error.message));
-    }
-    text
 }
 
 fn short(item: &Item) -> String {
     match &item.body {
-        ItemBody::ToolCall(call) => format!("call {}", call.name),
         ItemBody::ToolResult(result) => format!("result of {}", result.name),
         other => other.kind().to_owned(),
     }
@@ -334,13 +327,12 @@ fn full(item: &Item) -> String {
         ItemBody::UserMessage { text, .. } => format!("user {text:?}"),
         ItemBody::AgentMessage { text } => format!("agent {text:?}"),
         ItemBody::Reasoning { text } => format!("reasoning {text:?}"),
-        ItemBody::ToolCall(call) => format!("call {} {}", call.name, call.arguments),
         ItemBody::ToolResult(result) => {
             let code = result.error.map(|code| format!(" {}", code.as_str())).unwrap_or_default();
             format!("result of {}{code}: {:?}", result.name, result.text)
         }
-        ItemBody::Compaction(compaction) => format!("compaction {:?}", compaction.summary),
         ItemBody::Notice { text, .. } => format!("notice {text:?}"),
+        other => format!("{} {other:?}", other.kind()),
     }
 }
 
@@ -357,35 +349,44 @@ pub(crate) async fn raising(session: &SessionHandle, start: StartTurn) -> (Start
 }
 
 /// Runs a turn to its end, and gives every question that answer.
-pub(crate) async fn answering(session: &SessionHandle, start: StartTurn, answer: Answer) {
+pub(crate) async fn answering(
+    session: &SessionHandle,
+    start: StartTurn,
+    answer: Answer,
+) -> (Vec<Arc<Event>>, TurnResult) {
     let mut started = session.start_turn(start).await.unwrap();
-    let is_told = |kind: &EventKind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. });
-    while let EventKind::InterruptRaised { interrupt } = &until(&mut started.events, is_told).await.kind {
+    followed(&mut started.events, async |interrupt| {
         session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await.unwrap();
-    }
+    })
+    .await
+}
+
+/// The session's first turn to its end, once that is answered.
+pub(crate) async fn goes_on(
+    session: &SessionHandle,
+    interrupt: &Interrupt,
+    answer: Answer,
+) -> (Vec<Arc<Event>>, TurnResult) {
+    let mut events = session.subscribe(0).await.unwrap();
+    session.answer(interrupt.id, answer, "phone".to_owned()).await.unwrap();
+    to_end(&mut events).await
 }
 
 /// The results of calls among these events.
 pub(crate) fn results(events: &[Arc<Event>]) -> Vec<ToolResult> {
-    let bodies = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => Some(&item.body),
+    let result = |event: &Arc<Event>| match &event.kind {
+        EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => Some(result.clone()),
         _ => None,
-    });
-    let results = bodies.filter_map(|body| match body {
-        ItemBody::ToolResult(result) => Some(result.clone()),
-        _ => None,
-    });
-    results.collect()
+    };
+    events.iter().filter_map(result).collect()
 }
 
 /// What was reported of each request's prompt.
 pub(crate) fn prompts(world: &World, session: &SessionHandle) -> Vec<PromptReport> {
-    let events = world.store.events_of(session.id());
-    let reports = events.iter().filter_map(|event| match &event.kind {
+    world.facts(session, |kind| match kind {
         EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
         _ => None,
-    });
-    reports.collect()
+    })
 }
 
 /// The warnings of that code among these events.
