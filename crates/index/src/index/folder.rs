@@ -26,7 +26,7 @@ use tantivy::{
 };
 
 use super::{
-    IndexError,
+    IndexConfig, IndexError,
     schema::{Fields, Gate, SCHEMA_VERSION, analyzers},
 };
 use crate::analyze::{ANALYSIS_VERSION, Dictionary};
@@ -42,8 +42,12 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Opens the index below `root`, or begins one. A damaged one is thrown away; then the reason is told.
-    pub(crate) fn open(root: &Path, dictionary: &Arc<Dictionary>) -> Result<(Self, Option<String>), IndexError> {
+    /// Opens the index below its folder, or begins one, which may be in memory only. A damaged one is thrown away; then the reason is told.
+    pub(crate) fn open(config: &IndexConfig, dictionary: &Arc<Dictionary>) -> Result<(Self, Option<String>), IndexError> {
+        if config.in_memory {
+            return Ok((Self::of(None, RamDirectory::create(), dictionary)?, None));
+        }
+        let root = &config.folder;
         let path = root.join(format!("v{SCHEMA_VERSION}.{ANALYSIS_VERSION}"));
         private(root)?;
         remove_others(root, &path);
@@ -57,11 +61,6 @@ impl Folder {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// An index that is in memory only.
-    pub(crate) fn held(dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
-        Self::of(None, RamDirectory::create(), dictionary)
     }
 
     fn try_open(path: &Path, dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
