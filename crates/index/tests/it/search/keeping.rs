@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use agentd_index::IndexHandle;
+use agentd_index::{IndexError, IndexHandle};
 use futures_util::FutureExt as _;
 
 use super::support::{START, Shelf, cited, config, id_of, page};
-use crate::codes::Code as _;
 
 const HOUR: u64 = 3600;
 
@@ -83,7 +82,7 @@ async fn a_second_writer_is_told_so() {
     shelf.add("a.pdf", &["text"]).await;
     let second = IndexHandle::open(config(shelf.folder.path(), &shelf.clock)).await.unwrap();
     let error = second.begin(&id_of("b", &[]), None).await.unwrap_err();
-    assert_eq!(error.code(), "index_busy");
+    assert!(matches!(error, IndexError::Busy), "{error}");
 }
 
 /// Chunks and entries of each segment, those of removed documents among them.
