@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     folder::MAX_ANSWER,
+    map::BYTES_PER_TOKEN,
     search::MAX_HITS,
     symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES},
     text::start_of,
@@ -90,8 +91,6 @@ pub(super) fn read<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Opt
 const MAX_PATH: usize = 4096;
 /// Bytes of a name, of a line, and of words about a failure.
 const MAX_LINE: usize = 300;
-/// Bytes of a token of code, on average.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// A reply within the limits of its question.
 pub(super) fn checked(reply: CodeReply, question: &CodeQuestion) -> CodeReply {

@@ -189,7 +189,7 @@ impl Dice {
         let mut part = opened.by_index(self.0.usize(..opened.len())).unwrap();
         part.read_to_end(&mut content).unwrap();
         let content = if content.is_empty() { content } else { self.damage(&content) };
-        replaced(archive, part.name().unwrap(), &content)
+        replaced(archive, &part.name().unwrap(), &content)
     }
 }
 
