@@ -163,6 +163,7 @@ fn map(files: Vec<MapFile>, most: usize) -> Vec<MapFile> {
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::code::{CodeIndexState, SymbolKind};
     use proptest::prelude::*;
 
     use super::*;
@@ -190,13 +191,6 @@ mod tests {
         assert!(read::<Request>(&mut &b"\x05\0\0\0{}"[..]).is_err());
         assert!(read::<Request>(&mut &b"\xff\xff\xff\xff"[..]).is_err());
     }
-}
-
-#[cfg(test)]
-mod answers_tests {
-    use agentd_core::code::{CodeIndexState, SymbolKind};
-
-    use super::*;
 
     fn reply(answer: CodeAnswer) -> CodeReply {
         CodeReply { answer, index: CodeIndexState::default() }
@@ -209,12 +203,8 @@ mod answers_tests {
             path: path.to_owned(),
             lines: vec![(u32::MAX, row.clone()), (0, "a\u{1b}[2Jb".into())],
         };
-        let files: Vec<MapFile> = ["a.rs", "../b.rs", "/etc/passwd", "c\0d", "", "e/./f", "g.rs"]
-            .map(file)
-            .into_iter()
-            .cycle()
-            .take(10_000)
-            .collect();
+        let paths = ["a.rs", "../b.rs", "/etc/passwd", "c\0d", "", "e/./f", "g.rs"];
+        let files: Vec<MapFile> = paths.map(file).into_iter().cycle().take(10_000).collect();
         let question = CodeQuestion::Map { max_tokens: 200 };
         let CodeAnswer::Map(map) = checked(reply(CodeAnswer::Map(files)), &question).answer else { panic!("a map") };
         assert!(MapFile::render(&map).len() <= 800 && !map.is_empty());
