@@ -241,11 +241,4 @@ mod tests {
         let pasted = messages(None, &[user(&"line of a log\n".repeat(100_000))]);
         assert!(estimate(&pasted.messages[0]) < MAX_MESSAGE + 20);
     }
-
-    #[test]
-    fn what_a_model_wrote_again_is_told_once() {
-        let said = ["If it fails, tell me. Don't mend it.".to_owned()];
-        let written = "- Don't mend it\n\n- If it fails, tell me. Don't mend it.\n- It is blue.\n- mend\n- fail";
-        assert_eq!(without_repeated(written, &said), "\n- It is blue.\n- mend\n- fail");
-    }
 }
