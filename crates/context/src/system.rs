@@ -99,13 +99,17 @@ fn tool_path(shown: &str) -> String {
     format!("`{}`", end_of(path::requoted(shown).chars().collect()))
 }
 
-/// A name on one line that ends no quotation, opens no tag and is no longer than names are.
 fn quoted(words: &str) -> String {
+    format!("`{}`", name(words))
+}
+
+/// A name on one line that ends no quotation, opens no tag and is no longer than names are.
+fn name(words: &str) -> String {
     let plain = |letter: char| {
         let is_plain = letter.is_alphanumeric() || "/._-+@#~:,() =&".contains(letter);
         if is_plain { letter } else { '?' }
     };
-    format!("`{}`", end_of(words.chars().map(plain).collect()))
+    end_of(words.chars().map(plain).collect())
 }
 
 /// The end of a name that is too long: that of a path says most.
