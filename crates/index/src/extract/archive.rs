@@ -13,7 +13,7 @@ use zip::{ZipArchive, result::ZipError};
 use super::{Teller, broken, clean};
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, Limits, UnreadReason},
+    failure::{Failure, Limits, MIB, UnreadReason},
     kind::Kind,
 };
 
@@ -209,7 +209,6 @@ fn nested() -> Failure {
 
 /// Unpacks a file, as far as that is allowed.
 fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
-    const MIB: u64 = 1024 * 1024;
     let content = file.content?;
     let most = limits.bytes_in.min(left);
     let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MOST_RATIO).max(SMALL));

@@ -20,7 +20,7 @@ const GUTTER_GAP: f32 = 0.6;
 const WIDE_GAP: f32 = 1.2;
 
 /// A part of a line in which no gap is large.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Piece {
     pub(super) text: String,
     pub(super) left: f32,
@@ -128,14 +128,9 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
 }
 
 /// A piece to which letters are added.
-#[derive(Default)]
 struct OpenPiece {
-    text: String,
-    left: f32,
+    piece: Piece,
     last: Letter,
-    right: f32,
-    base: f32,
-    count: usize,
     bold: usize,
     mono: usize,
     /// Sizes with how many letters have them.
@@ -145,7 +140,8 @@ struct OpenPiece {
 impl OpenPiece {
     fn new(letter: Letter) -> Self {
         let Letter { left, right, base, .. } = letter;
-        let mut open = Self { left, last: letter, right, base, ..Self::default() };
+        let piece = Piece { left, right, base, ..Piece::default() };
+        let mut open = Self { piece, last: letter, bold: 0, mono: 0, sizes: Vec::new() };
         open.push(letter, false);
         open
     }
@@ -159,43 +155,34 @@ impl OpenPiece {
     }
 
     fn push(&mut self, letter: Letter, is_apart: bool) {
+        let Piece { text, right, base, .. } = &mut self.piece;
         if is_apart {
-            self.text.push(' ');
+            text.push(' ');
         }
         match (plain(letter.letter), direction::typed(letter.letter, letter.from_right)) {
-            (Some(letters), _) => self.text.push_str(letters),
-            (None, Some(letters)) => self.text.push_str(&letters),
-            (None, None) => self.text.push(letter.letter),
+            (Some(letters), _) => text.push_str(letters),
+            (None, Some(letters)) => text.push_str(&letters),
+            (None, None) => text.push(letter.letter),
         }
-        self.right = self.right.max(letter.right);
-        self.count += 1;
+        *right = right.max(letter.right);
         self.bold += usize::from(letter.is_bold);
         self.mono += usize::from(letter.is_mono);
         match self.sizes.iter_mut().find(|(size, _)| (*size - letter.size).abs() < 0.1) {
-            Some((_, count)) => {
-                *count += 1;
-            }
+            Some((_, count)) => *count += 1,
             None => self.sizes.push((letter.size, 1)),
         }
         // Of a base and its indexes the larger one tells where the line is.
         if letter.size > self.last.size {
-            self.base = letter.base;
+            *base = letter.base;
         }
         self.last = letter;
     }
 
     fn done(self) -> Piece {
         let size = self.sizes.iter().max_by_key(|(_, count)| *count).map_or(self.last.size, |(size, _)| *size);
-        Piece {
-            text: direction::logical(self.text, self.last.from_right),
-            left: self.left,
-            right: self.right,
-            base: self.base,
-            size,
-            is_bold: self.bold * 2 > self.count,
-            is_mono: self.mono * 2 > self.count,
-            is_table: false,
-        }
+        let count: usize = self.sizes.iter().map(|(_, count)| count).sum();
+        let text = direction::logical(self.piece.text, self.last.from_right);
+        Piece { text, size, is_bold: self.bold * 2 > count, is_mono: self.mono * 2 > count, ..self.piece }
     }
 }
 
@@ -391,11 +378,6 @@ impl Glyph {
     fn along(&self, by: f32) -> Place {
         let (sin, cos) = self.angle.to_radians().sin_cos();
         (self.start.0 + by * cos, self.start.1 + by * sin)
-    }
-
-    /// Returns whether it says something.
-    pub(super) fn is_ink(&self) -> bool {
-        !self.letter.is_whitespace()
     }
 
     /// Returns whether its place is a place.

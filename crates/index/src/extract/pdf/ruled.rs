@@ -192,7 +192,7 @@ impl Grid {
         let RulingLine { left, right, top, .. } = self.edge;
         // It is read where its first line stands.
         let base = top - size;
-        Some(Piece { text, left, right, base, size, is_bold: false, is_mono: false, is_table: true })
+        Some(Piece { text, left, right, base, size, is_table: true, ..Piece::default() })
     }
 }
 
