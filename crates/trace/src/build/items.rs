@@ -143,17 +143,7 @@ impl TurnBuilder<'_> {
         self.tools.insert(call_id.clone(), number);
         number
     }
-}
 
-fn words(body: &ItemBody) -> SpanKind {
-    match body {
-        ItemBody::Reasoning { text } => SpanKind::Reasoning { text: text.clone() },
-        ItemBody::AgentMessage { text } => SpanKind::Message { text: text.clone() },
-        _ => SpanKind::Message { text: String::new() },
-    }
-}
-
-impl TurnBuilder<'_> {
     /// A question stands below the call that asks it, also where a subagent of the call does.
     pub(super) fn asked(&mut self, event: &Event, interrupt: &Interrupt) {
         let parent = if interrupt.session_id == event.session_id {
@@ -190,5 +180,13 @@ impl TurnBuilder<'_> {
         if is_untouched {
             self.arena.span(tool).at = at;
         }
+    }
+}
+
+fn words(body: &ItemBody) -> SpanKind {
+    match body {
+        ItemBody::Reasoning { text } => SpanKind::Reasoning { text: text.clone() },
+        ItemBody::AgentMessage { text } => SpanKind::Message { text: text.clone() },
+        _ => SpanKind::Message { text: String::new() },
     }
 }
