@@ -298,29 +298,18 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_whoever_tells_it() {
-        let cases = [
-            (TantivyError::from(io::Error::from_raw_os_error(28)), "disk_full"),
-            (TantivyError::from(io::Error::other("thread: File too large (os error 27)")), "disk_full"),
-            (TantivyError::from(io::Error::from(io::ErrorKind::WriteZero)), "disk_full"),
-            (TantivyError::InternalError("File too large (os error 27)".to_owned()), "disk_full"),
-            (TantivyError::ErrorInThread("Permission denied (os error 13)".to_owned()), "index_files"),
-            (TantivyError::ErrorInThread("nobody knows".to_owned()), "internal"),
-        ];
-        for (error, code) in cases {
-            let told = match IndexError::from(error.clone()) {
-                IndexError::Full(_) => "disk_full",
-                IndexError::Files(_) => "index_files",
-                IndexError::Internal(_) => "internal",
-                other => panic!("{other}"),
-            };
-            assert_eq!(told, code, "{error}");
+        for (error, variant) in [
+            (TantivyError::from(io::Error::from_raw_os_error(28)), "Full("),
+            (TantivyError::from(io::Error::other("thread: File too large (os error 27)")), "Full("),
+            (TantivyError::from(io::Error::from(io::ErrorKind::WriteZero)), "Full("),
+            (TantivyError::InternalError("File too large (os error 27)".to_owned()), "Full("),
+            (TantivyError::ErrorInThread("Permission denied (os error 13)".to_owned()), "Files("),
+            (TantivyError::ErrorInThread("nobody knows".to_owned()), "Internal("),
+        ] {
+            let told = format!("{:?}", IndexError::from(error));
+            assert!(told.starts_with(variant), "{told}");
         }
     }
-}
-
-#[cfg(test)]
-mod id_tests {
-    use super::*;
 
     #[test]
     fn the_key_says_what_was_read_and_how() {

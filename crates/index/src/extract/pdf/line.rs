@@ -439,37 +439,6 @@ fn latin(byte: u8) -> char {
 }
 
 #[cfg(test)]
-mod accent_tests {
-    use super::{super::line::tests::set, *};
-
-    #[test]
-    fn accents_join_the_letters_below_them() {
-        let told = |letters: Vec<Letter>| joined(letters).iter().map(|letter| letter.letter).collect::<String>();
-        let over = |accent: &str, letter: &str, shift: f32| {
-            [set(accent, shift, 0.0, 10.0), set(letter, 0.0, 0.0, 10.0)].concat()
-        };
-        assert_eq!(told(over("´", "ı", -0.5)), "í");
-        let mut after = over("¨", "o", 0.5);
-        after.reverse();
-        assert_eq!(told(after), "ö");
-        assert_eq!(told(set("a´b", 0.0, 0.0, 10.0)), "a´b");
-    }
-}
-
-#[cfg(test)]
-mod string_tests {
-    use super::*;
-
-    #[test]
-    fn strings_are_read_in_all_their_encodings() {
-        assert_eq!(string(b"\xfe\xff\x5f\x20\x4f\x1f"), "张伟");
-        assert_eq!(string(b"\xff\xfeM\0\xfc\0"), "Mü");
-        assert_eq!(string(b"M\xfcller \xa0 12 \x80"), "Müller € 12 •");
-        assert_eq!(string("Grüße".as_bytes()), "Grüße");
-    }
-}
-
-#[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
@@ -480,17 +449,7 @@ pub(super) mod tests {
             .map(|letter| {
                 let width = if is_wide(letter) { size } else { size * 0.5 };
                 at += width;
-                Letter {
-                    letter,
-                    left: at - width,
-                    right: at,
-                    base,
-                    size,
-                    is_bold: false,
-                    is_mono: false,
-                    from_right: false,
-                    word_gap: None,
-                }
+                Letter { letter, left: at - width, right: at, base, size, ..Letter::default() }
             })
             .collect()
     }
@@ -519,5 +478,21 @@ pub(super) mod tests {
         check([set("港口", 0.0, 0.0, 10.0), set("管理", 23.0, 0.0, 10.0)].concat(), &["港口管理"]);
         check(set("港口 PDF 文件", 0.0, 0.0, 10.0), &["港口 PDF 文件"]);
         check(set("第一章 总则", 0.0, 0.0, 10.0), &["第一章 总则"]);
+    }
+
+    #[test]
+    fn accents_join_the_letters_below_them() {
+        let told = |letters: Vec<Letter>| joined(letters).iter().map(|letter| letter.letter).collect::<String>();
+        assert_eq!(told([set("´", -0.5, 0.0, 10.0), set("ı", 0.0, 0.0, 10.0)].concat()), "í");
+        assert_eq!(told([set("o", 0.0, 0.0, 10.0), set("¨", 0.5, 0.0, 10.0)].concat()), "ö");
+        assert_eq!(told(set("a´b", 0.0, 0.0, 10.0)), "a´b");
+    }
+
+    #[test]
+    fn strings_are_read_in_all_their_encodings() {
+        assert_eq!(string(b"\xfe\xff\x5f\x20\x4f\x1f"), "张伟");
+        assert_eq!(string(b"\xff\xfeM\0\xfc\0"), "Mü");
+        assert_eq!(string(b"M\xfcller \xa0 12 \x80"), "Müller € 12 •");
+        assert_eq!(string("Grüße".as_bytes()), "Grüße");
     }
 }

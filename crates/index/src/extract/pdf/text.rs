@@ -342,7 +342,7 @@ fn is_text(pieces: Vec<&Piece>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::line::{pieces, rows, tests::set},
+        super::line::{Letter, pieces, rows, tests::set},
         *,
     };
 
@@ -373,16 +373,8 @@ mod tests {
             "Item one  1.50\nItem two  2.50",
         );
     }
-}
 
-#[cfg(test)]
-mod column_tests {
-    use super::{
-        super::line::{pieces, tests::set},
-        *,
-    };
-
-    fn told(letters: Vec<Vec<super::super::line::Letter>>) -> Vec<String> {
+    fn told(letters: Vec<Vec<Letter>>) -> Vec<String> {
         let text = |rows: Rows| {
             let row = |row: &Vec<Piece>| row.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join("|");
             rows.iter().map(row).collect::<Vec<_>>().join("/")
