@@ -53,6 +53,14 @@ fn a_file_that_becomes_ignored_or_binary_goes() {
     assert_eq!(paths(&code), ["a.rs", "b.rs"]);
 }
 
+#[test]
+fn a_change_behind_the_index_is_told() {
+    let folder = project(&[("a.rs", "fn first_version() {}\n")]);
+    let code = indexed(folder.path());
+    write(folder.path(), "a.rs", b"// a line above\nfn first_version() {}\n");
+    assert!(code.search("first_version", "", 1)[0].is_stale);
+}
+
 const WORDS: [&str; 8] = ["alpha", "beta_gamma", "DeltaEcho", "fox", "golf", "hotel_india", "juliet", "kilo"];
 const QUERIES: [&str; 5] = ["alpha", "how does beta gamma work", "DeltaEcho", "hotel", "juliet kilo golf"];
 

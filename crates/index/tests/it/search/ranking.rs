@@ -136,14 +136,10 @@ async fn what_the_next_paragraph_of_the_page_has_counts_in_part() {
 async fn the_first_of_few_hits_are_the_first_of_many() {
     const WORDS: [(&str, u32); 5] = [("heron", 12), ("otter", 30), ("kestrel", 90), ("meadow", 400), ("river", 700)];
     let shelf = Shelf::new().await;
-    let mut dice = 7_u64;
-    let mut rolled = |most: u64| {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (dice >> 33) % most
-    };
+    let mut dice = fastrand::Rng::with_seed(7);
     let chunk = |number: u32| {
         let number = number / 3 + 1;
-        let words = WORDS.iter().filter(|(_, share)| rolled(1000) < u64::from(*share)).map(|(word, _)| *word);
+        let words = WORDS.iter().filter(|(_, share)| dice.u32(..1000) < *share).map(|(word, _)| *word);
         page(number, None, format!("It says {} on page {number}.", words.collect::<Vec<_>>().join(" and ")))
     };
     let documents = [shelf.add_chunks("m.pdf", (0..3600).map(chunk).collect()).await];
