@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     DocumentId, IndexConfig, IndexError,
-    folder::{Folder, at_rest, at_work, guarded, size},
+    folder::{Folder, at_rest, at_work, guarded, is_there, size},
     indexing::{Batch, PendingDocument, Reply, chunk_document, entry_document},
     view::{About, Entries, Entry, Shared, Uses, View, leaving, look_through},
 };
@@ -189,7 +189,7 @@ impl Writer {
 
     /// Begins a document; the answer is its number.
     pub(crate) fn begin(&mut self, id: DocumentId, title: Option<String>) -> Result<u32, IndexError> {
-        if !self.folder.is_there() {
+        if !is_there(self.folder.path.as_deref()) {
             self.renew("its folder is gone")?;
         }
         if (self.shared.config.now)().saturating_sub(self.swept_at) >= SWEEP_EVERY {
@@ -351,7 +351,7 @@ impl Writer {
         self.orphans.extend(self.batch.fail(error));
         self.writer = None;
         self.folder.gate.clear();
-        if error.is_loss() || !self.folder.is_there() {
+        if error.is_loss() || !is_there(self.folder.path.as_deref()) {
             if let Err(error) = self.renew(&error.to_string()) {
                 tracing::warn!(%error, "could not rebuild the search index");
             }
