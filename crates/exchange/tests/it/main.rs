@@ -125,17 +125,6 @@ proptest! {
 }
 
 #[tokio::test]
-async fn nothing_kept_and_unknown_numbers_are_told_apart() {
-    let world = World::new(1 << 20, 2);
-    assert!(matches!(world.read(&[]).await, Err(ReadFailure::NothingKept)));
-    world.exchange("{}");
-    assert!(matches!(world.read(&[2]).await, Err(ReadFailure::NoSuchNumber { number: 2, kept: (1, 1) })));
-    world.log.remove(world.session).await.unwrap();
-    assert!(!world.path().parent().unwrap().exists());
-    assert!(matches!(world.read(&[]).await, Err(ReadFailure::NothingKept)));
-}
-
-#[tokio::test]
 async fn damaged_and_cut_lines_are_skipped_with_a_remark() {
     let world = World::new(1 << 20, 2);
     for body in ["{\"a\":1}", "{\"b\":2}"] {
