@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_core::{Timestamp, model::Slot, origin::ServerFields, turn::StopReason, usage::Usage};
+use agentd_core::{model::Slot, origin::ServerFields, turn::StopReason, usage::Usage};
 use agentd_replay::{
     Exchange, RecordedAnswer, RecordedEnd, RecordedFinish, RecordedRequest, RecordedResult, RecordedStart,
     RecordedTurn, Recording, RecordingError, RecordingHead, SpokenPart, SubagentVoice, TurnFact, VERSION, read,
@@ -12,15 +12,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn head() -> RecordingHead {
-    RecordingHead {
-        version: VERSION,
-        agentd: "0.1.0".to_owned(),
-        began: Timestamp::UNIX_EPOCH,
-        title: String::new(),
-        project: None,
-        surroundings: None,
-        models: Vec::new(),
-    }
+    RecordingHead { version: VERSION, agentd: "0.1.0".to_owned(), ..RecordingHead::default() }
 }
 
 fn message() -> impl Strategy<Value = Value> {

@@ -7,7 +7,6 @@ use agentd_core::{
     interrupt::{Answer, AnsweredBy, Interrupt},
     item::{Item, ItemBody, ItemStatus},
     tool::{ToolErrorCode, ToolResult},
-    usage::Usage,
 };
 
 use super::TurnBuilder;
@@ -128,16 +127,7 @@ impl TurnBuilder<'_> {
             step: self.last_call.map_or(0, |(_, step)| step),
             name: name.to_owned(),
             arguments: arguments.to_owned(),
-            ran_with: None,
-            ran: false,
-            error: None,
-            exit_code: None,
-            duration_ms: None,
-            text: String::new(),
-            details: None,
-            files: Vec::new(),
-            sampled: Usage::default(),
-            delegated: Usage::default(),
+            ..ToolSpan::default()
         };
         let number = self.arena.open(None, call_id.to_string(), event.at, SpanKind::Tool(Box::new(span)));
         self.tools.insert(call_id.clone(), number);
