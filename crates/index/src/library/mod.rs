@@ -12,7 +12,7 @@ mod bring;
 mod reading;
 mod told;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
@@ -247,6 +247,12 @@ impl Library {
             DocumentState { format, title: None, parts: 0, chunks: None, problem, name }
         }));
         states
+    }
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library").finish_non_exhaustive()
     }
 }
 
