@@ -188,7 +188,7 @@ impl Grid {
         if rows.len() < 2 || told * 3 < rows.len() * width || told < 4 {
             return None;
         }
-        let text = super::super::table(&rows)?;
+        let text = super::super::table(rows)?;
         let RulingLine { left, right, top, .. } = self.edge;
         // It is read where its first line stands.
         let base = top - size;
