@@ -51,16 +51,15 @@ pub(crate) fn weight(path: &str) -> f32 {
     let is_in = |names: &str| folders.split('/').any(|folder| names.split(' ').any(|name| name == folder));
     let (stem, ending) = name.split_once('.').unwrap_or((name, ""));
     let mut weight = 1.0;
-    let is_test =
-        is_in("test tests __tests__ testing spec specs testdata fixtures test_suite")
-            || stem.starts_with("test_")
-            || stem.ends_with("_test")
-            || stem.ends_with("_tests")
-            || stem.ends_with("_spec")
-            || matches!(stem, "tests" | "test" | "conftest")
-            || ending.starts_with("test.")
-            || ending.starts_with("spec.")
-            || ending == "java" && (name.ends_with("test.java") || name.ends_with("tests.java"));
+    let is_test = is_in("test tests __tests__ testing spec specs testdata fixtures test_suite")
+        || stem.starts_with("test_")
+        || stem.ends_with("_test")
+        || stem.ends_with("_tests")
+        || stem.ends_with("_spec")
+        || matches!(stem, "tests" | "test" | "conftest")
+        || ending.starts_with("test.")
+        || ending.starts_with("spec.")
+        || ending == "java" && (name.ends_with("test.java") || name.ends_with("tests.java"));
     if is_test {
         weight *= TEST;
     }

@@ -174,7 +174,8 @@ fn bombs_are_refused_by_their_declared_sizes() {
     let bomb = |name: &str, size: u64| {
         let (_, _, described) = described(session(0));
         let mut bytes = Vec::new();
-        for (name, size, content) in [("manifest.json", described.len() as u64, &described[..]), (name, size, &b""[..])] {
+        for (name, size, content) in [("manifest.json", described.len() as u64, &described[..]), (name, size, &b""[..])]
+        {
             let mut header = Header::new_gnu();
             header.set_entry_type(EntryType::Regular);
             header.set_mode(0o644);

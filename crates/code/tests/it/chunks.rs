@@ -74,11 +74,7 @@ fn definitions_of_the_languages_behind_features() {
         "<?php\nclass A { function m() {} }\nfunction f() {}\n",
         "class A 2-2, method m 2-2, function f 3-3",
     );
-    check(
-        "a.rb",
-        "module M\n  class A\n    def get; end\n  end\nend\n",
-        "module M 1-5, class A 2-4, method get 3-3",
-    );
+    check("a.rb", "module M\n  class A\n    def get; end\n  end\nend\n", "module M 1-5, class A 2-4, method get 3-3");
     check("a.sh", "run() { echo a; }\n", "function run 1-1");
 }
 

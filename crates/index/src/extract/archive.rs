@@ -244,7 +244,11 @@ fn visit(
             // To whoever reads the archive it seems to be cut there.
             let mut unpacked = MultiGzDecoder::new(Cursor::new(bytes)).take(most.saturating_add(1));
             let visited = visit_tar(&mut unpacked, visitor);
-            if visited.is_err() && unpacked.limit() == 0 { Err(Failure::too_large("all that is in it", most)) } else { visited }
+            if visited.is_err() && unpacked.limit() == 0 {
+                Err(Failure::too_large("all that is in it", most))
+            } else {
+                visited
+            }
         }
         _ => visit_tar(Cursor::new(bytes), visitor),
     }

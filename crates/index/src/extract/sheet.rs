@@ -408,8 +408,7 @@ mod tests {
                 sheet.end(teller).unwrap();
             });
             let has_header = |part: &Part| matches!(&part.body, Body::Table(table) if table.header.is_some());
-            let places: Vec<String> =
-                parts.iter().map(|part| format!("{} {}", part.place, has_header(part))).collect();
+            let places: Vec<String> = parts.iter().map(|part| format!("{} {}", part.place, has_header(part))).collect();
             assert_eq!(places, expected, "{rows:?}");
         };
         check(&[(1, &["name", "price"]), (2, &["a", "1"])], &["S!A2:B2 true"]);

@@ -43,7 +43,10 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// Opens the index below its folder, or begins one, which may be in memory only. A damaged one is thrown away; then the reason is told.
-    pub(crate) fn open(config: &IndexConfig, dictionary: &Arc<Dictionary>) -> Result<(Self, Option<String>), IndexError> {
+    pub(crate) fn open(
+        config: &IndexConfig,
+        dictionary: &Arc<Dictionary>,
+    ) -> Result<(Self, Option<String>), IndexError> {
         if config.in_memory {
             return Ok((Self::of(None, RamDirectory::create(), dictionary)?, None));
         }

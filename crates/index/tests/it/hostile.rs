@@ -105,9 +105,9 @@ async fn a_workbook_that_claims_billions_of_cells_is_read_by_those_it_has() {
     let bomb = replaced(&fixture_bytes("cached.xlsx"), "xl/worksheets/sheet1.xml", sheet.as_bytes());
     let (document, failure) = read(&extractor(tight()), "claims.xlsx", &bomb).await;
     assert_eq!(failure, None);
-    let part = &document.unwrap().parts[0];
-    assert_eq!(part.place.to_string(), "Totals!A1:XFD1048576");
-    let Body::Table(table) = &part.body else { panic!() };
+    let sheet = &document.unwrap().parts[0];
+    assert_eq!(sheet.place.to_string(), "Totals!A1:XFD1048576");
+    let Body::Table(table) = &sheet.body else { panic!() };
     assert_eq!(table.rows.iter().map(|row| row.cells.last().unwrap().as_str()).collect::<Vec<_>>(), ["first", "7"]);
 
     let row = "<table:table-row table:number-rows-repeated=\"1048576\"><table:table-cell office:value-type=\"float\" \

@@ -80,7 +80,12 @@ const CASES: &[Case] = &[
     ),
     (
         "more/form.pdf",
-        &[&["Name 张伟", "Surname Müller", "Comment by Anna: Ask for the vermilion form.", "Attached file: berth plan.txt"]],
+        &[&[
+            "Name 张伟",
+            "Surname Müller",
+            "Comment by Anna: Ask for the vermilion form.",
+            "Attached file: berth plan.txt",
+        ]],
     ),
     ("more/contract.docx", &[&["Header: Contract 4711", "f^2=(a+b)/3", "Footer: Harbour office"]]),
     (
@@ -91,7 +96,10 @@ const CASES: &[Case] = &[
         "more/letter.rtf",
         &[&["Letter of the harbour", "Dear Ms Müller,", "the fee is € 12 — see section 4.", "Alma | 3 |", "报告"]],
     ),
-    ("more/headings.doc", &[&["# Überschriften in nicht‑englischer Sprache", "## Problem mit lokalisierten Dokumenten"]]),
+    (
+        "more/headings.doc",
+        &[&["# Überschriften in nicht‑englischer Sprache", "## Problem mit lokalisierten Dokumenten"]],
+    ),
     (
         "more/harbour.epub",
         &[&["The Harbour", "By A. Pilot", "tide", "# Chapter 2", "The lighthouse was built of granite."]],
@@ -132,7 +140,11 @@ const CASES: &[Case] = &[
     (
         "programs/latex-zh.pdf",
         &[
-            &["第一章 总则", "保障船舶的航行安全，制定本办法。港口管理委员会负责解释", "相邻的市政府负责灯塔的维护工作"],
+            &[
+                "第一章 总则",
+                "保障船舶的航行安全，制定本办法。港口管理委员会负责解释",
+                "相邻的市政府负责灯塔的维护工作",
+            ],
             &["第二章 停泊费", "按照本办法第十二条处理。北码头在疏浚期间暂停使用，游客", "二〇二四年三月一日起"],
         ],
     ),
@@ -180,9 +192,11 @@ async fn sheets_and_slides_are_told_whole() {
         ("open.ods", &["[Blatt!A2:B3]\n| Name | Count |\n| --- | --- |\n| りんご | 3 |\n| 배 | 5 |"]),
         (
             "more/fees.xlsx",
-            &["[Fees!A2:D22]\n| ship | fee |  |  |\n| --- | --- | --- | --- |\n| Alma | 3 [Comment by Anna: paid late] |\n\
+            &[
+                "[Fees!A2:D22]\n| ship | fee |  |  |\n| --- | --- | --- | --- |\n| Alma | 3 [Comment by Anna: paid late] |\n\
                |  |  |  |  |\n| Berta | 5 |\n| (rows 5 to 19 are empty) |\n| Clara |\n|  |  |  |  |\n\
-               |  |  |  | [Comment by Otto: add the others] |"],
+               |  |  |  | [Comment by Otto: add the others] |",
+            ],
         ),
         (
             "more/plan.odp",

@@ -236,7 +236,10 @@ async fn pictures_of_all_formats_are_documents_of_one_page() {
         assert_eq!((failure, document.kind), (None, Kind::Picture), "{name}");
         says(&told(&document)[0], "[p. 1 (recognised)]", &HARBOUR);
         let (_, failure) = read(&extractor, name, &bytes[..bytes.len() / 3]).await;
-        let is_said = matches!(failure, None | Some(Failure::Broken { .. } | Failure::Mismatch { .. } | Failure::TooLarge { .. }));
+        let is_said = matches!(
+            failure,
+            None | Some(Failure::Broken { .. } | Failure::Mismatch { .. } | Failure::TooLarge { .. })
+        );
         assert!(is_said, "{name}: {failure:?}");
     }
 }

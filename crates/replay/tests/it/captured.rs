@@ -66,7 +66,9 @@ impl Journal {
 
     fn counted(&mut self) {
         let usage = Usage::default();
-        self.add(json!({"type": "usage_updated", "step": 1, "slot": "base", "model": "m", "usage": usage, "turn": usage}));
+        self.add(
+            json!({"type": "usage_updated", "step": 1, "slot": "base", "model": "m", "usage": usage, "turn": usage}),
+        );
     }
 
     fn captured(self) -> CapturedSession {

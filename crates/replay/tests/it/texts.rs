@@ -5,8 +5,7 @@ use std::sync::Arc;
 use agentd_core::{model::Slot, origin::ServerFields, turn::StopReason, usage::Usage};
 use agentd_replay::{
     Exchange, RecordedAnswer, RecordedEnd, RecordedFinish, RecordedRequest, RecordedResult, RecordedStart,
-    RecordedTurn, Recording, RecordingError, RecordingHead, SpokenPart, SubagentVoice, TurnFact, VERSION, read,
-    write,
+    RecordedTurn, Recording, RecordingError, RecordingHead, SpokenPart, SubagentVoice, TurnFact, VERSION, read, write,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -95,7 +95,12 @@ impl Content {
     /// Returns whether a picture that is most of it may say more than the letters that stand on it. What another program recognised on
     /// it says all.
     pub(super) fn may_be_scan(&self) -> bool {
-        let seen = self.glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace() && !glyph.is_hidden).take(WHOLE_TEXT).count();
+        let seen = self
+            .glyphs
+            .iter()
+            .filter(|glyph| !glyph.letter.is_whitespace() && !glyph.is_hidden)
+            .take(WHOLE_TEXT)
+            .count();
         self.largest > COVERING && seen < WHOLE_TEXT && self.hidden_letters() < TEXT
     }
 }
