@@ -38,21 +38,21 @@ pub enum Language {
     TypeScript,
 }
 
-/// Languages with the endings of the names of their files, in small letters.
-const ENDINGS: [(Language, &[&str]); 13] = [
-    (Language::Bash, &["bash", "sh", "zsh"]),
-    (Language::C, &["c", "h"]),
-    (Language::CSharp, &["cs"]),
-    (Language::Cpp, &["c++", "cc", "cpp", "cu", "cuh", "cxx", "h++", "hh", "hpp", "hxx", "inl", "ipp"]),
-    (Language::Go, &["go"]),
-    (Language::Java, &["java"]),
-    (Language::JavaScript, &["cjs", "es6", "js", "jsx", "mjs"]),
-    (Language::Php, &["php", "phtml"]),
-    (Language::Python, &["py", "pyi", "pyw"]),
-    (Language::Ruby, &["gemspec", "rake", "rb"]),
-    (Language::Rust, &["rs"]),
-    (Language::Tsx, &["tsx"]),
-    (Language::TypeScript, &["cts", "mts", "ts"]),
+/// Languages with the endings of the names of their files, in small letters, and the kinds of nodes that define something.
+const LANGUAGES: [(Language, &[&str], Kinds); 13] = [
+    (Language::Bash, &["bash", "sh", "zsh"], BASH),
+    (Language::C, &["c", "h"], C),
+    (Language::CSharp, &["cs"], C_SHARP),
+    (Language::Cpp, &["c++", "cc", "cpp", "cu", "cuh", "cxx", "h++", "hh", "hpp", "hxx", "inl", "ipp"], C),
+    (Language::Go, &["go"], GO),
+    (Language::Java, &["java"], JAVA),
+    (Language::JavaScript, &["cjs", "es6", "js", "jsx", "mjs"], JAVASCRIPT),
+    (Language::Php, &["php", "phtml"], PHP),
+    (Language::Python, &["py", "pyi", "pyw"], PYTHON),
+    (Language::Ruby, &["gemspec", "rake", "rb"], RUBY),
+    (Language::Rust, &["rs"], RUST),
+    (Language::Tsx, &["tsx"], JAVASCRIPT),
+    (Language::TypeScript, &["cts", "mts", "ts"], JAVASCRIPT),
 ];
 
 impl Language {
@@ -61,7 +61,7 @@ impl Language {
         let name = path.rsplit('/').next().unwrap_or(path);
         let (_, ending) = name.rsplit_once('.')?;
         let ending = ending.to_ascii_lowercase();
-        ENDINGS.iter().find(|(_, known)| known.contains(&ending.as_str())).map(|(language, _)| *language)
+        LANGUAGES.iter().find(|(_, known, _)| known.contains(&ending.as_str())).map(|(language, ..)| *language)
     }
 
     /// Returns whether code of one can use what code of the other defines.
@@ -74,55 +74,6 @@ impl Language {
         family(self) == family(other)
     }
 
-    /// Returns whether this build has the grammar, so that files are cut at their definitions.
-    pub fn is_parsed(self) -> bool {
-        self.grammar().is_some()
-    }
-}
-
-/// Part that a node plays in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Something that is only walked through.
-    Other,
-    /// A definition.
-    Definition(SymbolKind, NameRule),
-    /// A name.
-    Identifier,
-}
-
-/// Grammar of a language with the role of each kind of node.
-pub(crate) struct Grammar {
-    /// The grammar.
-    pub(crate) language: tree_sitter::Language,
-    roles: Vec<Role>,
-}
-
-impl Grammar {
-    fn new(language: Language, grammar: tree_sitter::Language) -> Self {
-        let table = definitions(language);
-        let kinds = u16::try_from(grammar.node_kind_count()).unwrap_or(u16::MAX);
-        let role = |id: u16| {
-            let Some(kind) = grammar.node_kind_for_id(id).filter(|_| grammar.node_kind_is_named(id)) else {
-                return Role::Other;
-            };
-            match table.iter().find(|(name, ..)| *name == kind) {
-                Some((_, symbol, rule)) => Role::Definition(*symbol, *rule),
-                None if is_identifier(language, kind) => Role::Identifier,
-                None => Role::Other,
-            }
-        };
-        let roles = (0..kinds).map(role).collect();
-        Self { language: grammar, roles }
-    }
-
-    /// Role of a kind of node.
-    pub(crate) fn role(&self, kind: u16) -> Role {
-        self.roles.get(usize::from(kind)).copied().unwrap_or(Role::Other)
-    }
-}
-
-impl Language {
     /// Returns the grammar, unless this build has none. Built when first asked for.
     pub(crate) fn grammar(self) -> Option<&'static Grammar> {
         static GRAMMARS: [OnceLock<Option<Grammar>>; 13] = [const { OnceLock::new() }; 13];
@@ -153,6 +104,48 @@ impl Language {
             _ => return None,
         };
         Some(function.into())
+    }
+}
+
+/// Part that a node plays in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Something that is only walked through.
+    Other,
+    /// A definition.
+    Definition(SymbolKind, NameRule),
+    /// A name.
+    Identifier,
+}
+
+/// Grammar of a language with the role of each kind of node.
+pub(crate) struct Grammar {
+    /// The grammar.
+    pub(crate) language: tree_sitter::Language,
+    roles: Vec<Role>,
+}
+
+impl Grammar {
+    fn new(language: Language, grammar: tree_sitter::Language) -> Self {
+        let table = LANGUAGES.iter().find(|(known, ..)| *known == language).map_or(&[][..], |(.., kinds)| *kinds);
+        let kinds = u16::try_from(grammar.node_kind_count()).unwrap_or(u16::MAX);
+        let role = |id: u16| {
+            let Some(kind) = grammar.node_kind_for_id(id).filter(|_| grammar.node_kind_is_named(id)) else {
+                return Role::Other;
+            };
+            match table.iter().find(|(name, ..)| *name == kind) {
+                Some((_, symbol, rule)) => Role::Definition(*symbol, *rule),
+                None if is_identifier(language, kind) => Role::Identifier,
+                None => Role::Other,
+            }
+        };
+        let roles = (0..kinds).map(role).collect();
+        Self { language: grammar, roles }
+    }
+
+    /// Role of a kind of node.
+    pub(crate) fn role(&self, kind: u16) -> Role {
+        self.roles.get(usize::from(kind)).copied().unwrap_or(Role::Other)
     }
 }
 
@@ -280,52 +273,16 @@ const RUBY: Kinds =
 
 const BASH: Kinds = &[("function_definition", Function, Name)];
 
-/// Kinds of nodes that define something.
-pub(super) fn definitions(language: Language) -> Kinds {
-    match language {
-        Language::Bash => BASH,
-        Language::C | Language::Cpp => C,
-        Language::CSharp => C_SHARP,
-        Language::Go => GO,
-        Language::Java => JAVA,
-        Language::JavaScript | Language::Tsx | Language::TypeScript => JAVASCRIPT,
-        Language::Php => PHP,
-        Language::Python => PYTHON,
-        Language::Ruby => RUBY,
-        Language::Rust => RUST,
-    }
-}
-
 /// Names in most languages.
 const IDENTIFIERS: &str = "identifier type_identifier field_identifier property_identifier private_property_identifier \
     shorthand_property_identifier shorthand_field_identifier namespace_identifier package_identifier";
 
 /// Returns whether nodes of a kind are names.
-pub(super) fn is_identifier(language: Language, kind: &str) -> bool {
+fn is_identifier(language: Language, kind: &str) -> bool {
     match language {
         Language::Php => kind == "name",
         Language::Bash => matches!(kind, "command_name" | "variable_name"),
         Language::Ruby => matches!(kind, "identifier" | "constant"),
         _ => IDENTIFIERS.split(' ').any(|known| known == kind),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endings_stand_for_languages() {
-        for (path, language) in [
-            ("src/main.rs", Some(Language::Rust)),
-            ("a/b.PY", Some(Language::Python)),
-            ("x.d.ts", Some(Language::TypeScript)),
-            ("view.tsx", Some(Language::Tsx)),
-            ("Makefile", None),
-            ("a.go/readme", None),
-            ("notes.md", None),
-        ] {
-            assert_eq!(Language::of_path(path), language, "{path}");
-        }
     }
 }

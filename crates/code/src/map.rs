@@ -61,7 +61,7 @@ fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
 /// Bytes of a line that are shown.
 const MAX_LINE: usize = 100;
 /// Bytes of a token of code, on average.
-const BYTES_PER_TOKEN: usize = 4;
+pub(crate) const BYTES_PER_TOKEN: usize = 4;
 /// Definitions that are shown at most.
 const MAX_SHOWN: usize = 2000;
 
@@ -180,35 +180,27 @@ struct Definer {
     is_type: bool,
 }
 
-/// Definitions that other files can use, by the numbers of their names.
+/// Definitions that other files can use, by the numbers of their names. Blocks have the names of their types, and define nothing;
+/// what is inside of a function is its own.
 fn definers(index: &CodeIndex) -> Vec<Vec<Definer>> {
     let mut definers = vec![Vec::new(); index.names().len()];
-    each_definition(index, &mut |name, definer| {
-        if let Some(definers) = definers.get_mut(name as usize) {
-            definers.push(definer);
-        }
-    });
-    definers
-}
-
-/// Calls back with each definition that another file can use. Blocks have the names of their types, and define nothing;
-/// what is inside of a function is its own.
-fn each_definition(index: &CodeIndex, tell: &mut dyn FnMut(u32, Definer)) {
     for (slot, file) in index.live_files() {
         let mut function_end = 0;
         for (at, definition) in (0..).zip(&file.definitions) {
-            let is_function = matches!(definition.kind, SymbolKind::Function | SymbolKind::Method);
             let is_local = definition.depth > 0 && definition.last_line <= function_end;
-            if is_function {
+            if matches!(definition.kind, SymbolKind::Function | SymbolKind::Method) {
                 function_end = function_end.max(definition.last_line);
             }
             if is_local || definition.kind == SymbolKind::Impl {
                 continue;
             }
             let (language, is_type) = (file.language, definition.kind.is_type());
-            tell(definition.name, Definer { file: slot, definition: at, language, is_type });
+            if let Some(definers) = definers.get_mut(definition.name as usize) {
+                definers.push(Definer { file: slot, definition: at, language, is_type });
+            }
         }
     }
+    definers
 }
 
 /// Weight of a use of a name with so many definitions.

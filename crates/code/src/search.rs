@@ -130,11 +130,6 @@ impl SearchQuery {
         below.clone_into(&mut self.below);
         self
     }
-
-    /// Returns whether the query is one symbol, or a path of some: `Type::method`.
-    pub fn is_symbol(&self) -> bool {
-        self.is_symbol
-    }
 }
 
 /// Share of the best score that a file gets for the sum of its chunks.
@@ -276,11 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_name_is_a_symbol() {
-        for text in ["Router", "join_set", "Router::new", "app.use"] {
-            assert!(SearchQuery::new(text).is_symbol(), "{text}");
-        }
-        assert!(!SearchQuery::new("").is_symbol() && SearchQuery::new("").terms.is_empty());
-        assert!(!SearchQuery::new("what is it").terms.is_empty(), "better than nothing");
+    fn stop_words_are_looked_for_where_there_are_no_others() {
+        assert!(SearchQuery::new("").terms.is_empty() && !SearchQuery::new("what is it").terms.is_empty());
     }
 }

@@ -40,14 +40,13 @@ impl Parser {
             (Some(tree), Some(grammar)) if language == Some(Language::Rust) => Some(self.opened(grammar, text, tree)),
             (tree, _) => tree,
         };
-        let is_parsed = tree.is_some();
         let tags = match (tree, grammar) {
             (Some(tree), Some(grammar)) => tags(&tree, grammar, text),
             _ => Tags::default(),
         };
         let lines = Lines::new(text);
         let spans = cut(&lines, &tags.definitions);
-        SourceFile { path, text, language, is_parsed, tags, spans, lines }
+        SourceFile { path, text, language, tags, spans, lines }
     }
 
     /// The tree of a text with blanks in place of the macros around items, such as `cfg_net! { pub fn bind() {} }`: to a grammar what is
@@ -136,9 +135,7 @@ pub struct SourceFile<'text> {
     pub text: &'text str,
     /// Language by the ending of the path.
     pub language: Option<Language>,
-    /// Set if a grammar parsed it; otherwise there are no tags and chunks are cut by lines.
-    pub is_parsed: bool,
-    /// Definitions and references.
+    /// Definitions and references; none if no grammar parsed it, so that chunks are cut by lines.
     pub tags: Tags,
     pub(crate) spans: Vec<ChunkSpan>,
     lines: Lines<'text>,

@@ -338,11 +338,6 @@ mod tests {
             proptest::prop_assert_eq!(terms(&snake), terms(&camel));
         }
     }
-}
-
-#[cfg(test)]
-mod stem_tests {
-    use super::*;
 
     #[test]
     fn stop_words_are_sorted() {

@@ -21,10 +21,10 @@ use ignore::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    index::{CodeIndex, FileAnalysis, FileStamp, analysis::Analyser},
+    index::{CodeIndex, FileAnalysis, FileStamp, analysis::analyse},
     source::Parser,
-    text::{MAX_BYTES, decode},
-    text::{is_generated_name, is_generated_text},
+    terms::Stems,
+    text::{MAX_BYTES, decode, is_generated_name, is_generated_text},
 };
 
 /// Files that are listed at most.
@@ -388,7 +388,8 @@ fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn Fn
 #[derive(Default)]
 struct Reader {
     parser: Parser,
-    analyser: Analyser,
+    /// Stems of words that it remembers.
+    stems: Stems,
 }
 
 impl Reader {
@@ -410,6 +411,6 @@ impl Reader {
         if is_generated_text(&text) {
             return Err(SkipReason::Generated);
         }
-        Ok(self.analyser.analyse(self.parser.parse(path, &text)))
+        Ok(analyse(self.parser.parse(path, &text), &mut self.stems))
     }
 }

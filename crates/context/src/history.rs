@@ -103,16 +103,16 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
             ItemBody::Compaction(compaction) if compaction.summary.is_empty() => {}
             ItemBody::Compaction(compaction) => {
                 answer.finish(&mut messages);
-                messages.push(said_by_daemon(SUMMARY, "</conversation_summary>", &compaction.summary));
+                messages.push(said_by_daemon(SUMMARY, &compaction.summary));
             }
             ItemBody::Notice { text, topic, pictures, .. } => {
                 answer.finish(&mut messages);
                 messages.push(match topic {
                     // It names files and tools, which others named, in one line.
                     NoticeTopic::General | NoticeTopic::Advice | NoticeTopic::Repetition => reminder(&one_line(text)),
-                    NoticeTopic::Memory | NoticeTopic::FolderMemory => said_by_daemon(MEMORY, "</memory>", text),
-                    NoticeTopic::Skills => said_by_daemon(SKILLS, "</skills>", text),
-                    NoticeTopic::Files => with_pictures(said_by_daemon(FILES, "</files>", text), pictures),
+                    NoticeTopic::Memory | NoticeTopic::FolderMemory => said_by_daemon(MEMORY, text),
+                    NoticeTopic::Skills => said_by_daemon(SKILLS, text),
+                    NoticeTopic::Files => with_pictures(said_by_daemon(FILES, text), pictures),
                     // Their words were made harmless when they were read.
                     NoticeTopic::ReadAgain | NoticeTopic::Recall => reminder(text),
                     // Todos and mentions, say, are named in words of others.
@@ -135,12 +135,12 @@ fn said(text: &str, typed_bytes: Option<u64>) -> String {
     }
 }
 
-fn said_by_daemon(open: &str, close: &str, text: &str) -> Message {
-    Message::User { text: format!("{open}\n{text}\n{close}") }
+fn said_by_daemon(tag: &str, text: &str) -> Message {
+    Message::User { text: format!("{tag}\n{text}\n{}", tag.replace('<', "</")) }
 }
 
 fn reminder(text: &str) -> Message {
-    said_by_daemon(REMINDER, "</system_reminder>", text)
+    said_by_daemon(REMINDER, text)
 }
 
 /// Their bytes are put in later, where the model sees.

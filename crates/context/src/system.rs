@@ -122,33 +122,7 @@ fn end_of(letters: Vec<char>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::tokens::estimate;
-
     use super::*;
-
-    fn facts() -> MachineFacts {
-        MachineFacts {
-            system: "Linux (Debian GNU/Linux 13, x86_64)".to_owned(),
-            start: "/project/web".to_owned(),
-            branch: Some("feature/cart".to_owned()),
-            commands: ["make build", "make test"].map(str::to_owned).to_vec(),
-            commands_in: Some("/project".to_owned()),
-        }
-    }
-
-    #[test]
-    fn the_machine_the_folder_and_the_project_are_told_in_few_words() {
-        let told = surroundings(&facts(), Some(Path::new("/home/me/shop")));
-        assert_eq!(
-            told,
-            "This machine runs Linux (Debian GNU/Linux 13, x86_64). Commands run in bash and start in `/project/web`. The \
-             project's folder on this machine is `/home/me/shop`; as the session began, git had the branch `feature/cart` \
-             checked out. Commands for building and testing, as its files suggest, in `/project`: `make build`, `make test`."
-        );
-        assert!(estimate(&told) < 150, "{}", estimate(&told));
-        let none = surroundings(&MachineFacts::default(), None);
-        assert_eq!(none, "Commands run in bash and start in the session's own folder.");
-    }
 
     #[test]
     fn names_of_strangers_are_harmless_and_bounded() {
@@ -157,11 +131,12 @@ mod tests {
             branch: Some(hostile.clone()),
             start: format!("/project/{}", "x".repeat(5000)),
             commands: vec![hostile; 100],
-            ..facts()
+            commands_in: Some("/project".to_owned()),
+            ..MachineFacts::default()
         };
         let told = surroundings(&facts, Some(Path::new("/home/me/`a\nb")));
         assert!(!told.contains(['\n', '<', '>', '\u{1b}', '\u{202e}']), "{told}");
-        assert!(told.contains("`/home/me/\\u{60}a\\u{a}b`") && told.contains("`main???"), "{told}");
+        assert!(told.contains("`/home/me/\\u{60}a\\u{a}b`") && told.contains(", in `/project`: `main???"), "{told}");
         assert_eq!(told.matches('`').count() % 2, 0, "{told}");
         assert!(told.len() < 2000, "{}", told.len());
     }

@@ -1,8 +1,6 @@
 //! Texts of others in a request: the head and the tail of one that is too long, how the rest of it is read, words for sizes, and
 //! words of a file among the daemon's own, never mistaken for the daemon's.
 
-use std::ops::Range;
-
 use agentd_core::{
     error::WorkspaceError,
     untrusted::{OF_DAEMON_AND_PERSON, OF_FILES},
@@ -48,7 +46,7 @@ pub fn head(text: &str, tokens: u64) -> &str {
 /// Where the head of so many tokens ends.
 fn head_end(text: &str, tokens: u64) -> usize {
     let fits = |end: usize| estimate(&text[..text.floor_char_boundary(end)]) <= tokens;
-    let end = text.floor_char_boundary(last_fitting(0..reach(text, tokens), fits));
+    let end = text.floor_char_boundary(last_fitting(text, tokens, fits));
     match text[..end].rfind('\n') {
         // The end of a line, if that does not give half of the head away.
         Some(newline) if end < text.len() && newline >= end / 2 => newline + 1,
@@ -60,16 +58,18 @@ fn head_end(text: &str, tokens: u64) -> usize {
 fn tail_start(text: &str, tokens: u64) -> usize {
     let start_of = |length: usize| text.ceil_char_boundary(text.len() - length);
     let fits = |length: usize| estimate(&text[start_of(length)..]) <= tokens;
-    let start = start_of(last_fitting(0..reach(text, tokens), fits));
+    let start = start_of(last_fitting(text, tokens, fits));
     match text[start..].find('\n') {
         Some(newline) if start > 0 && newline < (text.len() - start) / 2 => start + newline + 1,
         _ => start,
     }
 }
 
-/// The largest number that fits, where all below it do.
-fn last_fitting(numbers: Range<usize>, fits: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (numbers.start, numbers.end);
+/// The largest number of bytes that fits so many tokens, where all below it do. Those that no text of so many tokens has are not tried, so
+/// that a long text is not counted whole again and again.
+fn last_fitting(text: &str, tokens: u64, fits: impl Fn(usize) -> bool) -> usize {
+    let reach = usize::try_from(tokens.saturating_mul(16)).unwrap_or(usize::MAX);
+    let (mut low, mut high) = (0, reach.min(text.len()));
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if fits(middle) {
@@ -79,11 +79,6 @@ fn last_fitting(numbers: Range<usize>, fits: impl Fn(usize) -> bool) -> usize {
         }
     }
     low
-}
-
-/// Maximum number of bytes of so many tokens, so that a long text is not counted whole again and again.
-fn reach(text: &str, tokens: u64) -> usize {
-    usize::try_from(tokens.saturating_mul(16)).unwrap_or(usize::MAX).min(text.len())
 }
 
 /// Number of lines of a text; one without an end counts.

@@ -21,8 +21,8 @@ use crate::{
 const BASES: usize = 6;
 const BASE_BYTES: usize = 8 << 20;
 
-/// Bytes of a line that is read to find its number.
-const MAX_LINE: u64 = 128 << 20;
+/// Bytes of a line that is read.
+pub(crate) const MAX_LINE: u64 = 128 << 20;
 
 /// Limits of the files of a session.
 #[derive(Debug, Clone, Copy)]

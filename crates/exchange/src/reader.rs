@@ -12,12 +12,9 @@ use agentd_core::exchange::{Exchange, KeptAnswer, KeptExchanges};
 use nix::fcntl::OFlag;
 
 use crate::{
-    file::path_of,
+    file::{MAX_LINE, path_of},
     line::{Delta, Line, RequestLine, apply},
 };
-
-/// Bytes of a line that is read.
-const MAX_LINE: usize = 128 << 20;
 
 /// Files of a session that are looked for.
 const MAX_FILES: u32 = 1000;
@@ -217,6 +214,6 @@ impl Gaps {
 /// The next line with its end; none behind the last.
 fn read_line(file: &mut BufReader<File>) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
-    let read = file.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line)?;
+    let read = file.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
     Ok((read > 0).then_some(line))
 }

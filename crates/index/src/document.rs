@@ -237,9 +237,7 @@ impl DocumentPlace {
             _ => self == other,
         }
     }
-}
 
-impl DocumentPlace {
     /// The place as it is written behind the name of its document: `report.pdf p. 12`, `notes.md:120-134`.
     pub fn behind(&self, name: &str) -> String {
         match self {

@@ -135,7 +135,6 @@ impl Failure {
 
     /// More than the limits allow; a size in bytes.
     pub(crate) fn too_large(what: &str, most: u64) -> Self {
-        const MIB: u64 = 1024 * 1024;
         let most = if most >= MIB { format!("{} MiB", most / MIB) } else { format!("{most} bytes") };
         Self::too_many(what, most)
     }
@@ -380,7 +379,7 @@ pub struct Limits {
     pub memory: u64,
 }
 
-const MIB: u64 = 1024 * 1024;
+pub(crate) const MIB: u64 = 1024 * 1024;
 
 impl Default for Limits {
     /// Enough for any book, too little to hurt a small machine.

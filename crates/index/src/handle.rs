@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     index::{
-        Claim, DocumentId, Entry, IndexConfig, IndexError, Indexing,
+        Claim, DocumentId, Entry, IndexConfig, IndexError,
         folder::{guarded, is_there, size},
         indexing::ask,
         view::{Shared, View},
@@ -103,17 +103,6 @@ impl IndexHandle {
     /// The entry of a document that is there.
     pub fn entry(&self, id: &DocumentId) -> Option<Arc<Entry>> {
         self.shared.view().entries.get(id).cloned()
-    }
-
-    /// Begins to index a document; none where it is there already. Waits while somebody else is at the same one.
-    ///
-    /// # Errors
-    /// When nothing can be written.
-    pub async fn begin(&self, id: &DocumentId, title: Option<String>) -> Result<Option<Indexing>, IndexError> {
-        match self.claim(id, &RecognitionStamp::default()).await? {
-            Some(claim) => claim.begin(title).await.map(Some),
-            None => Ok(None),
-        }
     }
 
     /// The right to index a document, before anything is known of it; none where it is there already and is not outdated. Waits
@@ -356,7 +345,10 @@ mod tests {
         let after = config.rest_after;
         let index = LazyIndex::new(config);
         let id = DocumentId::new(ContentHash::of(b"slow"), Kind::Pdf, 1);
-        let indexing = index.take().await.unwrap().begin(&id, None).await.unwrap().unwrap();
+        let open = index.take().await.unwrap();
+        let claim = open.claim(&id, &RecognitionStamp::default()).await.unwrap().unwrap();
+        drop(open);
+        let indexing = claim.begin(None).await.unwrap();
         tokio::time::sleep(after * 3).await;
         assert!(index.is_open().await);
         tokio::time::resume();

@@ -346,11 +346,6 @@ mod tests {
         assert_eq!(groups(&[true; 40], 10, 10, 1)[0].len(), 40);
         assert_eq!(groups(&is_set, 10, 1, 1).len(), 1);
     }
-}
-
-#[cfg(test)]
-mod detection_tests {
-    use super::*;
 
     /// A map with so many blobs of this probability, each of sixteen pixels, in rows from the top.
     fn blobs(map: &mut [f32], width: usize, count: usize, probability: f32) {

@@ -203,11 +203,6 @@ mod tests {
         let row = |row: usize| &numbers[row * width..(row + 1) * width];
         assert!(row(8).iter().all(|number| *number < -0.9) && row(40).iter().all(|number| *number > 0.9));
     }
-}
-
-#[cfg(test)]
-mod letters_tests {
-    use super::*;
 
     #[test]
     fn classes_are_the_lines_of_the_list_between_nothing_and_the_space() {

@@ -20,7 +20,7 @@ use serde_json::Value;
 pub const VERSION: u32 = 1;
 
 /// A recorded session.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
     /// The session.
     pub head: RecordingHead,
@@ -29,7 +29,7 @@ pub struct Recording {
 }
 
 /// Facts about the session as a whole.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordingHead {
     /// Version of the format.
     pub version: u32,

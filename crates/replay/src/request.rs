@@ -213,10 +213,7 @@ fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
 
 /// The beginning of a text: a difference is looked for in that.
 fn cut(mut text: String) -> String {
-    if text.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-        text.truncate(end);
-    }
+    text.truncate(text.floor_char_boundary(LONGEST));
     text
 }
 

@@ -57,6 +57,7 @@ pub struct Script {
     models: Vec<SlotInfo>,
 }
 
+#[derive(Default)]
 struct State {
     recording: Recording,
     /// Place of the turn that plays.
@@ -76,15 +77,7 @@ impl Script {
     /// A script of a recording.
     pub fn new(recording: Recording, play: Play, redact: Redaction) -> Self {
         let models = recording.head.models.clone();
-        let state = State {
-            recording,
-            turn: 0,
-            played: Vec::new(),
-            voices: HashMap::new(),
-            requests: HashMap::new(),
-            previews: HashMap::new(),
-            problems: Vec::new(),
-        };
+        let state = State { recording, ..State::default() };
         Self { play, redact, state: Mutex::new(state), models }
     }
 

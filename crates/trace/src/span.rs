@@ -196,7 +196,7 @@ pub struct ModelCallSpan {
 }
 
 /// A tool call.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ToolSpan {
     /// Joins it to its result.
     pub call_id: CallId,

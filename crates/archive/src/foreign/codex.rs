@@ -1,26 +1,19 @@
 //! Histories of Codex: a line for each item of the Responses API, with events beside them. Earlier versions wrote the items
 //! without an envelope.
 
-use std::io::Read;
-
 use agentd_core::usage::Usage;
 use serde_json::{Value, json};
 
 use super::{
     history::HistoryBuilder,
-    lines::{self, arguments, joined, list, moment, number, text},
+    lines::{arguments, joined, list, moment, number, text},
 };
-use crate::ArchiveError;
 
 /// Beginnings of messages that the program writes in the person's name.
 const OF_PROGRAM: [&str; 5] =
     ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<permissions"];
 
-pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Result<(), ArchiveError> {
-    lines::each(source, history, take)
-}
-
-fn take(line: &Value, history: &mut HistoryBuilder) {
+pub(super) fn take(line: &Value, history: &mut HistoryBuilder) {
     history.now(moment(line, "timestamp"));
     let (kind, payload) = match line.get("payload") {
         Some(payload) => (text(line, "type"), payload),

@@ -57,17 +57,14 @@ pub(super) struct HistoryBuilder {
 struct OpenTurn {
     /// Place of its first event.
     start: usize,
-    id: TurnId,
-    trace_id: TraceId,
     began: Timestamp,
-    answer: String,
     /// Calls without a result: ours by the program's.
     calls: HashMap<String, VecDeque<(CallId, String)>>,
     /// The program's ids of calls whose commands failed, and whose results are not read yet.
     failed: HashSet<String>,
     has_work: bool,
-    steps: u32,
-    usage: Usage,
+    /// What is known of its result.
+    result: TurnResult,
 }
 
 impl HistoryBuilder {
@@ -141,7 +138,7 @@ impl HistoryBuilder {
             return;
         }
         let text = cut(text);
-        self.open_turn().answer.clone_from(&text);
+        self.open_turn().result.text.clone_from(&text);
         self.item(ItemBody::AgentMessage { text }, true);
     }
 
@@ -195,10 +192,10 @@ impl HistoryBuilder {
     /// Usage of a model call.
     pub(super) fn usage(&mut self, usage: Usage) {
         let model = self.model.clone();
-        let turn = self.open_turn();
+        let turn = &mut self.open_turn().result;
         turn.steps += 1;
         turn.usage += usage;
-        let (id, step, sum) = (turn.id, turn.steps, turn.usage);
+        let (id, step, sum) = (turn.turn_id, turn.steps, turn.usage);
         let slot = Slot::Base;
         let kind = EventKind::UsageUpdated {
             step,
@@ -281,25 +278,28 @@ impl HistoryBuilder {
             );
             self.completed(Item::new(id, ItemBody::notice(text)));
         }
-        OpenTurn {
-            start,
-            id,
+        let result = TurnResult {
+            turn_id: id,
             trace_id,
-            began: self.at,
-            answer: String::new(),
-            calls: HashMap::new(),
-            failed: HashSet::new(),
-            has_work: false,
+            text: String::new(),
+            tool_used: false,
+            stop_reason: StopReason::Completed,
+            error: None,
             steps: 0,
             usage: Usage::default(),
-        }
+            denials: Vec::new(),
+            files: Vec::new(),
+            duration_ms: 0,
+            only_compacted: false,
+        };
+        OpenTurn { start, began: self.at, calls: HashMap::new(), failed: HashSet::new(), has_work: false, result }
     }
 
     fn item(&mut self, body: ItemBody, is_work: bool) {
         let mark = format!("{}/{}", self.format.as_str(), self.model);
         let turn = self.open_turn();
         turn.has_work |= is_work;
-        let mut item = Item::new(turn.id, body);
+        let mut item = Item::new(turn.result.turn_id, body);
         // Names whose words these are: a model of another program.
         if !matches!(item.body, ItemBody::UserMessage { .. } | ItemBody::Notice { .. } | ItemBody::ToolResult(_)) {
             item.origin = Some(Arc::new(ItemOrigin { model: mark, fields: ServerFields::default() }));
@@ -320,31 +320,17 @@ impl HistoryBuilder {
     }
 
     fn end_turn(&mut self) {
-        let Some(turn) = self.turn.take() else { return };
-        let mut open: Vec<_> = turn.calls.into_values().flatten().collect();
+        let Some(OpenTurn { began, calls, result: mut ended, .. }) = self.turn.take() else { return };
+        let mut open: Vec<_> = calls.into_values().flatten().collect();
         open.sort();
         for (call_id, name) in open {
             let text = "the history tells no result of this call".to_owned();
             let error = Some(ToolErrorCode::UnknownOutcome);
             let result = ToolResult { text, error, ..ToolResult::empty(call_id, name) };
-            self.completed(Item::new(turn.id, ItemBody::ToolResult(result)));
+            self.completed(Item::new(ended.turn_id, ItemBody::ToolResult(result)));
         }
-        let duration_ms = u64::try_from(self.at.duration_since(turn.began).as_millis()).unwrap_or_default();
-        let result = TurnResult {
-            turn_id: turn.id,
-            trace_id: turn.trace_id,
-            text: turn.answer,
-            tool_used: false,
-            stop_reason: StopReason::Completed,
-            error: None,
-            steps: turn.steps,
-            usage: turn.usage,
-            denials: Vec::new(),
-            files: Vec::new(),
-            duration_ms,
-            only_compacted: false,
-        };
-        self.push(Some(turn.id), EventKind::TurnEnded { result: Box::new(result) });
+        ended.duration_ms = u64::try_from(self.at.duration_since(began).as_millis()).unwrap_or_default();
+        self.push(Some(ended.turn_id), EventKind::TurnEnded { result: Box::new(ended) });
     }
 
     fn push(&mut self, turn_id: Option<TurnId>, kind: EventKind) {

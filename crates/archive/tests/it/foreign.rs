@@ -43,6 +43,14 @@ pub(crate) fn told(events: &[Event]) -> Vec<String> {
     events.iter().filter_map(one).collect()
 }
 
+/// The first words of a history of a program.
+fn notice(program: &str) -> String {
+    format!(
+        "notice: This history comes from {program}. The tools that it names were that program's and are not here; files may have \
+         changed since."
+    )
+}
+
 /// Properties of every history, whatever it says.
 pub(crate) fn check_sound(history: &ForeignHistory) {
     assert_eq!(history.session.events, history.events.len() as u64);
@@ -122,8 +130,7 @@ fn claude_code_is_read() {
         told(&found.events),
         [
             "turn",
-            "notice: This history comes from Claude Code. The tools that it names were that program's and are not here; \
-             files may have changed since.",
+            &notice("Claude Code"),
             "person: Fix it",
             "thought: Hm.",
             "usage: claude-x 105 90 7",
@@ -179,11 +186,10 @@ fn codex_is_read_in_both_forms() {
     ));
     let found = read(lines(&modern).as_bytes(), ForeignFormat::Codex).unwrap();
     check_sound(&found);
-    let notice = "notice: This history comes from Codex. The tools that it names were that program's and are not here; \
-                  files may have changed since.";
+    let notice = notice("Codex");
     let common = [
         "turn",
-        notice,
+        &notice,
         "person: Two and two?",
         "thought: Adding.",
         "call: shell {\"command\":[\"bc\"]}",

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write as _};
 
 use agentd_archive::{ArchiveError, unpack};
+use agentd_core::archive::ArchivedSession;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -10,10 +11,10 @@ use tar::{Builder, EntryType, Header};
 
 use super::{Unpacked, event, manifest, read, session, sound};
 
-/// Members of a tar with their contents.
-type Members = Vec<(String, EntryType, Vec<u8>)>;
+/// A member of a tar with its content.
+type Member = (String, EntryType, Vec<u8>);
 
-fn pack(members: &Members) -> Vec<u8> {
+fn pack(members: &[Member]) -> Vec<u8> {
     let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (name, kind, content) in members {
         let mut header = Header::new_gnu();
@@ -32,26 +33,34 @@ fn pack(members: &Members) -> Vec<u8> {
     tar.into_inner().unwrap().finish().unwrap()
 }
 
+fn regular(name: &str, content: &[u8]) -> Member {
+    (name.to_owned(), EntryType::Regular, content.to_vec())
+}
+
+/// The manifest of an archive of this session.
+fn described(session: ArchivedSession) -> Member {
+    regular("manifest.json", &serde_json::to_vec(&manifest(vec![session])).unwrap())
+}
+
+fn hash(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn gzipped(content: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(content).unwrap();
+    gzip.finish().unwrap()
+}
+
 /// A sound archive with one member more, and hashes that fit.
 fn with(name: &str, kind: EntryType, content: &[u8]) -> Vec<u8> {
     let session = session(1);
     let mut events = serde_json::to_vec(&event(session.id, 1, "one")).unwrap();
     events.push(b'\n');
     let part = format!("journal/{}/000001.jsonl", session.id);
-    let described = serde_json::to_vec(&manifest(vec![session])).unwrap();
-    let mut members: Members = vec![
-        ("manifest.json".to_owned(), EntryType::Regular, described),
-        (part, EntryType::Regular, events),
-        (name.to_owned(), kind, content.to_vec()),
-    ];
-    let sums: String = members
-        .iter()
-        .map(|(name, _, content)| {
-            let hash: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{hash}  {name}\n")
-        })
-        .collect();
-    members.push(("SHA256SUMS".to_owned(), EntryType::Regular, sums.into_bytes()));
+    let mut members = vec![described(session), regular(&part, &events), (name.to_owned(), kind, content.to_vec())];
+    let sums: String = members.iter().map(|(name, _, content)| format!("{}  {name}\n", hash(content))).collect();
+    members.push(regular("SHA256SUMS", sums.as_bytes()));
     pack(&members)
 }
 
@@ -106,13 +115,8 @@ fn links_folders_and_devices_are_refused() {
 fn other_programs_and_later_versions_are_told_apart() {
     refused(b"", "it is empty");
     refused(b"PK\x03\x04 a zip", "not compressed as archives are");
-    let gzipped = |content: &[u8]| {
-        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-        gzip.write_all(content).unwrap();
-        gzip.finish().unwrap()
-    };
     refused(&gzipped(b"only a text"), "no archive of a session");
-    let only = |name: &str, content: &[u8]| pack(&vec![(name.to_owned(), EntryType::Regular, content.to_vec())]);
+    let only = |name: &str, content: &[u8]| pack(&[regular(name, content)]);
     refused(&only("README.md", b"hello"), "does not begin with a manifest");
     refused(&only("manifest.json", b"{\"name\": \"a theme\"}"), "another program wrote it");
     refused(&only("manifest.json", b"hello"), "its manifest is not agentd's");
@@ -127,17 +131,10 @@ fn other_programs_and_later_versions_are_told_apart() {
 #[test]
 fn changed_and_cut_archives_are_refused() {
     // Changed with all checksums of the tar and of gzip made to fit: only the hashes tell.
-    let session = session(0);
-    let described = serde_json::to_vec(&manifest(vec![session])).unwrap();
-    let members = |sums: &str| {
-        pack(&vec![
-            ("manifest.json".to_owned(), EntryType::Regular, described.clone()),
-            ("files/uploads/a".to_owned(), EntryType::Regular, b"evil".to_vec()),
-            ("SHA256SUMS".to_owned(), EntryType::Regular, sums.as_bytes().to_vec()),
-        ])
-    };
-    let hash = |content: &[u8]| Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let (of_manifest, of_file) = (hash(&described), hash(b"good"));
+    let described = described(session(0));
+    let file = regular("files/uploads/a", b"evil");
+    let members = |sums: &str| pack(&[described.clone(), file.clone(), regular("SHA256SUMS", sums.as_bytes())]);
+    let (of_manifest, of_file) = (hash(&described.2), hash(b"good"));
     refused(&members(&format!("{of_manifest}  manifest.json\n{of_file}  files/uploads/a\n")), "is not as it was");
     refused(&members(&format!("{of_manifest}  manifest.json\n")), "has no hash");
     let more = format!("{of_manifest}  manifest.json\n{}  files/uploads/a\n{of_file}  gone\n", hash(b"evil"));
@@ -149,8 +146,7 @@ fn changed_and_cut_archives_are_refused() {
         assert!(matches!(error, ArchiveError::Cut | ArchiveError::Changed(_)), "{error:?}");
     }
     // A tar whose end is missing, in a stream that is whole.
-    let no_sums = pack(&vec![("manifest.json".to_owned(), EntryType::Regular, described)]);
-    refused(&no_sums, "its end is missing");
+    refused(&pack(&[described]), "its end is missing");
 }
 
 /// A stream of a size that no memory holds.
@@ -176,33 +172,32 @@ impl Read for Endless {
 #[test]
 fn bombs_are_refused_by_their_declared_sizes() {
     let bomb = |name: &str, size: u64| {
-        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-        let described = serde_json::to_vec(&manifest(vec![session(0)])).unwrap();
-        let mut header = Header::new_gnu();
-        header.set_entry_type(EntryType::Regular);
-        header.set_mode(0o644);
-        header.set_size(described.len() as u64);
-        header.set_path("manifest.json").unwrap();
-        header.set_cksum();
-        gzip.write_all(header.as_bytes()).unwrap();
-        gzip.write_all(&described).unwrap();
-        gzip.write_all(&vec![0; 512 - described.len() % 512]).unwrap();
-        header.set_size(size);
-        header.set_path(name).unwrap();
-        header.set_cksum();
-        gzip.write_all(header.as_bytes()).unwrap();
+        let (_, _, described) = described(session(0));
+        let mut bytes = Vec::new();
+        for (name, size, content) in [("manifest.json", described.len() as u64, &described[..]), (name, size, &b""[..])]
+        {
+            let mut header = Header::new_gnu();
+            header.set_entry_type(EntryType::Regular);
+            header.set_mode(0o644);
+            header.set_size(size);
+            header.set_path(name).unwrap();
+            header.set_cksum();
+            bytes.extend(header.as_bytes());
+            bytes.extend(content);
+            bytes.resize(bytes.len().next_multiple_of(512), 0);
+        }
         // What follows would be the zeros. Whoever reads them reads for ever.
-        let head = io::Cursor::new(gzip.finish().unwrap());
+        let head = io::Cursor::new(gzipped(&bytes));
         let mut unpacked = Unpacked::default();
         let mut source = Endless { head, left: 10 << 30 };
         let error = unpack(&mut source, &mut unpacked).unwrap_err();
         assert!(source.left > (9 << 30), "it was read to its end");
         error
     };
-    let error = bomb("files/uploads/zeros", 10 << 30);
-    assert!(matches!(error, ArchiveError::TooLarge(_)), "{error:?}");
-    let error = bomb("SHA256SUMS", 10 << 30);
-    assert!(matches!(error, ArchiveError::TooLarge(_)), "{error:?}");
+    for name in ["files/uploads/zeros", "SHA256SUMS"] {
+        let error = bomb(name, 10 << 30);
+        assert!(matches!(error, ArchiveError::TooLarge(_)), "{error:?}");
+    }
     let part = format!("journal/{}/000001.jsonl", "0193a5b2-7c1d-7000-8000-000000000001");
     let error = bomb(&part, 10 << 30);
     assert!(matches!(error, ArchiveError::Hostile(_)), "{error:?}");
@@ -222,8 +217,7 @@ fn long_names_are_bounded() {
 
 #[test]
 fn too_many_files_are_refused() {
-    let described = serde_json::to_vec(&manifest(vec![session(0)])).unwrap();
-    let mut members: Members = vec![("manifest.json".to_owned(), EntryType::Regular, described)];
-    members.extend((0..10_001).map(|n| (format!("files/uploads/{n}"), EntryType::Regular, Vec::new())));
+    let mut members = vec![described(session(0))];
+    members.extend((0..10_001).map(|n| regular(&format!("files/uploads/{n}"), b"")));
     refused(&pack(&members), "too large");
 }

@@ -6,8 +6,7 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::{
     language::Language,
-    source::ChunkSpan,
-    source::SourceFile,
+    source::{ChunkSpan, SourceFile},
     tags::{Definition, SymbolKind},
     terms::{Interner, Stems, TermCounts, TermTable},
     text::{MAX_LINE, start_of},
@@ -39,66 +38,56 @@ pub struct FileAnalysis {
 /// File names that say nothing; their folder's name does.
 const EMPTY_NAMES: [&str; 5] = ["__init__", "index", "lib", "main", "mod"];
 
-/// Analyser of files, one per thread: it remembers the stems of words.
-#[derive(Default)]
-pub(crate) struct Analyser {
-    stems: Stems,
+/// Analyses a file.
+pub(crate) fn analyse(source: SourceFile<'_>, stems: &mut Stems) -> FileAnalysis {
+    let mut table = TermTable::default();
+    let path = source.path;
+    let mut chunks = Vec::with_capacity(source.spans.len());
+    {
+        let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
+        let mut next = 0;
+        let definitions = &source.tags.definitions;
+        for (chunk, span) in source.chunks().zip(&source.spans) {
+            if chunk.text.len() > MAX_LINE {
+                for line in chunk.text.split_inclusive('\n') {
+                    table.add(start_of(line, MAX_LINE), 1, stems);
+                }
+            } else {
+                table.add(chunk.text, 1, stems);
+            }
+            let own = next;
+            while let Some(definition) = definitions.get(next).filter(|it| it.first_line <= chunk.last_line) {
+                table.add(&definition.name, DEFINED, stems);
+                next += 1;
+            }
+            if let Some(symbol) = chunk.symbol.filter(|_| own == next) {
+                table.add(&symbol.name, CONTINUED, stems);
+            }
+            table.add(stem, FILE_NAME, stems);
+            table.add(folders, FOLDER, stems);
+            chunks.push((*span, table.finish_chunk()));
+        }
+    }
+    let (terms, uses, name_terms) = (table.terms, uses(&source), name_terms(path, stems));
+    let (path, language, definitions) = (path.to_owned(), source.language, source.tags.definitions);
+    FileAnalysis { path, language, definitions, uses, terms, name_terms, chunks }
 }
 
-impl Analyser {
-    /// Analyses a file.
-    pub(crate) fn analyse(&mut self, source: SourceFile<'_>) -> FileAnalysis {
-        let mut table = TermTable::default();
-        let path = source.path;
-        let mut chunks = Vec::with_capacity(source.spans.len());
-        {
-            let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
-            let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
-            let mut next = 0;
-            let definitions = &source.tags.definitions;
-            for (chunk, span) in source.chunks().zip(&source.spans) {
-                if chunk.text.len() > MAX_LINE {
-                    for line in chunk.text.split_inclusive('\n') {
-                        table.add(start_of(line, MAX_LINE), 1, &mut self.stems);
-                    }
-                } else {
-                    table.add(chunk.text, 1, &mut self.stems);
-                }
-                let own = next;
-                while let Some(definition) = definitions.get(next).filter(|it| it.first_line <= chunk.last_line) {
-                    table.add(&definition.name, DEFINED, &mut self.stems);
-                    next += 1;
-                }
-                if let Some(symbol) = chunk.symbol.filter(|_| own == next) {
-                    table.add(&symbol.name, CONTINUED, &mut self.stems);
-                }
-                table.add(stem, FILE_NAME, &mut self.stems);
-                table.add(folders, FOLDER, &mut self.stems);
-                chunks.push((*span, table.finish_chunk()));
-            }
+/// Terms of the name of a file, without its ending.
+fn name_terms(path: &str, stems: &mut Stems) -> Vec<String> {
+    let mut parts = path.rsplit('/');
+    let name = parts.next().unwrap_or_default();
+    let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
+    let is_empty = EMPTY_NAMES.contains(&stem);
+    let stem = if is_empty { parts.find(|folder| *folder != "src").unwrap_or(stem) } else { stem };
+    let mut found = Vec::new();
+    stems.terms(stem, &mut |term| {
+        if !found.iter().any(|known| known == term) {
+            found.push(term.to_owned());
         }
-        let terms = table.terms;
-        let uses = uses(&source);
-        let name_terms = self.name_terms(path);
-        let (path, language, definitions) = (path.to_owned(), source.language, source.tags.definitions);
-        FileAnalysis { path, language, definitions, uses, terms, name_terms, chunks }
-    }
-
-    /// Terms of the name of a file, without its ending.
-    fn name_terms(&mut self, path: &str) -> Vec<String> {
-        let mut parts = path.rsplit('/');
-        let name = parts.next().unwrap_or_default();
-        let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
-        let is_empty = EMPTY_NAMES.contains(&stem);
-        let stem = if is_empty { parts.find(|folder| *folder != "src").unwrap_or(stem) } else { stem };
-        let mut found = Vec::new();
-        self.stems.terms(stem, &mut |term| {
-            if !found.iter().any(|known| known == term) {
-                found.push(term.to_owned());
-            }
-        });
-        found
-    }
+    });
+    found
 }
 
 /// Names that a file uses, and how often. Its own definitions count, too: they show where a name is at home.

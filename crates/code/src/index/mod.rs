@@ -186,11 +186,6 @@ impl CodeIndex {
         self.live_files().map(|(_, file)| &*file.path)
     }
 
-    /// Number of chunks.
-    pub fn chunk_count(&self) -> usize {
-        self.live_chunks
-    }
-
     pub(crate) fn file(&self, slot: u32) -> Option<&IndexedFile> {
         self.files.get(slot as usize)?.as_ref()
     }

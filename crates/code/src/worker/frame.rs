@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     folder::MAX_ANSWER,
+    map::BYTES_PER_TOKEN,
     search::MAX_HITS,
     symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES},
     text::start_of,
@@ -90,8 +91,6 @@ pub(super) fn read<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Opt
 const MAX_PATH: usize = 4096;
 /// Bytes of a name, of a line, and of words about a failure.
 const MAX_LINE: usize = 300;
-/// Bytes of a token of code, on average.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// A reply within the limits of its question.
 pub(super) fn checked(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
@@ -164,6 +163,7 @@ fn map(files: Vec<MapFile>, most: usize) -> Vec<MapFile> {
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::code::{CodeIndexState, SymbolKind};
     use proptest::prelude::*;
 
     use super::*;
@@ -191,13 +191,6 @@ mod tests {
         assert!(read::<Request>(&mut &b"\x05\0\0\0{}"[..]).is_err());
         assert!(read::<Request>(&mut &b"\xff\xff\xff\xff"[..]).is_err());
     }
-}
-
-#[cfg(test)]
-mod answers_tests {
-    use agentd_core::code::{CodeIndexState, SymbolKind};
-
-    use super::*;
 
     fn reply(answer: CodeAnswer) -> CodeReply {
         CodeReply { answer, index: CodeIndexState::default() }
@@ -210,12 +203,8 @@ mod answers_tests {
             path: path.to_owned(),
             lines: vec![(u32::MAX, row.clone()), (0, "a\u{1b}[2Jb".into())],
         };
-        let files: Vec<MapFile> = ["a.rs", "../b.rs", "/etc/passwd", "c\0d", "", "e/./f", "g.rs"]
-            .map(file)
-            .into_iter()
-            .cycle()
-            .take(10_000)
-            .collect();
+        let paths = ["a.rs", "../b.rs", "/etc/passwd", "c\0d", "", "e/./f", "g.rs"];
+        let files: Vec<MapFile> = paths.map(file).into_iter().cycle().take(10_000).collect();
         let question = CodeQuestion::Map { max_tokens: 200 };
         let CodeAnswer::Map(map) = checked(reply(CodeAnswer::Map(files)), &question).answer else { panic!("a map") };
         assert!(MapFile::render(&map).len() <= 800 && !map.is_empty());

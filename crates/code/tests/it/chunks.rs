@@ -5,16 +5,12 @@ use agentd_core::code::SymbolKind;
 use proptest::prelude::*;
 
 /// Definitions of a text as `kind name first-last`.
-fn check(path: &str, text: &str, expected: &[&str]) {
+fn check(path: &str, text: &str, expected: &str) {
     let mut parser = Parser::default();
     let source = parser.parse(path, text);
-    let found: Vec<String> = source
-        .tags
-        .definitions
-        .iter()
-        .map(|it| format!("{} {} {}-{}", it.kind.name(), it.name, it.first_line, it.last_line))
-        .collect();
-    assert_eq!(found, expected, "{path}");
+    let definitions = source.tags.definitions.iter();
+    let found = definitions.map(|it| format!("{} {} {}-{}", it.kind.name(), it.name, it.first_line, it.last_line));
+    assert_eq!(found.collect::<Vec<_>>().join(", "), expected, "{path}");
 }
 
 #[test]
@@ -22,68 +18,41 @@ fn definitions_of_every_language() {
     check(
         "a.rs",
         "mod m {\n  pub struct S<T>(T);\n}\nimpl<T> m::S<T> {\n  fn get(&self) {}\n}\ntrait R { fn x(); }\nconst K: u8 = 1;\nmacro_rules! w { () => {} }\nenum E { A }\ntype Y = E;\nmod other;\n",
-        &[
-            "module m 1-3",
-            "struct S 2-2",
-            "impl S 4-6",
-            "method get 5-5",
-            "interface R 7-7",
-            "method x 7-7",
-            "constant K 8-8",
-            "macro w 9-9",
-            "enum E 10-10",
-            "type Y 11-11",
-        ],
+        "module m 1-3, struct S 2-2, impl S 4-6, method get 5-5, interface R 7-7, method x 7-7, constant K 8-8, \
+         macro w 9-9, enum E 10-10, type Y 11-11",
     );
     check(
         "a.py",
         "LIMIT = 3\nclass A(B):\n    x = 1\n    @property\n    def get(self):\n        y = 2\ndef free(): pass\n",
-        &["constant LIMIT 1-1", "class A 2-6", "constant x 3-3", "method get 5-6", "function free 7-7"],
+        "constant LIMIT 1-1, class A 2-6, constant x 3-3, method get 5-6, function free 7-7",
     );
     check(
         "a.js",
         "export const f = () => { const inner = 1; };\nclass A { m() {} }\napp.use = function use() {};\nfunction* g() {}\nconst K = 1;\n",
-        &["function f 1-1", "class A 2-2", "method m 2-2", "function use 3-3", "function g 4-4", "constant K 5-5"],
+        "function f 1-1, class A 2-2, method m 2-2, function use 3-3, function g 4-4, constant K 5-5",
     );
     check(
         "a.ts",
         "export interface I { m(): void }\ntype T = string;\nenum E { A }\nabstract class C { abstract x(): void; y() {} }\nnamespace N { export function f(): void {} }\n",
-        &[
-            "interface I 1-1",
-            "method m 1-1",
-            "type T 2-2",
-            "enum E 3-3",
-            "class C 4-4",
-            "method x 4-4",
-            "method y 4-4",
-            "module N 5-5",
-            "function f 5-5",
-        ],
+        "interface I 1-1, method m 1-1, type T 2-2, enum E 3-3, class C 4-4, method x 4-4, method y 4-4, \
+         module N 5-5, function f 5-5",
     );
-    check("a.tsx", "export function View() { return <a>{b}</a> }\n", &["function View 1-1"]);
+    check("a.tsx", "export function View() { return <a>{b}</a> }\n", "function View 1-1");
     check(
         "a.go",
         "package a\ntype S struct { X int }\ntype I interface { Do() }\nfunc (s *S) Get() {}\nfunc Free() { var local = 1 }\nconst K = 1\n",
-        &["type S 2-2", "type I 3-3", "method Do 3-3", "method Get 4-4", "function Free 5-5", "constant K 6-6"],
+        "type S 2-2, type I 3-3, method Do 3-3, method Get 4-4, function Free 5-5, constant K 6-6",
     );
     check(
         "A.java",
         "class A {\n  A() {}\n  int get() { return 1; }\n}\ninterface I { void x(); }\nenum E { ONE }\nrecord R(int a) {}\n",
-        &[
-            "class A 1-4",
-            "method A 2-2",
-            "method get 3-3",
-            "interface I 5-5",
-            "method x 5-5",
-            "enum E 6-6",
-            "constant ONE 6-6",
-            "class R 7-7",
-        ],
+        "class A 1-4, method A 2-2, method get 3-3, interface I 5-5, method x 5-5, enum E 6-6, constant ONE 6-6, \
+         class R 7-7",
     );
     check(
         "a.c",
         "#define MAX 3\nstruct s { int a; };\nstatic char *name(struct s *it) { return 0; }\ntypedef struct s s_t;\nenum e { A };\nint (*table(void))(int) { return 0; }\n",
-        &["macro MAX 1-1", "struct s 2-2", "function name 3-3", "type s_t 4-4", "enum e 5-5", "function table 6-6"],
+        "macro MAX 1-1, struct s 2-2, function name 3-3, type s_t 4-4, enum e 5-5, function table 6-6",
     );
 }
 
@@ -93,24 +62,20 @@ fn definitions_of_the_languages_behind_features() {
     check(
         "a.cpp",
         "namespace n { class A { void m() {} }; }\nvoid n::A::m2() {}\ntemplate <class T> T f(T t) { return t; }\n",
-        &["module n 1-1", "class A 1-1", "method m 1-1", "function m2 2-2", "function f 3-3"],
+        "module n 1-1, class A 1-1, method m 1-1, function m2 2-2, function f 3-3",
     );
     check(
         "a.cs",
         "namespace N { class A { int P { get; } void M() {} } interface I {} }\n",
-        &["module N 1-1", "class A 1-1", "method P 1-1", "method M 1-1", "interface I 1-1"],
+        "module N 1-1, class A 1-1, method P 1-1, method M 1-1, interface I 1-1",
     );
     check(
         "a.php",
         "<?php\nclass A { function m() {} }\nfunction f() {}\n",
-        &["class A 2-2", "method m 2-2", "function f 3-3"],
+        "class A 2-2, method m 2-2, function f 3-3",
     );
-    check(
-        "a.rb",
-        "module M\n  class A\n    def get; end\n  end\nend\n",
-        &["module M 1-5", "class A 2-4", "method get 3-3"],
-    );
-    check("a.sh", "run() { echo a; }\n", &["function run 1-1"]);
+    check("a.rb", "module M\n  class A\n    def get; end\n  end\nend\n", "module M 1-5, class A 2-4, method get 3-3");
+    check("a.sh", "run() { echo a; }\n", "function run 1-1");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 mod chunks;
 mod confinement;
-mod folder;
 mod hostile;
 mod map;
 mod search;

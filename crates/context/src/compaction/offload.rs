@@ -148,17 +148,4 @@ mod tests {
         assert_eq!(results(&before, before[2].turn_id, 1200), None);
         assert_eq!(results(&history(&[10; 20]), TurnId::generate(), 1), None);
     }
-
-    #[test]
-    fn what_is_taken_back_is_seen_again() {
-        let before = history(&[1000]);
-        let after = moved(&before, &results(&before, TurnId::generate(), 100).unwrap());
-        let (id, _) = last(&after).unwrap();
-        let back = Compaction { restores: Some(id), ..Compaction::default() };
-        // As it is read from the journal anew.
-        let mut history = [&before[..], &after[before.len()..], &[item(ItemBody::Compaction(back))]].concat();
-        apply(&mut history);
-        assert!(texts(&history)[0].starts_with("[0] word"));
-        assert_eq!(last(&history), None);
-    }
 }

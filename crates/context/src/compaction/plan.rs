@@ -259,13 +259,6 @@ mod tests {
     }
 
     #[test]
-    fn a_short_history_is_left_alone() {
-        let items = session(&[(0, 0); 3]);
-        assert_eq!(plan(&items, CompactionCause::Person, ROOM), None);
-        assert_eq!(plan(&[], CompactionCause::Critical, ROOM), None);
-    }
-
-    #[test]
     fn the_recent_part_stays() {
         let items = session(&[(1, 40); 20]);
         let plan = plan(&items, CompactionCause::Critical, ROOM).unwrap();
@@ -298,14 +291,6 @@ mod tests {
             let limit = plan(&items, CompactionCause::Limit, Room { max_messages: 10, ..ROOM }).unwrap();
             assert!(is_handed_over(&items[limit.split]) || calls == 3, "{limit:?}");
         }
-    }
-
-    #[test]
-    fn a_call_that_was_cancelled_keeps_nothing_from_being_replaced() {
-        let mut items = vec![user("one"), call("x", "grep")];
-        items.extend(session(&[(1, 40); 20]));
-        assert!(plan(&items, CompactionCause::Critical, ROOM).is_some());
-        assert!(plan(&items, CompactionCause::Limit, Room { max_messages: 20, ..ROOM }).is_some());
     }
 
     #[test]

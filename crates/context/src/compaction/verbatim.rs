@@ -137,33 +137,11 @@ pub(crate) fn without_repeated(written: &str, messages: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::{context::CompactionReport, tool::ToolErrorCode};
+    use agentd_core::tool::ToolErrorCode;
     use serde_json::json;
 
     use super::*;
-    use crate::compaction::samples::{call, call_with, item, says, typed, user};
-
-    fn after(kept: Verbatim) -> Compaction {
-        let report = CompactionReport { pinned: kept.messages, ..CompactionReport::default() };
-        Compaction { report, ..Compaction::default() }
-    }
-
-    #[test]
-    fn every_message_survives_word_for_word_over_several_compactions() {
-        let said = [
-            "Please leave migrations/ alone.",
-            "You may not edit generated files.",
-            "We use tabs,\nnot spaces.",
-            "Fasse migrations/ nicht an.",
-            "Ne touche pas à migrations/.",
-            "不要改 migrations。",
-        ];
-        let items: Vec<_> = said.iter().flat_map(|said| [user(said), says("You must be joking.")]).collect();
-        let first = messages(None, &items);
-        assert_eq!(first, Verbatim { messages: said.map(str::to_owned).to_vec(), left_out: 0 });
-        let second = messages(Some(&after(first)), &[user("Only port 31337 is open."), user(said[0])]);
-        assert_eq!((second.messages.len(), second.messages[6].as_str()), (7, "Only port 31337 is open."));
-    }
+    use crate::compaction::samples::{call, call_with, item, typed, user};
 
     #[test]
     fn answers_and_reasons_of_refusals_are_words_of_the_person() {
@@ -240,12 +218,5 @@ mod tests {
         assert!(kept.messages.last().unwrap().starts_with("Question 4999"));
         let pasted = messages(None, &[user(&"line of a log\n".repeat(100_000))]);
         assert!(estimate(&pasted.messages[0]) < MAX_MESSAGE + 20);
-    }
-
-    #[test]
-    fn what_a_model_wrote_again_is_told_once() {
-        let said = ["If it fails, tell me. Don't mend it.".to_owned()];
-        let written = "- Don't mend it\n\n- If it fails, tell me. Don't mend it.\n- It is blue.\n- mend\n- fail";
-        assert_eq!(without_repeated(written, &said), "\n- It is blue.\n- mend\n- fail");
     }
 }

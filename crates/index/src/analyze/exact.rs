@@ -123,34 +123,3 @@ pub fn parts(word: &str) -> Vec<Range<usize>> {
     }
     parts
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(text: &str, expected: &[&str]) {
-        let told: Vec<String> =
-            tokens(text).into_iter().map(|token| format!("{}@{}", token.text, token.position)).collect();
-        assert_eq!(told, expected, "{text}");
-    }
-
-    #[test]
-    fn terms_of_every_script_have_the_positions_of_the_text() {
-        check("The Report, p. 4.1", &["the@0", "report@1", "p@2", "4@3", "1@4"]);
-        check("getUserName", &["getusername@0", "get@0", "user@0", "name@0"]);
-        check(
-            "HTTPServer src/main_test.rs",
-            &["httpserver@0", "http@0", "server@0", "src@1", "main@2", "test@3", "rs@4"],
-        );
-        check("人工智能", &["人工@0", "工智@1", "智能@2", "能@3"]);
-        check("使用 PDF 文件", &["使用@0", "用@1", "pdf@2", "文件@3", "件@4"]);
-        check("食べる", &["食べ@0", "べる@1", "る@2"]);
-        check("ｶﾀｶﾅ", &["カタ@0", "タカ@1", "カナ@2", "ナ@3"]);
-        check("한국어 문서", &["한국@0", "국어@1", "어@2", "문서@3", "서@4"]);
-        check("ＡＢＣ１２", &["abc12@0"]);
-        check("ราคา 5", &["รา@0", "าค@1", "คา@2", "า@3", "5@4"]);
-        check("1,234 of", &["1@0", "1234@0", "234@1", "of@2"]);
-        check("Straße ÉCOLE", &["straße@0", "école@1"]);
-        check("  ,.;  ", &[]);
-    }
-}

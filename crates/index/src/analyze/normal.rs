@@ -199,25 +199,6 @@ mod tests {
 
     use super::*;
 
-    fn check(text: &str, word: &str, origin: &str) {
-        let normal = Normal::new(text);
-        let start = normal.text().find(word).unwrap_or_else(|| panic!("{word} in {:?}", normal.text()));
-        assert_eq!(&text[normal.origin(start..start + word.len())], origin, "{text}");
-    }
-
-    #[test]
-    fn every_piece_knows_where_it_came_from() {
-        check("plain text", "text", "text");
-        check("中文，ＡＢＣ测试", "ABC", "ＡＢＣ");
-        check("中文，ＡＢＣ测试", "测试", "测试");
-        check("eﬃcient work", "efficient", "eﬃcient");
-        check("eﬃcient work", "work", "work");
-        check("ｶﾞｷﾞ x", "ガギ", "ｶﾞｷﾞ");
-        check("cafe\u{301} bar", "café", "cafe\u{301}");
-        check("１２㎏", "12kg", "１２㎏");
-        check("\u{1112}\u{1161}\u{11ab}글", "한글", "\u{1112}\u{1161}\u{11ab}글");
-    }
-
     proptest! {
         #[test]
         fn it_is_the_normal_form_and_ranges_stay_within(text in "\\PC{0,40}", from in 0usize..60, len in 0usize..60) {
@@ -230,11 +211,6 @@ mod tests {
             prop_assert!(text.get(origin).is_some());
         }
     }
-}
-
-#[cfg(test)]
-mod run_tests {
-    use super::*;
 
     #[test]
     fn digits_in_groups_of_thousands_are_one_number() {

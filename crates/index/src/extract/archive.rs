@@ -1,11 +1,9 @@
 //! Archives: the documents in them, each read as what it is. An archive in an archive is not opened.
 
 use std::{
-    cell::Cell,
     io::{self, Cursor, Read},
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
-    rc::Rc,
 };
 
 use agentd_core::knowledge::Password;
@@ -15,7 +13,7 @@ use zip::{ZipArchive, result::ZipError};
 use super::{Teller, broken, clean};
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, Limits, UnreadReason},
+    failure::{Failure, Limits, MIB, UnreadReason},
     kind::Kind,
 };
 
@@ -211,7 +209,6 @@ fn nested() -> Failure {
 
 /// Unpacks a file, as far as that is allowed.
 fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
-    const MIB: u64 = 1024 * 1024;
     let content = file.content?;
     let most = limits.bytes_in.min(left);
     let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MOST_RATIO).max(SMALL));
@@ -244,35 +241,16 @@ fn visit(
         Kind::Zip => visit_zip(bytes, password, visitor),
         _ if bytes.starts_with(b"\x1f\x8b") => {
             let most = limits.bytes_in.saturating_mul(TOTAL);
-            let is_over = Rc::new(Cell::new(false));
-            let inner = MultiGzDecoder::new(Cursor::new(bytes));
-            let visited = visit_tar(BoundedReader { inner, left: most, is_over: Rc::clone(&is_over) }, visitor);
-            // To whoever reads the archive it seems to be damaged there.
-            if visited.is_err() && is_over.get() { Err(Failure::too_large("all that is in it", most)) } else { visited }
+            // To whoever reads the archive it seems to be cut there.
+            let mut unpacked = MultiGzDecoder::new(Cursor::new(bytes)).take(most.saturating_add(1));
+            let visited = visit_tar(&mut unpacked, visitor);
+            if visited.is_err() && unpacked.limit() == 0 {
+                Err(Failure::too_large("all that is in it", most))
+            } else {
+                visited
+            }
         }
         _ => visit_tar(Cursor::new(bytes), visitor),
-    }
-}
-
-/// A reader that fails where there is more than a number of bytes.
-struct BoundedReader<R> {
-    inner: R,
-    left: u64,
-    /// Set once it has failed.
-    is_over: Rc<Cell<bool>>,
-}
-
-impl<R: Read> Read for BoundedReader<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 {
-            let is_over = self.inner.read(&mut [0])? > 0;
-            self.is_over.set(is_over);
-            return if is_over { Err(io::Error::other("there is more than is unpacked")) } else { Ok(0) };
-        }
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
-        let read = self.inner.read(buffer.get_mut(..most).unwrap_or_default())?;
-        self.left -= read as u64;
-        Ok(read)
     }
 }
 

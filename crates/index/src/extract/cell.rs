@@ -363,11 +363,6 @@ mod tests {
             }
         }
     }
-}
-
-#[cfg(test)]
-mod comment_tests {
-    use super::*;
 
     #[test]
     fn a_comment_is_at_its_cell() {

@@ -179,11 +179,6 @@ mod tests {
         assert_eq!(line("äöü", 3), "ä…");
         assert_eq!(title("\u{feff} \n"), None);
     }
-}
-
-#[cfg(test)]
-mod encoding_tests {
-    use super::*;
 
     #[test]
     fn texts_of_all_encodings_are_read() {

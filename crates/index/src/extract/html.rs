@@ -249,11 +249,6 @@ mod tests {
         assert_eq!(declared(b"<meta charset=\"GBK\">").as_deref(), Some("gbk"));
         assert_eq!(declared(b"<meta content='text/html; charset=Shift_JIS'>").as_deref(), Some("shift_jis"));
     }
-}
-
-#[cfg(test)]
-mod book_tests {
-    use super::*;
 
     #[test]
     fn chapters_are_found_where_the_book_says() {
@@ -261,11 +256,6 @@ mod book_tests {
         assert_eq!(resolved("OEBPS/", "../Text/a.html"), "Text/a.html");
         assert_eq!(resolved("", "100%.html"), "100%.html");
     }
-}
-
-#[cfg(test)]
-mod notebook_tests {
-    use super::*;
 
     #[test]
     fn cells_are_shown_with_what_they_printed() {

@@ -35,7 +35,11 @@ pub use teller::Teller;
 pub(crate) use teller::sections;
 pub(crate) use unlock::unlocked;
 
-use crate::{failure::Failure, kind::Kind};
+use crate::{
+    document::{Row, Table},
+    failure::Failure,
+    kind::Kind,
+};
 
 /// Tells of a document of this kind part by part.
 ///
@@ -85,21 +89,16 @@ pub(crate) fn broken(kind: Kind, why: &str) -> Failure {
 }
 
 /// Rows of cells as a Markdown table; none where nothing is in them.
-fn table(rows: &[Vec<String>]) -> Option<String> {
+fn table(rows: Vec<Vec<String>>) -> Option<String> {
     let width = rows.iter().map(Vec::len).max()?;
-    if rows.iter().flatten().all(|cell| cell.trim().is_empty()) {
-        return None;
-    }
-    let mut lines = Vec::with_capacity(rows.len() + 1);
-    for (number, row) in rows.iter().enumerate() {
-        let cells = (0..width).map(|at| row.get(at).map_or("", |cell| cell.trim()));
-        let cells: Vec<String> = cells.map(|cell| cell.replace('|', "\\|").replace('\n', "<br>")).collect();
-        lines.push(format!("| {} |", cells.join(" | ")));
-        if number == 0 {
-            lines.push(format!("|{}", " --- |".repeat(width)));
-        }
-    }
-    Some(lines.join("\n"))
+    let is_empty = rows.iter().flatten().all(|cell| cell.trim().is_empty());
+    let row = |(number, mut cells): (u32, Vec<String>)| {
+        cells.resize(width, String::new());
+        Row { number, cells }
+    };
+    let mut rows = (1..).zip(rows).map(row);
+    let table = Table { first_column: 0, header: rows.next(), rows: rows.collect() };
+    (!is_empty).then(|| table.markdown().trim_end().to_owned())
 }
 
 /// Adds what stands above and below the pages of a text, each line once: many sections repeat it.

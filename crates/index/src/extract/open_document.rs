@@ -115,7 +115,7 @@ fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
 
 fn table(node: &Node) -> Option<String> {
     let rows: Vec<Vec<String>> = node.all("table-row").into_iter().map(cells).collect();
-    super::table(&rows)
+    super::table(rows)
 }
 
 fn cells(row: &Node) -> Vec<String> {

@@ -292,11 +292,6 @@ mod tests {
         assert_eq!(parse("<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>").unwrap().text(), "&e;");
         assert!(parse("<a").is_err());
     }
-}
-
-#[cfg(test)]
-mod package_tests {
-    use super::*;
 
     fn package(text: &[u8], limits: &Limits) -> Package {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));

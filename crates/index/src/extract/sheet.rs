@@ -381,39 +381,34 @@ fn count_outside_quotes(line: &str, separator: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, Limits, Part, Piece, document::push};
+    use crate::{Body, Kind, Limits, Part, Piece, document::push};
 
-    fn told(rows: &[(u32, &[&str])]) -> Vec<Part> {
-        let mut parts = Vec::new();
+    fn told(read: impl FnOnce(&mut Teller<'_>)) -> Vec<Part> {
+        let (limits, mut parts) = (Limits::default(), Vec::new());
         let mut listener = |piece| {
             if let Piece::Part(part) = piece {
                 push(&mut parts, part);
             }
             Ok(())
         };
-        let limits = Limits::default();
-        let mut teller = Teller::new(Kind::Csv, &limits, &mut listener);
-        let mut sheet = Sheet::new(1, "S".to_owned());
-        for (row, cells) in rows {
-            for (column, cell) in (0..).zip(*cells) {
-                sheet.cell(*row, column, (*cell).to_owned(), &mut teller).unwrap();
-            }
-        }
-        sheet.end(&mut teller).unwrap();
+        read(&mut Teller::new(Kind::Csv, &limits, &mut listener));
         parts
     }
 
     #[test]
     fn the_names_of_the_columns_are_found() {
         let check = |rows: &[(u32, &[&str])], expected: &[&str]| {
-            let document = told(rows);
-            let places: Vec<String> = document
-                .iter()
-                .map(|part| match &part.body {
-                    crate::Body::Table(table) => format!("{} {}", part.place, table.header.is_some()),
-                    crate::Body::Text(_) => String::new(),
-                })
-                .collect();
+            let parts = told(|teller| {
+                let mut sheet = Sheet::new(1, "S".to_owned());
+                for (row, cells) in rows {
+                    for (column, cell) in (0..).zip(*cells) {
+                        sheet.cell(*row, column, (*cell).to_owned(), teller).unwrap();
+                    }
+                }
+                sheet.end(teller).unwrap();
+            });
+            let has_header = |part: &Part| matches!(&part.body, Body::Table(table) if table.header.is_some());
+            let places: Vec<String> = parts.iter().map(|part| format!("{} {}", part.place, has_header(part))).collect();
             assert_eq!(places, expected, "{rows:?}");
         };
         check(&[(1, &["name", "price"]), (2, &["a", "1"])], &["S!A2:B2 true"]);
@@ -435,26 +430,15 @@ mod tests {
         let failure = sheet.cell(1, 16_383, "b".to_owned(), &mut teller).unwrap_err();
         assert!(matches!(failure, Failure::TooLarge { .. }), "{failure}");
     }
-}
-
-#[cfg(test)]
-mod csv_tests {
-    use super::*;
-    use crate::{Body, Limits, Piece};
 
     #[test]
     fn rows_are_counted_as_spreadsheets_do() {
         let numbers = |text: &str| {
-            let (limits, mut rows) = (Limits::default(), Vec::new());
-            let mut listener = |piece| {
-                if let Piece::Part(part) = piece
-                    && let Body::Table(table) = part.body
-                {
-                    rows.extend(table.header.iter().chain(&table.rows).map(|row| row.number));
-                }
-                Ok(())
-            };
-            csv(text.as_bytes(), &mut Teller::new(Kind::Csv, &limits, &mut listener)).unwrap();
+            let mut rows: Vec<u32> = Vec::new();
+            for part in told(|teller| csv(text.as_bytes(), teller).unwrap()) {
+                let Body::Table(table) = part.body else { continue };
+                rows.extend(table.header.iter().chain(&table.rows).map(|row| row.number));
+            }
             rows
         };
         for end in ["\n", "\r\n", "\r"] {

@@ -28,7 +28,9 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     let mut comments = cell::book_comments(&bytes, teller.limits);
     let mended_bytes = has_blanks(&bytes, teller.limits).then(|| mended(&bytes, teller.limits)).flatten();
     let bytes = mended_bytes.unwrap_or(bytes);
-    let (bytes, mut workbook) = opened(cursor(bytes), teller.limits)?;
+    let is_of_macros = |error: &XlsxError| matches!(error, XlsxError::Unrecognized { .. });
+    let opened: Result<(_, Xlsx<Bytes>), _> = opened(bytes, teller.limits, is_of_macros);
+    let (bytes, mut workbook) = opened.map_err(|error| xlsx_failure(&error))?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
     comments.truncated.into_iter().for_each(|sheet| teller.leave_out(sheet));
@@ -71,18 +73,18 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     damage.map_or(Ok(()), Err)
 }
 
-/// The workbook, and its bytes as they could be opened. One with sheets of macros of Excel 4 is opened as if they were dialogs,
-/// which is what else has no cells of its own: the others are read all the same.
-fn opened(bytes: Bytes, limits: &Limits) -> Result<(Bytes, Xlsx<Bytes>), Failure> {
-    match Xlsx::new(bytes.clone()) {
-        Ok(workbook) => Ok((bytes, workbook)),
-        Err(error @ XlsxError::Unrecognized { .. }) => {
-            let other = without_macros(&bytes, limits).map(cursor);
-            let opened = other.and_then(|other| Some((other.clone(), Xlsx::new(other).ok()?)));
-            opened.ok_or_else(|| xlsx_failure(&error))
-        }
-        Err(error) => Err(xlsx_failure(&error)),
-    }
+/// The workbook, and its bytes as they could be opened. One with sheets of macros of Excel 4, of which the error `is_of_macros`, is opened as
+/// if they were dialogs, which is what else has no cells of its own: the others are read all the same.
+fn opened<R: Reader<Bytes>>(
+    bytes: Vec<u8>,
+    limits: &Limits,
+    is_of_macros: impl Fn(&R::Error) -> bool,
+) -> Result<(Bytes, R), R::Error> {
+    let bytes = cursor(bytes);
+    R::new(bytes.clone()).map(|workbook| (bytes.clone(), workbook)).or_else(|error| {
+        let other = if is_of_macros(&error) { without_macros(&bytes, limits).map(cursor) } else { None };
+        other.and_then(|other| Some((other.clone(), R::new(other).ok()?))).ok_or(error)
+    })
 }
 
 /// The workbook with its sheets of macros named as dialogs; none where it has none.
@@ -262,15 +264,9 @@ fn ranges<R: Reader<Bytes>>(
 /// A workbook of Excel in its binary form. Cells come one by one.
 pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let failure = |error: &XlsbError| unread(Kind::Xlsb, matches!(error, XlsbError::Password), error);
-    let bytes = cursor(as_released(bytes, teller.limits));
-    let opened: Result<Xlsb<Bytes>, XlsbError> = match Xlsb::new(bytes.clone()) {
-        Err(error @ XlsbError::Unrecognized { .. }) => match without_macros(&bytes, teller.limits) {
-            Some(other) => Xlsb::new(cursor(other)),
-            None => Err(error),
-        },
-        opened => opened,
-    };
-    let mut workbook = opened.map_err(|error| failure(&error))?;
+    let is_of_macros = |error: &XlsbError| matches!(error, XlsbError::Unrecognized { .. });
+    let opened: Result<(_, Xlsb<Bytes>), _> = opened(as_released(bytes, teller.limits), teller.limits, is_of_macros);
+    let (_, mut workbook) = opened.map_err(|error| failure(&error))?;
     let sheets = workbook.sheets_metadata().to_vec();
     teller.head(None, Some(sheets.len()))?;
     let mut damage = None;

@@ -26,7 +26,7 @@ use tantivy::{
 };
 
 use super::{
-    IndexError,
+    IndexConfig, IndexError,
     schema::{Fields, Gate, SCHEMA_VERSION, analyzers},
 };
 use crate::analyze::{ANALYSIS_VERSION, Dictionary};
@@ -42,8 +42,15 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Opens the index below `root`, or begins one. A damaged one is thrown away; then the reason is told.
-    pub(crate) fn open(root: &Path, dictionary: &Arc<Dictionary>) -> Result<(Self, Option<String>), IndexError> {
+    /// Opens the index below its folder, or begins one, which may be in memory only. A damaged one is thrown away; then the reason is told.
+    pub(crate) fn open(
+        config: &IndexConfig,
+        dictionary: &Arc<Dictionary>,
+    ) -> Result<(Self, Option<String>), IndexError> {
+        if config.in_memory {
+            return Ok((Self::of(None, RamDirectory::create(), dictionary)?, None));
+        }
+        let root = &config.folder;
         let path = root.join(format!("v{SCHEMA_VERSION}.{ANALYSIS_VERSION}"));
         private(root)?;
         remove_others(root, &path);
@@ -57,11 +64,6 @@ impl Folder {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// An index that is in memory only.
-    pub(crate) fn held(dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
-        Self::of(None, RamDirectory::create(), dictionary)
     }
 
     fn try_open(path: &Path, dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
@@ -80,15 +82,10 @@ impl Folder {
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
         Ok(Self { path, fields, index, reader, gate })
     }
-
-    /// Returns whether its files are still where they were. They stay readable to whoever has them open, wherever they
-    /// went.
-    pub(crate) fn is_there(&self) -> bool {
-        is_there(self.path.as_deref())
-    }
 }
 
-/// Returns whether an index is in this folder, or in memory only. Blocks.
+/// Returns whether the files of an index are still in this folder, or in memory only. They stay readable to whoever has them open, wherever
+/// they went. Blocks.
 pub(crate) fn is_there(path: Option<&Path>) -> bool {
     path.is_none_or(|path| path.join("meta.json").exists())
 }
@@ -113,17 +110,14 @@ pub(crate) fn private(path: &Path) -> io::Result<()> {
 /// Removes the indexes of other versions. What cannot be removed is tried again at the next start.
 fn remove_others(root: &Path, own: &Path) {
     for folder in fs::read_dir(root).into_iter().flatten().flatten() {
-        let is_version = folder.file_name().to_str().is_some_and(is_version);
+        let name = folder.file_name();
+        let version = name.to_str().and_then(|name| name.strip_prefix('v')).unwrap_or_default();
+        let is_version = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         if is_version && folder.path() != own {
             let removed = fs::remove_dir_all(folder.path());
             tracing::info!(folder = %folder.path().display(), ok = removed.is_ok(), "removed a search index of another version");
         }
     }
-}
-
-fn is_version(name: &str) -> bool {
-    name.strip_prefix('v')
-        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }
 
 /// Number of segments of about the same size that are merged at rest. A search looks for each word in each segment, which is the most

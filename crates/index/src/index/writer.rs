@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     DocumentId, IndexConfig, IndexError,
-    folder::{Folder, at_rest, at_work, guarded, size},
+    folder::{Folder, at_rest, at_work, guarded, is_there, size},
     indexing::{Batch, PendingDocument, Reply, chunk_document, entry_document},
     view::{About, Entries, Entry, Shared, Uses, View, leaving, look_through},
 };
@@ -20,6 +20,13 @@ use crate::{analyze::Dictionary, chunk::Chunk};
 
 /// Maximum number of waiting commands. A command has at most a few dozen chunks.
 const QUEUE: usize = 8;
+
+/// Bytes of memory in which chunks gather before they are written. The library takes no less than 15,000,000.
+const MEMORY: usize = 16_000_000;
+/// Number of finished documents that may wait for others, so that they are written together.
+const COMMIT_DOCUMENTS: usize = 64;
+/// Time that a finished document may wait for others.
+const COMMIT_WAIT: Duration = Duration::from_millis(500);
 
 /// Interval, in seconds, of the search for unused documents.
 const SWEEP_EVERY: u64 = 3600;
@@ -74,17 +81,13 @@ pub(crate) struct Writer {
 impl Writer {
     fn open(config: IndexConfig) -> Result<Self, IndexError> {
         let dictionary = Arc::new(Dictionary::default());
-        let (mut folder, mut damage) = if config.in_memory {
-            (Folder::held(&dictionary)?, None)
-        } else {
-            Folder::open(&config.folder, &dictionary)?
-        };
+        let (mut folder, mut damage) = Folder::open(&config, &dictionary)?;
         let found = match guarded(|| look_through(&folder)) {
             Ok(found) => found,
             Err(error) if error.is_loss() => {
                 damage = Some(error.to_string());
                 folder.path.as_deref().map_or(Ok(()), std::fs::remove_dir_all)?;
-                (folder, _) = Folder::open(&config.folder, &dictionary)?;
+                (folder, _) = Folder::open(&config, &dictionary)?;
                 look_through(&folder)?
             }
             Err(error) => return Err(error),
@@ -157,13 +160,13 @@ impl Writer {
         queue: &mut mpsc::Receiver<Command>,
         timer: &tokio::runtime::Runtime,
     ) -> Option<Command> {
-        if self.batch.done.len() >= self.shared.config.commit_documents {
+        if self.batch.done.len() >= COMMIT_DOCUMENTS {
             return None;
         }
         if self.batch.open.is_empty() {
             return queue.try_recv().ok();
         }
-        let left = self.shared.config.commit_wait.checked_sub(since.elapsed())?;
+        let left = COMMIT_WAIT.checked_sub(since.elapsed())?;
         timer.block_on(async { tokio::time::timeout(left, queue.recv()).await }).ok().flatten()
     }
 
@@ -186,7 +189,7 @@ impl Writer {
 
     /// Begins a document; the answer is its number.
     pub(crate) fn begin(&mut self, id: DocumentId, title: Option<String>) -> Result<u32, IndexError> {
-        if !self.folder.is_there() {
+        if !is_there(self.folder.path.as_deref()) {
             self.renew("its folder is gone")?;
         }
         if (self.shared.config.now)().saturating_sub(self.swept_at) >= SWEEP_EVERY {
@@ -304,14 +307,13 @@ impl Writer {
     fn awake(&mut self) -> Result<(), IndexError> {
         if self.writer.is_none() {
             let options = IndexWriterOptions::builder()
-                .memory_budget_per_thread(self.shared.config.memory.max(15_000_000))
+                .memory_budget_per_thread(MEMORY)
                 .num_worker_threads(1)
                 .num_merge_threads(1)
                 .build();
             self.folder.gate.clear();
             let writer: IndexWriter = guarded(|| Ok(self.folder.index.writer_with_options(options)?))?;
-            writer.set_merge_policy(at_work(self.shared.config.in_memory));
-            self.writer = Some(writer);
+            (self.writer, self.is_merged) = (Some(writer), true);
             self.shared.set_at_work(true);
         }
         if let Some(writer) = &self.writer {
@@ -349,7 +351,7 @@ impl Writer {
         self.orphans.extend(self.batch.fail(error));
         self.writer = None;
         self.folder.gate.clear();
-        if error.is_loss() || !self.folder.is_there() {
+        if error.is_loss() || !is_there(self.folder.path.as_deref()) {
             if let Err(error) = self.renew(&error.to_string()) {
                 tracing::warn!(%error, "could not rebuild the search index");
             }
@@ -379,10 +381,7 @@ impl Writer {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        self.folder = match self.shared.config.in_memory {
-            true => Folder::held(&self.shared.dictionary)?,
-            false => Folder::open(&self.shared.config.folder, &self.shared.dictionary)?.0,
-        };
+        (self.folder, _) = Folder::open(&self.shared.config, &self.shared.dictionary)?;
         self.entries = Arc::default();
         self.epoch += 1;
         self.publish();
@@ -409,12 +408,9 @@ impl Writer {
             return;
         }
         // Before the merges, for which not everybody waits.
-        let saved = self
-            .folder
-            .path
-            .as_deref()
-            .map_or(Ok(()), |path| self.shared.uses.save(path, |id| self.entries.contains_key(id)));
-        if let Err(error) = saved {
+        if let Some(path) = &self.folder.path
+            && let Err(error) = self.shared.uses.save(path, |id| self.entries.contains_key(id))
+        {
             tracing::debug!(%error, "could not write down when documents were used");
         }
         if !self.orphans.is_empty() && self.writer.is_some() {

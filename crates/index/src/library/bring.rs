@@ -5,7 +5,7 @@ use std::{
     io::{self, Read as _, Seek as _, Write as _},
     mem,
     num::NonZeroUsize,
-    os::unix::fs::{FileExt as _, MetadataExt as _},
+    os::unix::fs::MetadataExt as _,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
@@ -26,6 +26,7 @@ use crate::{
     chunk::Chunker,
     handle::IndexHandle,
     index::{About, Claim, ContentHash, DocumentId, IndexError, folder::private},
+    worker::AwaitedReader,
 };
 
 /// Documents whose failures are remembered, so that a broken one is not read anew by each search. Each takes some hundred bytes.
@@ -425,24 +426,6 @@ pub(super) fn copy(
     let hash = ContentHash::read(AwaitedReader { file: &copy, position: 0, cancel })?;
     copy.rewind()?;
     Ok((hash, copy))
-}
-
-/// A file read from its beginning, wherever others read it, until nobody waits for it.
-struct AwaitedReader<'a> {
-    file: &'a File,
-    position: u64,
-    cancel: &'a CancellationToken,
-}
-
-impl io::Read for AwaitedReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.cancel.is_cancelled() {
-            return Err(io::Error::other("nothing waits for it"));
-        }
-        let read = self.file.read_at(buffer, self.position)?;
-        self.position += read as u64;
-        Ok(read)
-    }
 }
 
 #[cfg(test)]

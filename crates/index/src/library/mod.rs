@@ -279,8 +279,7 @@ impl Knowledge for Library {
         progress: OnProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
-        let read = async move { self.parts(document, range, &progress, cancel).await };
-        read.map(|read| read.map_err(|failure| of_failure(&failure))).boxed()
+        async move { Ok(self.parts(document, range, &progress, cancel).await?) }.boxed()
     }
 
     fn search(
@@ -304,19 +303,18 @@ impl Knowledge for Library {
     }
 
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
-        let look = async move {
+        async move {
             let resolved = self.look_at(documents, true, &CancellationToken::new()).await?;
             let ResolvedDocuments { known, unreadable, recognition } = resolved;
             let index = self.shelf.take().await?;
             let names = known.into_iter().map(|known| (known.id, known.name));
-            Ok::<_, IndexError>(self.states_of(&index, names, unreadable, &recognition))
-        };
-        look.map(|states| states.map_err(|error| of_index(&error))).boxed()
+            Ok(self.states_of(&index, names, unreadable, &recognition))
+        }
+        .boxed()
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
-        let count = async { self.shelf.take().await?.stats().await };
-        count.map(|stats| stats.map_err(|error| of_index(&error))).boxed()
+        async { Ok(self.shelf.take().await?.stats().await?) }.boxed()
     }
 }
 
@@ -331,7 +329,7 @@ async fn until_cancelled<T>(
     };
     // Work that was cancelled may end first, with the part it had looked at: that is no answer.
     let done = if cancel.is_cancelled() { Err(IndexError::Cancelled) } else { done };
-    done.map_err(|error| of_index(&error))
+    Ok(done?)
 }
 
 /// A failure in a sentence with what to do about it.
@@ -339,21 +337,25 @@ fn told(failure: &Failure) -> String {
     format!("{failure}; {}", failure.hint())
 }
 
-fn of_failure(failure: &Failure) -> KnowledgeError {
-    let kind = match failure {
-        Failure::TookTooLong { .. } => ErrorKind::Timeout,
-        Failure::Worker(_) | Failure::Cancelled => ErrorKind::Internal,
-        _ => ErrorKind::Rejected,
-    };
-    let error = KnowledgeError::new(kind, failure.to_string()).with_hint(failure.hint());
-    error.needing_password(failure.needs_password())
+impl From<Failure> for KnowledgeError {
+    fn from(failure: Failure) -> Self {
+        let kind = match failure {
+            Failure::TookTooLong { .. } => ErrorKind::Timeout,
+            Failure::Worker(_) | Failure::Cancelled => ErrorKind::Internal,
+            _ => ErrorKind::Rejected,
+        };
+        let error = Self::new(kind, failure.to_string()).with_hint(failure.hint());
+        error.needing_password(failure.needs_password())
+    }
 }
 
-fn of_index(error: &IndexError) -> KnowledgeError {
-    let kind = match error {
-        IndexError::Closed => ErrorKind::ShuttingDown,
-        IndexError::Cancelled | IndexError::Internal(_) => ErrorKind::Internal,
-        _ => ErrorKind::Storage,
-    };
-    KnowledgeError::new(kind, error.to_string()).with_hint(error.hint())
+impl From<IndexError> for KnowledgeError {
+    fn from(error: IndexError) -> Self {
+        let kind = match error {
+            IndexError::Closed => ErrorKind::ShuttingDown,
+            IndexError::Cancelled | IndexError::Internal(_) => ErrorKind::Internal,
+            _ => ErrorKind::Storage,
+        };
+        Self::new(kind, error.to_string()).with_hint(error.hint())
+    }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Takes the parts of a document in, and keeps those that are wanted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reader {
     range: PartRange,
     limits: ReadingLimits,
@@ -28,15 +28,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(range: PartRange, limits: ReadingLimits) -> Self {
-        Self {
-            range: PartRange { first: range.first.max(1), ..range },
-            limits,
-            head: None,
-            seen: 0,
-            last: None,
-            letters: 0,
-            kept: Vec::new(),
-        }
+        Self { range: PartRange { first: range.first.max(1), ..range }, limits, ..Self::default() }
     }
 
     /// Takes the next part, and breaks where no later one is wanted.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Seek as _, Write as _},
+    io::{self, Read as _, Seek as _, Write as _},
     os::unix::{fs::FileExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
@@ -185,23 +185,31 @@ fn with_preface(file: File, private: &Private, most: u64) -> io::Result<io::Pipe
     tokio::task::spawn_blocking(move || {
         let mut fill = || -> io::Result<()> {
             writer.write_all(&preface)?;
-            // From its beginning, wherever others read it.
-            let mut buffer = vec![0; 64 * 1024];
-            let mut at = 0;
-            while at <= most {
-                let read = file.read_at(&mut buffer, at)?;
-                if read == 0 {
-                    break;
-                }
-                writer.write_all(buffer.get(..read).unwrap_or_default())?;
-                at += read as u64;
-            }
-            Ok(())
+            let whole = AwaitedReader { file: &file, position: 0, cancel: &CancellationToken::new() };
+            io::copy(&mut whole.take(most.saturating_add(1)), &mut writer).map(drop)
         };
         // A worker that reads no more has said why.
         drop(fill());
     });
     Ok(reader)
+}
+
+/// A file read from its beginning, wherever others read it, until nobody waits for it.
+pub(crate) struct AwaitedReader<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) position: u64,
+    pub(crate) cancel: &'a CancellationToken,
+}
+
+impl io::Read for AwaitedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            return Err(io::Error::other("nothing waits for it"));
+        }
+        let read = self.file.read_at(buffer, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
 }
 
 /// A document that is being read. Dropping it ends the worker.

@@ -18,7 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::recognition::Recognition;
 pub use child::run_worker;
 pub(crate) use child::{confined, read_all};
-pub(crate) use extraction::command;
+pub(crate) use extraction::{AwaitedReader, command};
 pub use extraction::{Extraction, Extractor};
 
 /// The first argument by which a program knows that it is to be the worker.

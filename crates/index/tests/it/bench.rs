@@ -1,6 +1,7 @@
 //! What the tests share: where the worker and the documents are.
 
 use std::{
+    fmt::Debug,
     fs::File,
     io::Write as _,
     path::{Path, PathBuf},
@@ -70,6 +71,15 @@ pub(crate) fn extractor(limits: Limits) -> Extractor {
 
 pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+pub(crate) fn fixture_bytes(name: &str) -> Vec<u8> {
+    std::fs::read(fixture(name)).unwrap()
+}
+
+/// The name of its variant, by which tests tell failures apart.
+pub(crate) fn variant(failure: &impl Debug) -> String {
+    format!("{failure:?}").chars().take_while(|letter| letter.is_alphanumeric()).collect()
 }
 
 /// Reads bytes as a file of that name.

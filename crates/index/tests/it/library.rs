@@ -145,7 +145,8 @@ async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_agai
     let shop = Shop::new();
     let before = IndexHandle::open(config(shop.folder.path())).await.unwrap();
     let content = ContentHash::of(&std::fs::read(fixture("partly.pdf")).unwrap());
-    let mut indexing = before.begin(&DocumentId::new(content, Kind::Pdf, 2), None).await.unwrap().unwrap();
+    let mut indexing =
+        crate::search::support::begin(&before, &DocumentId::new(content, Kind::Pdf, 2), None).await.unwrap().unwrap();
     let text = "The annex names the vermilion barn.".to_owned();
     let chunk = Chunk { place: DocumentPlace::Page(1), heading: None, bytes: 0..text.len(), text };
     indexing.add(vec![chunk]).await.unwrap();

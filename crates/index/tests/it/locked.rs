@@ -12,10 +12,9 @@ use agentd_core::{
 use agentd_index::Limits;
 use zip::ZipArchive;
 
-use crate::codes::Code as _;
 use crate::{
-    bench::{extractor, fixture, read},
-    hostile::with_part,
+    bench::{extractor, fixture, fixture_bytes, read, variant},
+    hostile::replaced,
     library::{Shop, named, open},
 };
 
@@ -43,7 +42,7 @@ fn unlocking(path: &Path, password: Option<&str>) -> OpenDocument {
 }
 
 fn locked(name: &str) -> Vec<u8> {
-    std::fs::read(fixture("locked").join(name)).unwrap()
+    fixture_bytes(&format!("locked/{name}"))
 }
 
 fn with(name: &str, password: &str) -> OpenDocument {
@@ -99,7 +98,7 @@ async fn of_an_archive_that_is_locked_in_part_the_rest_is_read() {
     let (document, failure) = read(&extractor(Limits::default()), "mixed.zip", &locked("mixed.zip")).await;
     let (text, failure) = (document.unwrap().markdown(), failure.unwrap());
     assert!(text.contains("The gate is cobalt.") && !text.contains("vermilion"), "{text}");
-    assert_eq!(failure.code(), "entries");
+    assert_eq!(variant(&failure), "Entries");
     let expected = "1 of its 2 files were not read (notes.md: it is encrypted and opens with a password only)";
     assert!(failure.to_string().contains(expected), "{failure}");
     let shop = Shop::new();
@@ -126,7 +125,7 @@ async fn a_wrong_password_that_an_archive_takes_for_right_is_still_wrong() {
 #[tokio::test]
 async fn a_locked_document_that_was_damaged_ends_in_a_clear_message() {
     let shop = Shop::new();
-    let opened = std::fs::read(fixture("password.xlsx")).unwrap();
+    let opened = fixture_bytes("password.xlsx");
     let refused = LOCKED.map(|name| (name, locked(name)));
     for (number, (name, whole)) in refused.into_iter().chain([("password.xlsx", opened)]).enumerate() {
         let cut = |tenths: usize| whole[..whole.len() * tenths / 10].to_vec();
@@ -151,14 +150,14 @@ async fn a_locked_document_that_was_damaged_ends_in_a_clear_message() {
 
 #[tokio::test]
 async fn a_book_with_garbled_fonts_is_read_and_one_of_a_shop_is_not_called_damaged() {
-    let book = std::fs::read(fixture("more/harbour.epub")).unwrap();
+    let book = fixture_bytes("more/harbour.epub");
     let encrypted = |algorithm: &str, path: &str| {
         let list = format!(
             "<encryption xmlns='urn:oasis:names:tc:opendocument:xmlns:container' xmlns:enc='http://www.w3.org/2001/04/xmlenc#'>\
              <enc:EncryptedData><enc:EncryptionMethod Algorithm='{algorithm}'/><enc:CipherData>\
              <enc:CipherReference URI='{path}'/></enc:CipherData></enc:EncryptedData></encryption>"
         );
-        with_part(&book, "META-INF/encryption.xml", |out| out.write_all(list.as_bytes()).unwrap())
+        replaced(&book, "META-INF/encryption.xml", list.as_bytes())
     };
     const AES: &str = "http://www.w3.org/2001/04/xmlenc#aes128-cbc";
     for (algorithm, path) in [
@@ -173,6 +172,6 @@ async fn a_book_with_garbled_fonts_is_read_and_one_of_a_shop_is_not_called_damag
     let (document, failure) =
         read(&extractor(Limits::default()), "book.epub", &encrypted(AES, "EPUB/ch%202.xhtml")).await;
     let failure = failure.unwrap();
-    assert_eq!((failure.code(), failure.needs_password(), document), ("protected", false, None));
+    assert_eq!((variant(&failure).as_str(), failure.needs_password(), document), ("Protected", false, None));
     assert!(failure.to_string().contains("protected against copying (DRM)"), "{failure}");
 }

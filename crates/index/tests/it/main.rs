@@ -5,14 +5,11 @@
 mod archives;
 mod bench;
 mod changes;
-mod codes;
-mod documents;
-mod formats;
 mod hostile;
 mod library;
 mod locked;
 mod pages;
-mod programs;
+mod readers;
 mod scans;
 mod search;
 mod sections;

@@ -4,25 +4,17 @@ use agentd_core::knowledge::{PartKind, PartRange, Reading};
 use agentd_index::Limits;
 
 use crate::{
-    bench::{extractor, fixture, read},
-    hostile::{part, with_part},
+    bench::{extractor, fixture_bytes, read},
+    hostile::{part, replaced},
     library::{Shop, first, named},
 };
-
-fn fixture_bytes(name: &str) -> Vec<u8> {
-    std::fs::read(fixture(name)).unwrap()
-}
-
-pub(crate) fn replaced(archive: &[u8], name: &str, text: &str) -> Vec<u8> {
-    with_part(archive, name, |out| out.write_all(text.as_bytes()).unwrap())
-}
 
 /// A document of Word with this between the ends of its body.
 fn word(body: &str) -> Vec<u8> {
     let handbook = fixture_bytes("handbook.docx");
     let text = part(&handbook, "word/document.xml");
     let (before, _) = text.split_once("<w:body>").unwrap();
-    replaced(&handbook, "word/document.xml", &format!("{before}<w:body>{body}</w:body></w:document>"))
+    replaced(&handbook, "word/document.xml", format!("{before}<w:body>{body}</w:body></w:document>").as_bytes())
 }
 
 /// Two chapters of long paragraphs, the second with a section below it that has what is looked for at its end.
@@ -61,14 +53,14 @@ async fn a_hit_in_a_document_without_pages_names_the_section_where_it_is_read_on
     let text = markup("<text:h text:outline-level=\"LEVEL\">TEXT</text:h>", "", "<text:p>TEXT</text:p>");
     let (before, _) = content.split_once("<text:h ").unwrap();
     let content = format!("{before}{text}</office:text></office:body></office:document-content>");
-    let odt = replaced(&rules, "content.xml", &content);
+    let odt = replaced(&rules, "content.xml", content.as_bytes());
     let html = markup("<hLEVEL>TEXT</hLEVEL>", "", "<p>TEXT</p>");
     let book = fixture_bytes("more/harbour.epub");
     let names = zip::ZipArchive::new(std::io::Cursor::new(&book)).unwrap();
     let mut names: Vec<String> = names.file_names().map(|name| name.unwrap().to_string()).collect();
     names.retain(|name| name.ends_with("html"));
     let page = format!("<html xmlns=\"http://www.w3.org/1999/xhtml\"><body>{html}</body></html>");
-    let epub = replaced(&book, &names[names.len() - 1], &page);
+    let epub = replaced(&book, &names[names.len() - 1], page.as_bytes());
     for (name, bytes) in [("long.docx", docx), ("long.odt", odt), ("long.epub", epub), ("long.html", html.into_bytes())]
     {
         let path = shop.put(name, bytes);
@@ -134,14 +126,15 @@ fn numbered(lists: &[(usize, String, &str)], body: &str) -> Vec<u8> {
             )
         })
         .collect();
-    let made = replaced(&made, "word/numbering.xml", &format!("{root}{abstracts}{numbers}</w:numbering>"));
+    let made = replaced(&made, "word/numbering.xml", format!("{root}{abstracts}{numbers}</w:numbering>").as_bytes());
     let styles = part(&made, "word/styles.xml");
     let by_style = "<w:style w:type=\"paragraph\" w:styleId=\"Clause\"><w:name w:val=\"Clause\"/><w:pPr><w:numPr>\
                     <w:numId w:val=\"4\"/></w:numPr></w:pPr></w:style><w:style w:type=\"paragraph\" w:styleId=\"SubClause\">\
                     <w:name w:val=\"SubClause\"/><w:basedOn w:val=\"Clause\"/><w:pPr><w:numPr><w:ilvl w:val=\"1\"/>\
                     <w:numId w:val=\"4\"/></w:numPr></w:pPr></w:style><w:style w:type=\"paragraph\" w:styleId=\"InnerClause\">\
                     <w:name w:val=\"InnerClause\"/><w:basedOn w:val=\"SubClause\"/></w:style>";
-    replaced(&made, "word/styles.xml", &styles.replace("</w:styles>", &format!("{by_style}</w:styles>")))
+    let styles = styles.replace("</w:styles>", &format!("{by_style}</w:styles>"));
+    replaced(&made, "word/styles.xml", styles.as_bytes())
 }
 
 #[tokio::test]
@@ -163,38 +156,36 @@ async fn lists_of_word_have_the_numbers_that_a_reader_sees() {
         (5, chinese, ""),
         (6, bullets, ""),
     ];
-    let mut rows = vec![
-        (item(1, 0, "Delivery"), "1. Delivery".to_owned()),
-        (item(1, 0, "Payment"), "2. Payment".to_owned()),
-        (item(1, 1, "Currency"), "2.1 Currency".to_owned()),
-        (item(1, 1, "Late payment"), "2.2 Late payment".to_owned()),
-        (item(1, 2, "interest"), "(a) interest".to_owned()),
-        (item(1, 2, "costs"), "(b) costs".to_owned()),
-        (item(1, 0, "Term"), "3. Term".to_owned()),
-        (item(1, 1, "Length"), "3.1 Length".to_owned()),
-        (item(2, 0, "Scope"), "Article 1 Scope".to_owned()),
-        (item(2, 1, "ships"), "(i) ships".to_owned()),
-        (item(11, 0, "Seat"), "Article 2 Seat".to_owned()),
-        (item(2, 1, "boats"), "(i) boats".to_owned()),
-        (item(12, 0, "Law"), "Article 7 Law".to_owned()),
-        (item(12, 0, "Courts"), "Article 8 Courts".to_owned()),
-        (item(3, 0, "Prices"), "Annex I Prices".to_owned()),
-        (item(3, 0, "Ports"), "Annex II Ports".to_owned()),
-        (item(3, 1, "Northern ports"), "2-1 Northern ports".to_owned()),
-        (styled("Clause", "Liability"), "§ 1 Liability".to_owned()),
-        (styled("SubClause", "Limits"), "1.A Limits".to_owned()),
-        (styled("InnerClause", "Exceptions"), "1.B Exceptions".to_owned()),
-        (styled("Clause", "Notices"), "§ 2 Notices".to_owned()),
+    let rows = [
+        (item(1, 0, "Delivery"), "1. Delivery"),
+        (item(1, 0, "Payment"), "2. Payment"),
+        (item(1, 1, "Currency"), "2.1 Currency"),
+        (item(1, 1, "Late payment"), "2.2 Late payment"),
+        (item(1, 2, "interest"), "(a) interest"),
+        (item(1, 2, "costs"), "(b) costs"),
+        (item(1, 0, "Term"), "3. Term"),
+        (item(1, 1, "Length"), "3.1 Length"),
+        (item(2, 0, "Scope"), "Article 1 Scope"),
+        (item(2, 1, "ships"), "(i) ships"),
+        (item(11, 0, "Seat"), "Article 2 Seat"),
+        (item(2, 1, "boats"), "(i) boats"),
+        (item(12, 0, "Law"), "Article 7 Law"),
+        (item(12, 0, "Courts"), "Article 8 Courts"),
+        (item(3, 0, "Prices"), "Annex I Prices"),
+        (item(3, 0, "Ports"), "Annex II Ports"),
+        (item(3, 1, "Northern ports"), "2-1 Northern ports"),
+        (styled("Clause", "Liability"), "§ 1 Liability"),
+        (styled("SubClause", "Limits"), "1.A Limits"),
+        (styled("InnerClause", "Exceptions"), "1.B Exceptions"),
+        (styled("Clause", "Notices"), "§ 2 Notices"),
+        (item(6, 0, "bring keys"), "- bring keys"),
+        (item(0, 0, "Not numbered"), "Not numbered"),
     ];
     let numerals = ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"];
-    rows.extend(
-        (0..).zip(numerals).map(|(at, word)| (item(5, 0, &format!("附则{at}")), format!("第{word}条 附则{at}"))),
-    );
-    rows.extend([
-        (item(6, 0, "bring keys"), "- bring keys".to_owned()),
-        (item(0, 0, "Not numbered"), "Not numbered".to_owned()),
-    ]);
-    let (body, expected): (Vec<String>, Vec<String>) = rows.into_iter().unzip();
+    let (mut body, mut expected): (Vec<String>, Vec<String>) =
+        rows.into_iter().map(|(item, shown)| (item, shown.to_owned())).unzip();
+    body.extend(numerals.map(|word| item(5, 0, &format!("附则{word}"))));
+    expected.extend(numerals.map(|word| format!("第{word}条 附则{word}")));
     let bytes = numbered(&lists, &body.concat());
     let (document, failure) = read(&extractor(Limits::default()), "contract.docx", &bytes).await;
     let text = document.unwrap().markdown();

@@ -9,12 +9,12 @@ use agentd_core::{
     item::{Item, ItemBody, ItemStatus},
     model::{Finish, Message, ModelChunk, ModelRequest, Slot},
     ports::Models as _,
-    routing::ChoiceRule,
     tool::{ToolCall, ToolResult},
     usage::Usage,
 };
 use agentd_replay::{CapturedSession, Play, PlayedModels, RecordedFinish, Script, SpokenPart, TurnFact, capture};
 use futures_util::StreamExt as _;
+use serde_json::{Value, json};
 
 struct Journal {
     session: SessionId,
@@ -25,19 +25,9 @@ struct Journal {
 impl Journal {
     fn new() -> Self {
         let mut journal = Self { session: SessionId::generate(), turn: TurnId::generate(), events: Vec::new() };
-        journal.add(EventKind::TurnStarted {
-            trace_id: TraceId::generate(),
-            slot: Slot::default(),
-            model: "m".to_owned(),
-            reason: String::new(),
-            rule: ChoiceRule::default(),
-            max_steps: 9,
-            compacts: false,
-            environment: Default::default(),
-            handed_over: Vec::new(),
-            answer_schema: None,
-            options: None,
-        });
+        journal.add(json!({
+            "type": "turn_started", "trace_id": TraceId::generate(), "slot": "base", "model": "m", "reason": "", "max_steps": 9,
+        }));
         journal.whole(ItemBody::UserMessage {
             text: "Do it".to_owned(),
             steered: false,
@@ -47,7 +37,12 @@ impl Journal {
         journal
     }
 
-    fn add(&mut self, kind: EventKind) {
+    /// Adds a fact as it stands in a journal.
+    fn add(&mut self, fact: Value) {
+        self.push(serde_json::from_value(fact).unwrap());
+    }
+
+    fn push(&mut self, kind: EventKind) {
         let seq = self.events.len() as u64 + 1;
         let at = Timestamp::UNIX_EPOCH;
         let event = Event { session_id: self.session, turn_id: Some(self.turn), seq, at, kind };
@@ -56,30 +51,24 @@ impl Journal {
 
     fn whole(&mut self, body: ItemBody) {
         let item = Item::new(self.turn, body);
-        self.add(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+        self.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
     }
 
     fn begin(&mut self, body: ItemBody) -> Item {
         let item = Item::new(self.turn, body);
-        self.add(EventKind::ItemStarted { item: item.clone() });
+        self.push(EventKind::ItemStarted { item: item.clone() });
         item
     }
 
     fn end(&mut self, item: Item, status: ItemStatus) {
-        self.add(EventKind::ItemCompleted { item, status });
+        self.push(EventKind::ItemCompleted { item, status });
     }
 
     fn counted(&mut self) {
-        self.add(EventKind::UsageUpdated {
-            step: 1,
-            slot: Slot::default(),
-            model: "m".to_owned(),
-            usage: Usage::default(),
-            turn: Usage::default(),
-            prompt: None,
-            timing: None,
-            delegated: false,
-        });
+        let usage = Usage::default();
+        self.add(
+            json!({"type": "usage_updated", "step": 1, "slot": "base", "model": "m", "usage": usage, "turn": usage}),
+        );
     }
 
     fn captured(self) -> CapturedSession {

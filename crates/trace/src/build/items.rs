@@ -7,7 +7,6 @@ use agentd_core::{
     interrupt::{Answer, AnsweredBy, Interrupt},
     item::{Item, ItemBody, ItemStatus},
     tool::{ToolErrorCode, ToolResult},
-    usage::Usage,
 };
 
 use super::TurnBuilder;
@@ -128,32 +127,13 @@ impl TurnBuilder<'_> {
             step: self.last_call.map_or(0, |(_, step)| step),
             name: name.to_owned(),
             arguments: arguments.to_owned(),
-            ran_with: None,
-            ran: false,
-            error: None,
-            exit_code: None,
-            duration_ms: None,
-            text: String::new(),
-            details: None,
-            files: Vec::new(),
-            sampled: Usage::default(),
-            delegated: Usage::default(),
+            ..ToolSpan::default()
         };
         let number = self.arena.open(None, call_id.to_string(), event.at, SpanKind::Tool(Box::new(span)));
         self.tools.insert(call_id.clone(), number);
         number
     }
-}
 
-fn words(body: &ItemBody) -> SpanKind {
-    match body {
-        ItemBody::Reasoning { text } => SpanKind::Reasoning { text: text.clone() },
-        ItemBody::AgentMessage { text } => SpanKind::Message { text: text.clone() },
-        _ => SpanKind::Message { text: String::new() },
-    }
-}
-
-impl TurnBuilder<'_> {
     /// A question stands below the call that asks it, also where a subagent of the call does.
     pub(super) fn asked(&mut self, event: &Event, interrupt: &Interrupt) {
         let parent = if interrupt.session_id == event.session_id {
@@ -190,5 +170,13 @@ impl TurnBuilder<'_> {
         if is_untouched {
             self.arena.span(tool).at = at;
         }
+    }
+}
+
+fn words(body: &ItemBody) -> SpanKind {
+    match body {
+        ItemBody::Reasoning { text } => SpanKind::Reasoning { text: text.clone() },
+        ItemBody::AgentMessage { text } => SpanKind::Message { text: text.clone() },
+        _ => SpanKind::Message { text: String::new() },
     }
 }

@@ -16,50 +16,11 @@ use proptest::prelude::*;
 
 use crate::script::{Script, message, result, tokens};
 
-/// One event, about one of few calls, items and questions.
-#[derive(Debug, Clone)]
-enum Step {
-    Start,
-    End(bool),
-    Input,
-    WordsBegin(usize),
-    WordsEnd(usize, bool),
-    Call(usize),
-    ResultBegin(usize),
-    ResultEnd(usize, bool),
-    Paid { step: u32, tokens: u64, first: Option<u64>, whole: Option<u64>, delegated: bool },
-    Ask { question: usize, call: usize, of_child: bool },
-    Answer(usize),
-    Subagent { call: usize, session: usize, after: u64 },
-    Warn(bool),
-    Damaged,
-    Clock(i64),
-}
+/// An event of a kind: about one of three items, calls or questions, maybe one of three others, with a number and two more, and set or not.
+type Step = (u32, usize, usize, u64, bool, Option<u64>, Option<u64>);
 
 fn step() -> impl Strategy<Value = Step> {
-    let few = 0..3_usize;
-    prop_oneof![
-        Just(Step::Start),
-        any::<bool>().prop_map(Step::End),
-        Just(Step::Input),
-        few.clone().prop_map(Step::WordsBegin),
-        (few.clone(), any::<bool>()).prop_map(|(item, whole)| Step::WordsEnd(item, whole)),
-        few.clone().prop_map(Step::Call),
-        few.clone().prop_map(Step::ResultBegin),
-        (few.clone(), any::<bool>()).prop_map(|(item, whole)| Step::ResultEnd(item, whole)),
-        (0..4_u32, 0..99_u64, any::<Option<u64>>(), any::<Option<u64>>(), any::<bool>())
-            .prop_map(|(step, tokens, first, whole, delegated)| Step::Paid { step, tokens, first, whole, delegated }),
-        (few.clone(), few.clone(), any::<bool>()).prop_map(|(question, call, of_child)| Step::Ask {
-            question,
-            call,
-            of_child
-        }),
-        few.clone().prop_map(Step::Answer),
-        (few.clone(), few, 0..20_u64).prop_map(|(call, session, after)| Step::Subagent { call, session, after }),
-        any::<bool>().prop_map(Step::Warn),
-        Just(Step::Damaged),
-        (-5000..9000_i64).prop_map(Step::Clock),
-    ]
+    (0..15_u32, 0..3_usize, 0..3_usize, 0..99_u64, any::<bool>(), any::<Option<u64>>(), any::<Option<u64>>())
 }
 
 /// Ids that the steps name.
@@ -71,39 +32,35 @@ struct Names {
     sessions: Vec<SessionId>,
 }
 
-fn status(whole: bool) -> ItemStatus {
-    if whole { ItemStatus::Done } else { ItemStatus::Unknown }
-}
-
-fn write(script: &mut Script, names: &Names, step: &Step) {
-    match *step {
-        Step::Start => script.start(),
-        Step::End(whole) => script.end(if whole { StopReason::Completed } else { StopReason::Interrupted }),
-        Step::Input => script.input("x"),
-        Step::WordsBegin(item) => script.item_started(names.items[item], message("")),
-        Step::WordsEnd(item, whole) => script.item_completed(names.items[item], message("w"), status(whole)),
-        Step::Call(call) => script.called(&names.calls[call], "t"),
-        Step::ResultBegin(call) => script.item_started(names.results[call], result(&names.calls[call], "t", "")),
-        Step::ResultEnd(call, whole) => {
-            script.item_completed(names.results[call], result(&names.calls[call], "t", "r"), status(whole))
-        }
-        Step::Paid { step, tokens: spent, first, whole, delegated } => {
+fn write(script: &mut Script, names: &Names, (kind, one, other, number, is_so, first, whole): Step) {
+    let status = if is_so { ItemStatus::Done } else { ItemStatus::Unknown };
+    let (call, words) = (&names.calls[one], names.items[one]);
+    match kind {
+        0 => script.start(),
+        1 => script.end(if is_so { StopReason::Completed } else { StopReason::Interrupted }),
+        2 => script.input("x"),
+        3 => script.item_started(words, message("")),
+        4 => script.item_completed(words, message("w"), status),
+        5 => script.called(call, "t"),
+        6 => script.item_started(names.results[one], result(call, "t", "")),
+        7 => script.item_completed(names.results[one], result(call, "t", "r"), status),
+        8 => {
             let timing = whole.map(|duration_ms| CallTiming { first_token_ms: first, duration_ms });
-            script.paid(step, tokens(spent, 1), timing, delegated)
+            script.paid(u32::try_from(number % 4).unwrap(), tokens(number, 1), timing, is_so)
         }
-        Step::Ask { question, call, of_child } => {
-            let session = if of_child { names.sessions[call] } else { script.session };
-            script.asked(names.questions[question], session, Some(&names.calls[call]))
+        9 => {
+            let session = if is_so { names.sessions[one] } else { script.session };
+            script.asked(names.questions[other], session, Some(call))
         }
-        Step::Answer(question) => script.answered(names.questions[question], AnsweredBy::Daemon),
-        Step::Subagent { call, session, after } => script.subagent(&names.calls[call], names.sessions[session], after),
-        Step::Warn(retry) => script.warn(if retry { "model_retry" } else { "other" }),
-        Step::Damaged => {
+        10 => script.answered(names.questions[other], AnsweredBy::Daemon),
+        11 => script.subagent(call, names.sessions[other], number % 20),
+        12 => script.warn(if is_so { "model_retry" } else { "other" }),
+        13 => {
             let seq = script.events.len() as u64 + 1;
             script.events.push(Event::damaged(script.session, Some(script.turn), seq));
             script
         }
-        Step::Clock(milliseconds) => script.after(milliseconds),
+        _ => script.after(number.cast_signed() * 140 - 5000),
     };
 }
 
@@ -141,7 +98,7 @@ proptest! {
             sessions: (0..3).map(|_| SessionId::generate()).collect(),
         };
         let mut script = Script::new();
-        steps.iter().for_each(|step| write(&mut script, &names, step));
+        steps.into_iter().for_each(|step| write(&mut script, &names, step));
         let mut trees = turns(&script.events);
         // The sessions of the subagents have the same events: a circle, which must not hang.
         let known: BTreeMap<_, _> = names.sessions.iter().map(|session| (*session, trees.clone())).collect();

@@ -8,11 +8,11 @@ use agentd_core::{
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
-    routing::ChoiceRule,
     tool::{ToolCall, ToolResult},
-    turn::{StopReason, TurnResult},
+    turn::StopReason,
     usage::{CallTiming, Usage},
 };
+use serde_json::{Value, json};
 
 /// Writes events of one turn after the other, at the time that its clock shows.
 pub(crate) struct Script {
@@ -58,19 +58,9 @@ impl Script {
 
     pub(crate) fn start(&mut self) -> &mut Self {
         (self.turn, self.usage) = (TurnId::generate(), Usage::default());
-        self.tell(EventKind::TurnStarted {
-            trace_id: TraceId::generate(),
-            slot: Slot::Base,
-            model: "m".to_owned(),
-            reason: "it is the only one".to_owned(),
-            rule: ChoiceRule::default(),
-            max_steps: 9,
-            compacts: false,
-            environment: Default::default(),
-            handed_over: Vec::new(),
-            answer_schema: None,
-            options: None,
-        })
+        self.tell(fact(json!({
+            "type": "turn_started", "trace_id": TraceId::generate(), "slot": "base", "model": "m", "reason": "", "max_steps": 9,
+        })))
     }
 
     pub(crate) fn item_started(&mut self, id: ItemId, body: ItemBody) -> &mut Self {
@@ -128,22 +118,17 @@ impl Script {
     }
 
     pub(crate) fn end(&mut self, stop_reason: StopReason) -> &mut Self {
-        let result = TurnResult {
-            turn_id: self.turn,
-            trace_id: TraceId::generate(),
-            text: "done".to_owned(),
-            tool_used: true,
-            stop_reason,
-            error: None,
-            steps: 2,
-            usage: self.usage,
-            denials: Vec::new(),
-            files: Vec::new(),
-            duration_ms: 1,
-            only_compacted: false,
-        };
-        self.tell(EventKind::TurnEnded { result: Box::new(result) })
+        let result = json!({
+            "turn_id": self.turn, "trace_id": TraceId::generate(), "text": "done", "tool_used": true, "stop_reason": stop_reason,
+            "steps": 2, "usage": self.usage, "denials": [], "files": [], "duration_ms": 1,
+        });
+        self.tell(fact(json!({"type": "turn_ended", "result": result})))
     }
+}
+
+/// A fact as it stands in a journal.
+fn fact(fact: Value) -> EventKind {
+    serde_json::from_value(fact).unwrap()
 }
 
 pub(crate) fn message(text: &str) -> ItemBody {

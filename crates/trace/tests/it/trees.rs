@@ -194,12 +194,3 @@ fn a_call_that_gave_no_answer_has_failed() {
     let SpanKind::ModelCall(call) = &turn.spans[1].kind else { panic!("{turn:?}") };
     assert_eq!((call.error.as_deref(), call.took_ms), (Some("_OTHER"), Some(50)));
 }
-
-#[test]
-fn trees_are_written_as_json() {
-    let mut script = Script::new();
-    script.start().input("</script>").after(7).paid(1, tokens(1, 1), None, false).end(StopReason::Completed);
-    let json = serde_json::to_value(turns(&script.events)).unwrap();
-    assert_eq!((&json[0]["spans"][0]["kind"], &json[0]["spans"][1]["kind"]), (&"input".into(), &"model_call".into()));
-    assert_eq!(json[0]["spans"][1]["usage"]["prompt_tokens"], 1);
-}

@@ -88,14 +88,19 @@ impl Content {
 
     /// Returns whether what the page says is in pictures: it has no letters, or next to none beside a picture that is most of it.
     pub(super) fn is_scan(&self) -> bool {
-        let letters = self.glyphs.iter().filter(|glyph| glyph.is_ink()).take(TEXT).count();
+        let letters = self.glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()).take(TEXT).count();
         self.has_picture && (letters == 0 || letters < TEXT && self.pictured > MOSTLY)
     }
 
     /// Returns whether a picture that is most of it may say more than the letters that stand on it. What another program recognised on
     /// it says all.
     pub(super) fn may_be_scan(&self) -> bool {
-        let seen = self.glyphs.iter().filter(|glyph| glyph.is_ink() && !glyph.is_hidden).take(WHOLE_TEXT).count();
+        let seen = self
+            .glyphs
+            .iter()
+            .filter(|glyph| !glyph.letter.is_whitespace() && !glyph.is_hidden)
+            .take(WHOLE_TEXT)
+            .count();
         self.largest > COVERING && seen < WHOLE_TEXT && self.hidden_letters() < TEXT
     }
 }

@@ -103,7 +103,7 @@ fn pieces_of(text: &str, [one_x, one_y, other_x, other_y]: [f32; 4], view: &View
     for line in lines.into_iter().filter(|line| !line.trim().is_empty()) {
         base -= 1.1 * size;
         let text = line.trim().to_owned();
-        pieces.push(Piece { text, left, right, base, size, is_bold: false, is_mono: false, is_table: false });
+        pieces.push(Piece { text, left, right, base, size, ..Piece::default() });
     }
     pieces
 }

@@ -290,6 +290,32 @@ impl Setting<'_> {
     fn line_of<'l>(&'l self, page: Affine, cursor: &'l mut Cursor, glyphs: Option<&'l mut Vec<Glyph>>) -> Line<'l> {
         Line { setting: self, page, cursor, glyphs }
     }
+
+    /// The glyph of a code that is set at this place, whatever its letters are.
+    fn glyph(&self, face: &Face<'_>, code: u32, whole: Affine) -> Glyph {
+        let [a, b, c, d, ..] = whole.as_coeffs().map(|number| number as f32);
+        let advance = face.advance(code) * self.size;
+        // A size below nothing turns letters round, and widths below nothing set them backwards.
+        let stretch = self.stretch * self.size.signum();
+        let (along, width) = ((a * stretch, b * stretch), if face.is_vertical { self.size } else { advance }.abs());
+        let back = if !face.is_vertical && advance < 0.0 && self.size > 0.0 { -width * stretch } else { 0.0 };
+        // Distance from the place of the code to that at which its glyph begins.
+        let shift = face.font.as_ref().map(|font| font.origin_displacement(code)).unwrap_or_default();
+        let (right, up) = (shift.x as f32 / UNITS * self.size, shift.y as f32 / UNITS * self.size);
+        let (right, up) = (right * self.stretch + back, up + self.rise);
+        Glyph {
+            letter: ' ',
+            start: place(whole * Point::new(f64::from(right), f64::from(up))),
+            width: width * along.0.hypot(along.1),
+            size: self.size.abs() * face.height * c.hypot(d),
+            angle: along.1.atan2(along.0).to_degrees().rem_euclid(360.0),
+            is_mirrored: (a * d - b * c) * self.stretch < 0.0,
+            is_bold: face.is_bold || self.is_outlined,
+            is_mono: face.is_mono,
+            is_joined: false,
+            is_hidden: self.is_hidden,
+        }
+    }
 }
 
 /// A line of text that is shown.
@@ -352,34 +378,6 @@ impl Line<'_> {
             }
             let is_space = length == 1 && code == 32;
             self.go_on(advance + setting.letter_gap + if is_space { setting.word_gap } else { 0.0 });
-        }
-    }
-}
-
-impl Setting<'_> {
-    /// The glyph of a code that is set at this place, whatever its letters are.
-    fn glyph(&self, face: &Face<'_>, code: u32, whole: Affine) -> Glyph {
-        let [a, b, c, d, ..] = whole.as_coeffs().map(|number| number as f32);
-        let advance = face.advance(code) * self.size;
-        // A size below nothing turns letters round, and widths below nothing set them backwards.
-        let stretch = self.stretch * self.size.signum();
-        let (along, width) = ((a * stretch, b * stretch), if face.is_vertical { self.size } else { advance }.abs());
-        let back = if !face.is_vertical && advance < 0.0 && self.size > 0.0 { -width * stretch } else { 0.0 };
-        // Distance from the place of the code to that at which its glyph begins.
-        let shift = face.font.as_ref().map(|font| font.origin_displacement(code)).unwrap_or_default();
-        let (right, up) = (shift.x as f32 / UNITS * self.size, shift.y as f32 / UNITS * self.size);
-        let (right, up) = (right * self.stretch + back, up + self.rise);
-        Glyph {
-            letter: ' ',
-            start: place(whole * Point::new(f64::from(right), f64::from(up))),
-            width: width * along.0.hypot(along.1),
-            size: self.size.abs() * face.height * c.hypot(d),
-            angle: along.1.atan2(along.0).to_degrees().rem_euclid(360.0),
-            is_mirrored: (a * d - b * c) * self.stretch < 0.0,
-            is_bold: face.is_bold || self.is_outlined,
-            is_mono: face.is_mono,
-            is_joined: false,
-            is_hidden: self.is_hidden,
         }
     }
 }

@@ -20,7 +20,7 @@ const GUTTER_GAP: f32 = 0.6;
 const WIDE_GAP: f32 = 1.2;
 
 /// A part of a line in which no gap is large.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Piece {
     pub(super) text: String,
     pub(super) left: f32,
@@ -128,14 +128,9 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
 }
 
 /// A piece to which letters are added.
-#[derive(Default)]
 struct OpenPiece {
-    text: String,
-    left: f32,
+    piece: Piece,
     last: Letter,
-    right: f32,
-    base: f32,
-    count: usize,
     bold: usize,
     mono: usize,
     /// Sizes with how many letters have them.
@@ -145,7 +140,8 @@ struct OpenPiece {
 impl OpenPiece {
     fn new(letter: Letter) -> Self {
         let Letter { left, right, base, .. } = letter;
-        let mut open = Self { left, last: letter, right, base, ..Self::default() };
+        let piece = Piece { left, right, base, ..Piece::default() };
+        let mut open = Self { piece, last: letter, bold: 0, mono: 0, sizes: Vec::new() };
         open.push(letter, false);
         open
     }
@@ -159,43 +155,34 @@ impl OpenPiece {
     }
 
     fn push(&mut self, letter: Letter, is_apart: bool) {
+        let Piece { text, right, base, .. } = &mut self.piece;
         if is_apart {
-            self.text.push(' ');
+            text.push(' ');
         }
         match (plain(letter.letter), direction::typed(letter.letter, letter.from_right)) {
-            (Some(letters), _) => self.text.push_str(letters),
-            (None, Some(letters)) => self.text.push_str(&letters),
-            (None, None) => self.text.push(letter.letter),
+            (Some(letters), _) => text.push_str(letters),
+            (None, Some(letters)) => text.push_str(&letters),
+            (None, None) => text.push(letter.letter),
         }
-        self.right = self.right.max(letter.right);
-        self.count += 1;
+        *right = right.max(letter.right);
         self.bold += usize::from(letter.is_bold);
         self.mono += usize::from(letter.is_mono);
         match self.sizes.iter_mut().find(|(size, _)| (*size - letter.size).abs() < 0.1) {
-            Some((_, count)) => {
-                *count += 1;
-            }
+            Some((_, count)) => *count += 1,
             None => self.sizes.push((letter.size, 1)),
         }
         // Of a base and its indexes the larger one tells where the line is.
         if letter.size > self.last.size {
-            self.base = letter.base;
+            *base = letter.base;
         }
         self.last = letter;
     }
 
     fn done(self) -> Piece {
         let size = self.sizes.iter().max_by_key(|(_, count)| *count).map_or(self.last.size, |(size, _)| *size);
-        Piece {
-            text: direction::logical(self.text, self.last.from_right),
-            left: self.left,
-            right: self.right,
-            base: self.base,
-            size,
-            is_bold: self.bold * 2 > self.count,
-            is_mono: self.mono * 2 > self.count,
-            is_table: false,
-        }
+        let count: usize = self.sizes.iter().map(|(_, count)| count).sum();
+        let text = direction::logical(self.piece.text, self.last.from_right);
+        Piece { text, size, is_bold: self.bold * 2 > count, is_mono: self.mono * 2 > count, ..self.piece }
     }
 }
 
@@ -393,11 +380,6 @@ impl Glyph {
         (self.start.0 + by * cos, self.start.1 + by * sin)
     }
 
-    /// Returns whether it says something.
-    pub(super) fn is_ink(&self) -> bool {
-        !self.letter.is_whitespace()
-    }
-
     /// Returns whether its place is a place.
     pub(super) fn is_somewhere(&self) -> bool {
         [self.start.0, self.start.1, self.width, self.size, self.angle].iter().all(|number| number.is_finite())
@@ -457,37 +439,6 @@ fn latin(byte: u8) -> char {
 }
 
 #[cfg(test)]
-mod accent_tests {
-    use super::{super::line::tests::set, *};
-
-    #[test]
-    fn accents_join_the_letters_below_them() {
-        let told = |letters: Vec<Letter>| joined(letters).iter().map(|letter| letter.letter).collect::<String>();
-        let over = |accent: &str, letter: &str, shift: f32| {
-            [set(accent, shift, 0.0, 10.0), set(letter, 0.0, 0.0, 10.0)].concat()
-        };
-        assert_eq!(told(over("´", "ı", -0.5)), "í");
-        let mut after = over("¨", "o", 0.5);
-        after.reverse();
-        assert_eq!(told(after), "ö");
-        assert_eq!(told(set("a´b", 0.0, 0.0, 10.0)), "a´b");
-    }
-}
-
-#[cfg(test)]
-mod string_tests {
-    use super::*;
-
-    #[test]
-    fn strings_are_read_in_all_their_encodings() {
-        assert_eq!(string(b"\xfe\xff\x5f\x20\x4f\x1f"), "张伟");
-        assert_eq!(string(b"\xff\xfeM\0\xfc\0"), "Mü");
-        assert_eq!(string(b"M\xfcller \xa0 12 \x80"), "Müller € 12 •");
-        assert_eq!(string("Grüße".as_bytes()), "Grüße");
-    }
-}
-
-#[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
@@ -498,17 +449,7 @@ pub(super) mod tests {
             .map(|letter| {
                 let width = if is_wide(letter) { size } else { size * 0.5 };
                 at += width;
-                Letter {
-                    letter,
-                    left: at - width,
-                    right: at,
-                    base,
-                    size,
-                    is_bold: false,
-                    is_mono: false,
-                    from_right: false,
-                    word_gap: None,
-                }
+                Letter { letter, left: at - width, right: at, base, size, ..Letter::default() }
             })
             .collect()
     }
@@ -537,5 +478,21 @@ pub(super) mod tests {
         check([set("港口", 0.0, 0.0, 10.0), set("管理", 23.0, 0.0, 10.0)].concat(), &["港口管理"]);
         check(set("港口 PDF 文件", 0.0, 0.0, 10.0), &["港口 PDF 文件"]);
         check(set("第一章 总则", 0.0, 0.0, 10.0), &["第一章 总则"]);
+    }
+
+    #[test]
+    fn accents_join_the_letters_below_them() {
+        let told = |letters: Vec<Letter>| joined(letters).iter().map(|letter| letter.letter).collect::<String>();
+        assert_eq!(told([set("´", -0.5, 0.0, 10.0), set("ı", 0.0, 0.0, 10.0)].concat()), "í");
+        assert_eq!(told([set("o", 0.0, 0.0, 10.0), set("¨", 0.5, 0.0, 10.0)].concat()), "ö");
+        assert_eq!(told(set("a´b", 0.0, 0.0, 10.0)), "a´b");
+    }
+
+    #[test]
+    fn strings_are_read_in_all_their_encodings() {
+        assert_eq!(string(b"\xfe\xff\x5f\x20\x4f\x1f"), "张伟");
+        assert_eq!(string(b"\xff\xfeM\0\xfc\0"), "Mü");
+        assert_eq!(string(b"M\xfcller \xa0 12 \x80"), "Müller € 12 •");
+        assert_eq!(string("Grüße".as_bytes()), "Grüße");
     }
 }

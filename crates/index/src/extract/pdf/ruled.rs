@@ -188,11 +188,11 @@ impl Grid {
         if rows.len() < 2 || told * 3 < rows.len() * width || told < 4 {
             return None;
         }
-        let text = super::super::table(&rows)?;
+        let text = super::super::table(rows)?;
         let RulingLine { left, right, top, .. } = self.edge;
         // It is read where its first line stands.
         let base = top - size;
-        Some(Piece { text, left, right, base, size, is_bold: false, is_mono: false, is_table: true })
+        Some(Piece { text, left, right, base, size, is_table: true, ..Piece::default() })
     }
 }
 

@@ -342,12 +342,12 @@ fn is_text(pieces: Vec<&Piece>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::line::{pieces, rows, tests::set},
+        super::line::{Letter, pieces, rows, tests::set},
         *,
     };
 
-    fn check(lines: &[(&str, f32, f32, f32)], expected: &str) {
-        let letters = lines.iter().flat_map(|(text, left, base, size)| set(text, *left, *base, *size)).collect();
+    fn check(lines: &[(&str, f32, f32)], expected: &str) {
+        let letters = lines.iter().flat_map(|(text, left, base)| set(text, *left, *base, 10.0)).collect();
         assert_eq!(markdown(&[rows(pieces(letters))]), expected);
     }
 
@@ -355,34 +355,21 @@ mod tests {
     fn items_and_rows_keep_their_lines() {
         check(
             &[
-                ("Two things:", 0.0, 60.0, 10.0),
-                ("•", 0.0, 46.0, 10.0),
-                ("the first", 20.0, 46.0, 10.0),
-                ("•", 0.0, 32.0, 10.0),
-                ("the second", 20.0, 32.0, 10.0),
+                ("Two things:", 0.0, 60.0),
+                ("•", 0.0, 46.0),
+                ("the first", 20.0, 46.0),
+                ("•", 0.0, 32.0),
+                ("the second", 20.0, 32.0),
             ],
             "Two things:\n\n- the first\n\n- the second",
         );
         check(
-            &[
-                ("Item one", 0.0, 30.0, 10.0),
-                ("1.50", 100.0, 30.0, 10.0),
-                ("Item two", 0.0, 16.0, 10.0),
-                ("2.50", 100.0, 16.0, 10.0),
-            ],
+            &[("Item one", 0.0, 30.0), ("1.50", 100.0, 30.0), ("Item two", 0.0, 16.0), ("2.50", 100.0, 16.0)],
             "Item one  1.50\nItem two  2.50",
         );
     }
-}
 
-#[cfg(test)]
-mod column_tests {
-    use super::{
-        super::line::{pieces, tests::set},
-        *,
-    };
-
-    fn told(letters: Vec<Vec<super::super::line::Letter>>) -> Vec<String> {
+    fn told(letters: Vec<Vec<Letter>>) -> Vec<String> {
         let text = |rows: Rows| {
             let row = |row: &Vec<Piece>| row.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join("|");
             rows.iter().map(row).collect::<Vec<_>>().join("/")

@@ -119,7 +119,7 @@ pub(super) fn others(content: &Content) -> String {
         if is_far && !text.ends_with(char::is_whitespace) {
             text.push(' ');
         }
-        text.push(if glyph.is_ink() { glyph.letter } else { ' ' });
+        text.push(if glyph.letter.is_whitespace() { ' ' } else { glyph.letter });
         last = Some(glyph);
     }
     text

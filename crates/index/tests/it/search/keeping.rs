@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use agentd_index::IndexHandle;
+use agentd_index::{IndexError, IndexHandle};
 use futures_util::FutureExt as _;
 
-use super::support::{START, Shelf, cited, config, id_of, page};
-use crate::codes::Code as _;
+use super::support::{START, Shelf, begin, cited, config, id_of, page};
 
 const HOUR: u64 = 3600;
 
@@ -15,7 +14,7 @@ async fn what_is_indexed_stays_and_what_was_cut_off_was_never_there() {
     let shelf = Shelf::new().await;
     let whole = shelf.add("whole.pdf", &["kept text"]).await;
     let id = id_of("half", &[]);
-    let mut half = shelf.index.begin(&id, None).await.unwrap().unwrap();
+    let mut half = begin(&shelf.index, &id, None).await.unwrap().unwrap();
     half.add((1..200).map(|number| page(number, None, "kept half".to_owned())).collect()).await.unwrap();
     // Written for good together with another one, and still not there.
     let other = shelf.add("other.pdf", &["kept as well"]).await;
@@ -82,8 +81,8 @@ async fn a_second_writer_is_told_so() {
     let shelf = Shelf::new().await;
     shelf.add("a.pdf", &["text"]).await;
     let second = IndexHandle::open(config(shelf.folder.path(), &shelf.clock)).await.unwrap();
-    let error = second.begin(&id_of("b", &[]), None).await.unwrap_err();
-    assert_eq!(error.code(), "index_busy");
+    let error = begin(&second, &id_of("b", &[]), None).await.unwrap_err();
+    assert!(matches!(error, IndexError::Busy), "{error}");
 }
 
 /// Chunks and entries of each segment, those of removed documents among them.
@@ -130,7 +129,7 @@ async fn a_document_that_was_given_up_as_it_began_keeps_nobody_from_resting() {
     let shelf = Shelf::with(|config| config.rest_after = std::time::Duration::ZERO).await;
     let id = id_of("given up", &[]);
     for polls in 0..20 {
-        let mut begun = Box::pin(shelf.index.begin(&id, None));
+        let mut begun = Box::pin(begin(&shelf.index, &id, None));
         for _ in 0..polls {
             if (&mut begun).now_or_never().is_some() {
                 break;

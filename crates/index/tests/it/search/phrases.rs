@@ -36,9 +36,7 @@ fn text() -> impl Strategy<Value = Vec<String>> {
 async fn a_phrase_of_a_text_finds_it() {
     let shelf = Shelf::new().await;
     let mut runner = TestRunner::deterministic();
-    let mut sample = |from: &dyn Fn(&mut TestRunner) -> Vec<String>| from(&mut runner);
-    let texts: Vec<Vec<String>> =
-        (0..120).map(|_| sample(&|runner| text().new_tree(runner).unwrap().current())).collect();
+    let texts: Vec<Vec<String>> = (0..120).map(|_| text().new_tree(&mut runner).unwrap().current()).collect();
     let pages: Vec<String> = texts.iter().map(|words| words.concat()).collect();
     let document = [shelf.add("t.pdf", &pages).await];
 

@@ -3,7 +3,7 @@
 use agentd_core::knowledge::SearchedBy;
 use agentd_index::{About, Answer, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, Kind, Request, Visible};
 
-use super::support::{Shelf, cited, page, put, told, words};
+use super::support::{Shelf, begin, cited, page, put, told, words};
 
 const PAGES: [&str; 12] = [
     "The annual report says that revenue grew. Costs were connected to hiring.",
@@ -104,13 +104,13 @@ async fn the_words_that_a_chunk_has_count_before_all_else() {
 #[tokio::test]
 async fn what_the_next_paragraph_of_the_page_has_counts_in_part() {
     let shelf = Shelf::new().await;
-    let begin = async |name: &str| {
+    let begun = async |name: &str| {
         let id = DocumentId::new(ContentHash::of(name.as_bytes()), Kind::Pdf, 1);
-        (Visible { id, name: name.to_owned() }, shelf.index.begin(&id, None).await.unwrap().unwrap())
+        (Visible { id, name: name.to_owned() }, begin(&shelf.index, &id, None).await.unwrap().unwrap())
     };
-    let (whole, mut of_whole) = begin("whole.pdf").await;
-    let (other, mut of_other) = begin("other.pdf").await;
-    let (alone, mut of_alone) = begin("alone.pdf").await;
+    let (whole, mut of_whole) = begun("whole.pdf").await;
+    let (other, mut of_other) = begun("other.pdf").await;
+    let (alone, mut of_alone) = begun("alone.pdf").await;
     // The pages of documents that come in at once stand between each other.
     of_alone.add(vec![page(1, None, "A lighthouse stands at the mouth of it.".to_owned())]).await.unwrap();
     let text = "The keeper of a lighthouse wears a vermilion hat.".to_owned();
@@ -136,14 +136,10 @@ async fn what_the_next_paragraph_of_the_page_has_counts_in_part() {
 async fn the_first_of_few_hits_are_the_first_of_many() {
     const WORDS: [(&str, u32); 5] = [("heron", 12), ("otter", 30), ("kestrel", 90), ("meadow", 400), ("river", 700)];
     let shelf = Shelf::new().await;
-    let mut dice = 7_u64;
-    let mut rolled = |most: u64| {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (dice >> 33) % most
-    };
+    let mut dice = fastrand::Rng::with_seed(7);
     let chunk = |number: u32| {
         let number = number / 3 + 1;
-        let words = WORDS.iter().filter(|(_, share)| rolled(1000) < u64::from(*share)).map(|(word, _)| *word);
+        let words = WORDS.iter().filter(|(_, share)| dice.u32(..1000) < *share).map(|(word, _)| *word);
         page(number, None, format!("It says {} on page {number}.", words.collect::<Vec<_>>().join(" and ")))
     };
     let documents = [shelf.add_chunks("m.pdf", (0..3600).map(chunk).collect()).await];

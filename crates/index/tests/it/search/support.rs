@@ -9,8 +9,8 @@ use std::{
 };
 
 use agentd_index::{
-    About, Answer, Chunk, ContentHash, DocumentId, DocumentPlace, IndexConfig, IndexError, IndexHandle, Kind, Query,
-    Request, Visible,
+    About, Answer, Chunk, ContentHash, DocumentId, DocumentPlace, IndexConfig, IndexError, IndexHandle, Indexing, Kind,
+    Query, RecognitionStamp, Request, Visible,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -67,7 +67,7 @@ impl Shelf {
     /// Indexes a document of these chunks.
     pub(crate) async fn add_chunks(&self, name: &str, chunks: Vec<Chunk>) -> Visible {
         let id = DocumentId::new(ContentHash::of(name.as_bytes()), Kind::Pdf, 1);
-        let mut indexing = self.index.begin(&id, None).await.unwrap().unwrap();
+        let mut indexing = begin(&self.index, &id, None).await.unwrap().unwrap();
         indexing.add(chunks).await.unwrap();
         indexing.finish(About::default()).await.unwrap();
         Visible { id, name: name.to_owned() }
@@ -96,6 +96,18 @@ pub(crate) fn id_of(name: &str, pages: &[(Option<&str>, String)]) -> DocumentId 
     DocumentId::new(ContentHash::of(format!("{name} {pages:?}").as_bytes()), Kind::Pdf, 1)
 }
 
+/// Begins to index a document; none where it is there.
+pub(crate) async fn begin(
+    index: &IndexHandle,
+    id: &DocumentId,
+    title: Option<&str>,
+) -> Result<Option<Indexing>, IndexError> {
+    match index.claim(id, &RecognitionStamp::default()).await? {
+        Some(claim) => claim.begin(title.map(str::to_owned)).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 /// Indexes a document with a chunk a page, each under its heading.
 pub(crate) async fn put(
     index: &IndexHandle,
@@ -104,7 +116,7 @@ pub(crate) async fn put(
     pages: Vec<(Option<&str>, String)>,
 ) -> Result<Visible, IndexError> {
     let id = id_of(name, &pages);
-    if let Some(mut indexing) = index.begin(&id, title.map(str::to_owned)).await? {
+    if let Some(mut indexing) = begin(index, &id, title).await? {
         let chunks = (1..).zip(pages).map(|(number, (heading, text))| page(number, heading, text)).collect();
         indexing.add(chunks).await?;
         indexing.finish(About::default()).await?;
