@@ -5,10 +5,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use super::*;
-use crate::{
-    config::{HttpWire, ServerAddress},
-    server::Health,
-};
+use crate::config::{HttpWire, ServerAddress};
 
 /// The secrets that were told last.
 type Learned = Arc<Mutex<Vec<String>>>;
@@ -35,20 +32,6 @@ fn nobody(name: &str, key: &str) -> SessionServer {
 
 async fn set(servers: &SessionServers, session: SessionId, brought: &[SessionServer], replaces: Option<u64>) -> u64 {
     servers.set(session, brought, &ClientEnvironment::default(), replaces).await.unwrap().version
-}
-
-#[tokio::test]
-async fn a_broken_server_is_reported_in_its_place() {
-    let (servers, _) = servers();
-    let session = SessionId::generate();
-    let brought = [nobody("two", "key-of-two"), nobody("one", "key-of-one")];
-    let report = servers.set(session, &brought, &ClientEnvironment::default(), None).await.unwrap();
-    let names: Vec<&str> = report.servers.iter().map(|server| server.name.split('-').next().unwrap()).collect();
-    assert_eq!(names, ["two", "one"]);
-    assert!(report.servers.iter().all(|server| matches!(server.health, Health::Down { .. })), "{report:?}");
-    let words = format!("{report:?}");
-    assert!(!words.contains("key-of-"), "{words}");
-    assert!(servers.of(SessionId::generate()).is_none());
 }
 
 #[tokio::test]
@@ -86,18 +69,6 @@ async fn a_client_that_leaves_ends_what_it_brought_and_nothing_newer() {
     assert!(servers.of(session).is_none());
     assert_eq!(set(&servers, session, &[nobody("a", "k")], Some(second)).await, 0, "nothing is there");
     assert!(servers.of(session).is_none());
-}
-
-#[tokio::test]
-async fn what_is_too_much_leaves_all_as_it_was() {
-    let (servers, learned) = servers();
-    let session = SessionId::generate();
-    set(&servers, session, &[nobody("a", "key-of-a")], None).await;
-    let before = servers.of(session).unwrap();
-    let wrong = vec![nobody("b", "key-of-b"); MAX_SESSION_SERVERS + 1];
-    assert!(servers.set(session, &wrong, &ClientEnvironment::default(), None).await.is_err());
-    assert!(Arc::ptr_eq(&before, &servers.of(session).unwrap()));
-    assert_eq!(*learned.lock().unwrap(), ["key-of-a"]);
 }
 
 #[tokio::test]
