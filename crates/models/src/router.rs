@@ -56,15 +56,8 @@ pub struct SlotError {
 }
 
 impl ModelRouter {
-    /// Makes the models of the configuration. Nothing is asked over the network.
-    ///
-    /// # Errors
-    /// The first slot whose address or headers cannot be used.
-    pub fn new(slots: &BTreeMap<Slot, ModelConfig>, embedded: Arc<dyn Model>) -> Result<Self, SlotError> {
-        Self::with_records(slots, embedded, Arc::default(), Routes::default())
-    }
-
-    /// The same with what was learnt of models before, over these routes.
+    /// Makes the models of the configuration, with what was learnt of them before, over these routes. Nothing is asked over the
+    /// network.
     ///
     /// # Errors
     /// The first slot whose address or headers cannot be used.

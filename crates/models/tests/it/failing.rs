@@ -52,20 +52,6 @@ async fn a_cut_answer_is_never_a_success_and_its_calls_never_run() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_with_what_to_do() {
-    let server = ModelServer::start().await;
-    let mut config = config(&server);
-    // A port that was just free and is closed again.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    config.base_url = format!("http://{}/v1", listener.local_addr().unwrap());
-    drop(listener);
-    config.retries = 1;
-    let outcome = ask_config(&config).await;
-    assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::Unreachable), 1));
-    assert!(outcome.message().contains(&config.base_url) && outcome.hint.unwrap().contains("running"));
-}
-
-#[tokio::test]
 async fn each_deadline_is_its_own() {
     let server = ModelServer::start().await;
     let mut config = config(&server);

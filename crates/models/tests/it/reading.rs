@@ -46,12 +46,6 @@ async fn calls_come_whole_and_last() {
 }
 
 #[tokio::test]
-async fn broken_arguments_are_handed_on_as_they_are() {
-    let outcome = read(Reply::tool_call("read_file", json!("{\"path\": "))).await;
-    assert_eq!(outcome.calls, [("read_file".into(), "{\"path\": ".into())]);
-}
-
-#[tokio::test]
 async fn a_cut_call_does_not_run() {
     let outcome = read(Reply::tool_call("now", json!({})).and_call("read_file", json!("{\"pa")).finish("length")).await;
     assert_eq!((outcome.calls.len(), outcome.end), (1, Some(Finish::Length)));

@@ -275,9 +275,7 @@ mod tests {
         check(r#"{"type":"function","function":{"name":"read_file","arguments":{"path": "a"}}}"#, "", read);
         check("<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>", "", read);
         check(r#"{"tool": "now"}"#, "", ("now", "{}"));
-        check(r#"{"tool": "now", "args": null}"#, "", ("now", "{}"));
         check(r#"{"name": "now"}"#, "", ("now", "{}"));
-        check(r#"{"why": "x", "tool": "now", "args": {}}"#, "", ("now", "{}"));
         check(r#"{"tool": "fly.away", "args": {"to": "}"}}"#, "", ("fly.away", r#"{"to": "}"}"#));
         check("{\"tool\": \"read_file\", \"args\": {\"path\": \"a\nb\",}}", "", ("read_file", r#"{"path": "a\nb"}"#));
     }
@@ -289,7 +287,6 @@ mod tests {
             super::tests::check(true, &text, words, Some(("read_file", r#"{"path": "a"}"#)), None);
         }
         check(format!("I look.\n{CALL}\n"), "I look.\n");
-        check(format!("I look: {CALL}"), "I look: ");
         check(format!("{{\"x\": 1}} {CALL}"), "{\"x\": 1} ");
         check(format!("{CALL}{{\"tool\": \"now\", \"args\": {{}}}}"), "");
         check(format!("{CALL}<|im_end|>"), "");
@@ -301,8 +298,6 @@ mod tests {
         check(format!("<|python_tag|>{CALL}"), "");
         check(format!("`{CALL}`"), "`");
         check(format!("```json\n{CALL}\n```"), "");
-        check(format!("```\n{CALL}\n```\n"), "");
-        check(format!("```json\n{CALL}\n{CALL}\n```"), "");
         check(format!("```json\n{CALL}\n```\n```json\n{CALL}\n```\n"), "");
         check(format!("```json\n{CALL}\n```\n<tool_result name=\"read_file\">\nx"), "");
         check(format!("```json\n{CALL}"), "");
@@ -326,7 +321,6 @@ mod tests {
             super::tests::check(true, &text, &text, None, unrun);
         }
         check(format!("Sure:\n```json\n{CALL}\n```"), true);
-        check(format!("A call would look so, e.g.\n```json\n{CALL}\n```\nThat is all."), true);
         check(format!("```json\n{CALL}\n// a comment\n```"), true);
         check(format!("```python\n{CALL} # no\nx = 1\n{CALL}\n```"), true);
         check(format!("I could call {CALL} but I must not."), true);
@@ -340,12 +334,10 @@ mod tests {
         check(format!("The README says:\n{CALL}\n```"), true);
         // Nobody knows which of several calls was meant.
         check(format!("1. {CALL}\n2. {CALL}"), true);
-        check(format!("Not {CALL} but\n{CALL}"), true);
         check(format!("Not <tool_call>{CALL}</tool_call> but\n{CALL}"), true);
         check(format!("Not {CALL} but\n<tool_call>\n<function=now>\n</function>\n</tool_call>"), true);
         // Tags that are no marks of models.
         check(format!("<code>{CALL}</code>"), true);
-        check(format!("<document>\n{CALL}\n</document>"), true);
         check(format!("<!-- {CALL} -->"), true);
         check(format!("{CALL} [example]"), true);
         check(format!("One writes `{CALL}` for that."), false);
@@ -399,14 +391,10 @@ mod tests {
     fn words_stay_words() {
         for text in [
             "",
-            " ",
-            "Hello, wörld.",
-            "to=functions is a word",
             "fn main() { println!(\"{}\", 1); }",
             "a < b and [1] and <tool> and [TOOL and `c` and ``d``",
             "```rust\nfn main() {}\n```\nThat is all.",
             "```json\n{\"a\": 1}\n```",
-            "{\"name\": \"Bob\", \"age\": 7}",
             "{\"name\": \"Bob\"}",
             "{\"name\": \"Bob Smith\", \"arguments\": {}}",
             "{\"a\": {\"name\": \"read_file\", \"arguments\": {}}}",
@@ -414,8 +402,6 @@ mod tests {
             "{\"tool\": \"fly\", \"args\": [1]}",
             "{\"tool\": \"now\", \"args\": {",
             "{\"tool\": \"now\", oh well}",
-            "{}",
-            "{ x",
             "{{\"tool\"}}",
             "`````",
             "<tool_callous> <tool",
@@ -423,7 +409,6 @@ mod tests {
             "```",
             "```a-very-long-label-that-is-no-language-at-all {",
             "Replace [TOOL_NAME] by yours:\n{\"name\": \"demo\"}",
-            "<tool_calling> {\"name\": \"demo\"}",
             "<|start|>assistant {\"name\": \"demo\"}",
         ] {
             check(true, text, text, None, None);
@@ -434,7 +419,6 @@ mod tests {
             "Qwen writes `<tool_call>{\"name\": \"read_file\"}</tool_call>`.",
             "For example:\n```\n<tool_call>{\"name\": \"read_file\"}</tool_call>\n```\nThat is it.",
             "<tool_call>{\"name\": \"read_file\"}</tool_call> is how Qwen writes it.",
-            "{\"name\": \"read_file\", \"arguments\": {}} is one.",
             "```json\n{\"name\": \"read_file\", \"arguments\": {}}\n```\nThat is one.",
             "I look.\n{\"name\": \"read_file\", \"arguments\": {}}",
         ] {

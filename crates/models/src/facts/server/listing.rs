@@ -257,16 +257,6 @@ mod tests {
     }
 
     #[test]
-    fn names_without_a_tag_are_found() {
-        let entries = parse(br#"{"data":[{"id":"qwen:latest"},{"id":"llama:8b"}]}"#, false).unwrap();
-        let found = |id| find(&entries, id)?.facts.id.as_deref();
-        assert_eq!(
-            (found(""), found("qwen"), found("llama"), found("llama:8b")),
-            (Some("qwen:latest"), Some("qwen:latest"), None, Some("llama:8b"))
-        );
-    }
-
-    #[test]
     fn a_bound_is_believed_only_where_it_is_less_than_what_is_assumed() {
         let tokens = |exact, bound| WindowFacts { exact, bound }.tokens(32_768);
         assert_eq!(tokens(Some(131_072), Some(4096)), Some(131_072));

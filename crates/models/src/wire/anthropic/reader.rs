@@ -237,29 +237,3 @@ fn usage(told: &Value) -> (Usage, u64) {
     };
     (usage, hour_writes)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cached_tokens_count_and_later_events_have_the_sums() {
-        let mut reader = Reader::new(String::new(), AnswerNote::default());
-        let mut answer = Answer::default();
-        for counts in [
-            r#"{"input_tokens":7,"cache_read_input_tokens":100,"cache_creation_input_tokens":20,"output_tokens":1}"#,
-            r#"{"input_tokens":null,"output_tokens":30,"output_tokens_details":{"thinking_tokens":12}}"#,
-        ] {
-            reader.count(serde_json::from_str(counts).unwrap(), &mut answer);
-        }
-        let expected = Usage {
-            prompt_tokens: 127,
-            cached_tokens: 100,
-            cache_write_tokens: 20,
-            completion_tokens: 30,
-            reasoning_tokens: 12,
-            ..Usage::default()
-        };
-        assert_eq!(answer.usage, Some(expected));
-    }
-}

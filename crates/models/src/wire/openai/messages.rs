@@ -284,46 +284,7 @@ fn raw(json: &str) -> Option<&RawValue> {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::ids::CallId;
-    use serde_json::json;
-
     use super::*;
-
-    /// The id of the call `c1` for a server that gave none.
-    const C1: &str = "WRY4OYjNQ";
-
-    fn user(text: &str) -> Message {
-        Message::User { text: text.to_owned() }
-    }
-
-    fn called(name: &str, arguments: &str) -> Message {
-        let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: name.into(), arguments: arguments.into() };
-        Message::answer("", vec![call])
-    }
-
-    fn result(text: &str) -> Message {
-        Message::Tool { call_id: CallId::from("c1".to_owned()), name: "now".into(), text: text.to_owned() }
-    }
-
-    fn check(messages: &[Message], expected: &serde_json::Value) {
-        let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts: false, wants_turns: false };
-        assert_eq!(&serde_json::to_value(wire_messages(messages, recipient)).unwrap(), expected);
-    }
-
-    #[test]
-    fn calls_and_results_keep_their_bytes() {
-        check(
-            &[user("a"), called("now", "{ \"a\" :1 }"), result(""), user("<skills>\ns\n</skills>"), user("b")],
-            &json!([
-                {"role": "user", "content": "a"},
-                {"role": "assistant", "content": null, "tool_calls": [
-                    {"id": C1, "type": "function", "function": {"name": "now", "arguments": "{ \"a\" :1 }"}}]},
-                {"role": "tool", "tool_call_id": C1, "content":
-                    "(no output)\n\n<system_reminder>\n<skills>\ns\n</skills>\n</system_reminder>"},
-                {"role": "user", "content": "b"},
-            ]),
-        );
-    }
 
     #[test]
     fn a_call_of_another_model_says_so_to_gemini() {
