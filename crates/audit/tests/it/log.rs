@@ -30,13 +30,6 @@ async fn what_is_acknowledged_is_in_the_file_and_holds() {
 }
 
 #[tokio::test]
-async fn the_chain_goes_on_after_a_restart() {
-    let world = World::with(3).await;
-    world.add(2).await;
-    world.holds(5);
-}
-
-#[tokio::test]
 async fn a_closed_log_says_so() {
     let world = World::new();
     let log = world.open();
