@@ -12,7 +12,7 @@ use agentd_local::{EmbeddedConfig, EmbeddedModel};
 use futures_util::StreamExt as _;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::ask::{FREE_TEXT, alone, hear, request, until, user};
+use crate::ask::{alone, hear, request, until, user};
 
 const FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 /// Tools of a session, some of which it may not use.
