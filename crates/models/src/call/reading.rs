@@ -24,7 +24,7 @@ use crate::{
     },
     http::{
         failure::{Failure, excerpt},
-        recording::Recording,
+        request::Recording,
         sse::Decoder,
         target::{Deadline, Target},
     },

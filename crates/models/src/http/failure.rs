@@ -1,6 +1,7 @@
 //! What went wrong with a call, and whether trying again can help.
 //!
-//! - `error_body`: a server's words, out of the many shapes of error bodies, and their meaning; the name of the request, and waits.
+//! - `error_body`: a server's words, out of the many shapes of error bodies, and their meaning; the name of the request, waits, and
+//!   the size of a model's window.
 
 mod error_body;
 
@@ -15,13 +16,9 @@ use reqwest::{
     header::{HeaderMap, LOCATION},
 };
 
-use self::error_body::{Cause, ServerError, limit_reset, retry_after, retry_at};
-pub(crate) use self::error_body::{excerpt, request_id};
-use crate::http::{
-    learning::Refusal,
-    target::Target,
-    window::{self, PLAUSIBLE},
-};
+use self::error_body::{Cause, ServerError, limit_reset, retry_after, retry_at, window_in};
+pub(crate) use self::error_body::{PLAUSIBLE, excerpt, request_id};
+use crate::http::{learning::Refusal, target::Target};
 
 /// Stands for the status of an error in the middle of an answer that names none.
 const UNKNOWN: u16 = 0;
@@ -215,7 +212,7 @@ impl Failure {
             Cause::Window => {
                 let message =
                     format!("the conversation does not fit the context window of the model at {target}: {said}");
-                Self::overflow(message, window::named(&error.body))
+                Self::overflow(message, window_in(&error.body))
             }
         }
     }

@@ -27,8 +27,7 @@ use crate::{
     answer::text_protocol::{self, join},
     http::{failure::Failure, learning::Change},
     wire::{
-        dialect::{Dialect, Order, Outgoing, judged, takes_calls_in_form},
-        memory::WrittenTools,
+        dialect::{Dialect, Order, Outgoing, WrittenTools, judged, takes_calls_in_form},
         sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, tool_arguments, tool_name},
     },
 };

@@ -12,9 +12,8 @@ use crate::{
     answer::{Answer, RawCall},
     http::{failure::Failure, target::Target},
     wire::{
-        dialect::{AnswerReader, parsed},
+        dialect::{AnswerNote, AnswerReader, parsed},
         lenient::{Count, Text, counted, with_cache},
-        memory::AnswerNote,
     },
 };
 
