@@ -4,11 +4,22 @@
 //! model, under other names; what has another type than it should is passed over, and so is an id that could be none. All of it is a server's word: bounded, and believed only where it is plausible. A window that turns out to be smaller is
 //! learnt from the server's refusals.
 
-use agentd_core::{error::ErrorKind, model::{ListedModel, MAX_LISTED_MODELS, is_model_id}, usage::Prices};
+use agentd_core::{
+    error::ErrorKind,
+    model::{ListedModel, MAX_LISTED_MODELS, is_model_id},
+    usage::Prices,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{config::{ModelConfig, Wire}, http::{failure::{Failure, PLAUSIBLE}, request::Document, target::{Deadline, Target}}};
+use crate::{
+    config::{ModelConfig, Wire},
+    http::{
+        failure::{Failure, PLAUSIBLE},
+        request::Document,
+        target::{Deadline, Target},
+    },
+};
 
 /// Facts that a server told of a model.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -4,9 +4,17 @@
 //! which of them one call tries. No words are read, only names: of fields and tools as the request has them. None of the changes is
 //! believed before the server has taken the request with it. All of it is pure.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt, hash::{DefaultHasher, Hash, Hasher as _}};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher as _},
+};
 
-use agentd_core::{answer_schema::AnswerSchema, model::{ChangeTopic, Message, ModelRequest, ShownPicture}};
+use agentd_core::{
+    answer_schema::AnswerSchema,
+    model::{ChangeTopic, Message, ModelRequest, ShownPicture},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

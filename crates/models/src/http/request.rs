@@ -3,11 +3,22 @@
 
 use std::{future::Future, pin::pin, sync::Arc};
 
-use agentd_core::{error::{ErrorKind, ModelError}, exchange::{ExchangeOutcome, ExchangeRecorder, ReceivedAnswer, RequestTap, SentRequest}, model::ModelChunk, usage::Usage};
-use reqwest::{Body, RequestBuilder, Response, header::{ACCEPT, CONTENT_TYPE, HeaderMap}};
+use agentd_core::{
+    error::{ErrorKind, ModelError},
+    exchange::{ExchangeOutcome, ExchangeRecorder, ReceivedAnswer, RequestTap, SentRequest},
+    model::ModelChunk,
+    usage::Usage,
+};
+use reqwest::{
+    Body, RequestBuilder, Response,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap},
+};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::http::{failure::{self, Failure}, target::{Deadline, LAST_LOOK, MissedDeadline, Target}};
+use crate::http::{
+    failure::{self, Failure},
+    target::{Deadline, LAST_LOOK, MissedDeadline, Target},
+};
 
 /// The bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;

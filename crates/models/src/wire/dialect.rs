@@ -7,13 +7,35 @@
 //! A dialect remembers from one request to the next: the tools as they were written last, thoughts that the server has
 //! refused, and which answer was the last one of a session.
 
-use std::{collections::{HashMap, HashSet}, sync::{Arc, Mutex, MutexGuard, PoisonError}};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use agentd_core::{answer_schema::AnswerSchema, error::ErrorKind, ids::SessionId, model::{Finish, ModelInfo, ModelRequest}, origin::ServerFields, tool::ToolSpec};
+use agentd_core::{
+    answer_schema::AnswerSchema,
+    error::ErrorKind,
+    ids::SessionId,
+    model::{Finish, ModelInfo, ModelRequest},
+    origin::ServerFields,
+    tool::ToolSpec,
+};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, value::{RawValue, to_raw_value}};
+use serde_json::{
+    Map, Value,
+    value::{RawValue, to_raw_value},
+};
 
-use crate::{answer::{Answer, RawCall}, config::ModelConfig, facts::server::ModelAbilities, http::{failure::{Failure, excerpt}, learning::RequestForm, target::Target}};
+use crate::{
+    answer::{Answer, RawCall},
+    config::ModelConfig,
+    facts::server::ModelAbilities,
+    http::{
+        failure::{Failure, excerpt},
+        learning::RequestForm,
+        target::Target,
+    },
+};
 
 /// A dialect: writes requests and makes readers of answers.
 pub(crate) trait Dialect: Send + Sync + 'static {
@@ -187,7 +209,7 @@ pub(crate) fn unwritable(error: serde_json::Error) -> Failure {
     Failure::new(ErrorKind::Internal, format!("could not write the request: {error}"))
 }
 
-/// Hosts whose answers may call tools though a schema is set. Elsewhere a server may hold all that the model writes to the
+/// Host whose answers may call tools though a schema is set. Elsewhere a server may hold all that the model writes to the
 /// schema, so that it could not call one.
 const CALLS_IN_FORM: &str = "api.openai.com";
 

@@ -110,8 +110,7 @@ async fn thoughts_are_sent_back_where_the_server_demands_them() {
 async fn words_behind_a_result_stand_in_it_where_the_server_wants_turns() {
     let server = ModelServer::start().await;
     server.respond_with(|request| {
-        let is_person_behind_result =
-            |pair: &[Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
+        let is_person_behind_result = |pair: &[Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
         match request.messages().windows(2).any(is_person_behind_result) {
             true => Reply::refusal(400, "Unexpected role 'user' after role 'tool'"),
             false => Reply::text("Noon."),

@@ -280,7 +280,10 @@ async fn an_answer_goes_back_as_it_came_to_its_model_alone() {
     ask(&model, changed).await;
     assert_eq!(kinds(&last(&server).body["input"]), expected);
     ask(&model, answered("m@elsewhere/v1", &outcome)).await;
-    assert_eq!(kinds(&last(&server).body["input"]), ["message", "message", "function_call", "function_call_output", "message"]);
+    assert_eq!(
+        kinds(&last(&server).body["input"]),
+        ["message", "message", "function_call", "function_call_output", "message"]
+    );
     assert_eq!(server.refusals(), [""; 0]);
 }
 
@@ -303,7 +306,10 @@ async fn thoughts_go_back_only_in_front_of_what_they_came_with() {
     assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.end), (1, 1, Some(Finish::Length)), "{outcome:?}");
     ask(&model, answered(&model.info().origin(), &outcome)).await;
     let sent = last(&server);
-    assert_eq!(kinds(&sent.body["input"]), ["message", "reasoning", "function_call", "function_call_output", "message"]);
+    assert_eq!(
+        kinds(&sent.body["input"]),
+        ["message", "reasoning", "function_call", "function_call_output", "message"]
+    );
     assert!(sent.text.contains("rs_1") && !sent.text.contains("rs_2"));
 
     let unfinished =

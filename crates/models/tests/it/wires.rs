@@ -10,7 +10,8 @@ async fn ask_over(wire: Wire, reply: Reply) -> Outcome {
 /// The words of each part of a conversation.
 fn words(body: &Value) -> Vec<String> {
     let items = ["messages", "input"].iter().find_map(|key| body[*key].as_array()).unwrap();
-    let parts = items.iter().flat_map(|item| item["content"].as_array().map_or(std::slice::from_ref(item), Vec::as_slice));
+    let parts =
+        items.iter().flat_map(|item| item["content"].as_array().map_or(std::slice::from_ref(item), Vec::as_slice));
     let places = ["/text", "/content", "/output", "/input", "/arguments", "/tool_calls/1/function/arguments"];
     let of_part = |part: &Value| {
         let words = places.iter().find_map(|place| part.pointer(place).filter(|words| !words.is_null())).unwrap();

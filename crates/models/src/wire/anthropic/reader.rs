@@ -4,9 +4,22 @@
 
 use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
 use serde::Deserialize;
-use serde_json::{Map, Value, json, value::{RawValue, to_raw_value}};
+use serde_json::{
+    Map, Value, json,
+    value::{RawValue, to_raw_value},
+};
 
-use crate::{answer::{Answer, Kind, RawCall}, http::{failure::Failure, target::Target}, wire::{anthropic::conversation::Block, dialect::{AnswerNote, AnswerReader, parsed}, lenient::{Count, Text, counted, is_json}, partial::{AnswerParts, CallBounds, PartialCall}, sendable::is_blank}};
+use crate::{
+    answer::{Answer, Kind, RawCall},
+    http::{failure::Failure, target::Target},
+    wire::{
+        anthropic::conversation::Block,
+        dialect::{AnswerNote, AnswerReader, parsed},
+        lenient::{Count, Text, counted, is_json},
+        partial::{AnswerParts, CallBounds, PartialCall},
+        sendable::is_blank,
+    },
+};
 
 /// Reads one answer.
 pub(super) struct Reader {
@@ -265,13 +278,7 @@ enum Body {
 
 impl PartialBlocks {
     /// Begins a block.
-    fn begin(
-        &mut self,
-        target: &Target,
-        index: u64,
-        raw: &RawValue,
-        answer: &mut Answer,
-    ) -> Result<(), Failure> {
+    fn begin(&mut self, target: &Target, index: u64, raw: &RawValue, answer: &mut Answer) -> Result<(), Failure> {
         let Ok(head) = serde_json::from_str::<BlockHead<'_>>(raw.get()) else {
             self.is_odd = true;
             return Ok(());
@@ -307,13 +314,7 @@ impl PartialBlocks {
     }
 
     /// Adds a piece to a block.
-    fn add(
-        &mut self,
-        target: &Target,
-        index: u64,
-        delta: &Delta<'_>,
-        answer: &mut Answer,
-    ) -> Result<(), Failure> {
+    fn add(&mut self, target: &Target, index: u64, delta: &Delta<'_>, answer: &mut Answer) -> Result<(), Failure> {
         match &*delta.r#type {
             "text_delta" => self.words(index, &delta.text, answer),
             "thinking_delta" => self.thoughts(index, &delta.thinking, answer),

@@ -217,7 +217,8 @@ impl<'a> Content<'a> {
         for shown in pictures {
             let Some(content) = &shown.content else { continue };
             let url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
-            self.0.push(Part { shown: PartContent::ImageUrl { image_url: json!({ "url": url }) }, cache_control: None });
+            self.0
+                .push(Part { shown: PartContent::ImageUrl { image_url: json!({ "url": url }) }, cache_control: None });
         }
     }
 

@@ -8,11 +8,27 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use agentd_core::{model::Finish, origin::{MAX_SERVER_FIELDS, ServerFields}, usage::Usage};
+use agentd_core::{
+    model::Finish,
+    origin::{MAX_SERVER_FIELDS, ServerFields},
+    usage::Usage,
+};
 use serde::Deserialize;
-use serde_json::{Value, value::{RawValue, to_raw_value}};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 
-use crate::{answer::{Answer, Kind, RawCall, text_protocol::Balance}, http::{failure::Failure, target::Target}, wire::{dialect::{AnswerReader, parsed}, lenient::{Count, Text, argument_text, counted, is_json, with_cache}, openai::is_openrouter, partial::{CallBounds, PartialCall}}};
+use crate::{
+    answer::{Answer, Kind, RawCall, text_protocol::Balance},
+    http::{failure::Failure, target::Target},
+    wire::{
+        dialect::{AnswerReader, parsed},
+        lenient::{Count, Text, argument_text, counted, is_json, with_cache},
+        openai::is_openrouter,
+        partial::{CallBounds, PartialCall},
+    },
+};
 
 /// Reads one answer.
 #[derive(Default)]

@@ -9,14 +9,34 @@
 mod partial;
 mod reader;
 
-use std::{borrow::Cow, collections::HashSet, hash::{DefaultHasher, Hash as _, Hasher as _}};
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
-use agentd_core::{answer_schema::AnswerSchema, model::{Message, ShownPicture}, origin::AnswerOrigin, tool::{ToolCall, ToolSpec}, untrusted};
+use agentd_core::{
+    answer_schema::AnswerSchema,
+    model::{Message, ShownPicture},
+    origin::AnswerOrigin,
+    tool::{ToolCall, ToolSpec},
+    untrusted,
+};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use crate::{answer::text_protocol::{self, join}, config::Thinking, facts::catalogue, http::{failure::Failure, learning::Change}, wire::{dialect::{Dialect, Memory, Order, Outgoing, judged, takes_calls_in_form}, partial::{AnswerPart, FilledPlace, StoredAnswer}, sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name}}};
+use crate::{
+    answer::text_protocol::{self, join},
+    config::Thinking,
+    facts::catalogue,
+    http::{failure::Failure, learning::Change},
+    wire::{
+        dialect::{Dialect, Memory, Order, Outgoing, judged, takes_calls_in_form},
+        partial::{AnswerPart, FilledPlace, StoredAnswer},
+        sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name},
+    },
+};
 
 /// Fields without which there is no request.
 const FIXED: [&str; 7] = ["model", "instructions", "input", "store", "stream", "tools", "tool_choice"];
