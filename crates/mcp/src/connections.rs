@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use crate::server::{Health, ServerHandle};
+use crate::server::actor::{Health, ServerHandle};
 
 /// Maximum number of connections to one server.
 pub(crate) const MOST: usize = 8;
@@ -99,7 +99,7 @@ mod tests {
         config::{PluginCheck, ServerConfig},
         login::Logins,
         reason::Clean,
-        server::{Opening, ServerDeps},
+        server::connect::{Opening, ServerDeps},
     };
 
     fn key(number: usize) -> Key {

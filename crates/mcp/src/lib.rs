@@ -3,7 +3,7 @@
 //! - [`config`]: which servers there are, and what a person sets of them.
 //! - [`pool`]: all servers together: one process each, shared by sessions, started when it is called; [`toolbox`]: the
 //!   same as a [`Toolbox`](agentd_core::ports::Toolbox).
-//! - `server/`: one server: an actor that starts it, knows whether it lives, and stops it when nobody needs it.
+//! - `server`: one server: an actor that starts it, knows whether it lives, and stops it when nobody needs it.
 //! - `connections`: which of them are open, and which end where there are too many.
 //! - [`catalogue`]: what a server offers, as it was last seen, kept on the disk; [`published`]: what of that models are
 //!   offered, under which names.
@@ -31,7 +31,27 @@ pub mod published;
 mod reason;
 mod sampling;
 mod schema;
-mod server;
+/// One server.
+///
+/// - `actor`: starts it when it is called, knows whether it lives, when it may be started again, and stops it when nobody needs it.
+/// - `connect`: from a configuration to a connection that was greeted, in one of the two eras of the protocol, and says what it
+///   offers.
+/// - `process`: a program of this machine, and how messages go to it and come from it.
+/// - `bounded`: how much a server may ask of us at once.
+/// - `http`: a server behind an address, and the ways of speaking with it.
+/// - `handler`: what a server may ask of us. `calls`: what is under way, so that progress and questions find their call.
+/// - `call`: one request, with its time, its cancel and its end.
+/// - `listing`: what a server offers, asked for in bounds.
+mod server {
+    pub(crate) mod actor;
+    mod bounded;
+    pub(crate) mod call;
+    pub(crate) mod connect;
+    mod handler;
+    mod http;
+    pub(crate) mod listing;
+    mod process;
+}
 pub mod session;
 pub mod toolbox;
 pub mod variables;
@@ -41,7 +61,7 @@ pub use self::{
     guard::{GUARD_ARGUMENT, run_guard},
     pool::McpPool,
     reason::{Clean, Reason},
-    server::Health,
+    server::actor::Health,
     session::SessionServers,
     toolbox::McpToolbox,
 };
