@@ -162,7 +162,7 @@ impl AuditLog {
     async fn foreign_bytes(&self) -> Option<u64> {
         for _ in 0..LOOKS {
             let before = self.end().await.ok()?;
-            let about = tokio::fs::symlink_metadata(self.folder.join(crate::files::CURRENT)).await;
+            let about = tokio::fs::symlink_metadata(self.folder.join(crate::read::CURRENT)).await;
             if before == self.end().await.ok()? {
                 // A file that is gone or shorter shows in the chain.
                 return Some(about.map_or(0, |about| about.len()).saturating_sub(before.size?));

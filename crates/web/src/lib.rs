@@ -9,14 +9,13 @@
 //! - `target`: whether an address of a page may be asked at all, and this machine's own, which are not public either.
 //! - `client`: names to addresses that were looked at, and the connections.
 //! - `hop`: one request on its way, and what becomes of it where it is sent on; pure. `fetch`: from a request to its answer.
-//! - `body`: what came, unpacked and bounded; `charset`: the same as text.
+//! - `body`: what came, unpacked and bounded, and the same as text.
 //! - [`search`]: search engines.
 //! - `failure`: what went wrong, in words.
 
 pub mod address;
 pub mod allow;
 mod body;
-mod charset;
 mod client;
 pub mod config;
 mod failure;
