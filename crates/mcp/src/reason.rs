@@ -105,14 +105,12 @@ pub(crate) fn line(words: &str, clean: &Clean) -> String {
 /// An error with its causes, as far as they say something new.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
+    for cause in std::iter::successors(error.source(), |cause| cause.source()) {
         let more = cause.to_string();
         if !words.contains(&more) {
             words.push_str(": ");
             words.push_str(&more);
         }
-        source = cause.source();
     }
     words
 }
