@@ -140,18 +140,3 @@ impl ClientHandler for Handler {
         self.changed.notify_one();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn servers_are_told_whom_they_may_ask_and_how() {
-        let told = |sampling| serde_json::to_value(capabilities(sampling)).unwrap();
-        assert_eq!(told(Sampling::Never)["elicitation"], json!({"form": {}, "url": {}}));
-        assert_eq!(told(Sampling::Never)["sampling"], json!(null));
-        assert_eq!(told(Sampling::Ask)["sampling"], json!({}), "without tools and contexts");
-    }
-}

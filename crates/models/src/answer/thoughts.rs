@@ -296,8 +296,7 @@ mod tests {
     fn check(text: &str, thoughts: &str, words: &str) {
         let expected = (thoughts.to_owned(), words.to_owned());
         assert_eq!(split(&[text]), expected, "{text:?}");
-        let characters: Vec<String> = text.chars().map(String::from).collect();
-        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        let pieces: Vec<&str> = text.split_inclusive(|_: char| true).collect();
         assert_eq!(split(&pieces), expected, "{text:?} by characters");
     }
 

@@ -371,15 +371,9 @@ mod tests {
         let check = |schema: &str, strict: bool| {
             assert_eq!(is_strict(&serde_json::from_str(schema).unwrap()), strict, "{schema}");
         };
-        check(
-            r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#,
-            true,
-        );
-        check(
-            r#"{"type":"object","properties":{"a":{"type":"string"}},"required":[],"additionalProperties":false}"#,
-            false,
-        );
-        check(r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#, false);
+        check(r#"{"type":"object","properties":{"a":{}},"required":["a"],"additionalProperties":false}"#, true);
+        check(r#"{"type":"object","properties":{"a":{}},"required":[],"additionalProperties":false}"#, false);
+        check(r#"{"type":"object","properties":{"a":{}},"required":["a"]}"#, false);
         check(r#"{"type":"object"}"#, false);
         check(r#"{"type":"array","items":{"type":"object"}}"#, false);
         check(r#"{"type":"array","items":{"type":"number","minimum":1}}"#, true);

@@ -256,17 +256,13 @@ mod tests {
         let call = call.map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
         let expected = (words.to_owned(), call, unrun.map(|(name, why)| (name.to_owned(), why)));
         assert_eq!(run(&[text], reads, false), expected, "{text:?}");
-        let characters: Vec<String> = text.chars().map(String::from).collect();
-        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        let pieces: Vec<&str> = text.split_inclusive(|_: char| true).collect();
         assert_eq!(run(&pieces, reads, false), expected, "{text:?} by characters");
     }
 
     #[test]
     fn calls_are_found_in_all_their_clothes() {
-        #[track_caller]
-        fn check(text: &str, words: &str, call: (&str, &str)) {
-            super::tests::check(true, text, words, Some(call), None);
-        }
+        let check = |text: &str, words: &str, call| check(true, text, words, Some(call), None);
         let read = ("read_file", r#"{"path": "a"}"#);
         check(CALL, "", read);
         check(r#"{"name":"read_file","arguments":{"path": "a"}}"#, "", read);
@@ -282,10 +278,8 @@ mod tests {
 
     #[test]
     fn the_end_of_an_answer_is_a_call_and_a_fence_only_if_it_is_all_of_it() {
-        #[track_caller]
-        fn check(text: String, words: &str) {
-            super::tests::check(true, &text, words, Some(("read_file", r#"{"path": "a"}"#)), None);
-        }
+        let read = Some(("read_file", r#"{"path": "a"}"#));
+        let check = |text: String, words: &str| check(true, &text, words, read, None);
         check(format!("I look.\n{CALL}\n"), "I look.\n");
         check(format!("{{\"x\": 1}} {CALL}"), "{\"x\": 1} ");
         check(format!("{CALL}{{\"tool\": \"now\", \"args\": {{}}}}"), "");
@@ -315,11 +309,8 @@ mod tests {
 
     #[test]
     fn examples_and_mentions_are_words() {
-        #[track_caller]
-        fn check(text: String, is_doubtful: bool) {
-            let unrun = is_doubtful.then_some(("read_file", UnrunReason::Doubtful));
-            super::tests::check(true, &text, &text, None, unrun);
-        }
+        let unrun = ("read_file", UnrunReason::Doubtful);
+        let check = |text: String, is_doubtful: bool| check(true, &text, &text, None, is_doubtful.then_some(unrun));
         check(format!("Sure:\n```json\n{CALL}\n```"), true);
         check(format!("```json\n{CALL}\n// a comment\n```"), true);
         check(format!("```python\n{CALL} # no\nx = 1\n{CALL}\n```"), true);
@@ -348,12 +339,10 @@ mod tests {
 
     #[test]
     fn calls_that_a_server_did_not_read_are_known_by_their_tool() {
-        #[track_caller]
-        fn check(text: &str, words: &str) {
-            for reads in [true, false] {
-                super::tests::check(reads, text, words, None, Some(("read_file", UnrunReason::Foreign)));
-            }
-        }
+        let foreign = Some(("read_file", UnrunReason::Foreign));
+        let check = |text: &str, words: &str| {
+            [true, false].map(|reads| super::tests::check(reads, text, words, None, foreign));
+        };
         check("<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>", "");
         check("I look.\n<function=read_file>{\"path\": \"a\"}</function>", "I look.\n");
         check("<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", "");
@@ -381,7 +370,7 @@ mod tests {
             ("{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}", ""),
             ("```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n```", ""),
         ] {
-            super::tests::check(false, text, words, None, Some(("read_file", UnrunReason::Foreign)));
+            super::tests::check(false, text, words, None, foreign);
         }
         let unknown = "<tool_call>{\"name\": \"fly\", \"arguments\": {}}</tool_call>";
         super::tests::check(false, unknown, "", None, Some(("fly", UnrunReason::Foreign)));
