@@ -181,7 +181,7 @@ fn told(from: &str, result: ServerResult) -> ToolOutput {
                 let about = prompt.description.as_deref().map(|about| format!(": {about}")).unwrap_or_default();
                 format!("- {}({}){about}", prompt.name, named.collect::<Vec<_>>().join(", "))
             };
-            listed(from, result.prompts.iter().map(line).collect(), more, "it has no prompts")
+            answer::of_list(from, result.prompts.iter().map(line).collect(), more, "it has no prompts")
         }
         ServerResult::CustomResult(result) => answer::of_odd(from, &result.0),
         _ => ToolOutput::error(
@@ -206,12 +206,5 @@ fn resources(from: &str, listed: &ListResourcesResult, templates: Option<ListRes
         let there = templates.resource_templates.iter();
         lines.extend(there.map(|one| line(&one.uri_template, &one.name, one.description.as_deref())));
     }
-    self::listed(from, lines, more, "it has no resources")
-}
-
-fn listed(from: &str, mut lines: Vec<String>, more: bool, nothing: &str) -> ToolOutput {
-    if more {
-        lines.push("- […] and more, which are not listed".to_owned());
-    }
-    answer::of_list(from, &lines, nothing)
+    answer::of_list(from, lines, more, "it has no resources")
 }
