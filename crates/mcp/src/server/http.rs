@@ -443,16 +443,6 @@ mod tests {
         parser.ready.into()
     }
 
-    #[test]
-    fn events_are_read_as_they_are_meant() {
-        let read = events(&[
-            b": hello\r\nevent: endpoint\r\ndata: /messages?id=1\r\n\r\n",
-            b"data:a\ndata: b\n\nevent: x\n\n",
-        ]);
-        let event = |name: &str, data: &str| Event { name: name.to_owned(), data: data.to_owned() };
-        assert_eq!(read, [event("endpoint", "/messages?id=1"), event("", "a\nb")]);
-    }
-
     proptest! {
         #[test]
         fn pieces_make_no_difference(text in "(event: a|data: b|:c|\r\n|\n|\r|d){0,30}", cut in 0..60usize) {

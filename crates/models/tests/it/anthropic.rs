@@ -336,13 +336,11 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
     };
     check(error(529, "overloaded_error", "Overloaded"), ErrorKind::Provider, 2, "[request req_scripted]", "").await;
     check(error(401, "authentication_error", "invalid x-api-key"), ErrorKind::Auth, 1, "x-api-key", "api_key").await;
-    check(error(403, "permission_error", "no access"), ErrorKind::Auth, 1, "no access", "api_key").await;
     check(error(404, "not_found_error", "model: claude-x"), ErrorKind::Rejected, 1, "claude-x", "id right").await;
     check(error(402, "billing_error", "pay"), ErrorKind::QuotaExceeded, 1, "pay", "balance").await;
     let poor = "Your credit balance is too low to access the Anthropic API.";
     check(error(400, "invalid_request_error", poor), ErrorKind::QuotaExceeded, 1, "balance is too low", "console")
         .await;
-    check(error(413, "request_too_large", "too large"), ErrorKind::ContextOverflow, 1, "too large", "").await;
     check(error(429, "rate_limit_error", "slow down"), ErrorKind::RateLimited, 2, "slow down", "wait").await;
     for code in ["enforced_spend_limit_reached", "contract_spend_limit_reached"] {
         let error = json!({"type": "rate_limit_error", "message": "limit", "details": {"error_code": code}});
