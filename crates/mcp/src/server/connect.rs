@@ -18,8 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    bounded::BoundedTransport,
-    handler::Handler,
+    handler::{BoundedTransport, Handler},
     http::Address,
     listing,
     process::{self, Pipes, Process},

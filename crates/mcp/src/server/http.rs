@@ -41,9 +41,8 @@ use crate::{
     login::{Logins, Refusal, ServerUrl},
     reason::{Clean, Reason},
     server::{
-        bounded::BoundedTransport,
         connect::{Era, Trouble},
-        handler::Handler,
+        handler::{BoundedTransport, Handler},
     },
 };
 
