@@ -65,24 +65,23 @@ impl Refusal {
 
     fn of(error: &DynamicTransportError) -> Option<Self> {
         let refusal = |knows_us, header: &str| Some(Self { knows_us, header: header.to_owned(), not_renewed: None });
-        let mut cause: Option<&(dyn Error + 'static)> = Some(error.error.as_ref());
-        while let Some(error) = cause {
+        let mut causes =
+            std::iter::successors(Some(error.error.as_ref() as &(dyn Error + 'static)), |&error| error.source());
+        causes.find_map(|error| {
             if let Some(refused) = error.downcast_ref::<AuthRequiredError>() {
                 return refusal(false, &refused.www_authenticate_header);
             }
             if let Some(refused) = error.downcast_ref::<InsufficientScopeError>() {
                 return refusal(true, &refused.www_authenticate_header);
             }
-            match error.downcast_ref::<AuthError>() {
-                Some(AuthError::AuthorizationRequired) => return refusal(false, ""),
-                Some(AuthError::TokenRefreshFailed(why)) => {
-                    return Some(Self { knows_us: false, header: String::new(), not_renewed: Some(why.clone()) });
+            match error.downcast_ref::<AuthError>()? {
+                AuthError::AuthorizationRequired => refusal(false, ""),
+                AuthError::TokenRefreshFailed(why) => {
+                    Some(Self { knows_us: false, header: String::new(), not_renewed: Some(why.clone()) })
                 }
-                _ => {}
+                _ => None,
             }
-            cause = error.source();
-        }
-        None
+        })
     }
 
     /// Reads the header for a caller at this address.
