@@ -153,11 +153,6 @@ impl RequestForm {
         self.0.contains(change)
     }
 
-    /// Returns whether the schema may be sent in its field.
-    pub(crate) fn takes_schema(&self, schema: &AnswerSchema) -> bool {
-        !self.has(&Change::WithoutSchema(fingerprint(schema)))
-    }
-
     /// The tokens that an answer may have, as far as the server has refused more.
     pub(crate) fn answer_limit(&self) -> Option<u64> {
         let limits = self.0.iter().filter_map(|change| match change {

@@ -32,7 +32,7 @@ use crate::{
     facts::server::ModelAbilities,
     http::{
         failure::{Failure, excerpt},
-        learning::RequestForm,
+        learning::{Change, RequestForm, fingerprint},
         target::Target,
     },
 };
@@ -141,7 +141,8 @@ impl<'a> Order<'a> {
         let Self { request, config, form, .. } = *self;
         let schema = request.answer_schema.as_deref()?;
         let is_free = takes_calls || !request.may_call || request.tools.is_empty();
-        Some(schema).filter(|schema| is_free && !config.body.contains_key(field) && form.takes_schema(schema))
+        let is_taken = is_free && !form.has(&Change::WithoutSchema(fingerprint(schema)));
+        Some(schema).filter(|_| is_taken && !config.body.contains_key(field))
     }
 
     /// Names of fields that the request can do without: ours, and the configured ones but for the fixed ones.
