@@ -295,15 +295,8 @@ async fn what_was_told_and_seen_is_known_to_the_next_start() {
     model.note_window(4096, WindowSource::Cut);
     model.note_window(7, WindowSource::Cut);
     assert_eq!(window(model.info()), (4096, WindowSource::Cut));
-    learning::written(&file, "4096").await;
-    server.lists([json!({"id": "other", "max_model_len": 65_536})]);
-    let model = start();
-    assert_eq!(model.info().context_window, 4096);
-    model.look_up().await;
-    assert_eq!((model.info().id.as_str(), window(model.info())), ("other", (65_536, WindowSource::Server)));
-    model.note_window(4096, WindowSource::Cut);
     model.forget();
-    assert_eq!(window(model.info()), (65_536, WindowSource::Server));
+    assert_eq!(window(model.info()), (131_072, WindowSource::Server));
 }
 
 #[tokio::test]

@@ -32,17 +32,6 @@ async fn a_call_out_of_a_cut_answer_does_not_run() {
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
 }
 
-#[tokio::test]
-async fn tools_in_the_text_work_on_every_wire() {
-    for wire in [Wire::Anthropic, Wire::Responses] {
-        let server = ModelServer::start().await;
-        server.reply(Reply::text(r#"{"tool": "now", "args": {}}"#));
-        let outcome = ask_config(&ModelConfig { wire, native_tools: Some(false), ..config(&server) }).await;
-        assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{outcome:?}");
-        assert!(last(&server).body["tools"].is_null());
-    }
-}
-
 /// What comes of words, cut as the network likes.
 async fn said_natively(words: &str) -> Outcome {
     let server = ModelServer::start().await;
