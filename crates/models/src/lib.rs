@@ -18,38 +18,9 @@ mod answer;
 mod call;
 pub mod config;
 mod facts;
-/// Requests to servers: addresses, deadlines, failures, retries, and other forms where a server refuses the usual one.
-///
-/// - `target`: addresses and clients, and how long to wait for what; `request`: requests and their answers, and what goes over the
-///   wire, for whoever keeps it.
-/// - `retry`: when to try again; `failure`: what went wrong, and whether trying again can help.
-/// - `learning`: requests in another form where a server refuses the usual one.
-/// - `sse`: bytes to events.
-mod http {
-    pub(crate) mod failure;
-    pub(crate) mod learning;
-    pub(crate) mod request;
-    pub(crate) mod retry;
-    pub(crate) mod sse;
-    pub(crate) mod target;
-}
+mod http;
 pub mod router;
-/// The wires: what agentd asks in each dialect, and what comes back.
-///
-/// - `dialect`: the seam between a call and a wire, what all bodies have in common, and what a dialect remembers from one request to
-///   the next. `openai`, `responses`, `anthropic`, `llamacpp`: the wires, whose structs never leave their folders.
-/// - Shared by them: `sendable`: what of a history can be sent back as it is, and ids of calls; `partial`: parts of an answer while
-///   they come, and as they are kept; `lenient`: texts and numbers as servers write them.
-mod wire {
-    pub(crate) mod anthropic;
-    pub(crate) mod dialect;
-    mod lenient;
-    pub(crate) mod llamacpp;
-    pub(crate) mod openai;
-    mod partial;
-    pub(crate) mod responses;
-    mod sendable;
-}
+mod wire;
 
 pub use agentd_http::init_crypto;
 pub use config::{ChatTemplate, Effort, Fallback, Frame, ModelConfig, ModelConfigError, Thinking, Wire};
