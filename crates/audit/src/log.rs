@@ -1,7 +1,6 @@
 //! The front of the log.
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
@@ -53,12 +52,6 @@ impl AuditConfig {
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self { folder: folder.into(), rotate_at: ROTATE_AT, noted: None, clean: Arc::new(clean), clock }
-    }
-}
-
-impl fmt::Debug for AuditConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuditConfig").field("folder", &self.folder).field("rotate_at", &self.rotate_at).finish()
     }
 }
 

@@ -142,12 +142,6 @@ impl Clean {
     }
 }
 
-impl fmt::Debug for Clean {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Clean").field(&self.0.is_some()).finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rmcp::model::ErrorData;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -144,12 +143,6 @@ impl Models for ModelRouter {
             .into_iter()
             .map(|slot| SlotInfo { slot, falls_back_to: falls_back_to(slot), model: self.get(slot).info().clone() })
             .collect()
-    }
-}
-
-impl fmt::Debug for ModelRouter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ModelRouter").field("slots", &self.list()).finish()
     }
 }
 

@@ -67,7 +67,7 @@ fn empty_slots_fall_back() {
 #[test]
 fn a_wrong_address_names_its_slot() {
     let slots = BTreeMap::from([(Slot::Code, ModelConfig::new(Wire::OpenAi, "localhost:8080"))]);
-    let error = router(&slots).unwrap_err();
+    let error = router(&slots).err().unwrap();
     assert_eq!(error.slot, Slot::Code);
     let source = error.source.to_string();
     assert!(source.contains("neither http nor https") && source.contains("write it like"), "{source}");
