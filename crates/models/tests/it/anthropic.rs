@@ -142,8 +142,8 @@ async fn abilities_are_asked_of_the_server_before_the_first_request() {
 
 #[tokio::test]
 async fn blocks_and_their_pieces_make_an_answer() {
-    let server = ModelServer::start().await;
-    server.reply(
+    let outcome = ask_over(
+        Wire::Anthropic,
         stream(
             &[
                 json!({"type": "ping"}),
@@ -170,8 +170,8 @@ async fn blocks_and_their_pieces_make_an_answer() {
             "tool_use",
         )
         .bytes_per_write(7),
-    );
-    let outcome = ask_messages(&server).await;
+    )
+    .await;
     assert_eq!((outcome.text.as_str(), outcome.reasoning.as_str()), ("I look.", "Let me look."), "{outcome:?}");
     let calls = [("now".to_owned(), "{}".to_owned()), ("read_file".to_owned(), "{\"path\": \"a\"}".to_owned())];
     assert_eq!((outcome.calls.as_slice(), outcome.end), (calls.as_slice(), Some(Finish::Stop)));

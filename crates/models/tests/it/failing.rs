@@ -41,8 +41,7 @@ async fn a_cut_answer_is_never_a_success_and_its_calls_never_run() {
         let outcome = {
             let server = ModelServer::start().await;
             server.reply(reply.clone().finish("").without_done().cut_after(cut));
-            let mut config = config(&server);
-            config.retries = 0;
+            let config = ModelConfig { retries: 0, ..config(&server) };
             ask_config(&config).await
         };
         assert_eq!(outcome.kind(), Some(ErrorKind::CutStream), "cut after {cut}: {outcome:?}");

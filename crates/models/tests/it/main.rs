@@ -150,6 +150,12 @@ async fn ask_config(config: &ModelConfig) -> Outcome {
     ask(&connect(config).unwrap(), request_with_tools("Hello")).await
 }
 
+/// Asks a server that replies so.
+async fn ask_over(wire: Wire, reply: Reply) -> Outcome {
+    let server = ModelServer::start().await;
+    ask_config(&ModelConfig { wire, ..config(server.reply(reply)) }).await
+}
+
 fn last(server: &ModelServer) -> Recorded {
     server.requests().pop().unwrap()
 }

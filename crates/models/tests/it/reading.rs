@@ -6,9 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 async fn read(reply: Reply) -> Outcome {
-    let server = ModelServer::start().await;
-    server.reply(reply);
-    ask_server(&server).await
+    ask_over(Wire::OpenAi, reply).await
 }
 
 fn used(prompt_tokens: u64, cached_tokens: u64, completion_tokens: u64, reasoning_tokens: u64) -> Option<Usage> {

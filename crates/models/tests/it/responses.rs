@@ -353,9 +353,7 @@ async fn a_new_reason_is_a_limit_and_a_whole_refusal_is_one() {
     *cut.last_mut().unwrap() = json!({"type": "response.incomplete", "response": incomplete});
     let refusal = json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "Hi"}]});
     for (events, end) in [(cut, Finish::Length), (stream(&[done(0, refusal)]), Finish::Filtered)] {
-        let server = ModelServer::start().await;
-        server.reply(numbered(&events));
-        let outcome = ask_responses(&server).await;
+        let outcome = ask_over(Wire::Responses, numbered(&events)).await;
         assert_eq!((outcome.text.as_str(), outcome.end), ("Hi", Some(end)), "{events:#?}");
     }
 }

@@ -2,11 +2,6 @@
 
 use super::*;
 
-async fn ask_over(wire: Wire, reply: Reply) -> Outcome {
-    let server = ModelServer::start().await;
-    ask_config(&ModelConfig { wire, ..config(server.reply(reply)) }).await
-}
-
 /// The words of each part of a conversation.
 fn words(body: &Value) -> Vec<String> {
     let items = ["messages", "input"].iter().find_map(|key| body[*key].as_array()).unwrap();
