@@ -105,7 +105,7 @@ pub(crate) fn line(words: &str, clean: &Clean) -> String {
 /// An error with its causes, as far as they say something new.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut words = error.to_string();
-    for cause in std::iter::successors(error.source(), |cause| cause.source()) {
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
         let more = cause.to_string();
         if !words.contains(&more) {
             words.push_str(": ");

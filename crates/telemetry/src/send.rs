@@ -190,7 +190,7 @@ fn taken(response: ExportResponse) -> ExportOutcome {
 
 /// The reason at the bottom of an error. Addresses may hold keys.
 fn reason(error: impl std::error::Error) -> String {
-    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()
 }
 

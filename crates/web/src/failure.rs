@@ -31,7 +31,7 @@ pub(crate) fn quoted(text: &str) -> String {
 /// A request could not be sent, or nothing came back.
 pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
     let host = url.host_str().unwrap_or_default().to_owned();
-    let causes = || std::iter::successors(error.source(), |cause| cause.source());
+    let causes = || std::iter::successors(error.source(), |&cause| cause.source());
     if let Some(refused) = causes().find_map(|cause| cause.downcast_ref::<RefusedAddress>()) {
         return private(&host, refused.address, refused.what);
     }
@@ -46,7 +46,7 @@ pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
 
 /// An answer ended before its end.
 pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
-    let innermost = std::iter::successors(error.source(), |cause| cause.source()).last();
+    let innermost = std::iter::successors(error.source(), |&cause| cause.source()).last();
     let why = innermost.map(|cause| format!(" ({cause})")).unwrap_or_default();
     WebError::new(ErrorKind::CutStream, format!("the answer broke off after {read} bytes{why}"))
         .with_hint("try again; if it stays so, the server is at fault")

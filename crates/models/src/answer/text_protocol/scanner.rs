@@ -341,7 +341,9 @@ mod tests {
     fn calls_that_a_server_did_not_read_are_known_by_their_tool() {
         let foreign = Some(("read_file", UnrunReason::Foreign));
         let check = |text: &str, words: &str| {
-            [true, false].map(|reads| super::tests::check(reads, text, words, None, foreign));
+            for reads in [true, false] {
+                super::tests::check(reads, text, words, None, foreign);
+            }
         };
         check("<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>", "");
         check("I look.\n<function=read_file>{\"path\": \"a\"}</function>", "I look.\n");
