@@ -109,17 +109,6 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_line_is_read_back() {
-        let (line, first) = seal(&beginning(), r#"{"at":"now"}"#);
-        let (second, head) = seal(&first, r#"{"at":"then"}"#);
-        let read = SealedLine::read(second.trim_end().as_bytes()).unwrap();
-        assert!(read.holds());
-        assert_eq!((read.n, read.previous, read.head()), (2, first.hash.as_str(), head));
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&second).unwrap()["at"], "then");
-        assert_eq!(SealedLine::read(line.trim_end().as_bytes()).unwrap().previous, NO_HASH);
-    }
-
-    #[test]
     fn what_is_no_line_is_none() {
         let (line, _) = seal(&beginning(), "{}");
         let line = line.trim_end();

@@ -12,12 +12,11 @@
 //!   and leaves them, what a crash tore off, the next file when one is full.
 //! - [`chain`]: a line, its number and its hash, pure. `shape`: an entry without secrets and of bounded size, pure.
 //! - [`verify`]: whether the chain holds, and what can be known where it does not. [`read`]: lines, for those who judge
-//!   them again, and each call once, for those who list them. `files`: which files make up the log.
+//!   them again, and each call once, for those who list them; and which files make up the log.
 //! - `trim`: the oldest files, removed by age and size.
 //! - [`redact`]: what looks like a secret, pure; the daemon's own log uses it too.
 
 pub mod chain;
-mod files;
 mod log;
 mod place;
 pub mod read;

@@ -1,7 +1,6 @@
 //! The front of the log.
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
@@ -53,12 +52,6 @@ impl AuditConfig {
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self { folder: folder.into(), rotate_at: ROTATE_AT, noted: None, clean: Arc::new(clean), clock }
-    }
-}
-
-impl fmt::Debug for AuditConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuditConfig").field("folder", &self.folder).field("rotate_at", &self.rotate_at).finish()
     }
 }
 
@@ -162,7 +155,7 @@ impl AuditLog {
     async fn foreign_bytes(&self) -> Option<u64> {
         for _ in 0..LOOKS {
             let before = self.end().await.ok()?;
-            let about = tokio::fs::symlink_metadata(self.folder.join(crate::files::CURRENT)).await;
+            let about = tokio::fs::symlink_metadata(self.folder.join(crate::read::CURRENT)).await;
             if before == self.end().await.ok()? {
                 // A file that is gone or shorter shows in the chain.
                 return Some(about.map_or(0, |about| about.len()).saturating_sub(before.size?));

@@ -19,7 +19,7 @@ use nix::fcntl::OFlag;
 
 use crate::{
     chain::{self, SealedLine, sha256},
-    files::{self, CURRENT, LONGEST_LINE, WITNESS},
+    read::{self, CURRENT, LONGEST_LINE, WITNESS},
 };
 
 /// The end of the log, ready to be written on.
@@ -277,11 +277,11 @@ impl Tail {
 /// The line with the highest number that holds, in all files: for when the end of the newest file does not tell.
 fn last_sound_line(folder: &Path) -> io::Result<Option<AuditHead>> {
     let mut last: Option<AuditHead> = None;
-    for name in files::all(folder)? {
-        let Ok(file) = files::open(&folder.join(name)) else { continue };
+    for name in read::all(folder)? {
+        let Ok(file) = read::open(&folder.join(name)) else { continue };
         let mut lines = io::BufReader::new(file);
-        while let Some(found) = files::next_line(&mut lines)? {
-            let files::LogLine::Line(line) = found else { continue };
+        while let Some(found) = read::next_line(&mut lines)? {
+            let read::LogLine::Line(line) = found else { continue };
             if let Some(sealed) = SealedLine::read(&line).filter(SealedLine::holds)
                 && last.as_ref().is_none_or(|last| sealed.n > last.n)
             {

@@ -268,12 +268,6 @@ mod tests {
     }
 
     #[test]
-    fn short_arguments_stay_as_they_are() {
-        let args = json!({"b": 1, "a": [true, null, "x"], "c": {"d": "e"}});
-        assert_eq!(args_of(args.clone()).to_string(), args.to_string());
-    }
-
-    #[test]
     fn a_long_text_keeps_its_start_and_tells_the_rest() {
         let text = format!("rm -rf {}", "ä".repeat(5000));
         let kept = args_of(json!({"command": text}));
@@ -303,13 +297,6 @@ mod tests {
         assert!(line(Value::Object(fields)) < 2 * LARGEST_ARGS);
         let deep = (0..100).fold(json!("hunter22"), |inner, _| json!([inner]));
         assert_eq!(args_of(deep), json!("[not kept: it nests deeper than 48]"));
-    }
-
-    #[test]
-    fn secrets_are_taken_out_wherever_they_stand() {
-        let line = shape(decided(json!({"hunter22": ["hunter22", {"password": "other"}]})), &clean).unwrap();
-        assert!(!line.contains("hunter22") && !line.contains("other"), "{line}");
-        assert!(line.contains(r#""by":{"client":"[redacted]"}"#), "{line}");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::{
 use agentd_core::{Timestamp, audit::AuditFact};
 
 use crate::{
-    files::{self, CURRENT},
     place::{self, Tail},
+    read::{self, CURRENT},
     writer::Thread,
 };
 
@@ -48,7 +48,7 @@ impl TrimReport {
 pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimReport> {
     let mut trimmed = TrimReport::default();
     let mut left = Vec::new();
-    for name in files::all(&thread.folder)? {
+    for name in read::all(&thread.folder)? {
         let bytes = fs::symlink_metadata(thread.folder.join(&name))?.len();
         left.push((name, bytes));
     }

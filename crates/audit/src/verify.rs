@@ -15,7 +15,7 @@ use agentd_core::audit::{AuditFact, AuditFinding, AuditHead, AuditLine, AuditPro
 
 use crate::{
     chain::{self, NO_HASH, SealedLine},
-    files::{self, LogLine, WITNESS},
+    read::{self, LogLine, WITNESS},
 };
 
 /// Findings that are told; the rest is counted.
@@ -39,7 +39,7 @@ pub struct ExpectedLog {
 pub fn verify(folder: &Path, expect: &ExpectedLog) -> io::Result<AuditReport> {
     let witness = read_witness(folder);
     let mut walk = Walk::new(witness.iter().chain(&expect.heads).cloned().collect(), expect.noted.clone());
-    let files = files::opened(folder)?;
+    let files = read::opened(folder)?;
     let newest = files.len();
     for (number, (name, file)) in (1..).zip(files) {
         walk.file.clone_from(&name);
@@ -58,7 +58,7 @@ pub fn verify(folder: &Path, expect: &ExpectedLog) -> io::Result<AuditReport> {
 /// Adds that somebody else has written behind the last line.
 pub(crate) fn add_foreign(report: &mut AuditReport, bytes: u64) {
     report.findings.push(AuditFinding {
-        file: files::CURRENT.to_owned(),
+        file: read::CURRENT.to_owned(),
         line: 0,
         problem: AuditProblem::Foreign,
         message: format!("the last {bytes} bytes were not written by the daemon"),
@@ -101,7 +101,7 @@ impl Walk {
         let report =
             AuditReport { lines: 0, files: Vec::new(), head: chain::beginning(), findings: Vec::new(), more: 0 };
         Self {
-            file: files::CURRENT.to_owned(),
+            file: read::CURRENT.to_owned(),
             line: 0,
             last: None,
             remembered,
@@ -123,7 +123,7 @@ impl Walk {
 
     fn read(&mut self, file: fs::File, may_be_growing: bool) -> io::Result<()> {
         let mut lines = BufReader::with_capacity(1 << 16, file);
-        while let Some(found) = files::next_line(&mut lines)? {
+        while let Some(found) = read::next_line(&mut lines)? {
             self.line += 1;
             match found {
                 LogLine::Line(line) => self.step(&line),

@@ -379,12 +379,4 @@ mod tests {
         assert_eq!(keep(&mut thread, 1), [true]);
         assert_eq!(lines(folder.path()), 1);
     }
-
-    #[test]
-    fn entries_that_wait_together_are_kept_together() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut thread = thread(folder.path());
-        assert_eq!(keep(&mut thread, 100), [true; 100]);
-        assert_eq!(lines(folder.path()), 100);
-    }
 }

@@ -3,10 +3,7 @@
 //! Everything here is deterministic. A [`Stop`] is asked before every token and every chunk of a prompt, so that an answer ends
 //! soon after nobody wants it any more.
 
-use std::{
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{path::Path, sync::Arc};
 
 use agentd_core::{model::Finish, usage::Usage};
 
@@ -38,13 +35,11 @@ pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
 /// A loaded model.
 pub(crate) struct Inference {
     llama: Llama,
-    pub(crate) vocabulary: Vocabulary,
+    vocabulary: Vocabulary,
     counters: Arc<Counters>,
-}
-
-/// Tokens that were evaluated, with their keys and values: what a later prompt may start with.
-pub(crate) struct KvCache {
+    /// Tokens that were evaluated: what a later prompt may start with.
     tokens: Vec<u32>,
+    /// Their keys and values.
     cache: Vec<LayerCache>,
 }
 
@@ -53,15 +48,12 @@ impl Inference {
         let mut gguf = Gguf::open(path)?;
         let vocabulary = Vocabulary::load(&gguf)?;
         let llama = Llama::load(&mut gguf, context)?;
-        Ok(Self { llama, vocabulary, counters })
-    }
-
-    pub(crate) fn new_track(&self) -> KvCache {
-        KvCache { tokens: Vec::new(), cache: self.llama.new_cache() }
+        let cache = llama.new_cache();
+        Ok(Self { llama, vocabulary, counters, tokens: Vec::new(), cache })
     }
 
     /// The positions that prompt and answer may have together.
-    pub(crate) fn context(&self) -> usize {
+    fn context(&self) -> usize {
         self.llama.sizes().context
     }
 
@@ -70,15 +62,19 @@ impl Inference {
         self.vocabulary.prompt(SYSTEM, text)
     }
 
-    /// Evaluates what of `prompt` is not in the track yet. Returns how likely each token is to be next, and the number of tokens
+    /// Evaluates what of `prompt` is not evaluated yet. Returns how likely each token is to be next, and the number of tokens
     /// that were there already.
-    fn evaluate(&self, track: &mut KvCache, prompt: &[u32], stop: Stop<'_>) -> Result<(Vec<f32>, usize), RunError> {
+    fn evaluate(&mut self, prompt: &[u32], stop: Stop<'_>) -> Result<(Vec<f32>, usize), RunError> {
         if prompt.len() > self.context() {
             return Err(RunError::TooLong { tokens: prompt.len(), limit: self.context() });
         }
-        let shared = track.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        let shared = self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let reused = shared.min(prompt.len().saturating_sub(1));
-        track.truncate(reused);
+        self.tokens.truncate(reused);
+        // All layers have one length again, also where a step broke off between them.
+        for layer in &mut self.cache {
+            layer.truncate(self.tokens.len());
+        }
         let mut last = None;
         for chunk in prompt[reused..].chunks(CHUNK) {
             if stop() {
@@ -86,9 +82,9 @@ impl Inference {
             }
             // The cache is one token behind or ahead of the list only while this runs; after an error the list counts, and the
             // next call truncates to it.
-            let rows = self.llama.forward(chunk, &mut track.cache)?;
-            track.tokens.extend_from_slice(chunk);
-            self.counters.evaluated.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            let rows = self.llama.forward(chunk, &mut self.cache)?;
+            self.tokens.extend_from_slice(chunk);
+            self.counters.status().evaluated_tokens += chunk.len() as u64;
             last = Some(rows.narrow(0, chunk.len() - 1, 1)?);
         }
         let last = last.ok_or_else(|| RunError::Tokens("an empty prompt".to_owned()))?;
@@ -98,14 +94,13 @@ impl Inference {
     /// Answers a prompt with the likeliest tokens, one after the other, and hands out each piece of text as it comes.
     /// `say` returns whether anybody listens.
     pub(crate) fn answer(
-        &self,
-        track: &mut KvCache,
+        &mut self,
         prompt: &[u32],
         max_tokens: usize,
         stop: Stop<'_>,
         mut say: impl FnMut(String) -> bool,
     ) -> Result<(Finish, Usage), RunError> {
-        let (mut logits, reused) = self.evaluate(track, prompt, stop)?;
+        let (mut logits, reused) = self.evaluate(prompt, stop)?;
         let mut finish = Finish::Length;
         let mut tokens = prompt.to_vec();
         let mut joiner = TextJoiner::default();
@@ -120,7 +115,7 @@ impl Inference {
                 break;
             }
             count += 1;
-            self.counters.generated.fetch_add(1, Ordering::Relaxed);
+            self.counters.status().generated_tokens += 1;
             tokens.push(token);
             if repetition.push(token) {
                 finish = Finish::Runaway;
@@ -130,7 +125,7 @@ impl Inference {
             if stop() || (!text.is_empty() && !say(text)) {
                 return Err(RunError::Cancelled);
             }
-            (logits, _) = self.evaluate(track, &tokens, stop)?;
+            (logits, _) = self.evaluate(&tokens, stop)?;
         }
         if let Some(rest) = joiner.finish() {
             say(rest.to_owned());
@@ -144,16 +139,6 @@ impl Inference {
             ..Usage::default()
         };
         Ok((finish, usage))
-    }
-}
-
-impl KvCache {
-    fn truncate(&mut self, length: usize) {
-        self.tokens.truncate(length);
-        // All layers have one length again, also where a step broke off between them.
-        for layer in &mut self.cache {
-            layer.truncate(self.tokens.len());
-        }
     }
 }
 

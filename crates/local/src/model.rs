@@ -71,7 +71,7 @@ impl EmbeddedModel {
 
     /// State and counters of the model.
     pub fn status(&self) -> EmbeddedStatus {
-        self.counters.status()
+        *self.counters.status()
     }
 
     /// Has the worker write a text, and returns where it comes out.

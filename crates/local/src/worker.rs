@@ -4,7 +4,6 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
@@ -20,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use crate::{
     config::{Counters, EmbeddedConfig},
     error::RunError,
-    inference::{Inference, KvCache},
+    inference::Inference,
 };
 
 /// Requests that may wait in the worker's queue. More wait at its door, in the streams that were asked for.
@@ -58,12 +57,7 @@ pub(crate) fn start(config: EmbeddedConfig, counters: Arc<Counters>) -> std::io:
 struct Worker {
     config: EmbeddedConfig,
     counters: Arc<Counters>,
-    loaded: Option<LoadedModel>,
-}
-
-struct LoadedModel {
-    inference: Inference,
-    cache: KvCache,
+    loaded: Option<Inference>,
 }
 
 impl Worker {
@@ -87,14 +81,14 @@ impl Worker {
         if reply.is_closed() {
             return;
         }
-        self.counters.busy.store(true, Ordering::Relaxed);
+        self.counters.status().busy = true;
         // Damaged weights, or a defect in the arithmetic, may panic. That ends one request and never the daemon.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&order, &reply))).unwrap_or_else(|_| {
             self.release("a request made it fail");
             let error = ModelError::new(ErrorKind::Internal, "the built-in model failed while it answered");
             Err(error.with_hint("try again; if it stays, run `make model`, or name another model in models.yaml"))
         });
-        self.counters.busy.store(false, Ordering::Relaxed);
+        self.counters.status().busy = false;
         drop(place);
         if let Err(error) = outcome {
             // Nobody may be there to hear it.
@@ -107,7 +101,7 @@ impl Worker {
             Some(loaded) => loaded,
             none => none.insert(load(&self.config, &self.counters)?),
         };
-        match loaded.write(order, self.config.max_tokens as usize, reply) {
+        match write(loaded, order, self.config.max_tokens as usize, reply) {
             Ok(()) | Err(RunError::Cancelled) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -116,38 +110,36 @@ impl Worker {
     fn release(&mut self, why: &str) {
         if self.loaded.take().is_some() {
             give_back();
-            self.counters.set_loaded(false);
+            self.counters.status().loaded = false;
             tracing::info!("the built-in model was released: {why}");
         }
     }
 }
 
-impl LoadedModel {
-    fn write(&mut self, order: &Order, limit: usize, reply: &Reply) -> Result<(), RunError> {
-        let send = |chunk| reply.blocking_send(Ok(chunk)).map_err(|_| RunError::Cancelled);
-        let prompt = self.inference.chat_prompt(&order.text)?;
-        let max_tokens = order.max_tokens.unwrap_or(limit).min(limit);
-        send(ModelChunk::Text(format!("*{}*\n\n", order.mark)))?;
-        let (stop, say) = (|| reply.is_closed(), |text| send(ModelChunk::Text(text)).is_ok());
-        let (finish, usage) = self.inference.answer(&mut self.cache, &prompt, max_tokens, &stop, say)?;
-        // A text that goes round in circles, or is at the limit of this model, ends there: it was never to be relied on.
-        let is_cut = finish == Finish::Runaway || finish == Finish::Length && max_tokens == limit;
-        if is_cut {
-            send(ModelChunk::Text(" …".to_owned()))?;
-        }
-        send(ModelChunk::Usage(usage))?;
-        send(ModelChunk::End(if is_cut { Finish::Stop } else { finish }))
+fn write(inference: &mut Inference, order: &Order, limit: usize, reply: &Reply) -> Result<(), RunError> {
+    let send = |chunk| reply.blocking_send(Ok(chunk)).map_err(|_| RunError::Cancelled);
+    let prompt = inference.chat_prompt(&order.text)?;
+    let max_tokens = order.max_tokens.unwrap_or(limit).min(limit);
+    send(ModelChunk::Text(format!("*{}*\n\n", order.mark)))?;
+    let (stop, say) = (|| reply.is_closed(), |text| send(ModelChunk::Text(text)).is_ok());
+    let (finish, usage) = inference.answer(&prompt, max_tokens, &stop, say)?;
+    // A text that goes round in circles, or is at the limit of this model, ends there: it was never to be relied on.
+    let is_cut = finish == Finish::Runaway || finish == Finish::Length && max_tokens == limit;
+    if is_cut {
+        send(ModelChunk::Text(" …".to_owned()))?;
     }
+    send(ModelChunk::Usage(usage))?;
+    send(ModelChunk::End(if is_cut { Finish::Stop } else { finish }))
 }
 
-fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<LoadedModel, ModelError> {
+fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<Inference, ModelError> {
     let started = Instant::now();
     let inference = Inference::load(&config.path, config.context as usize, Arc::clone(counters))?;
-    let cache = inference.new_track();
-    counters.set_loaded(true);
+    let mut status = counters.status();
+    (status.loaded, status.loads) = (true, status.loads + 1);
     let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(path = %config.path.display(), ms, "the built-in model was loaded");
-    Ok(LoadedModel { inference, cache })
+    Ok(inference)
 }
 
 /// Gives back what the weights took.

@@ -98,8 +98,9 @@ pub(crate) fn of_prompt(from: &str, result: GetPromptResult) -> ToolOutput {
     answer.finish(from, false)
 }
 
-/// A list, an entry a line.
-pub(crate) fn of_list(from: &str, entries: &[String], nothing: &str) -> ToolOutput {
+/// A list, an entry a line, and whether there are more.
+pub(crate) fn of_list(from: &str, mut entries: Vec<String>, more: bool, nothing: &str) -> ToolOutput {
+    entries.extend(more.then(|| "- […] and more, which are not listed".to_owned()));
     let mut answer = Answer::default();
     answer.text(&if entries.is_empty() { nothing.to_owned() } else { entries.join("\n") });
     answer.finish(from, false)

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,7 +15,10 @@ use agentd_core::{
     ports::{CallProgress, Person, Sampler, ToolContext},
 };
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Minimum interval between two reports of progress to a person.
@@ -45,8 +48,8 @@ pub(crate) struct Call {
     changed: Notify,
     /// Lets one question be asked at a time, as long as it is held.
     pub(crate) asking: tokio::sync::Mutex<()>,
-    /// Number of questions that are asked, or wait for that.
-    questions: AtomicUsize,
+    /// Room for questions that are asked, or wait for that.
+    questions: Semaphore,
     /// Set when it is over: what it asked needs no answer any more.
     over: CancellationToken,
 }
@@ -92,7 +95,7 @@ impl Calls {
             }),
             changed: Notify::new(),
             asking: tokio::sync::Mutex::new(()),
-            questions: AtomicUsize::new(0),
+            questions: Semaphore::new(MOST_WAITING),
             over: CancellationToken::new(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -161,12 +164,11 @@ impl Call {
 
     /// Asks a question, unless several wait already; whoever answers a call that is over answers nobody.
     pub(crate) async fn question<T>(&self, asking: impl Future<Output = T>) -> Result<T, NoQuestion> {
-        let _taken = TakenIn(&self.questions);
-        if self.questions.fetch_add(1, Ordering::AcqRel) >= MOST_WAITING {
+        let Ok(_taken) = self.questions.try_acquire() else {
             // It counts as one that was asked.
             let _ = self.next_question();
             return Err(NoQuestion::TooMany);
-        }
+        };
         self.over.run_until_cancelled(asking).await.ok_or(NoQuestion::Over)
     }
 
@@ -224,15 +226,6 @@ pub(crate) enum NoQuestion {
     TooMany,
     /// The call is over.
     Over,
-}
-
-/// A question that is asked, or waits for that.
-struct TakenIn<'a>(&'a AtomicUsize);
-
-impl Drop for TakenIn<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// The server waits for a person or a model.

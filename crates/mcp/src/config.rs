@@ -401,9 +401,3 @@ impl Default for PluginCheck {
         Self::new(|_| std::future::ready(Err("plugins are not used here".to_owned())).boxed())
     }
 }
-
-impl fmt::Debug for PluginCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PluginCheck")
-    }
-}

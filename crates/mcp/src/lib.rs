@@ -3,7 +3,7 @@
 //! - [`config`]: which servers there are, and what a person sets of them.
 //! - [`pool`]: all servers together: one process each, shared by sessions, started when it is called; [`toolbox`]: the
 //!   same as a [`Toolbox`](agentd_core::ports::Toolbox).
-//! - `server/`: one server: an actor that starts it, knows whether it lives, and stops it when nobody needs it.
+//! - `server`: one server: an actor that starts it, knows whether it lives, and stops it when nobody needs it.
 //! - `connections`: which of them are open, and which end where there are too many.
 //! - [`catalogue`]: what a server offers, as it was last seen, kept on the disk; [`published`]: what of that models are
 //!   offered, under which names.
@@ -41,7 +41,7 @@ pub use self::{
     guard::{GUARD_ARGUMENT, run_guard},
     pool::McpPool,
     reason::{Clean, Reason},
-    server::Health,
+    server::actor::Health,
     session::SessionServers,
     toolbox::McpToolbox,
 };

@@ -13,7 +13,7 @@ const MOST_BYTES: usize = 256 * 1024;
 const LONGEST_LINE: usize = 4096;
 
 /// The last lines, without secrets. What is older is forgotten.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Log {
     ring: Mutex<Ring>,
     clean: Clean,

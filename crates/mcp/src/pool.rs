@@ -1,7 +1,7 @@
 //! All servers together. One connection to each, shared by all sessions; another only for a client whose environment
 //! differs in what the server would see.
 //!
-//! - `listing`: what servers offer that were never reached. `report`: how each of them is, and who is known to them.
+//! - `report`: how each of them is, who is known to them, and what those offer that were never reached.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,11 +18,10 @@ use agentd_core::{
 };
 use futures_util::future::join_all;
 
-mod listing;
 mod report;
 
-use self::listing::{Listing, ListingKey};
 pub use self::report::ServerReport;
+use self::report::{ASKED_AT_ONCE, Listing, ListingKey};
 use crate::{
     catalogue::{Catalogue, CatalogueFolder},
     config::{McpConfig, PluginCheck, ServerAddress, ServerConfig},
@@ -31,7 +30,10 @@ use crate::{
     login::Logins,
     published::{PublishedTools, publish},
     reason::{Clean, Reason},
-    server::{Era, Lease, Need, Opening, ServerDeps, ServerHandle},
+    server::{
+        actor::{Lease, Need, ServerHandle},
+        connect::{Era, Opening, ServerDeps},
+    },
     variables::{LentValues, is_place, is_project},
 };
 
@@ -148,7 +150,7 @@ impl McpPool {
                 reserved,
                 supplies: Arc::new(ServerDeps { guard, logins, clean, learn: Box::new(learn), plugin_check }),
                 owner,
-                asking: tokio::sync::Semaphore::new(listing::ASKED_AT_ONCE),
+                asking: tokio::sync::Semaphore::new(ASKED_AT_ONCE),
                 listed: tokio::sync::Notify::new(),
                 opened: AtomicBool::new(owner == PoolOwner::Session),
                 unseen: AtomicBool::new(true),

@@ -105,14 +105,12 @@ pub(crate) fn line(words: &str, clean: &Clean) -> String {
 /// An error with its causes, as far as they say something new.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
         let more = cause.to_string();
         if !words.contains(&more) {
             words.push_str(": ");
             words.push_str(&more);
         }
-        source = cause.source();
     }
     words
 }
@@ -141,12 +139,6 @@ impl Clean {
     /// The words without secrets.
     pub(crate) fn words(&self, words: &str) -> String {
         self.0.as_ref().map_or_else(|| words.to_owned(), |clean| clean(words))
-    }
-}
-
-impl fmt::Debug for Clean {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Clean").field(&self.0.is_some()).finish()
     }
 }
 

@@ -181,7 +181,7 @@ fn told(from: &str, result: ServerResult) -> ToolOutput {
                 let about = prompt.description.as_deref().map(|about| format!(": {about}")).unwrap_or_default();
                 format!("- {}({}){about}", prompt.name, named.collect::<Vec<_>>().join(", "))
             };
-            listed(from, result.prompts.iter().map(line).collect(), more, "it has no prompts")
+            answer::of_list(from, result.prompts.iter().map(line).collect(), more, "it has no prompts")
         }
         ServerResult::CustomResult(result) => answer::of_odd(from, &result.0),
         _ => ToolOutput::error(
@@ -206,58 +206,5 @@ fn resources(from: &str, listed: &ListResourcesResult, templates: Option<ListRes
         let there = templates.resource_templates.iter();
         lines.extend(there.map(|one| line(&one.uri_template, &one.name, one.description.as_deref())));
     }
-    self::listed(from, lines, more, "it has no resources")
-}
-
-fn listed(from: &str, mut lines: Vec<String>, more: bool, nothing: &str) -> ToolOutput {
-    if more {
-        lines.push("- […] and more, which are not listed".to_owned());
-    }
-    answer::of_list(from, &lines, nothing)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use agentd_core::ids::CallId;
-
-    use super::*;
-    use crate::{
-        McpConfig, ServerConfig, calls::tests::http, catalogue::CatalogueFolder, config::ToolSetting, login::Logins,
-        pool::PoolParts,
-    };
-
-    fn config(url: &str) -> McpConfig {
-        let tools = [("act".to_owned(), ToolSetting::default())].into();
-        let server = ServerConfig { tools, idle_stop: None, ..ServerConfig::new(http(url)) };
-        McpConfig { servers: [("s".to_owned(), server)].into(), ..McpConfig::default() }
-    }
-
-    #[tokio::test]
-    async fn a_call_reaches_what_was_offered_or_nothing() {
-        let pool = McpPool::new(PoolParts {
-            config: config("http://127.0.0.1:9/"),
-            catalogues: CatalogueFolder::new("/nonexistent".into()),
-            guard: "/nonexistent".into(),
-            logins: Logins::new("/nonexistent".into()),
-            environment: BTreeMap::new(),
-            clean: crate::Clean::default(),
-            reserved: Box::new(|_| false),
-            owner: crate::pool::PoolOwner::Daemon,
-            plugin_check: Default::default(),
-        });
-        let toolbox = McpToolbox::new(Arc::clone(&pool));
-        let offered: Arc<str> = pool.published().routes["mcp_s_act"].word().into();
-        let call = ToolCall { call_id: CallId::generate(), name: "mcp_s_act".to_owned(), arguments: "{}".to_owned() };
-        let context =
-            ToolContext { call_id: call.call_id.clone(), stands_for: Some(offered), ..crate::calls::tests::context() };
-        let tried = toolbox.call(&context, &call).await;
-        assert!(tried.text.contains("could not be greeted"), "it was asked: {}", tried.text);
-        pool.reconfigure(config("http://127.0.0.1:9/elsewhere"));
-        for refused in [toolbox.call(&context, &call).await, toolbox.preview(&context, &call).await.unwrap_err()] {
-            assert_eq!(refused.error, Some(ToolErrorCode::UnknownTool), "{}", refused.text);
-        }
-        pool.close().await;
-    }
+    answer::of_list(from, lines, more, "it has no resources")
 }

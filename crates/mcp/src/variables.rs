@@ -109,13 +109,6 @@ impl LentValues {
     }
 }
 
-/// Names only: the values are secrets.
-impl std::fmt::Debug for LentValues {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.last.keys()).finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,7 +145,6 @@ mod tests {
         assert_eq!(lent.values(Some(unknown), &names)["TOKEN"], "second", "the one that was lent last");
         lent.lend(Some(one), values(&[]));
         assert_eq!(lent.values(Some(one), &names), values(&[]), "its client has none");
-        assert_eq!(format!("{lent:?}"), r#"{"TOKEN"}"#);
         for _ in 0..SESSIONS {
             lent.lend(Some(SessionId::generate()), values(&[]));
         }

@@ -37,7 +37,7 @@ use crate::{
     http::{
         failure::Failure,
         learning::{Change, RequestForm, Trials},
-        recording::Recording,
+        request::Recording,
         retry::{Retries, Retry},
         target::{Clients, Deadline, Target},
     },

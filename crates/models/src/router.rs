@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -56,15 +55,8 @@ pub struct SlotError {
 }
 
 impl ModelRouter {
-    /// Makes the models of the configuration. Nothing is asked over the network.
-    ///
-    /// # Errors
-    /// The first slot whose address or headers cannot be used.
-    pub fn new(slots: &BTreeMap<Slot, ModelConfig>, embedded: Arc<dyn Model>) -> Result<Self, SlotError> {
-        Self::with_records(slots, embedded, Arc::default(), Routes::default())
-    }
-
-    /// The same with what was learnt of models before, over these routes.
+    /// Makes the models of the configuration, with what was learnt of them before, over these routes. Nothing is asked over the
+    /// network.
     ///
     /// # Errors
     /// The first slot whose address or headers cannot be used.
@@ -151,12 +143,6 @@ impl Models for ModelRouter {
             .into_iter()
             .map(|slot| SlotInfo { slot, falls_back_to: falls_back_to(slot), model: self.get(slot).info().clone() })
             .collect()
-    }
-}
-
-impl fmt::Debug for ModelRouter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ModelRouter").field("slots", &self.list()).finish()
     }
 }
 

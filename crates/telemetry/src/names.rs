@@ -117,13 +117,9 @@ fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
 
 /// Id of a span, by its session, its turn and its name in the turn. Never zero, which stands for none.
 pub fn span_id(session: SessionId, turn: TurnId, name: &str) -> [u8; 8] {
-    let mut hash = Sha256::new();
-    hash.update(session.as_uuid().as_bytes());
-    hash.update(turn.as_uuid().as_bytes());
-    hash.update(name.as_bytes());
-    let digest = hash.finalize();
-    let mut id = [0; 8];
-    id.copy_from_slice(&digest[..8]);
+    let hash = Sha256::new().chain_update(session.as_uuid().as_bytes()).chain_update(turn.as_uuid().as_bytes());
+    let digest = hash.chain_update(name.as_bytes()).finalize();
+    let mut id = std::array::from_fn(|at| digest[at]);
     id[7] |= 1;
     id
 }

@@ -190,11 +190,8 @@ fn taken(response: ExportResponse) -> ExportOutcome {
 
 /// The reason at the bottom of an error. Addresses may hold keys.
 fn reason(error: impl std::error::Error) -> String {
-    let mut bottom: &dyn std::error::Error = &error;
-    while let Some(cause) = bottom.source() {
-        bottom = cause;
-    }
-    bottom.to_string()
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
 }
 
 fn client(config: &SignalConfig) -> reqwest::Result<Client> {

@@ -18,8 +18,7 @@ use reqwest::{
 };
 
 use crate::{
-    allow::{self, AllowedHost},
-    config::WebConfig,
+    config::{self, AllowedHost, WebConfig},
     target::{OwnAddresses, Trust},
 };
 
@@ -62,7 +61,7 @@ impl Guard {
         if self.trust == Trust::Named {
             return Ok(());
         }
-        match self.own.refused(addresses, |address| allow::covers(&self.allow, address)) {
+        match self.own.refused(addresses, |address| config::covers(&self.allow, address)) {
             Some((address, what)) => Err(RefusedAddress { address, what }),
             None => Ok(()),
         }

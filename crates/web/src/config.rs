@@ -1,8 +1,11 @@
-//! What a person sets of the web. No call of a model changes any of it.
+//! What a person sets of the web, and allows to be reached besides public addresses: hosts by name, each perhaps with a port, and
+//! ranges of addresses. No call of a model changes any of it.
 
-use std::time::Duration;
+use std::{fmt, net::IpAddr, str::FromStr, time::Duration};
 
-use crate::{allow::AllowedHost, search::SearchConfig};
+use ipnet::IpNet;
+
+use crate::search::SearchConfig;
 
 /// Settings of the way to the web.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +47,113 @@ impl WebConfig {
         match self.contact.as_deref().map(str::trim).filter(|contact| !contact.is_empty()) {
             Some(contact) => format!("{name} (+{contact})"),
             None => name.to_owned(),
+        }
+    }
+}
+
+/// A host or a range of addresses that may be reached though it is not public.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AllowedHost {
+    /// A host, on one port or on any.
+    Host(String, Option<u16>),
+    /// A range of addresses, on any port.
+    Range(IpNet),
+}
+
+/// A text that is neither a host nor a range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is neither a host such as localhost:8888 nor a range of addresses such as 10.0.0.0/8")]
+pub struct NotAllowable(String);
+
+impl FromStr for AllowedHost {
+    type Err = NotAllowable;
+
+    fn from_str(text: &str) -> Result<Self, NotAllowable> {
+        let text = text.trim();
+        if let Ok(range) = text.parse::<IpNet>() {
+            return Ok(Self::Range(range.trunc()));
+        }
+        if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+            return Ok(Self::Range(address.into()));
+        }
+        let refused = || NotAllowable(text.chars().take(80).collect());
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port.parse::<u16>().map_err(|_| refused())?)),
+            None => (text, None),
+        };
+        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let is_name = || {
+            let plain = |letter: char| letter.is_alphanumeric() || "-._".contains(letter);
+            !host.is_empty() && host.chars().all(plain) && !host.starts_with(['.', '-'])
+        };
+        match bracketed {
+            Some(address) if address.parse::<IpAddr>().is_ok() => Ok(Self::Host(host.to_lowercase(), port)),
+            None if is_name() => Ok(Self::Host(host.trim_end_matches('.').to_lowercase(), port)),
+            _ => Err(refused()),
+        }
+    }
+}
+
+impl fmt::Display for AllowedHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(host, Some(port)) => write!(f, "{host}:{port}"),
+            Self::Host(host, None) => f.write_str(host),
+            Self::Range(range) => range.fmt(f),
+        }
+    }
+}
+
+/// Returns whether a host is on the list by its name, on this port.
+pub(crate) fn names(list: &[AllowedHost], host: &str, port: u16) -> bool {
+    let host = host.trim_end_matches('.');
+    list.iter().any(|allowed| match allowed {
+        AllowedHost::Host(name, on) => name.eq_ignore_ascii_case(host) && on.is_none_or(|on| on == port),
+        AllowedHost::Range(_) => false,
+    })
+}
+
+/// Returns whether an address is in a range of the list. One of IPv4 stays that in every way of writing it.
+pub(crate) fn covers(list: &[AllowedHost], address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    list.iter().any(|allowed| matches!(allowed, AllowedHost::Range(range) if range.contains(&address)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ranges_are_read() {
+        let check = |text: &str, expected: Option<&str>| {
+            let read = text.parse::<AllowedHost>().ok().map(|allowed| allowed.to_string());
+            assert_eq!(read.as_deref(), expected, "{text}");
+        };
+        check("localhost", Some("localhost"));
+        check(" SearX.lan.:8888 ", Some("searx.lan:8888"));
+        check("127.0.0.1:8080", Some("127.0.0.1:8080"));
+        check("[::1]:8080", Some("[::1]:8080"));
+        check("127.0.0.1", Some("127.0.0.1/32"));
+        check("[fd00::1]", Some("fd00::1/128"));
+        check("10.1.2.3/8", Some("10.0.0.0/8"));
+        check("", None);
+        check("http://localhost", None);
+        check("localhost:", None);
+        check("localhost:99999", None);
+        check("*.lan", None);
+        check("[nonsense]:1", None);
+    }
+
+    #[test]
+    fn a_port_that_is_named_is_the_only_one() {
+        let list: Vec<AllowedHost> = ["a.lan:80", "b.lan", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
+        for (host, port, expected) in
+            [("a.lan", 80, true), ("A.LAN.", 80, true), ("a.lan", 81, false), ("b.lan", 1, true), ("c.b.lan", 1, false)]
+        {
+            assert_eq!(names(&list, host, port), expected, "{host}:{port}");
+        }
+        for (address, expected) in [("10.9.8.7", true), ("::ffff:10.9.8.7", true), ("11.0.0.1", false)] {
+            assert_eq!(covers(&list, address.parse().unwrap()), expected, "{address}");
         }
     }
 }

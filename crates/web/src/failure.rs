@@ -31,16 +31,11 @@ pub(crate) fn quoted(text: &str) -> String {
 /// A request could not be sent, or nothing came back.
 pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
     let host = url.host_str().unwrap_or_default().to_owned();
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
-    let mut innermost = None;
-    while let Some(error) = cause {
-        if let Some(refused) = error.downcast_ref::<RefusedAddress>() {
-            return private(&host, refused.address, refused.what);
-        }
-        innermost = Some(error.to_string());
-        cause = error.source();
+    let causes = || std::iter::successors(error.source(), |&cause| cause.source());
+    if let Some(refused) = causes().find_map(|cause| cause.downcast_ref::<RefusedAddress>()) {
+        return private(&host, refused.address, refused.what);
     }
-    let why = innermost.unwrap_or_else(|| "nothing answers".to_owned());
+    let why = causes().last().map_or_else(|| "nothing answers".to_owned(), ToString::to_string);
     if error.is_timeout() {
         return WebError::new(ErrorKind::Timeout, format!("{host} does not answer: {why}"));
     }
@@ -51,12 +46,8 @@ pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
 
 /// An answer ended before its end.
 pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
-    let mut cause = error.source();
-    let mut why = String::new();
-    while let Some(error) = cause {
-        why = format!(" ({error})");
-        cause = error.source();
-    }
+    let innermost = std::iter::successors(error.source(), |&cause| cause.source()).last();
+    let why = innermost.map(|cause| format!(" ({cause})")).unwrap_or_default();
     WebError::new(ErrorKind::CutStream, format!("the answer broke off after {read} bytes{why}"))
         .with_hint("try again; if it stays so, the server is at fault")
 }

@@ -14,7 +14,7 @@ use reqwest::{
 };
 
 use crate::{
-    body, charset,
+    body,
     client::{Clients, Lookup, SystemLookup},
     config::WebConfig,
     failure,
@@ -114,10 +114,10 @@ impl Fetcher {
     async fn answer(&self, hop: Hop, passed: Vec<String>, response: Response) -> Result<WebAnswer, WebError> {
         let status = response.status();
         let said = response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let (media_type, charset) = charset::declared(said.as_deref().unwrap_or_default());
+        let (media_type, charset) = body::declared(said.as_deref().unwrap_or_default());
         let headers = told(response.headers());
         let taken = body::receive(response, self.config.max_bytes).await?;
-        let text = charset::text(&taken.bytes, &media_type, charset.as_deref());
+        let text = body::text(&taken.bytes, &media_type, charset.as_deref());
         Ok(WebAnswer {
             url: hop.url.into(),
             passed,

@@ -12,7 +12,7 @@ use reqwest::Url;
 
 use crate::{
     address::{embedded, not_public},
-    allow::{self, AllowedHost},
+    config::{self, AllowedHost},
     failure,
 };
 
@@ -84,11 +84,11 @@ pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
 /// Whose addresses may be connected to for it. An address that is a number is looked at here: nobody resolves it.
 pub(crate) fn admit(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> Result<Trust, WebError> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
-    if allow::names(list, host, port) {
+    if config::names(list, host, port) {
         return Ok(Trust::Named);
     }
     let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() else { return Ok(Trust::Public) };
-    match own.refused(&[address], |address| allow::covers(list, address)) {
+    match own.refused(&[address], |address| config::covers(list, address)) {
         Some((address, what)) => Err(failure::private(host, address, what)),
         None => Ok(Trust::Public),
     }

@@ -12,12 +12,12 @@ use agentd_core::{
 };
 use proptest::{collection::vec, prelude::*};
 
-use crate::world::{World, command, decided, started};
+use crate::world::{World, decided, started};
 
 const TOOLS: [&str; 2] = ["run_bash_command", "write_file"];
 
 fn decision(session: SessionId, call: u8, tool: usize, allowed: bool) -> AuditEntry {
-    let mut entry = decided(session, command("ls"));
+    let mut entry = decided(session, serde_json::json!({"command": "ls"}));
     entry.call_id = Some(call_id(call));
     if let AuditFact::CallDecided(decision) = &mut entry.fact {
         TOOLS[tool].clone_into(&mut decision.tool);

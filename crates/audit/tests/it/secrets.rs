@@ -12,7 +12,7 @@ use agentd_core::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{Still, World, decided};
+use crate::world::{World, decided};
 
 /// Values with the secret in some of their texts and names, at any depth.
 fn any_args(secret: String) -> impl Strategy<Value = Value> {
@@ -58,7 +58,7 @@ fn a_known_secret_never_reaches_the_file() {
         let escaped = { let quoted = json!(secret).to_string(); quoted[1..quoted.len() - 1].to_owned() };
         let known = [escaped.clone(), secret.clone()];
         let clean = move |text: &str| known.iter().fold(text.to_owned(), |text, known| text.replace(known.as_str(), "[redacted]"));
-        let config = AuditConfig { clean: Arc::new(clean), ..AuditConfig::new(world.folder(), str::to_owned, Arc::new(Still)) };
+        let config = AuditConfig { clean: Arc::new(clean), ..world.config() };
         runtime.block_on(async {
             let log = AuditLog::open(config).unwrap();
             log.record(decided(SessionId::generate(), args)).await.unwrap();

@@ -15,10 +15,10 @@ use agentd_core::{
     ids::SessionId,
     ports::{AuditReader as _, Clock},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) struct Still;
+struct Still;
 
 impl Clock for Still {
     fn now(&self) -> Timestamp {
@@ -120,11 +120,7 @@ pub(crate) fn decided(session: SessionId, args: Value) -> AuditEntry {
     AuditEntry::of_session(Timestamp::UNIX_EPOCH, session, AuditFact::CallDecided(Box::new(decision)))
 }
 
-pub(crate) async fn newest(log: &AuditLog, session_id: Option<SessionId>, limit: usize) -> Vec<AuditLine> {
-    let query = RecordQuery { session_id, limit, ..RecordQuery::default() };
+pub(crate) async fn newest(log: &AuditLog, limit: usize) -> Vec<AuditLine> {
+    let query = RecordQuery { limit, ..RecordQuery::default() };
     log.records(query).await.unwrap().into_iter().map(|record| record.line).collect()
-}
-
-pub(crate) fn command(text: &str) -> Value {
-    json!({ "command": text })
 }

@@ -63,21 +63,12 @@ async fn requests_call_the_tool_that_they_name() {
     let check = async |question: &str, tool: &str, arguments: Value| {
         assert_eq!(play.call(question).await, Some((tool.to_owned(), arguments)), "{question}");
     };
-    let readme = json!({"path": "/project/README.md"});
-    check("Summarise README", "read_file", readme.clone()).await;
-    check("show the readme", "read_file", readme.clone()).await;
-    check("Show me the headings of README.md", "read_file", readme).await;
-    check(
-        "summarise uploads/notes.txt\n\nUploaded files: uploads/notes.txt",
-        "read_file",
-        json!({"path": "uploads/notes.txt"}),
-    )
-    .await;
+    let notes = json!({"path": "uploads/notes.txt"});
+    check("summarise uploads/notes.txt\n\nUploaded files: uploads/notes.txt", "read_file", notes).await;
     check("cat main.rs", "read_file", json!({"path": "/project/src/main.rs"})).await;
     check("open src/main.rs", "read_file", json!({"path": "/project/src/main.rs"})).await;
     check("show me the makefile", "read_file", json!({"path": "/project/Makefile"})).await;
     check("Lies für Gäste.md", "read_file", json!({"path": "/project/docs/für Gäste.md"})).await;
-    check("What is in 説明.txt?", "read_file", json!({"path": "/project/docs/説明.txt"})).await;
     check("説明.txtを読んで", "read_file", json!({"path": "/project/docs/説明.txt"})).await;
     check("read nosuch.txt.", "read_file", json!({"path": "nosuch.txt"})).await;
     check("list the files in docs", "list_workspace_files", json!({"path": "/project/docs"})).await;
@@ -86,7 +77,6 @@ async fn requests_call_the_tool_that_they_name() {
     check("where is config.yaml?", "find_files", json!({"pattern": "config.yaml"})).await;
     let search = |text: &str| json!({"pattern": text, "literal": true, "ignore_case": true});
     check("search for \"fn main(\" please", "grep", search("fn main(")).await;
-    check("Which files mention net profit?", "grep", search("net profit")).await;
     check("wo kommt Fehler im Code vor", "grep", search("Fehler")).await;
     check("在代码里搜索TODO", "grep", search("TODO")).await;
     let mut in_file = search("unsafe");
@@ -153,17 +143,6 @@ async fn results_are_shown_as_they_are() {
     let many: String = (0..150).map(|number| format!("{number}.txt (1 byte)\n")).collect();
     assert!(play.shown("find *.txt", &many).await.ends_with("- … and 50 more."));
     assert!(play.shown("read notes.txt", &"y".repeat(7000)).await.ends_with("1000 more characters are not shown."));
-}
-
-#[tokio::test]
-async fn the_parts_of_a_readme_are_quoted() {
-    let play = Play::new();
-    let text = "# Lamp\n\nIt lights\nthe house.\n\nMore.\n\n## Setup\n\nmake\n\n## Use\n";
-    let check =
-        async |question: &str, expected: &str| assert_eq!(play.shown(question, text).await, expected, "{question}");
-    check("tl;dr of this project", "/project/README.md begins:\n\n> **Lamp**\n>\n> It lights\n> the house.").await;
-    check("comment installer ça", "/project/README.md dit :\n\n> ## Setup\n>\n> make").await;
-    check("outline of the readme", "Headings of /project/README.md:\n\n- Lamp\n  - Setup\n  - Use").await;
 }
 
 #[tokio::test]

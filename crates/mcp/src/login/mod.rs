@@ -1,12 +1,11 @@
 //! Logging in to servers behind an address, by OAuth. Tokens are kept in a file for each server and address that only its
 //! owner can read; they are renewed when they have run out.
 //!
-//! - `refusal`: that a server does not answer, what it says of whom it would answer, and what is remembered of that.
+//! - `refusal`: that a server does not answer, what it says of whom it would answer, what is remembered of that, and tokens: files
+//!   that only their owner can read.
 //! - `discovery`: where a server lets people log in, and what of that is believed.
-//! - `files`: what only their owner can read.
 
 mod discovery;
-mod files;
 mod refusal;
 
 use std::{
@@ -24,10 +23,7 @@ use secrecy::ExposeSecret as _;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::refusal::Refusal;
-use self::{
-    files::{TokenFile, TokenLookup, TokenSource},
-    refusal::{Remedy, WantedLogins},
-};
+use self::refusal::{Remedy, TokenFile, TokenLookup, TokenSource, WantedLogins};
 use crate::{
     config::OAuthClient,
     log::Log,

@@ -2,20 +2,24 @@
 //! has asked for it. All of that is the word of a stranger: few words are taken of it, and only such as can be what they are said
 //! to be.
 
-use std::{error::Error, fs, path::Path};
+use std::{
+    error::Error,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
 
 use reqwest::Url;
 use rmcp::{
     service::{ClientInitializeError, ServiceError},
     transport::{
         DynamicTransportError, WWWAuthenticateParams,
-        auth::AuthError,
+        auth::{AuthError, AuthorizationMetadata, CredentialStore, StoredCredentials},
         streamable_http_client::{AuthRequiredError, InsufficientScopeError},
     },
 };
 use serde::{Deserialize, Serialize};
-
-use super::files;
 
 /// Maximum number of scopes.
 const MOST_SCOPES: usize = 64;
@@ -61,24 +65,23 @@ impl Refusal {
 
     fn of(error: &DynamicTransportError) -> Option<Self> {
         let refusal = |knows_us, header: &str| Some(Self { knows_us, header: header.to_owned(), not_renewed: None });
-        let mut cause: Option<&(dyn Error + 'static)> = Some(error.error.as_ref());
-        while let Some(error) = cause {
+        let mut causes =
+            std::iter::successors(Some(error.error.as_ref() as &(dyn Error + 'static)), |&error| error.source());
+        causes.find_map(|error| {
             if let Some(refused) = error.downcast_ref::<AuthRequiredError>() {
                 return refusal(false, &refused.www_authenticate_header);
             }
             if let Some(refused) = error.downcast_ref::<InsufficientScopeError>() {
                 return refusal(true, &refused.www_authenticate_header);
             }
-            match error.downcast_ref::<AuthError>() {
-                Some(AuthError::AuthorizationRequired) => return refusal(false, ""),
-                Some(AuthError::TokenRefreshFailed(why)) => {
-                    return Some(Self { knows_us: false, header: String::new(), not_renewed: Some(why.clone()) });
+            match error.downcast_ref::<AuthError>()? {
+                AuthError::AuthorizationRequired => refusal(false, ""),
+                AuthError::TokenRefreshFailed(why) => {
+                    Some(Self { knows_us: false, header: String::new(), not_renewed: Some(why.clone()) })
                 }
-                _ => {}
+                _ => None,
             }
-            cause = error.source();
-        }
-        None
+        })
     }
 
     /// Reads the header for a caller at this address.
@@ -148,7 +151,7 @@ impl WantedLogins {
 
     /// Remembers it.
     pub(super) fn write(&self, path: &Path) -> std::io::Result<()> {
-        files::write(path, &serde_json::to_vec(self)?)
+        write(path, &serde_json::to_vec(self)?)
     }
 
     /// A server at this address has refused to answer. `is_known` says whether there is a token of it.
@@ -207,6 +210,124 @@ fn without(mut scopes: Vec<String>, others: &[String]) -> Vec<String> {
 
 fn union(one: &[String], other: &[String]) -> Vec<String> {
     scopes(one.iter().chain(other).map(String::as_str))
+}
+
+/// Issuer of a token, and where it is renewed: no other is ever shown what renews it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TokenSource {
+    issuer: Option<String>,
+    token_endpoint: String,
+}
+
+impl From<&AuthorizationMetadata> for TokenSource {
+    fn from(said: &AuthorizationMetadata) -> Self {
+        Self { issuer: said.issuer.clone(), token_endpoint: said.token_endpoint.clone() }
+    }
+}
+
+/// The tokens of one server that one giver gave.
+pub(super) struct TokenFile {
+    pub(super) path: PathBuf,
+    pub(super) giver: TokenSource,
+    /// The client registered there, where a person gave one.
+    pub(super) client: Option<String>,
+    /// The secret of the client that was registered for the login, where it was given one.
+    pub(super) client_secret: Option<String>,
+}
+
+/// Content of the file. That of an earlier version says nothing of the issuer.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct StoredToken {
+    given_by: Option<TokenSource>,
+    credentials: Option<StoredCredentials>,
+    client_secret: Option<String>,
+}
+
+/// Outcome of looking for a token.
+pub(super) enum TokenLookup {
+    Nothing,
+    /// With the secret of the client that was registered for it, where it was given one.
+    Token(Box<StoredCredentials>, Option<String>),
+    /// One that is not to be shown to anybody, for this reason.
+    Unfit(&'static str),
+}
+
+impl TokenFile {
+    /// Content of the file.
+    pub(super) fn read(&self) -> Result<TokenLookup, AuthError> {
+        let text = match fs::read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TokenLookup::Nothing),
+            Err(error) => return Err(broken(&format!("could not read the token: {error}"))),
+        };
+        let kept: StoredToken = serde_json::from_slice(&text).map_err(|_| broken("the token file is damaged"))?;
+        let (Some(given_by), Some(credentials)) = (kept.given_by, kept.credentials) else {
+            return Ok(TokenLookup::Unfit("it is not known who gave the token"));
+        };
+        Ok(if given_by != self.giver {
+            TokenLookup::Unfit("the login server has changed since the token was issued")
+        } else if self.client.as_ref().is_some_and(|id| *id != credentials.client_id) {
+            TokenLookup::Unfit("the token was given to another client than that of mcp_servers.yaml")
+        } else {
+            TokenLookup::Token(Box::new(credentials), kept.client_secret)
+        })
+    }
+}
+
+#[async_trait::async_trait]
+impl CredentialStore for TokenFile {
+    /// Credentials given by another count as none: they are neither used nor taken away.
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        Ok(match self.read()? {
+            TokenLookup::Token(credentials, _) => Some(*credentials),
+            TokenLookup::Nothing | TokenLookup::Unfit(_) => None,
+        })
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let kept = StoredToken {
+            given_by: Some(self.giver.clone()),
+            credentials: Some(credentials),
+            client_secret: self.client_secret.clone(),
+        };
+        let text = serde_json::to_vec(&kept).map_err(|error| broken(&error.to_string()))?;
+        let path = self.path.clone();
+        // It waits for the disk.
+        let written = tokio::task::spawn_blocking(move || write(&path, &text)).await;
+        let written = written.map_err(io::Error::other).flatten();
+        written.map_err(|error| broken(&format!("could not keep the token: {error}")))
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(broken(&format!("could not remove the token: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn broken(what: &str) -> AuthError {
+    AuthError::CredentialStoreError(what.to_owned())
+}
+
+/// Puts a file in place, whole or not at all, that only its owner can read.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    // Files that differ in their ends only have a part each.
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    // One that was left behind may have another mode.
+    let _ = fs::remove_file(&part);
+    let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&part)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(part, path)
 }
 
 #[cfg(test)]

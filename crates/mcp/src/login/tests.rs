@@ -83,11 +83,12 @@ async fn what_was_not_begun_cannot_be_finished() {
 fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let site = site("s", "https://example.org/mcp");
+    let logins = || Logins::new(folder.path().to_owned());
     let refused = |knows_us, header: &str| {
         let refusal = Refusal::with(knows_us, header);
-        Logins::new(folder.path().to_owned()).refused(site, &refusal, &Clean::default()).to_string()
+        logins().refused(site, &refusal, &Clean::default()).to_string()
     };
-    let wanted = || WantedLogins::read(&Logins::new(folder.path().to_owned()).wanted_file(site));
+    let wanted = || WantedLogins::read(&logins().wanted_file(site));
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
 
     let told = refused(false, r#"Bearer scope="old""#);
@@ -96,22 +97,20 @@ fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
     assert_eq!(wanted().asks_for(&[], &[]), ["read"], "nobody was known, so what was said last counts");
     assert!(wanted().challenge().unwrap().contains("https://example.org/a/b"));
 
-    fs::write(folder.path().join(logins_file(site)), "{}").unwrap();
+    fs::write(logins().token_path(site), "{}").unwrap();
     let told = refused(true, r#"Bearer error="insufficient_scope", scope="write <b>""#);
     assert!(told.contains("log in again with `agentctl mcp login s`") && told.ends_with(": write <b>"), "{told}");
     assert_eq!(wanted().asks_for(&words(&["got", "read"]), &[]), ["write", "<b>", "read", "got"]);
 
     let asked = wanted().asks_for(&[], &[]);
-    Logins::new(folder.path().to_owned()).remember(&folder.path().join(wanted_name(site)), |wanted| {
-        wanted.logged_in(asked);
-    });
+    logins().remember(&logins().wanted_file(site), |wanted| wanted.logged_in(asked));
     let told = refused(true, r#"Bearer error="insufficient_scope", scope="write""#);
     assert!(told.contains("another login would not help") && !told.contains("agentctl"), "{told}");
     assert_eq!(wanted().asks_for(&words(&["read"]), &[]), ["read"], "nothing more is wanted");
     let told = refused(true, "Bearer");
     assert!(told.contains("does not say what it would allow it to"), "{told}");
 
-    let mode = fs::metadata(folder.path().join(wanted_name(site))).unwrap().permissions().mode() & 0o777;
+    let mode = fs::metadata(logins().wanted_file(site)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
 }
 
@@ -154,12 +153,4 @@ fn a_registration_that_is_refused_for_scopes_is_known() {
     ));
     assert!(!failed(r#"HTTP 400 Bad Request: {"error":"invalid_redirect_uri"}"#));
     assert!(!failed("HTTP request error: no scope"));
-}
-
-fn logins_file(site: ServerUrl<'_>) -> PathBuf {
-    Logins::new(PathBuf::new()).token_path(site)
-}
-
-fn wanted_name(site: ServerUrl<'_>) -> PathBuf {
-    Logins::new(PathBuf::new()).wanted_file(site)
 }

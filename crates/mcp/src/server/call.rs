@@ -13,7 +13,7 @@ use rmcp::{
     service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError},
 };
 
-use super::{Connection, http};
+use super::{connect::Connection, http};
 use crate::{
     calls::{Call, ExpiredLimit, MOST_QUESTIONS},
     login::Refusal,

@@ -18,8 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    bounded::BoundedTransport,
-    handler::Handler,
+    handler::{BoundedTransport, Handler},
     http::Address,
     listing,
     process::{self, Pipes, Process},
@@ -378,19 +377,6 @@ fn is_unreachable(error: &(dyn Error + 'static)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_have_their_era() {
-        for (version, era) in [
-            ("", Era::Initialize),
-            ("2025-11-25", Era::Initialize),
-            ("DRAFT-2026", Era::Initialize),
-            ("2026-07-28", Era::Discover),
-            ("2027-01-01", Era::Discover),
-        ] {
-            assert_eq!(Era::of(version), era, "{version}");
-        }
-    }
 
     fn refusal(code: i32) -> ClientInitializeError {
         ClientInitializeError::JsonRpcError(ErrorData::new(ErrorCode(code), "no", None))

@@ -1,23 +1,40 @@
 //! What a server may ask of us and tell us. All of it is bounded, and nothing of it is believed.
+//!
+//! It can have only so many requests open at once. The library makes a task of each, and of each answer; a server that asks and
+//! reads no answers would fill the memory with them. It is not read any further instead, and let go where that does not change.
 
 #![expect(deprecated, reason = "servers of today still ask for roots, for messages of models, and write logs")]
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use rmcp::{
     ClientHandler, RoleClient,
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-        ElicitResult, ElicitationCapability, ErrorData, Implementation, InputRequest, ListRootsResult,
-        LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, Root, SamplingCapability,
+        ElicitResult, ElicitationCapability, ErrorData, Implementation, InputRequest, JsonRpcMessage, ListRootsResult,
+        LoggingMessageNotificationParam, NumberOrString, ProgressNotificationParam, ProtocolVersion, Root,
+        SamplingCapability, ServerNotification,
     },
-    service::{NotificationContext, RequestContext},
+    service::{NotificationContext, RequestContext, RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
 };
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 
-use crate::calls::{Call, Calls};
-use crate::{config::Sampling, elicitation, log::Log, sampling};
+use crate::{
+    calls::{Call, Calls, until},
+    config::Sampling,
+    elicitation,
+    log::Log,
+    sampling,
+};
 
 /// Our end of a connection.
 #[derive(Clone)]
@@ -141,17 +158,249 @@ impl ClientHandler for Handler {
     }
 }
 
+/// Maximum number of a server's requests that wait for their answers, or for the server to read these.
+const MOST: usize = 64;
+/// Maximum length of a request's name, in bytes. It stands in the answer.
+const LONGEST_NAME: usize = 256;
+/// Time for which a server with so many requests may read none of the answers.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which a withdrawn request counts.
+const WAVERING: Duration = Duration::from_secs(1);
+
+/// The transport.
+pub(super) struct BoundedTransport<T> {
+    inner: T,
+    open: Arc<OpenRequests>,
+    /// Since when there are too many.
+    full_since: Option<Instant>,
+    log: Arc<Log>,
+}
+
+/// The requests of the server that are not answered, or whose answers it has not taken.
+#[derive(Default)]
+struct OpenRequests {
+    names: Mutex<HashMap<NumberOrString, Stage>>,
+    /// Told when one is answered.
+    answered: Notify,
+}
+
+/// Stage of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Somebody works on it.
+    Asked,
+    /// Its answer waits for the server to read it.
+    Answered,
+    /// The server has taken it back, and it counts until then: whoever works on it may not have ended yet.
+    TakenBack(Instant),
+}
+
+impl<T> BoundedTransport<T> {
+    /// Around this one.
+    pub(super) fn new(inner: T, log: Arc<Log>) -> Self {
+        Self { inner, open: Arc::default(), full_since: None, log }
+    }
+}
+
+impl OpenRequests {
+    fn is_full(&self) -> bool {
+        self.with(|names| names.len() >= MOST)
+    }
+
+    /// Returns whether it is a request that can be answered: a new one, with a name of bounded length.
+    fn takes(&self, name: &NumberOrString) -> bool {
+        let is_short = !matches!(name, NumberOrString::String(name) if name.len() > LONGEST_NAME);
+        is_short
+            && self.with(|names| match names.entry(name.clone()) {
+                Entry::Vacant(free) => {
+                    free.insert(Stage::Asked);
+                    true
+                }
+                Entry::Occupied(_) => false,
+            })
+    }
+
+    /// An answer is on its way.
+    fn answers(&self, name: &NumberOrString) {
+        self.with(|names| {
+            if let Some(stage) = names.get_mut(name) {
+                *stage = Stage::Answered;
+            }
+        });
+    }
+
+    /// The server takes a request back. It is not answered then, unless that has begun.
+    fn take_back(&self, name: &NumberOrString) {
+        self.with(|names| {
+            if let Some(stage @ Stage::Asked) = names.get_mut(name) {
+                *stage = Stage::TakenBack(Instant::now() + WAVERING);
+            }
+        });
+    }
+
+    /// When the next of those that were taken back counts no more; those that do not by now are gone.
+    fn next_free(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.with(|names| {
+            names.retain(|_, stage| !matches!(stage, Stage::TakenBack(until) if *until <= now));
+            let until = |stage: &Stage| if let Stage::TakenBack(until) = stage { Some(*until) } else { None };
+            names.values().filter_map(until).min()
+        })
+    }
+
+    fn close(&self, name: &NumberOrString) {
+        self.with(|names| names.remove(name));
+        self.answered.notify_one();
+    }
+
+    fn with<R>(&self, look: impl FnOnce(&mut HashMap<NumberOrString, Stage>) -> R) -> R {
+        look(&mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let name = match &item {
+            JsonRpcMessage::Response(answer) => Some(answer.id.clone()),
+            JsonRpcMessage::Error(refusal) => refusal.id.clone(),
+            _ => None,
+        };
+        if let Some(name) = &name {
+            self.open.answers(name);
+        }
+        let (sending, open) = (self.inner.send(item), Arc::clone(&self.open));
+        async move {
+            let sent = sending.await;
+            if let Some(name) = name {
+                open.close(&name);
+            }
+            sent
+        }
+    }
+
+    /// It can be dropped at any time, and nothing is lost.
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            if self.open.is_full() {
+                let next_free = self.open.next_free();
+                if !self.open.is_full() {
+                    continue;
+                }
+                let since = *self.full_since.get_or_insert_with(Instant::now);
+                tokio::select! {
+                    () = self.open.answered.notified() => self.full_since = None,
+                    () = until(next_free) => {}
+                    () = sleep_until(since + PATIENCE) => {
+                        self.log.note("it asks and asks, and reads no answers; the connection is closed");
+                        return None;
+                    }
+                }
+                continue;
+            }
+            self.full_since = None;
+            let message = self.inner.receive().await?;
+            match &message {
+                JsonRpcMessage::Request(request) if !self.open.takes(&request.id) => continue,
+                JsonRpcMessage::Notification(said) => {
+                    if let ServerNotification::CancelledNotification(cancelled) = &said.notification
+                        && let Some(name) = &cancelled.params.request_id
+                    {
+                        self.open.take_back(name);
+                    }
+                }
+                _ => {}
+            }
+            return Some(message);
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.inner.close().await
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::io;
+
+    use rmcp::model::{ClientJsonRpcMessage, ClientResult, EmptyResult, ServerJsonRpcMessage};
 
     use super::*;
 
-    #[test]
-    fn servers_are_told_whom_they_may_ask_and_how() {
-        let told = |sampling| serde_json::to_value(capabilities(sampling)).unwrap();
-        assert_eq!(told(Sampling::Never)["elicitation"], json!({"form": {}, "url": {}}));
-        assert_eq!(told(Sampling::Never)["sampling"], json!(null));
-        assert_eq!(told(Sampling::Ask)["sampling"], json!({}), "without tools and contexts");
+    /// A server that asks without end; what is sent to it waits until it is let through.
+    struct Asking {
+        asked: i64,
+        through: Arc<tokio::sync::Semaphore>,
+    }
+
+    impl Transport<RoleClient> for Asking {
+        type Error = io::Error;
+
+        fn send(&mut self, _: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
+            let through = Arc::clone(&self.through);
+            async move {
+                through.acquire().await.map_err(io::Error::other)?.forget();
+                Ok(())
+            }
+        }
+
+        async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+            self.asked += 1;
+            Some(request(&self.asked.to_string()))
+        }
+
+        async fn close(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn request(name: &str) -> ServerJsonRpcMessage {
+        serde_json::from_value(serde_json::json!({"jsonrpc": "2.0", "id": name, "method": "ping"})).unwrap()
+    }
+
+    fn answer(name: i64) -> ClientJsonRpcMessage {
+        let name = NumberOrString::String(name.to_string().into());
+        ClientJsonRpcMessage::response(ClientResult::EmptyResult(EmptyResult {}), name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_no_answers_is_not_read_and_then_let_go() {
+        let through = Arc::new(tokio::sync::Semaphore::new(0));
+        let log = Arc::new(Log::default());
+        let mut bounded = BoundedTransport::new(Asking { asked: 0, through: Arc::clone(&through) }, Arc::clone(&log));
+        for _ in 0..MOST {
+            assert!(bounded.receive().await.is_some());
+        }
+        let sending: Vec<_> = (1..=3).map(|name| tokio::spawn(bounded.send(answer(name)))).collect();
+        // It reads one answer, and may ask once more.
+        through.add_permits(1);
+        assert!(bounded.receive().await.is_some());
+        assert!(bounded.receive().await.is_none());
+        assert_eq!(bounded.inner.asked, i64::try_from(MOST).unwrap() + 1);
+        assert!(log.last(9)[0].contains("reads no answers"), "{:?}", log.last(9));
+        sending.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_are_short_and_asked_for_once() {
+        let open = OpenRequests::default();
+        let name = |text: &str| NumberOrString::String(text.into());
+        assert!(open.takes(&name("a")) && !open.takes(&name("a")));
+        assert!(!open.takes(&name(&"x".repeat(LONGEST_NAME + 1))));
+        open.close(&name("a"));
+        assert!(open.takes(&name("a")));
+        open.take_back(&name("a"));
+        assert!(!open.takes(&name("a")), "it counts for a while");
+        sleep_until(open.next_free().unwrap()).await;
+        assert_eq!(open.next_free(), None);
+        assert!(open.takes(&name("a")));
+        open.answers(&name("a"));
+        open.take_back(&name("a"));
+        assert!(!open.takes(&name("a")), "its answer is not read yet");
     }
 }

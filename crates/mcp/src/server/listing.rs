@@ -230,39 +230,33 @@ mod tests {
 
     #[tokio::test]
     async fn an_odd_definition_costs_no_other_tool() {
-        let usable = |definition: Value| (definition, None);
-        let odd = |definition: Value, why: &'static str| (definition, Some(why));
         let input = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let usable = |field: &str, value: Value| {
+            let mut definition = tool("odd", input.clone());
+            definition[field] = value;
+            (definition, None)
+        };
+        let odd = |definition: Value, why: &'static str| (definition, Some(why));
         for (definition, why) in [
-            usable(json!({"name": "odd"})),
-            usable(json!({"name": "odd", "inputSchema": null})),
-            usable(json!({"name": "odd", "inputSchema": true})),
-            usable(json!({"name": "odd", "inputSchema": {"type": 5, "properties": null, "required": true}})),
-            usable(json!({"name": "odd", "inputSchema": {"type": ["object", "null"], "properties": {"a": "string"}}})),
-            usable(json!({"name": "odd", "inputSchema": {"type": "array", "items": 5}})),
-            usable(json!({"name": "odd", "inputSchema": {"properties": {"a": {"type": "string", "required": true}}}})),
-            usable(json!({"name": "odd", "input_schema": input})),
-            usable(json!({"name": "odd", "inputSchema": input, "description": 42})),
-            usable(json!({"name": "odd", "inputSchema": input, "description": null})),
-            usable(json!({"name": "odd", "inputSchema": input, "description": ["one", "two"]})),
-            usable(json!({"name": "odd", "inputSchema": input, "description": {"en": "one"}})),
-            usable(json!({"name": "odd", "inputSchema": input, "title": 7})),
-            usable(json!({"name": "odd", "inputSchema": input, "icons": "https://example.org/icon.png"})),
-            usable(
-                json!({"name": "odd", "inputSchema": input, "icons": [{"src": "a.png", "sizes": "48x48", "mimeType": 1}]}),
-            ),
-            usable(json!({"name": "odd", "inputSchema": input, "annotations": "read-only"})),
-            usable(json!({"name": "odd", "inputSchema": input, "annotations": {"readOnlyHint": "yes"}})),
-            usable(json!({"name": "odd", "inputSchema": input, "outputSchema": "text"})),
-            usable(json!({"name": "odd", "inputSchema": input, "outputSchema": true})),
-            usable(json!({"name": "odd", "inputSchema": input, "_meta": "none"})),
-            usable(json!({"name": "odd", "inputSchema": input, "execution": "task"})),
-            odd(
-                json!({"name": "odd", "inputSchema": "object"}),
-                "its tool `odd` takes any arguments: its `inputSchema`",
-            ),
-            odd(json!({"name": "odd", "inputSchema": false}), "`inputSchema` is not an object"),
-            odd(json!({"name": "odd", "inputSchema": [input]}), "`inputSchema` is not an object"),
+            (json!({"name": "odd"}), None),
+            (json!({"name": "odd", "input_schema": input}), None),
+            usable("inputSchema", json!(null)),
+            usable("inputSchema", json!(true)),
+            usable("inputSchema", json!({"type": 5, "properties": null, "required": true})),
+            usable("inputSchema", json!({"type": ["object", "null"], "properties": {"a": "string"}})),
+            usable("inputSchema", json!({"type": "array", "items": 5})),
+            usable("inputSchema", json!({"properties": {"a": {"type": "string", "required": true}}})),
+            usable("description", json!(42)),
+            usable("description", json!({"en": "one"})),
+            usable("title", json!(7)),
+            usable("icons", json!([{"src": "a.png", "sizes": "48x48", "mimeType": 1}])),
+            usable("annotations", json!({"readOnlyHint": "yes"})),
+            usable("outputSchema", json!("text")),
+            usable("_meta", json!("none")),
+            usable("execution", json!("task")),
+            odd(tool("odd", json!("object")), "its tool `odd` takes any arguments: its `inputSchema`"),
+            odd(tool("odd", json!(false)), "`inputSchema` is not an object"),
+            odd(tool("odd", json!([input])), "`inputSchema` is not an object"),
             odd(tool("odd", json!({"a": "x".repeat(LARGEST)})), "`inputSchema` is too large"),
             odd(json!({"name": "", "inputSchema": input}), "number 2 is left out: it has no text as its `name`"),
             odd(json!({"name": 5, "inputSchema": input}), "number 2 is left out: it has no text as its `name`"),

@@ -4,24 +4,15 @@
 //! - `connect`: from a configuration to a connection that was greeted, in one of the two eras of the protocol, and says what it
 //!   offers.
 //! - `process`: a program of this machine, and how messages go to it and come from it.
-//! - `bounded`: how much a server may ask of us at once.
 //! - `http`: a server behind an address, and the ways of speaking with it.
-//! - `handler`: what a server may ask of us. `calls`: what is under way, so that progress and questions find their call.
+//! - `handler`: what a server may ask of us, and how much at once. `calls`: what is under way, so that progress and questions find their call.
 //! - `call`: one request, with its time, its cancel and its end.
 //! - `listing`: what a server offers, asked for in bounds.
 
-mod actor;
-mod bounded;
+pub(crate) mod actor;
 pub(crate) mod call;
-mod connect;
-mod event_stream;
+pub(crate) mod connect;
 mod handler;
 mod http;
 pub(crate) mod listing;
 mod process;
-
-pub use self::actor::Health;
-pub(crate) use self::{
-    actor::{Lease, Need, ServerHandle},
-    connect::{Connection, Era, Opening, ServerDeps},
-};

@@ -37,7 +37,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const CLEANING: Duration = Duration::from_secs(6);
 
 /// A server that runs, behind its guard.
-#[derive(Debug)]
 pub(super) struct Process {
     guard: Child,
     /// The guard leads the group that the server is in.

@@ -1,14 +1,12 @@
-//! Servers of sessions, none of which is there: what is kept, what is replaced, and what is forgotten.
+//! Servers of sessions, none of which is there: what is kept, what is replaced, and what is forgotten. And what may be a server.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use proptest::prelude::*;
 use secrecy::SecretString;
 
 use super::*;
-use crate::{
-    config::{HttpWire, ServerAddress},
-    server::Health,
-};
+use crate::config::{HttpWire, ServerAddress};
 
 /// The secrets that were told last.
 type Learned = Arc<Mutex<Vec<String>>>;
@@ -28,27 +26,11 @@ fn servers() -> (SessionServers, Learned) {
 
 /// A server at an address where nothing listens.
 fn nobody(name: &str, key: &str) -> SessionServer {
-    let headers = [("X-Key".to_owned(), SecretString::from(key))].into();
-    let (url, wire) = ("http://127.0.0.1:9/mcp".into(), HttpWire::Streamable);
-    SessionServer { name: name.to_owned(), address: ServerAddress::Http { url, headers, wire, client: None } }
+    SessionServer { name: name.to_owned(), ..http("http://127.0.0.1:9/mcp", &[("X-Key", key)]) }
 }
 
 async fn set(servers: &SessionServers, session: SessionId, brought: &[SessionServer], replaces: Option<u64>) -> u64 {
     servers.set(session, brought, &ClientEnvironment::default(), replaces).await.unwrap().version
-}
-
-#[tokio::test]
-async fn a_broken_server_is_reported_in_its_place() {
-    let (servers, _) = servers();
-    let session = SessionId::generate();
-    let brought = [nobody("two", "key-of-two"), nobody("one", "key-of-one")];
-    let report = servers.set(session, &brought, &ClientEnvironment::default(), None).await.unwrap();
-    let names: Vec<&str> = report.servers.iter().map(|server| server.name.split('-').next().unwrap()).collect();
-    assert_eq!(names, ["two", "one"]);
-    assert!(report.servers.iter().all(|server| matches!(server.health, Health::Down { .. })), "{report:?}");
-    let words = format!("{report:?}");
-    assert!(!words.contains("key-of-"), "{words}");
-    assert!(servers.of(SessionId::generate()).is_none());
 }
 
 #[tokio::test]
@@ -89,18 +71,6 @@ async fn a_client_that_leaves_ends_what_it_brought_and_nothing_newer() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_leaves_all_as_it_was() {
-    let (servers, learned) = servers();
-    let session = SessionId::generate();
-    set(&servers, session, &[nobody("a", "key-of-a")], None).await;
-    let before = servers.of(session).unwrap();
-    let wrong = vec![nobody("b", "key-of-b"); MAX_SESSION_SERVERS + 1];
-    assert!(servers.set(session, &wrong, &ClientEnvironment::default(), None).await.is_err());
-    assert!(Arc::ptr_eq(&before, &servers.of(session).unwrap()));
-    assert_eq!(*learned.lock().unwrap(), ["key-of-a"]);
-}
-
-#[tokio::test]
 async fn the_session_that_was_brought_servers_longest_ago_makes_room() {
     let (servers, _) = servers();
     let sessions: Vec<SessionId> = (0..=SESSIONS).map(|_| SessionId::generate()).collect();
@@ -110,4 +80,93 @@ async fn the_session_that_was_brought_servers_longest_ago_makes_room() {
     }
     assert!(servers.of(sessions[0]).is_none());
     assert!(sessions[1..].iter().all(|session| servers.of(*session).is_some()));
+}
+
+fn program(name: &str, command: &str, env: &[(&str, &str)]) -> SessionServer {
+    let env = env.iter().map(|(name, value)| ((*name).to_owned(), SecretString::from(*value))).collect();
+    let (command, args) = (command.to_owned(), vec!["-v".into()]);
+    let address = ServerAddress::Stdio { command, args, env, cwd: PathBuf::new() };
+    SessionServer { name: name.to_owned(), address }
+}
+
+fn http(url: &str, headers: &[(&str, &str)]) -> SessionServer {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), SecretString::from(*value))).collect();
+    let address = ServerAddress::Http { url: url.into(), headers, wire: HttpWire::Streamable, client: None };
+    SessionServer { name: "web".to_owned(), address }
+}
+
+fn names(servers: &[SessionServer]) -> Vec<String> {
+    config(servers, Path::new("/tmp")).unwrap().1
+}
+
+#[test]
+fn a_name_says_what_the_server_is_and_no_secret() {
+    let one = names(&[program("files", "/bin/a", &[("KEY", "one")])]).remove(0);
+    let check = |server: SessionServer, same: bool| {
+        let other = names(&[server]).remove(0);
+        assert_eq!(one == other, same, "{one} {other}");
+    };
+    check(program("files", "/bin/a", &[("KEY", "other")]), true);
+    check(program("files", "/bin/b", &[("KEY", "one")]), false);
+    check(program("Files", "/bin/a", &[("KEY", "one")]), false);
+    check(program("files", "/bin/a", &[("TOKEN", "one")]), false);
+    assert!(one.starts_with("files-") && one.len() == "files-".len() + 8, "{one}");
+}
+
+#[test]
+fn what_no_server_could_be_is_broken_and_says_why() {
+    let check = |servers: &[SessionServer], words: &str| {
+        let (config, names) = config(servers, Path::new("/tmp")).unwrap();
+        assert!(config.servers.is_empty() && config.broken.len() == 1, "{config:?}");
+        let why = &config.broken[&names[0]];
+        assert!(why.contains(words) && !why.contains("s3cret"), "{why}");
+    };
+    check(&[program(" ", "/bin/a", &[])], "name");
+    check(&[program(&"x".repeat(101), "/bin/a", &[])], "name");
+    check(&[program("a", " ", &[])], "no command");
+    check(&[program("a", "/bin/a\0b", &[])], "no program takes");
+    check(&[program("a", &variables::mark("HOME"), &[])], "no program takes");
+    check(&[program("a", "/bin/a", &[("", "s3cret")])], "without a name");
+    check(&[program("a", "/bin/a", &[("A=B", "s3cret")])], "without a name");
+    let relative = ServerAddress::Stdio {
+        command: "a".to_owned(),
+        args: Vec::new(),
+        env: BTreeMap::new(),
+        cwd: "up/../down".into(),
+    };
+    check(&[SessionServer { name: "a".to_owned(), address: relative }], "no absolute path");
+    check(&[http("file:///etc/passwd", &[])], "no address");
+    check(&[http("nonsense", &[])], "no address");
+    check(&[http("https://me:s3cret@example.org/", &[])], "password");
+    check(&[http("https://example.org/", &[("Bad Name", "s3cret")])], "header");
+    check(&[http("https://example.org/", &[("X-Key", "s3cret\r\nX-Other: a")])], "header");
+}
+
+#[test]
+fn too_much_is_refused_with_a_hint() {
+    let check = |servers: &[SessionServer], words: &str| {
+        let refusal = config(servers, Path::new("/tmp")).unwrap_err();
+        assert!(refusal.message.contains(words) && !refusal.hint.is_empty(), "{refusal:?}");
+    };
+    check(&vec![program("a", "/bin/a", &[]); MAX_SESSION_SERVERS + 1], "17 MCP servers");
+    check(&[program("a", &"x".repeat(MAX_SESSION_SERVER_BYTES), &[])], "bytes of text");
+}
+
+proptest! {
+    #[test]
+    fn every_name_gives_tools_that_are_known_again(name in ".{1,100}", tool in "[a-zA-Z_][a-zA-Z0-9_./-]{0,80}") {
+        prop_assume!(!name.trim().is_empty() && !name.contains('\0') && !variables::has_mark(&name));
+        prop_assume!(name.chars().count() <= MAX_SERVER_NAME);
+        let inner = names(&[program(&name, "/bin/a", &[])]).remove(0);
+        let tool = schema::name(&inner, &tool);
+        prop_assert!(is_of_session_server(&tool), "{tool}");
+        prop_assert!(tool.starts_with(&format!("mcp_{inner}_")), "{tool} {inner}");
+    }
+}
+
+#[test]
+fn tools_of_the_configuration_are_not_taken_for_those_of_a_session() {
+    for tool in ["mcp_files_read", "mcp_my-files_read", "read_file", "mcp_", "mcp_a-1234567_b"] {
+        assert!(!is_of_session_server(tool), "{tool}");
+    }
 }

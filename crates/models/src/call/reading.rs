@@ -24,9 +24,9 @@ use crate::{
     },
     http::{
         failure::{Failure, excerpt},
-        recording::Recording,
+        request::Recording,
         sse::Decoder,
-        target::{Deadline, Target},
+        target::{Deadline, LAST_BYTES, Target, USAGE_TAIL},
     },
     wire::dialect::AnswerReader,
 };
@@ -186,10 +186,10 @@ impl Reading {
     async fn wait(&mut self, target: &Target) -> Result<Option<reqwest::Result<Bytes>>, Failure> {
         let deadlines = &target.deadlines;
         let deadline = if self.answer.done {
-            let soon = deadlines.last_bytes();
+            let soon = deadlines.tail(LAST_BYTES);
             *self.tail.insert(self.tail.map_or(soon, |tail| tail.sooner(soon)))
         } else if self.answer.finish.is_some() {
-            *self.tail.get_or_insert_with(|| deadlines.usage_tail())
+            *self.tail.get_or_insert_with(|| deadlines.tail(USAGE_TAIL))
         } else if matches!(self.form, Form::Unknown) {
             self.first_byte
         } else {

@@ -103,12 +103,8 @@ pub(crate) fn form(host: &str) -> &'static [Change] {
 }
 
 /// The models that a key alone makes use of at a provider's own address, by slot; none elsewhere.
-pub fn default_models(host: &str) -> &'static [(Slot, String)] {
-    static DEFAULTS: LazyLock<BTreeMap<&str, Vec<(Slot, String)>>> = LazyLock::new(|| {
-        let listed = |models: &BTreeMap<Slot, String>| models.clone().into_iter().collect();
-        CATALOGUE.defaults.iter().map(|(provider, models)| (provider.as_str(), listed(models))).collect()
-    });
-    provider(host).and_then(|provider| DEFAULTS.get(provider)).map(Vec::as_slice).unwrap_or_default()
+pub fn default_models(host: &str) -> impl Iterator<Item = (&'static Slot, &'static String)> {
+    provider(host).and_then(|provider| CATALOGUE.defaults.get(provider)).into_iter().flatten()
 }
 
 impl PublishedModel {
@@ -195,12 +191,11 @@ mod tests {
     #[test]
     fn defaults_are_models_of_the_catalogue() {
         for host in ["api.anthropic.com", "API.OPENAI.COM"] {
-            let slots = default_models(host);
-            assert_eq!(slots.first().map(|(slot, _)| *slot), Some(Slot::Base), "{host}");
-            for (_, id) in slots {
+            assert_eq!(default_models(host).next().map(|(slot, _)| *slot), Some(Slot::Base), "{host}");
+            for (_, id) in default_models(host) {
                 assert!(published(host, id).is_some_and(|model| model.tools && model.prices.is_some()), "{id}");
             }
         }
-        assert!(default_models("127.0.0.1").is_empty() && default_models("api.x.ai").is_empty());
+        assert!(["127.0.0.1", "api.x.ai"].iter().all(|host| default_models(host).next().is_none()));
     }
 }

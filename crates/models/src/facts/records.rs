@@ -24,8 +24,8 @@ use crate::{
     config::ModelConfig,
     facts::server::ModelAbilities,
     http::{
+        failure::PLAUSIBLE,
         learning::{Change, RequestForm},
-        window::PLAUSIBLE,
     },
 };
 
@@ -323,8 +323,7 @@ impl ModelRecord {
 
     /// Returns whether there is anything in it.
     fn is_empty(&self) -> bool {
-        let nothing_told = self.id.is_none() && self.told.is_none() && self.abilities.is_none();
-        nothing_told && self.prices.is_none() && self.limit.is_none() && self.changes.is_empty()
+        *self == Self::new(self.key.clone(), self.used)
     }
 
     /// The changes that its server demands.

@@ -1,6 +1,7 @@
 //! What went wrong with a call, and whether trying again can help.
 //!
-//! - `error_body`: a server's words, out of the many shapes of error bodies, and their meaning; the name of the request, and waits.
+//! - `error_body`: a server's words, out of the many shapes of error bodies, and their meaning; the name of the request, waits, and
+//!   the size of a model's window.
 
 mod error_body;
 
@@ -15,13 +16,9 @@ use reqwest::{
     header::{HeaderMap, LOCATION},
 };
 
-use self::error_body::{Cause, ServerError, limit_reset, retry_after, retry_at};
-pub(crate) use self::error_body::{excerpt, request_id};
-use crate::http::{
-    learning::Refusal,
-    target::Target,
-    window::{self, PLAUSIBLE},
-};
+use self::error_body::{Cause, ServerError, limit_reset, retry_after, retry_at, window_in};
+pub(crate) use self::error_body::{PLAUSIBLE, excerpt, request_id};
+use crate::http::{learning::Refusal, target::Target};
 
 /// Stands for the status of an error in the middle of an answer that names none.
 const UNKNOWN: u16 = 0;
@@ -215,7 +212,7 @@ impl Failure {
             Cause::Window => {
                 let message =
                     format!("the conversation does not fit the context window of the model at {target}: {said}");
-                Self::overflow(message, window::named(&error.body))
+                Self::overflow(message, window_in(&error.body))
             }
         }
     }
@@ -271,12 +268,15 @@ mod tests {
 
     use super::*;
 
+    fn failed(status: u16, body: &str) -> Failure {
+        let (target, status) = (Target::for_tests("http://host/v1", ""), StatusCode::from_u16(status).unwrap());
+        Failure::status(&target, status, &HeaderMap::new(), body.as_bytes())
+    }
+
     #[test]
     fn statuses_become_kinds() {
-        let target = Target::for_tests("http://host/v1", "");
         let check = |status: u16, body: &str, kind: ErrorKind, again: bool| {
-            let status = StatusCode::from_u16(status).unwrap();
-            let failure = Failure::status(&target, status, &HeaderMap::new(), body.as_bytes());
+            let failure = failed(status, body);
             assert_eq!((failure.error.kind(), failure.again != Again::Never), (kind, again), "{status} {body}");
         };
         check(307, "", ErrorKind::Rejected, false);
@@ -307,51 +307,35 @@ mod tests {
             r#"{"error":{"message":"Request too large on tokens per minute (TPM): Limit 6000, Used 1, Requested 9"}}"#;
         check(413, MINUTE, ErrorKind::RateLimited, true);
         check(400, MINUTE, ErrorKind::RateLimited, true);
-        check(
-            400,
-            r#"{"error":{"message":"`inputs` tokens + `max_new_tokens` must be <= 4096"}}"#,
-            ErrorKind::ContextOverflow,
-            false,
-        );
         let tokens = "The input token count (9001) exceeds the maximum number of tokens allowed (8192).";
         let gemini = |code: u16, message: &str| format!(r#"[{{"error":{{"code":{code},"message":"{message}"}}}}]"#);
         check(400, &gemini(400, tokens), ErrorKind::ContextOverflow, false);
         const QUOTA: &str = "You exceeded your current quota, please check your plan. Please retry in 34.07s.";
         check(429, &gemini(429, QUOTA), ErrorKind::RateLimited, true);
-        check(
-            429,
-            &gemini(429, "You exceeded your current quota, please check your plan."),
-            ErrorKind::QuotaExceeded,
-            false,
-        );
+        check(429, &gemini(429, "You exceeded your current quota."), ErrorKind::QuotaExceeded, false);
         check(400, r#"{"error":{"message":"no","code":"tool_use_failed"}}"#, ErrorKind::Rejected, true);
         check(429, "", ErrorKind::RateLimited, true);
         check(429, r#"{"error":{"code":"insufficient_quota"}}"#, ErrorKind::QuotaExceeded, false);
         check(500, "", ErrorKind::Provider, true);
         check(529, "", ErrorKind::Provider, true);
-        let body = br#"{"error":{"message":"it does not fit the context size","n_ctx":2048}}"#;
-        let failure = Failure::status(&target, StatusCode::BAD_REQUEST, &HeaderMap::new(), body);
-        assert_eq!(failure.error.window(), Some(2048));
-        let again = |status: u16, body: &str| {
-            Failure::status(&target, StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes()).again
-        };
+        let body = r#"{"error":{"message":"it does not fit the context size","n_ctx":2048}}"#;
+        assert_eq!(failed(400, body).error.window(), Some(2048));
         let large = "Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Requested \
             44113. The input or output tokens must be reduced in order to run successfully.";
         let large = json!({"error": {"message": large, "code": "rate_limit_exceeded"}}).to_string();
-        assert_eq!(again(429, &large), Again::Limited { wait: None, once: true });
-        assert_eq!(again(429, &gemini(429, QUOTA)), Again::After(Duration::from_millis(34_070)));
+        assert_eq!(failed(429, &large).again, Again::Limited { wait: None, once: true });
+        assert_eq!(failed(429, &gemini(429, QUOTA)).again, Again::After(Duration::from_millis(34_070)));
         for message in ["Loading model", "The server is loading"] {
-            assert_eq!(again(503, &gemini(503, message)), Again::Loading);
+            assert_eq!(failed(503, &gemini(503, message)).again, Again::Loading);
         }
     }
 
     /// Errors as providers and gateways have been seen to send them.
     #[test]
     fn money_that_is_used_up_is_no_limit_of_a_minute_and_no_wrong_key() {
-        let target = Target::for_tests("http://host/v1", "");
         let check = |status: u16, error: serde_json::Value, kind: ErrorKind| {
-            let (status, body) = (StatusCode::from_u16(status).unwrap(), json!({ "error": error }).to_string());
-            let failure = Failure::status(&target, status, &HeaderMap::new(), body.as_bytes());
+            let body = json!({ "error": error }).to_string();
+            let failure = failed(status, &body);
             assert_eq!(failure.error.kind(), kind, "{status} {body}");
             failure
         };
@@ -388,25 +372,9 @@ mod tests {
             assert!(failure.error.to_string().contains("210000"), "{}", failure.error);
         }
         let reported = r#"{"error":{"code":429,"message":"Provider returned error","metadata":{"raw":"x is busy"}}}"#;
+        let target = Target::for_tests("http://host/v1", "");
         assert_eq!(Failure::reported(&target, reported).error.kind(), ErrorKind::RateLimited);
         let error = json!({"message": "Provider returned error", "metadata": {"raw": "x is busy upstream"}});
         assert!(check(429, error, ErrorKind::RateLimited).error.to_string().contains("busy upstream"));
-    }
-
-    #[test]
-    fn errors_in_the_middle_of_an_answer_have_the_status_of_their_code() {
-        let target = Target::for_tests("http://host/v1", "");
-        let check = |code: &str, kind: ErrorKind, refusal: Option<u16>| {
-            let failure = Failure::reported(&target, &format!(r#"{{"error":{{"message":"no","type":"{code}"}}}}"#));
-            let refused = failure.refusal.map(|refusal| refusal.status);
-            assert_eq!((failure.error.kind(), refused), (kind, refusal), "{code}");
-        };
-        check("server_error", ErrorKind::Provider, Some(500));
-        check("api_error", ErrorKind::Provider, Some(500));
-        check("overloaded_error", ErrorKind::Provider, None);
-        check("invalid_request_error", ErrorKind::Rejected, Some(400));
-        check("insufficient_quota", ErrorKind::QuotaExceeded, None);
-        check("invalid_api_key", ErrorKind::Auth, None);
-        check("rate_limit_exceeded", ErrorKind::RateLimited, None);
     }
 }

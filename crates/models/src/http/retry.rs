@@ -169,15 +169,6 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_wish_is_kept_up_to_the_limit() {
-        let asking = |seconds| Failure { again: Again::After(Duration::from_secs(seconds)), ..Failure::cut("later") };
-        let retry = retries().after(asking(7)).unwrap();
-        assert!((7_050..=7_100).contains(&retry.wait.as_millis()), "{retry:?}");
-        let refused = retries().after(asking(11)).unwrap_err();
-        assert_eq!(refused.error.hint(), Some("the server asks to wait 11 seconds"));
-    }
-
-    #[test]
     fn a_minute_is_waited_for_in_large_steps_and_where_one_request_is_too_much_once() {
         let limited = |wait, once| Failure { again: Again::Limited { wait, once }, ..Failure::cut("limited") };
         let mut patient = retries();

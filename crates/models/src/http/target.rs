@@ -212,10 +212,10 @@ fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
 }
 
 /// Time limit for the usage after the answer has ended, where it has not come yet.
-const USAGE_TAIL: Duration = Duration::from_millis(1_500);
+pub(crate) const USAGE_TAIL: Duration = Duration::from_millis(1_500);
 
 /// Time limit for the end of the transfer once all is there. Waiting for it lets the connection be used again.
-const LAST_BYTES: Duration = Duration::from_millis(100);
+pub(crate) const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// Multiple of the longer of its two limits for which a server may only say that it is alive.
 const KEEP_ALIVE_TIMES: u32 = 5;
@@ -276,14 +276,9 @@ impl Deadlines {
         Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
     }
 
-    /// Until the usage that follows an answer, counted from now.
-    pub(crate) fn usage_tail(&self) -> Deadline {
-        Deadline::new(USAGE_TAIL.min(self.idle), MissedDeadline::Tail)
-    }
-
-    /// Until the end of the transfer once nothing more is expected, counted from now.
-    pub(crate) fn last_bytes(&self) -> Deadline {
-        Deadline::new(LAST_BYTES.min(self.idle), MissedDeadline::Tail)
+    /// Until what follows an answer, counted from now, within this limit.
+    pub(crate) fn tail(&self, limit: Duration) -> Deadline {
+        Deadline::new(limit.min(self.idle), MissedDeadline::Tail)
     }
 
     /// For a list of models, counted from now.
@@ -335,13 +330,11 @@ mod tests {
 
     #[test]
     fn the_version_of_the_messages_wire_is_in_the_address_once() {
-        for base in ["http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"] {
+        for (base, shown) in [("http://h/v1/", "http://h/v1"), ("http://h/anthropic", "http://h/anthropic/v1")] {
             let target = Target::new(&ModelConfig::new(Wire::Anthropic, base), &mut Clients::default()).unwrap();
-            assert_eq!((target.at("/messages").as_str(), target.shown()), ("http://h/v1/messages", "http://h/v1"));
-            assert_eq!(target.at("/models?limit=2").as_str(), "http://h/v1/models?limit=2");
+            assert_eq!((target.at("/messages").as_str(), target.shown()), (&*format!("{shown}/messages"), shown));
+            assert_eq!(target.at("/models?limit=2").as_str(), format!("{shown}/models?limit=2"));
         }
-        let target = Target::new(&ModelConfig::new(Wire::Anthropic, "http://h/anthropic"), &mut Clients::default());
-        assert_eq!(target.unwrap().at("/messages").as_str(), "http://h/anthropic/v1/messages");
     }
 
     #[test]

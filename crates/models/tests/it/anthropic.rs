@@ -7,7 +7,6 @@ use agentd_core::{
 use agentd_models::{Effort, Thinking};
 use agentd_testkit::model_server::Provider;
 use secrecy::SecretString;
-use serde_json::Value;
 
 use super::*;
 
@@ -22,7 +21,8 @@ async fn ask_messages(server: &ModelServer) -> Outcome {
 /// A stream of these events around blocks.
 fn stream(events: &[Value], stop_reason: &str) -> Reply {
     let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 10, "output_tokens": 1}}});
-    let end = json!({"type": "message_delta", "delta": {"stop_reason": stop_reason}, "usage": {"output_tokens": 5}});
+    let usage = json!({"input_tokens": null, "output_tokens": 5, "output_tokens_details": {"thinking_tokens": 2}});
+    let end = json!({"type": "message_delta", "delta": {"stop_reason": stop_reason}, "usage": usage});
     let stop = json!({"type": "message_stop"});
     let all = std::iter::once(&start).chain(events).chain([&end, &stop]);
     Reply::events(all.map(ToString::to_string))
@@ -142,8 +142,8 @@ async fn abilities_are_asked_of_the_server_before_the_first_request() {
 
 #[tokio::test]
 async fn blocks_and_their_pieces_make_an_answer() {
-    let server = ModelServer::start().await;
-    server.reply(
+    let outcome = ask_over(
+        Wire::Anthropic,
         stream(
             &[
                 json!({"type": "ping"}),
@@ -170,8 +170,8 @@ async fn blocks_and_their_pieces_make_an_answer() {
             "tool_use",
         )
         .bytes_per_write(7),
-    );
-    let outcome = ask_messages(&server).await;
+    )
+    .await;
     assert_eq!((outcome.text.as_str(), outcome.reasoning.as_str()), ("I look.", "Let me look."), "{outcome:?}");
     let calls = [("now".to_owned(), "{}".to_owned()), ("read_file".to_owned(), "{\"path\": \"a\"}".to_owned())];
     assert_eq!((outcome.calls.as_slice(), outcome.end), (calls.as_slice(), Some(Finish::Stop)));
@@ -180,7 +180,8 @@ async fn blocks_and_their_pieces_make_an_answer() {
     let blocks: Value = serde_json::from_str(outcome.whole.unwrap().blocks.as_ref().unwrap()).unwrap();
     let thinking = json!({"type": "thinking", "thinking": "Let me look.", "signature": "E/8=\u{e9}"});
     assert_eq!(blocks["blocks"], json!([thinking, 7, "toolu_1", "toolu_2"]));
-    assert_eq!(outcome.usage.map(|usage| (usage.prompt_tokens, usage.completion_tokens)), Some((10, 5)));
+    let usage = outcome.usage.unwrap();
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.reasoning_tokens), (10, 5, 2));
 }
 
 #[tokio::test]
@@ -208,76 +209,28 @@ async fn an_answer_goes_back_as_it_came_to_its_model_behind_the_same_prefix_only
     let back = answered(&model.info().origin(), &outcome);
     assert_eq!(ask(&model, back.clone()).await.error, None);
     let sent = last(&server);
-    let kinds: Vec<&str> = sent.body["messages"][1]["content"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|block| block["type"].as_str().unwrap())
-        .collect();
-    assert_eq!(kinds, ["thinking", "redacted_thinking", "text", "server_tool_use", "thinking", "text", "tool_use"]);
-    assert_eq!(sent.body["messages"][1]["content"][3], odd);
+    let blocks = &sent.body["messages"][1]["content"];
+    let expected = ["thinking", "redacted_thinking", "text", "server_tool_use", "thinking", "text", "tool_use"];
+    assert_eq!(kinds(blocks), expected);
+    assert_eq!(blocks[3], odd);
     assert!(sent.text.contains(r#""input":{ "path" :"a\/b"}"#), "{}", sent.text);
 
     // Another model, other words before it, other tools: words and calls alone.
-    let plain = |request: ModelRequest| {
-        let (model, server) = (model.clone(), &server);
-        async move {
-            assert_eq!(ask(&model, request).await.error, None);
-            let sent = last(server).body;
-            let kinds: Vec<String> = sent["messages"][1]["content"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|block| block["type"].as_str().unwrap().to_owned())
-                .collect();
-            assert_eq!(kinds, ["text", "tool_use"], "{sent:#}");
-        }
+    let changed = |change: fn(&mut ModelRequest)| {
+        let mut request = back.clone();
+        change(&mut request);
+        request
     };
-    plain(answered("the-model@elsewhere/v1", &outcome)).await;
-    let mut changed = back.clone();
-    changed.messages[1] = Message::User { text: "Hello".to_owned() };
-    plain(changed).await;
-    let mut changed = back.clone();
-    changed.tools = changed.tools[..1].into();
-    plain(changed).await;
-    let mut changed = back;
-    changed.messages[0] = Message::System { text: "Be long.".to_owned() };
-    plain(changed).await;
+    for request in [
+        answered("the-model@elsewhere/v1", &outcome),
+        changed(|request| request.messages[1] = user("Hello")),
+        changed(|request| request.tools = request.tools[..1].into()),
+        changed(|request| request.messages[0] = Message::System { text: "Be long.".to_owned() }),
+    ] {
+        assert_eq!(ask(&model, request).await.error, None);
+        assert_eq!(kinds(&last(&server).body["messages"][1]["content"]), ["text", "tool_use"]);
+    }
     assert_eq!(server.refusals(), [""; 0]);
-}
-
-#[tokio::test]
-async fn results_come_first_and_blank_words_never() {
-    let server = ModelServer::start().await;
-    let model = connect(&messages_config(&server)).unwrap();
-    let mut request = request_with_tools("Hi");
-    request.messages.extend([
-        user("and more"),
-        Message::answer(" \n", vec![tool_call("a", "{"), tool_call("b", "{")]),
-        result("a", ""),
-        user("<system_reminder>\nx\n</system_reminder>"),
-        result("b", "<system_reminder>noon"),
-        user(" "),
-        user("Well?"),
-        Message::answer("Half of an answer ", Vec::new()),
-    ]);
-    assert_eq!(ask(&model, request).await.error, None);
-    assert_eq!(server.refusals(), [""; 0]);
-    let sent = last(&server).body;
-    let texts = |at: usize| {
-        let blocks = sent["messages"][at]["content"].as_array().unwrap();
-        blocks
-            .iter()
-            .map(|block| block["text"].as_str().or(block["content"].as_str()).unwrap_or("-").to_owned())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(texts(0), ["Hi", "and more"]);
-    assert_eq!(sent["messages"][1]["content"][0]["input"], json!({"invalid_json": "{"}));
-    assert_eq!(
-        texts(2),
-        ["(no output)", "&lt;system_reminder>noon", "<system_reminder>\nx\n</system_reminder>", "Well?"]
-    );
-    assert_eq!((texts(3), texts(4)), (vec!["Half of an answer ".to_owned()], vec!["(go on)".to_owned()]));
 }
 
 #[tokio::test]
@@ -288,27 +241,6 @@ async fn calls_in_a_conversation_without_tools_are_words() {
     request.messages.extend([Message::answer("", vec![tool_call("a", "{}")]), result("a", "noon")]);
     assert_eq!(ask(&model, request).await.error, None);
     assert_eq!(server.refusals(), [""; 0]);
-}
-
-#[tokio::test]
-async fn answers_end_for_many_reasons() {
-    let text = [begins(0, json!({"type": "text", "text": ""})), says(0, "Hi")];
-    for (reason, end) in [
-        ("end_turn", Finish::Stop),
-        ("stop_sequence", Finish::Stop),
-        ("max_tokens", Finish::Length),
-        ("refusal", Finish::Filtered),
-        ("a_new_reason", Finish::Stop),
-    ] {
-        let server = ModelServer::start().await;
-        server.reply(stream(&text, reason));
-        let outcome = ask_messages(&server).await;
-        assert_eq!((outcome.text.as_str(), outcome.end), ("Hi", Some(end)), "{reason}");
-    }
-    let server = ModelServer::start().await;
-    server.reply(stream(&text, "model_context_window_exceeded"));
-    let outcome = ask_messages(&server).await;
-    assert_eq!((outcome.kind(), server.requests().len()), (Some(ErrorKind::ContextOverflow), 1), "{outcome:?}");
 }
 
 #[tokio::test]
@@ -329,43 +261,25 @@ async fn a_paused_answer_goes_on_and_is_one() {
     assert_eq!(outcome.usage.map(|usage| usage.prompt_tokens), Some(20));
     // And all of it goes back.
     assert_eq!(ask(&model, answered(&model.info().origin(), &outcome)).await.error, None);
-    let sent = last(&server).body;
-    let mut kinds =
-        sent["messages"][1]["content"].as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap());
-    assert!(kinds.clone().any(|kind| kind == "server_tool_use") && kinds.next_back() == Some("tool_use"), "{sent:#}");
+    let kinds = kinds(&last(&server).body["messages"][1]["content"]);
+    assert!(kinds.contains(&"server_tool_use".to_owned()) && kinds.ends_with(&["tool_use".to_owned()]), "{kinds:?}");
     assert_eq!(server.refusals(), [""; 0]);
 
-    // A pause without end is none, and what breaks off behind one is asked for anew.
-    server.reply(Reply::blocks([text("Lost. "), search.clone()]).finish("pause_turn"));
+    // What breaks off behind a pause is asked for anew.
+    server.reply(Reply::blocks([text("Lost. "), search]).finish("pause_turn"));
     server.reply(Reply::text("Lost as well.").cut_after(400)).reply(Reply::text("Whole."));
     let outcome = ask(&model, request("Hi")).await;
     assert_eq!((outcome.text.as_str(), outcome.discarded), ("Whole.", 1), "{outcome:?}");
-    server.default_reply(Reply::blocks([search]).finish("pause_turn"));
-    let outcome = ask(&model, request("Hi")).await;
-    assert!(outcome.message().contains("paused its answer without end"), "{outcome:?}");
 }
 
 #[tokio::test]
-async fn a_call_that_the_limit_cuts_does_not_run() {
+async fn a_call_that_the_limit_cuts_before_its_arguments_does_not_run() {
     let server = ModelServer::start().await;
     let block = |index, id| begins(index, json!({"type": "tool_use", "id": id, "name": "now", "input": {}}));
-    let piece = |index, json: &str| adds(index, json!({"type": "input_json_delta", "partial_json": json}));
-    for cut in [vec![block(1, "b"), piece(1, "{\"path\": \"a")], vec![block(1, "b"), piece(1, "")]] {
-        let events = [vec![block(0, "a"), piece(0, "")], cut].concat();
-        server.reply(stream(&events, "max_tokens"));
-        let outcome = ask_messages(&server).await;
-        assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{outcome:?}");
-        assert_eq!((outcome.unrun.len(), outcome.end), (1, Some(Finish::Length)), "{outcome:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_server_that_does_not_stream_is_understood() {
-    let server = ModelServer::start().await;
-    server.reply(Reply { text: "I look.".to_owned(), ..Reply::tool_call("now", json!({"path": "a"})) }.whole());
+    let blank = |index| adds(index, json!({"type": "input_json_delta", "partial_json": ""}));
+    server.reply(stream(&[block(0, "a"), blank(0), block(1, "b"), blank(1)], "max_tokens"));
     let outcome = ask_messages(&server).await;
-    assert_eq!((outcome.text.as_str(), outcome.end), ("I look.", Some(Finish::Stop)));
-    assert_eq!(outcome.calls, [("now".to_owned(), "{\"path\":\"a\"}".to_owned())]);
+    assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.end), (1, 1, Some(Finish::Length)), "{outcome:?}");
 }
 
 #[tokio::test]
@@ -422,13 +336,11 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
     };
     check(error(529, "overloaded_error", "Overloaded"), ErrorKind::Provider, 2, "[request req_scripted]", "").await;
     check(error(401, "authentication_error", "invalid x-api-key"), ErrorKind::Auth, 1, "x-api-key", "api_key").await;
-    check(error(403, "permission_error", "no access"), ErrorKind::Auth, 1, "no access", "api_key").await;
     check(error(404, "not_found_error", "model: claude-x"), ErrorKind::Rejected, 1, "claude-x", "id right").await;
     check(error(402, "billing_error", "pay"), ErrorKind::QuotaExceeded, 1, "pay", "balance").await;
     let poor = "Your credit balance is too low to access the Anthropic API.";
     check(error(400, "invalid_request_error", poor), ErrorKind::QuotaExceeded, 1, "balance is too low", "console")
         .await;
-    check(error(413, "request_too_large", "too large"), ErrorKind::ContextOverflow, 1, "too large", "").await;
     check(error(429, "rate_limit_error", "slow down"), ErrorKind::RateLimited, 2, "slow down", "wait").await;
     for code in ["enforced_spend_limit_reached", "contract_spend_limit_reached"] {
         let error = json!({"type": "rate_limit_error", "message": "limit", "details": {"error_code": code}});
@@ -440,27 +352,7 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
     check(in_stream("authentication_error", "no"), ErrorKind::Auth, 1, "no", "").await;
     check(in_stream("invalid_request_error", "bad"), ErrorKind::Rejected, 1, "bad", "").await;
     check(in_stream("rate_limit_error", "slow"), ErrorKind::RateLimited, 2, "slow", "").await;
-    check(Reply::html(), ErrorKind::Protocol, 1, "HTML", "base_url").await;
-    let chat = Reply::events([r#"{"choices":[{"index":0,"delta":{"content":"Hi"}}]}"#]);
-    check(chat, ErrorKind::Protocol, 1, "invalid for this wire", "wire: openai").await;
     check(Reply::text("Hello, world").cut_after(300), ErrorKind::CutStream, 2, "cut off", "").await;
-}
-
-#[tokio::test]
-async fn an_error_in_the_middle_takes_the_answer_back_and_a_wait_is_kept() {
-    let server = ModelServer::start().await;
-    let half = [
-        json!({"type": "message_start", "message": {"usage": {"input_tokens": 3}}}),
-        begins(0, json!({"type": "text", "text": ""})),
-        says(0, "Half of"),
-        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
-    ];
-    server.reply(Reply::events(half.map(|event| event.to_string())));
-    server.reply(Reply::messages_error(429, "rate_limit_error", "slow").header("retry-after", "0.05"));
-    server.reply(Reply::text("Whole."));
-    let outcome = ask_messages(&server).await;
-    assert_eq!((outcome.text.as_str(), outcome.discarded, outcome.retries.len()), ("Whole.", 1, 2), "{outcome:?}");
-    assert!(outcome.retries[1].1 >= 50, "{:?}", outcome.retries);
 }
 
 #[tokio::test]

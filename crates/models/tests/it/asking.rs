@@ -5,7 +5,7 @@ use secrecy::SecretString;
 
 use super::*;
 
-async fn body_of(change: impl FnOnce(&mut ModelConfig), request: ModelRequest) -> serde_json::Value {
+async fn body_of(change: impl FnOnce(&mut ModelConfig), request: ModelRequest) -> Value {
     let server = ModelServer::start().await;
     let mut config = config(&server);
     change(&mut config);
@@ -65,7 +65,7 @@ async fn a_placeholder_stands_only_where_a_conversation_would_be_refused_without
     ] {
         let messages = [vec![system.clone()], history].concat();
         let body = body_of(|_| {}, ModelRequest { messages, ..request_with_tools("") }).await;
-        let refused = |body: &serde_json::Value| chat_completions(body.to_string().as_bytes()).is_err();
+        let refused = |body: &Value| chat_completions(body.to_string().as_bytes()).is_err();
         assert!(!refused(&body), "{body:#}");
         let mut found = 0;
         for (at, message) in body["messages"].as_array().unwrap().iter().enumerate() {

@@ -2,7 +2,6 @@
 
 use agentd_core::usage::Prices;
 use agentd_testkit::model_server::UsagePlace;
-use serde_json::Value;
 
 use super::*;
 

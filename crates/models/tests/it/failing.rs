@@ -41,28 +41,13 @@ async fn a_cut_answer_is_never_a_success_and_its_calls_never_run() {
         let outcome = {
             let server = ModelServer::start().await;
             server.reply(reply.clone().finish("").without_done().cut_after(cut));
-            let mut config = config(&server);
-            config.retries = 0;
+            let config = ModelConfig { retries: 0, ..config(&server) };
             ask_config(&config).await
         };
         assert_eq!(outcome.kind(), Some(ErrorKind::CutStream), "cut after {cut}: {outcome:?}");
         assert_eq!(outcome.calls, []);
         assert!("Hello there".starts_with(&outcome.text));
     }
-}
-
-#[tokio::test]
-async fn nobody_there_is_told_with_what_to_do() {
-    let server = ModelServer::start().await;
-    let mut config = config(&server);
-    // A port that was just free and is closed again.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    config.base_url = format!("http://{}/v1", listener.local_addr().unwrap());
-    drop(listener);
-    config.retries = 1;
-    let outcome = ask_config(&config).await;
-    assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::Unreachable), 1));
-    assert!(outcome.message().contains(&config.base_url) && outcome.hint.unwrap().contains("running"));
 }
 
 #[tokio::test]

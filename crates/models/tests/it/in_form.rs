@@ -2,7 +2,6 @@
 
 use agentd_core::answer_schema::AnswerSchema;
 use agentd_models::Effort;
-use serde_json::Value;
 
 use super::*;
 
@@ -15,7 +14,7 @@ fn in_form(schema: &str, request: ModelRequest) -> ModelRequest {
 async fn asked(config: ModelConfig, server: &ModelServer, request: ModelRequest) -> Value {
     let outcome = ask(&connect(&config).unwrap(), request).await;
     assert_eq!(outcome.error, None, "{outcome:?}");
-    server.requests().pop().unwrap().body
+    last(server).body
 }
 
 /// The schema where this request has one in a field, and how many requests it took.
@@ -26,26 +25,33 @@ fn field(request: &Recorded) -> &Value {
 }
 
 #[tokio::test]
-async fn chat_completions_have_the_schema_in_a_field_where_no_call_can_be_made() {
+async fn the_schema_stands_in_a_field_where_no_call_can_be_made() {
     let server = ModelServer::start().await;
-    let body = asked(config(&server), &server, in_form(SCHEMA, request("Hi"))).await;
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
-    let format = json!({"name": "answer", "strict": true, "schema": schema});
-    assert_eq!(body["response_format"], json!({"type": "json_schema", "json_schema": format}));
-    assert!(body.to_string().contains(r#""z":{"type":"integer"},"a""#), "keys stay in their order: {body}");
-    let loose = asked(config(&server), &server, in_form(r#"{"type":"object"}"#, request("Hi"))).await;
-    assert_eq!(loose["response_format"]["json_schema"]["strict"], false);
+    let chat = json!({"name": "answer", "strict": true, "schema": schema});
+    let chat = json!({"type": "json_schema", "json_schema": chat});
+    let responses = json!({"format": {"type": "json_schema", "name": "answer", "strict": true, "schema": schema}});
+    for (wire, field, expected, own) in [
+        (Wire::OpenAi, "response_format", chat, json!({"type": "json_object"})),
+        (Wire::Responses, "text", responses, json!({"verbosity": "low"})),
+    ] {
+        let mut config = ModelConfig { wire, ..config(&server) };
+        let body = asked(config.clone(), &server, in_form(SCHEMA, request("Hi"))).await;
+        assert_eq!(body[field], expected);
+        assert!(body.to_string().contains(r#""z":{"type":"integer"},"a""#), "keys stay in their order: {body}");
+        let loose = asked(config.clone(), &server, in_form(r#"{"type":"object"}"#, request("Hi"))).await;
+        assert!(loose[field].to_string().contains(r#""strict":false"#), "{loose:#}");
 
-    let with_tools = || in_form(SCHEMA, request_with_tools("Hi"));
-    // A server that holds all words to a schema would let no tool be called.
-    assert_eq!(asked(config(&server), &server, with_tools()).await["response_format"], Value::Null);
-    let last = ModelRequest { may_call: false, ..with_tools() };
-    assert_eq!(asked(config(&server), &server, last).await["response_format"]["type"], "json_schema");
-    assert_eq!(asked(config(&server), &server, request("Hi")).await["response_format"], Value::Null);
-    // Who sets the field themselves has their reasons.
-    let mut own = config(&server);
-    own.body.insert("response_format".to_owned(), json!({"type": "json_object"}));
-    assert_eq!(asked(own, &server, in_form(SCHEMA, request("Hi"))).await["response_format"]["type"], "json_object");
+        let with_tools = || in_form(SCHEMA, request_with_tools("Hi"));
+        // A server that holds all words to a schema would let no tool be called.
+        assert_eq!(asked(config.clone(), &server, with_tools()).await[field], Value::Null);
+        let last = ModelRequest { may_call: false, ..with_tools() };
+        assert_eq!(asked(config.clone(), &server, last).await[field], expected);
+        assert_eq!(asked(config.clone(), &server, request("Hi")).await[field], Value::Null);
+        // Who sets the field themselves has their reasons.
+        config.body.insert(field.to_owned(), own.clone());
+        assert_eq!(asked(config, &server, in_form(SCHEMA, request("Hi"))).await[field], own);
+    }
 }
 
 #[tokio::test]
@@ -63,21 +69,6 @@ async fn messages_have_the_schema_beside_the_effort_and_tools() {
     let body = asked(in_text, &server, in_form(SCHEMA, request_with_tools("Hi"))).await;
     assert_eq!(body["output_config"], Value::Null, "calls in the words are in no form");
     assert_eq!(asked(messages(), &server, request("Hi")).await["output_config"], Value::Null);
-}
-
-#[tokio::test]
-async fn responses_have_the_schema_in_the_form_of_the_text() {
-    let server = ModelServer::start().await;
-    let responses = || ModelConfig { wire: Wire::Responses, ..config(&server) };
-    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
-    let body = asked(responses(), &server, in_form(SCHEMA, request("Hi"))).await;
-    let format = json!({"type": "json_schema", "name": "answer", "strict": true, "schema": schema});
-    assert_eq!(body["text"], json!({ "format": format }));
-    assert_eq!(asked(responses(), &server, in_form(SCHEMA, request_with_tools("Hi"))).await["text"], Value::Null);
-    assert_eq!(asked(responses(), &server, request("Hi")).await["text"], Value::Null);
-    let mut own = responses();
-    own.body.insert("text".to_owned(), json!({"verbosity": "low"}));
-    assert_eq!(asked(own, &server, in_form(SCHEMA, request("Hi"))).await["text"], json!({"verbosity": "low"}));
 }
 
 #[tokio::test]
@@ -108,7 +99,7 @@ async fn a_schema_whose_field_is_refused_stands_in_the_words_alone_from_then_on(
         assert_eq!(server.requests().len(), 3);
         // Another one may be taken.
         ask(&model, in_form(r#"{"type": "boolean"}"#, request("Hi"))).await;
-        assert!(!field(server.requests().last().unwrap()).is_null(), "{refusal}");
+        assert!(!field(&last(&server)).is_null(), "{refusal}");
         assert_eq!(model.learnt().len(), 1);
     }
 }

@@ -1,6 +1,10 @@
 //! What is learnt from refusals: tried, kept only where it helped, and known after the next start.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use agentd_core::{model::Slot, ports::Models, route::Routes};
 use agentd_models::{Effort, ModelRecords, ModelRouter, Thinking};
@@ -9,11 +13,22 @@ use super::*;
 
 const THOUGHTS_MISSING: &str = "The `reasoning_content` in the thinking mode must be passed back to the API.";
 
-/// The model of a daemon that keeps its records in that file.
-pub(super) fn started(config: &ModelConfig, file: &Path) -> Arc<dyn Model> {
+/// A file of records, and the folder that it goes with.
+pub(super) fn records() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model-facts.json");
+    (folder, file)
+}
+
+fn router(config: &ModelConfig, file: &Path) -> ModelRouter {
     let slots = BTreeMap::from([(Slot::Base, config.clone())]);
     let records = ModelRecords::open(file.to_owned());
-    ModelRouter::with_records(&slots, routing::embedded(), records, Routes::default()).unwrap().get(Slot::Base)
+    ModelRouter::with_records(&slots, routing::embedded(), records, Routes::default()).unwrap()
+}
+
+/// The model of a daemon that keeps its records in that file.
+pub(super) fn started(config: &ModelConfig, file: &Path) -> Arc<dyn Model> {
+    router(config, file).get(Slot::Base)
 }
 
 /// Waits until the file has these words.
@@ -25,13 +40,9 @@ pub(super) async fn written(file: &Path, words: &str) -> String {
 /// A conversation in which the model has thought, and called a tool.
 fn conversation() -> ModelRequest {
     let mut request = request_with_tools("What time is it?");
-    request.messages.push(Message::Assistant {
-        text: String::new(),
-        reasoning: Some("I should look.".to_owned()),
-        tool_calls: vec![tool_call("c1", "{}")],
-        origin: Default::default(),
-    });
-    request.messages.push(result("c1", "noon"));
+    let reasoning = Some("I should look.".to_owned());
+    let (text, tool_calls, origin) = (String::new(), vec![tool_call("c1", "{}")], Default::default());
+    request.messages.extend([Message::Assistant { text, reasoning, tool_calls, origin }, result("c1", "noon")]);
     request
 }
 
@@ -40,52 +51,40 @@ fn has_tools(request: &Recorded) -> bool {
 }
 
 #[tokio::test]
-async fn a_server_without_tools_is_asked_with_tools_in_the_text_and_that_is_kept() {
-    for (status, refusal) in [
-        (400, "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"),
-        (400, "registry.ollama.ai/library/gemma3:latest does not support tools"),
-        (404, "No endpoints found that support tool use. To learn more about provider routing, visit"),
-        (500, "tools param requires --jinja flag"),
-    ] {
-        let server = ModelServer::start().await;
-        server.respond_with(move |request| match has_tools(request) {
-            true => Reply::refusal(status, refusal),
-            false => Reply::text("{\"tool\": \"now\", \"args\": {}}"),
-        });
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("model-facts.json");
-        let config = ModelConfig { retries: 0, ..config(&server) };
-        let model = started(&config, &file);
-        let outcome = ask(&model, request_with_tools("Hi")).await;
-        assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{refusal}: {outcome:?}");
-        assert_eq!(outcome.notices[0].0, "tools_in_text");
-        assert!(outcome.notices[0].1.contains("--jinja") && outcome.retries[0].2.contains("with tools in the text"));
-        // Once may be chance.
-        assert!(model.info().native_tools);
-        ask(&model, request_with_tools("Hi")).await;
-        assert!(!model.info().native_tools);
-        written(&file, "\"times\": 2").await;
-        // Another configuration is tried as such.
-        assert!(started(&ModelConfig { temperature: Some(0.5), ..config.clone() }, &file).info().native_tools);
-        // Whoever insists is told why it does not work.
-        let insists = ModelConfig { native_tools: Some(true), ..config };
-        let outcome = ask(&started(&insists, &file), request_with_tools("Hi")).await;
-        assert!(outcome.message().contains(&refusal[..20]), "{outcome:?}");
+async fn tools_stay_in_the_text_for_one_configuration_and_for_nobody_who_insists() {
+    let server = ModelServer::start().await;
+    server.respond_with(|request| match has_tools(request) {
+        true => Reply::refusal(400, "registry.ollama.ai/library/gemma3:latest does not support tools"),
+        false => Reply::text("{\"tool\": \"now\", \"args\": {}}"),
+    });
+    let (_folder, file) = records();
+    let config = ModelConfig { retries: 0, ..config(&server) };
+    let model = started(&config, &file);
+    // Once may be chance.
+    for native in [true, false] {
+        assert_eq!(ask(&model, request_with_tools("Hi")).await.calls.len(), 1);
+        assert_eq!(model.info().native_tools, native);
     }
+    written(&file, "\"times\": 2").await;
+    // Another configuration is tried as such.
+    assert!(started(&ModelConfig { temperature: Some(0.5), ..config.clone() }, &file).info().native_tools);
+    // Whoever insists is told why it does not work.
+    let insists = ModelConfig { native_tools: Some(true), ..config };
+    let outcome = ask(&started(&insists, &file), request_with_tools("Hi")).await;
+    assert!(outcome.message().contains("does not support tools"), "{outcome:?}");
 }
 
 #[tokio::test]
 async fn thoughts_are_sent_back_where_the_server_demands_them() {
     let server = ModelServer::start().await;
     server.respond_with(|request| {
-        let has_thoughts = |message: &serde_json::Value| message["reasoning_content"] == "I should look.";
+        let has_thoughts = |message: &Value| message["reasoning_content"] == "I should look.";
         match request.messages().iter().any(has_thoughts) || request.messages().len() == 2 {
             true => Reply::text("Noon."),
             false => Reply::refusal(400, THOUGHTS_MISSING),
         }
     });
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("model-facts.json");
+    let (_folder, file) = records();
     let model = started(&config(&server), &file);
     ask(&model, request("Hi")).await;
     assert!(!model.info().echo_reasoning, "nobody demanded it");
@@ -101,23 +100,21 @@ async fn thoughts_are_sent_back_where_the_server_demands_them() {
 async fn words_behind_a_result_stand_in_it_where_the_server_wants_turns() {
     let server = ModelServer::start().await;
     server.respond_with(|request| {
-        let is_person_behind_result =
-            |pair: &[serde_json::Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
+        let is_person_behind_result = |pair: &[Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
         match request.messages().windows(2).any(is_person_behind_result) {
             true => Reply::refusal(400, "Unexpected role 'user' after role 'tool'"),
             false => Reply::text("Noon."),
         }
     });
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("model-facts.json");
+    let (_folder, file) = records();
     let model = started(&config(&server), &file);
     let mut steered = conversation();
-    steered.messages.push(Message::User { text: "And the date, please.".to_owned() });
+    steered.messages.push(user("And the date, please."));
     let outcome = ask(&model, steered.clone()).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 1), "{outcome:?}");
-    let last = server.requests().pop().unwrap();
-    assert_eq!(last.last_role(), "tool");
-    let content = last.messages().last().unwrap()["content"].as_str().unwrap();
+    let sent = last(&server);
+    assert_eq!(sent.last_role(), "tool");
+    let content = sent.messages().last().unwrap()["content"].as_str().unwrap();
     assert_eq!(content, "noon\n\n<person_says>\nAnd the date, please.\n</person_says>");
     written(&file, "words_in_results").await;
     let outcome = ask(&started(&config(&server), &file), steered).await;
@@ -146,14 +143,13 @@ async fn what_did_not_help_is_not_kept() {
     server.reply(Reply::refusal(400, "unknown field")).reply(Reply::text("Hello there").without_done().cut_after(100));
     assert_eq!(ask(&model, request("Hi")).await.kind(), Some(ErrorKind::CutStream));
     ask(&model, request("Hi")).await;
-    assert_eq!(server.requests().pop().unwrap().body["stream_options"]["include_usage"], true);
+    assert_eq!(last(&server).body["stream_options"]["include_usage"], true);
 }
 
 #[tokio::test]
 async fn nothing_is_believed_for_ever() {
     let server = ModelServer::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("model-facts.json");
+    let (_folder, file) = records();
     let model = started(&config(&server), &file);
     server.reply(Reply::refusal(400, "unknown field stream_options"));
     ask(&model, request("Hi")).await;
@@ -162,7 +158,7 @@ async fn nothing_is_believed_for_ever() {
     let sends = async |at: i64| {
         fs::write(&file, text.replace(&now.to_string(), &at.to_string())).unwrap();
         ask(&started(&config(&server), &file), request("Hi")).await;
-        !server.requests().pop().unwrap().body["stream_options"].is_null()
+        !last(&server).body["stream_options"].is_null()
     };
     let day = 24 * 60 * 60;
     assert_eq!((sends(now).await, sends(now - 6 * day).await, sends(now - 8 * day).await), (false, false, true));
@@ -176,8 +172,7 @@ async fn a_damaged_file_is_no_obstacle() {
         true => Reply::text("Fine."),
         false => Reply::refusal(400, "unknown field stream_options"),
     });
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("model-facts.json");
+    let (_folder, file) = records();
     let base_url = server.base_url();
     for damaged in [
         String::new(),
@@ -205,8 +200,7 @@ async fn a_damaged_file_is_no_obstacle() {
 async fn no_secret_is_kept() {
     let server = ModelServer::start().await;
     server.reply(Reply::refusal(400, "unknown field stream_options; your key is sk-hunter2"));
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("model-facts.json");
+    let (_folder, file) = records();
     let mut config = config(&server);
     config.base_url = config.base_url.replace("http://", "http://me:hunter2@");
     config.api_key = Some("sk-hunter2".into());
@@ -220,11 +214,8 @@ async fn no_secret_is_kept() {
 #[tokio::test]
 async fn many_models_leave_a_small_file() {
     let server = ModelServer::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("model-facts.json");
-    let slots = BTreeMap::from([(Slot::Base, config(&server))]);
-    let records = ModelRecords::open(file.clone());
-    let router = ModelRouter::with_records(&slots, routing::embedded(), records, Routes::default()).unwrap();
+    let (_folder, file) = records();
+    let router = router(&config(&server), &file);
     for number in 0..400 {
         let model = router.named(Slot::Base, &format!("model-{number}-{}", "x".repeat(200))).unwrap();
         model.note_window(4096 + number, agentd_core::model::WindowSource::Refusal);

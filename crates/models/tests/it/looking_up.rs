@@ -7,7 +7,6 @@ use agentd_core::{
     ports::Models,
     usage::Prices,
 };
-use agentd_models::ModelRouter;
 
 use super::*;
 
@@ -117,13 +116,13 @@ async fn a_server_that_lists_nothing_is_asked_once_for_as_long_as_it_answers() {
         assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
     }
     assert_eq!(server.documents_asked().len(), 1);
-    assert_eq!(server.requests().last().unwrap().body["model"], "default");
+    assert_eq!(last(&server).body["model"], "default");
     // Where it refuses, it may list something by now.
     server.lists([json!({"id": "late"})]);
     server.reply(Reply::refusal(404, "no model is loaded"));
     ask(&model, request("Hello")).await;
     assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
-    assert_eq!(server.requests().last().unwrap().body["model"], "late");
+    assert_eq!(last(&server).body["model"], "late");
     assert_eq!(server.documents_asked().len(), 2);
 }
 
@@ -184,8 +183,7 @@ async fn servers_are_believed_about_pictures_unless_somebody_configured_otherwis
 #[tokio::test]
 async fn sight_is_known_to_the_next_start_and_looked_for_only_where_it_is_wanted() {
     let server = ModelServer::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("model-facts.json");
+    let (_folder, file) = learning::records();
     tells_of_sight(&server, "Ollama", true);
     server.default_reply(Reply::text("Hi."));
     let named = || learning::started(&config(&server), &file);
@@ -275,8 +273,7 @@ async fn a_server_that_loads_its_models_later_is_asked_again() {
 #[tokio::test]
 async fn what_was_told_and_seen_is_known_to_the_next_start() {
     let server = ModelServer::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("model-facts.json");
+    let (_folder, file) = learning::records();
     let start = || learning::started(&bare(&server), &file);
     server.lists([json!({"id": "big", "max_model_len": 131_072})]).default_reply(Reply::text("Hi."));
     start().look_up().await;
@@ -298,15 +295,8 @@ async fn what_was_told_and_seen_is_known_to_the_next_start() {
     model.note_window(4096, WindowSource::Cut);
     model.note_window(7, WindowSource::Cut);
     assert_eq!(window(model.info()), (4096, WindowSource::Cut));
-    learning::written(&file, "4096").await;
-    server.lists([json!({"id": "other", "max_model_len": 65_536})]);
-    let model = start();
-    assert_eq!(model.info().context_window, 4096);
-    model.look_up().await;
-    assert_eq!((model.info().id.as_str(), window(model.info())), ("other", (65_536, WindowSource::Server)));
-    model.note_window(4096, WindowSource::Cut);
     model.forget();
-    assert_eq!(window(model.info()), (65_536, WindowSource::Server));
+    assert_eq!(window(model.info()), (131_072, WindowSource::Server));
 }
 
 #[tokio::test]
@@ -330,7 +320,7 @@ async fn a_model_is_named_on_the_server_of_its_slot() {
         ModelConfig { temperature: Some(0.5), max_tokens: Some(7), context_window: Some(9000), ..config(&server) };
     let plain = ModelConfig { wire: Wire::LlamaCpp, ..base.clone() };
     let slots = BTreeMap::from([(Slot::Base, base), (Slot::Code, plain)]);
-    let router = ModelRouter::new(&slots, routing::embedded()).unwrap();
+    let router = routing::router(&slots).unwrap();
     let other = router.named(Slot::Chat, "other").unwrap();
     ask(&other, request("Hello")).await;
     other.look_up().await;
@@ -344,6 +334,6 @@ async fn a_model_is_named_on_the_server_of_its_slot() {
     assert_eq!(router.named(Slot::Base, "other").unwrap().info().context_window, 200_000);
     assert_eq!(window(router.named(Slot::Base, "m").unwrap().info()), (9000, WindowSource::Configured));
     assert!(router.named(Slot::Code, "other").is_none(), "llama.cpp is not told which model is meant");
-    let router = ModelRouter::new(&BTreeMap::new(), routing::embedded()).unwrap();
+    let router = routing::router(&BTreeMap::new()).unwrap();
     assert!(router.named(Slot::Base, "other").is_none());
 }

@@ -17,6 +17,7 @@ mod repeating;
 mod responses;
 mod routing;
 mod text_tools;
+mod wires;
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use agentd_core::{
 use agentd_models::{ModelConfig, Wire, connect};
 use agentd_testkit::model_server::{ModelServer, Recorded, Reply};
 use futures_util::StreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// What came of a call, with neighbouring words joined, for how they were cut is the network's business.
 #[derive(Debug, Default, PartialEq)]
@@ -149,8 +150,19 @@ async fn ask_config(config: &ModelConfig) -> Outcome {
     ask(&connect(config).unwrap(), request_with_tools("Hello")).await
 }
 
+/// Asks a server that replies so.
+async fn ask_over(wire: Wire, reply: Reply) -> Outcome {
+    let server = ModelServer::start().await;
+    ask_config(&ModelConfig { wire, ..config(server.reply(reply)) }).await
+}
+
 fn last(server: &ModelServer) -> Recorded {
     server.requests().pop().unwrap()
+}
+
+/// Kinds of the blocks of a message, or of the items of a request.
+fn kinds(parts: &Value) -> Vec<String> {
+    parts.as_array().unwrap().iter().map(|part| part["type"].as_str().unwrap().to_owned()).collect()
 }
 
 fn user(text: &str) -> Message {

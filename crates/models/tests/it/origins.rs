@@ -1,56 +1,32 @@
 //! What a server sent beside words and calls: kept, sent back to it as it came, and to nobody else.
 
-use agentd_core::origin::{AnswerOrigin, ItemOrigin, MAX_SERVER_FIELDS};
+use agentd_core::origin::MAX_SERVER_FIELDS;
 
-use super::*;
+use super::{anthropic::answered, *};
 
 /// An event with this delta.
 fn event(delta: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#)
 }
 
-/// A conversation in which a model of that origin has made this call.
-fn called(origin: &str, outcome: &Outcome) -> ModelRequest {
-    let mut request = request_with_tools("Hi");
-    let call = tool_call("call_1", "{}");
-    let fields = outcome.fields[0].clone();
-    let origin_of = |fields: ServerFields| Arc::new(ItemOrigin { model: origin.to_owned(), fields });
-    let details = outcome.whole.clone().unwrap_or_default();
-    let origin = AnswerOrigin {
-        calls: vec![(call.call_id.clone(), origin_of(fields))],
-        whole: Some(origin_of(details)),
-        unsent_reasoning: Some("hm".to_owned()),
-        thinker: None,
-    };
-    request.messages.push(Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call], origin });
-    request.messages.push(result("call_1", "noon"));
-    request
-}
-
 #[tokio::test]
 async fn thoughts_are_there_for_a_server_that_wants_them_and_blank_where_there_are_none() {
     let server = ModelServer::start().await;
     let model = connect(&ModelConfig { echo_reasoning: true, ..config(&server) }).unwrap();
-    let mut request =
-        called("m@elsewhere/v1", &Outcome { fields: vec![ServerFields::default()], ..Outcome::default() });
-    ask(&model, request.clone()).await;
-    let of = |request: &mut ModelRequest| match &mut request.messages[2] {
-        Message::Assistant { origin, .. } => std::mem::take(origin),
-        other => panic!("{other:?}"),
-    };
-    let mut origin = of(&mut request);
-    for thinker in [model.info().origin(), "m@elsewhere/v1".to_owned()] {
-        origin.thinker = Some(thinker);
+    let calls = vec![("now".to_owned(), "{}".to_owned())];
+    let fields = vec![ServerFields::default()];
+    let mut request = answered("m@elsewhere/v1", &Outcome { calls, fields, ..Outcome::default() });
+    for thinker in [None, Some(model.info().origin()), Some("m@elsewhere/v1".to_owned())] {
         let mut request = request.clone();
-        let Message::Assistant { origin: place, .. } = &mut request.messages[2] else { panic!("{request:?}") };
-        *place = origin.clone();
+        let Message::Assistant { origin, .. } = &mut request.messages[2] else { panic!("{request:?}") };
+        (origin.unsent_reasoning, origin.thinker) = (Some("hm".to_owned()), thinker);
         ask(&model, request).await;
     }
-    request.messages.extend([Message::answer("Noon.", Vec::new()), Message::User { text: "Thanks".to_owned() }]);
+    request.messages.extend([Message::answer("Noon.", Vec::new()), user("Thanks")]);
     ask(&model, request).await;
     let thoughts =
         |number: usize, at: usize| server.requests()[number].body["messages"][at]["reasoning_content"].clone();
-    assert_eq!((thoughts(0, 2), thoughts(3, 2), thoughts(3, 4)), (json!("hm"), json!(""), json!(null)));
+    assert_eq!((thoughts(0, 2), thoughts(3, 2), thoughts(3, 5)), (json!("hm"), json!(""), json!(null)));
     assert_eq!((thoughts(1, 2), thoughts(2, 2)), (json!("hm"), json!("")), "nobody's thoughts go to another model");
 }
 
@@ -66,20 +42,6 @@ async fn what_is_too_large_does_not_go_back_and_fails_nothing() {
     let outcome = ask_server(&server).await;
     assert_eq!((outcome.whole.clone(), outcome.calls.len()), (None, 1), "{:?}", outcome.error);
     assert_eq!(outcome.fields, [ServerFields { call_id: "a".to_owned(), ..ServerFields::default() }]);
-}
-
-#[tokio::test]
-async fn reasons_in_capitals_are_those_in_small_letters() {
-    for (reason, end) in [
-        ("MAX_TOKENS", Finish::Length),
-        ("SAFETY", Finish::Filtered),
-        ("RECITATION", Finish::Filtered),
-        ("STOP", Finish::Stop),
-    ] {
-        let server = ModelServer::start().await;
-        server.reply(Reply::text("Hi").finish(reason));
-        assert_eq!(ask_server(&server).await.end, Some(end), "{reason}");
-    }
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! Remarks of servers on a request: they are asked for where they are known, and never a reason to fail.
 
-use serde_json::Value;
-
 use super::*;
 
 /// A reply whose head has these fields.
@@ -13,10 +11,6 @@ fn config_of(server: &ModelServer, wire: Wire, cache_reasons: Option<bool>) -> M
     ModelConfig { wire, cache_reasons, ..config(server) }
 }
 
-fn asked(server: &ModelServer) -> Value {
-    server.requests().pop().unwrap().body
-}
-
 #[tokio::test]
 async fn anthropic_is_told_which_answer_was_the_last_one_and_says_why_its_cache_missed() {
     let server = ModelServer::start().await;
@@ -24,7 +18,7 @@ async fn anthropic_is_told_which_answer_was_the_last_one_and_says_why_its_cache_
     let request = request_with_tools("Hi");
     server.reply(with_head(json!({"id": "msg_1"})));
     assert_eq!(ask(&model, request.clone()).await.remarks, []);
-    assert_eq!(asked(&server)["diagnostics"], json!({"previous_message_id": null}));
+    assert_eq!(last(&server).body["diagnostics"], json!({"previous_message_id": null}));
 
     let reason = json!({"type": "tools_changed", "cache_missed_input_tokens": 4185});
     let dropped = json!([
@@ -36,18 +30,18 @@ async fn anthropic_is_told_which_answer_was_the_last_one_and_says_why_its_cache_
     let told = ask(&model, request.clone()).await.remarks;
     let expected = [("tools_changed", 4185), ("thinking_dropped:prefix_binding_mismatch", 0)];
     assert_eq!(told, expected.map(|(reason, tokens)| (reason.to_owned(), tokens)));
-    assert_eq!(asked(&server)["diagnostics"], json!({"previous_message_id": "msg_1"}));
+    assert_eq!(last(&server).body["diagnostics"], json!({"previous_message_id": "msg_1"}));
 
     // A request without tools is no part of the conversation, and another session is another one.
     server.reply(with_head(json!({"id": "msg_aside"})));
     let aside = ModelRequest { tools: Arc::default(), ..request.clone() };
     ask(&model, aside).await;
-    assert!(asked(&server)["diagnostics"].is_null());
+    assert!(last(&server).body["diagnostics"].is_null());
     let other = request_with_tools("Hi");
     ask(&model, ModelRequest { session_id: SessionId::generate(), ..other }).await;
-    assert_eq!(asked(&server)["diagnostics"]["previous_message_id"], Value::Null);
+    assert_eq!(last(&server).body["diagnostics"]["previous_message_id"], Value::Null);
     ask(&model, request).await;
-    assert_eq!(asked(&server)["diagnostics"], json!({"previous_message_id": "msg_2"}));
+    assert_eq!(last(&server).body["diagnostics"], json!({"previous_message_id": "msg_2"}));
 }
 
 #[tokio::test]
@@ -57,7 +51,7 @@ async fn nobody_else_is_asked_unless_somebody_wants_it_and_who_refuses_is_not_as
         let model = connect(&config_of(&server, wire, None)).unwrap();
         for _ in 0..2 {
             ask(&model, request_with_tools("Hi")).await;
-            let body = asked(&server);
+            let body = last(&server).body;
             assert!(body["diagnostics"].is_null() && body["prompt_cache_options"].is_null(), "{body:#}");
         }
     }
@@ -66,7 +60,7 @@ async fn nobody_else_is_asked_unless_somebody_wants_it_and_who_refuses_is_not_as
     let first = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((first.retries.len(), first.end), (1, Some(Finish::Stop)));
     let second = ask(&model, request_with_tools("Hi")).await;
-    assert!(second.retries.is_empty() && asked(&server)["diagnostics"].is_null());
+    assert!(second.retries.is_empty() && last(&server).body["diagnostics"].is_null());
 }
 
 #[tokio::test]
@@ -76,11 +70,11 @@ async fn responses_compare_with_the_last_answer_where_somebody_wants_it() {
     let request = request_with_tools("Hi");
     server.reply(with_head(json!({"id": "resp_1", "prompt_cache_diagnostics": {"type": "cache_hit"}})));
     assert_eq!(ask(&model, request.clone()).await.remarks, []);
-    assert!(asked(&server)["prompt_cache_options"].is_null(), "there is nothing to compare with");
+    assert!(last(&server).body["prompt_cache_options"].is_null(), "there is nothing to compare with");
     let miss = json!({"type": "cache_miss", "reason": "context_compacted", "cache_missed_tokens": 900});
     server.reply(with_head(json!({"prompt_cache_diagnostics": miss})));
     assert_eq!(ask(&model, request).await.remarks, [("context_compacted".to_owned(), 900)]);
-    assert_eq!(asked(&server)["prompt_cache_options"], json!({"comparison_response_id": "resp_1"}));
+    assert_eq!(last(&server).body["prompt_cache_options"], json!({"comparison_response_id": "resp_1"}));
 }
 
 #[tokio::test]

@@ -64,9 +64,9 @@ async fn it_is_given_up_after_five_attempts() {
 
 #[tokio::test]
 async fn a_broken_answer_that_cannot_be_better_is_not_asked_for_again() {
-    let server = ModelServer::start().await;
-    server.reply(Reply::text("Half").finish("").and_call("now", json!({"path": "x".repeat(2 << 20)})));
-    let outcome = ask_server(&server).await;
+    let outcome =
+        ask_over(Wire::OpenAi, Reply::text("Half").finish("").and_call("now", json!({"path": "x".repeat(2 << 20)})))
+            .await;
     assert_eq!((outcome.kind(), outcome.discarded), (Some(ErrorKind::Protocol), 0));
 }
 

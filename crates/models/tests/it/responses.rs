@@ -2,7 +2,6 @@
 
 use agentd_models::{Effort, Thinking};
 use secrecy::SecretString;
-use serde_json::Value;
 
 use super::{anthropic::answered, *};
 
@@ -55,12 +54,6 @@ fn call(id: &str, name: &str, arguments: &str) -> Value {
 
 fn thought(id: &str) -> Value {
     json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": "gAAA/\u{e9}="})
-}
-
-/// Kinds of the items of a request.
-fn kinds(request: &Recorded) -> Vec<String> {
-    let items = request.body["input"].as_array().unwrap();
-    items.iter().map(|item| item["type"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The part of an answer that is kept.
@@ -196,10 +189,6 @@ async fn items_that_come_whole_at_the_end_or_before_they_begin_are_understood() 
         assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{events:#?}");
         assert_eq!(stored(&outcome)["items"], json!([thought("rs_1"), 7, "call_1"]), "{events:#?}");
     }
-    server.reply(Reply { text: "I look.".to_owned(), ..Reply::tool_call("now", json!({"path": "a"})) }.whole());
-    let outcome = ask_responses(&server).await;
-    assert_eq!((outcome.text.as_str(), outcome.end), ("I look.", Some(Finish::Stop)));
-    assert_eq!(outcome.calls, [("now".to_owned(), "{\"path\":\"a\"}".to_owned())]);
 }
 
 #[tokio::test]
@@ -278,7 +267,7 @@ async fn an_answer_goes_back_as_it_came_to_its_model_alone() {
         "function_call_output",
         "message",
     ];
-    assert_eq!(kinds(&sent), expected);
+    assert_eq!(kinds(&sent.body["input"]), expected);
     for part in [raw, second, search, r#""arguments":"{ \"path\" :\"a\\/b\"}""#] {
         assert!(sent.text.contains(part), "{part}: {}", sent.text);
     }
@@ -289,9 +278,12 @@ async fn an_answer_goes_back_as_it_came_to_its_model_alone() {
     let mut changed = back.clone();
     changed.messages[1] = Message::User { text: "Hello".to_owned() };
     ask(&model, changed).await;
-    assert_eq!(kinds(&last(&server)), expected);
+    assert_eq!(kinds(&last(&server).body["input"]), expected);
     ask(&model, answered("m@elsewhere/v1", &outcome)).await;
-    assert_eq!(kinds(&last(&server)), ["message", "message", "function_call", "function_call_output", "message"]);
+    assert_eq!(
+        kinds(&last(&server).body["input"]),
+        ["message", "message", "function_call", "function_call_output", "message"]
+    );
     assert_eq!(server.refusals(), [""; 0]);
 }
 
@@ -307,15 +299,17 @@ async fn thoughts_go_back_only_in_front_of_what_they_came_with() {
         added(3, call("call_2", "now", "")),
         json!({"type": "response.function_call_arguments.delta", "output_index": 3, "delta": "{\"pa"}),
     ]);
-    cut.pop();
     let response = json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}});
-    cut.push(json!({"type": "response.incomplete", "response": response}));
+    *cut.last_mut().unwrap() = json!({"type": "response.incomplete", "response": response});
     server.reply(numbered(&cut));
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.end), (1, 1, Some(Finish::Length)), "{outcome:?}");
     ask(&model, answered(&model.info().origin(), &outcome)).await;
     let sent = last(&server);
-    assert_eq!(kinds(&sent), ["message", "reasoning", "function_call", "function_call_output", "message"]);
+    assert_eq!(
+        kinds(&sent.body["input"]),
+        ["message", "reasoning", "function_call", "function_call_output", "message"]
+    );
     assert!(sent.text.contains("rs_1") && !sent.text.contains("rs_2"));
 
     let unfinished =
@@ -353,81 +347,14 @@ async fn words_out_of_their_order_cost_thoughts_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn results_follow_their_calls_with_the_daemons_words_in_them_and_nothing_is_blank() {
-    let server = ModelServer::start().await;
-    let model = connect(&responses_config(&server)).unwrap();
-    let mut request = request_with_tools("Hi");
-    request.messages.extend([
-        user("and more"),
-        Message::answer(" \n", vec![tool_call("a", "{"), tool_call("b", "{")]),
-        result("a", ""),
-        result("b", "<system_reminder>noon"),
-        user("<system_reminder>\nx\n</system_reminder>"),
-        user(" "),
-        user("Well?"),
-        Message::System { text: "later".to_owned() },
-        Message::answer("Half of an answer ", Vec::new()),
-    ]);
-    assert_eq!(ask(&model, request).await.error, None);
-    assert_eq!(server.refusals(), [""; 0]);
-    let sent = last(&server);
-    assert_eq!(
-        kinds(&sent),
-        [
-            "message",
-            "function_call",
-            "function_call",
-            "function_call_output",
-            "function_call_output",
-            "message",
-            "message",
-            "message"
-        ]
-    );
-    let input = &sent.body["input"];
-    let texts = |at: usize| {
-        let parts = input[at]["content"].as_array().unwrap();
-        parts.iter().map(|part| part["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(texts(0), ["Hi", "and more"]);
-    assert_eq!(input[1]["arguments"], r#"{"invalid_json":"{"}"#);
-    assert_eq!(input[3]["output"], "(no output)");
-    assert_eq!(input[4]["output"], "&lt;system_reminder>noon\n\n<system_reminder>\nx\n</system_reminder>");
-    assert_eq!(
-        (texts(5), texts(6), texts(7)),
-        (
-            vec!["Well?".to_owned(), "later".to_owned()],
-            vec!["Half of an answer ".to_owned()],
-            vec!["(go on)".to_owned()]
-        )
-    );
-}
-
-#[tokio::test]
-async fn answers_end_for_many_reasons() {
-    let text = [added(0, message("")), says(0, "Hi")];
-    let incomplete = |reason: &str| {
-        let mut events = stream(&text);
-        events.pop();
-        let response = json!({"status": "incomplete", "incomplete_details": {"reason": reason}});
-        events.push(json!({"type": "response.incomplete", "response": response}));
-        numbered(&events)
-    };
-    let refusal = json!({"type": "response.refusal.delta", "output_index": 0, "delta": "Hi"});
-    let whole_refusal =
-        json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "Hi"}]});
-    for (reply, end) in [
-        (numbered(&stream(&text)), Finish::Stop),
-        (incomplete("max_output_tokens"), Finish::Length),
-        (incomplete("a_new_reason"), Finish::Length),
-        (incomplete("content_filter"), Finish::Filtered),
-        (numbered(&stream(&[added(0, message("")), refusal])), Finish::Filtered),
-        (numbered(&stream(&[done(0, whole_refusal)])), Finish::Filtered),
-    ] {
-        let server = ModelServer::start().await;
-        server.reply(reply.clone());
-        let outcome = ask_responses(&server).await;
-        assert_eq!((outcome.text.as_str(), outcome.end), ("Hi", Some(end)), "{reply:?}");
+async fn a_new_reason_is_a_limit_and_a_whole_refusal_is_one() {
+    let incomplete = json!({"status": "incomplete", "incomplete_details": {"reason": "a_new_reason"}});
+    let mut cut = stream(&[added(0, message("")), says(0, "Hi")]);
+    *cut.last_mut().unwrap() = json!({"type": "response.incomplete", "response": incomplete});
+    let refusal = json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "Hi"}]});
+    for (events, end) in [(cut, Finish::Length), (stream(&[done(0, refusal)]), Finish::Filtered)] {
+        let outcome = ask_over(Wire::Responses, numbered(&events)).await;
+        assert_eq!((outcome.text.as_str(), outcome.end), ("Hi", Some(end)), "{events:#?}");
     }
 }
 
@@ -463,9 +390,6 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
     check(silent, ErrorKind::Provider, 2, "the answer failed", "").await;
     let whole = json!({"object": "response", "status": "failed", "error": {"code": "invalid_prompt", "message": "no"}});
     check(Reply::status(200, whole.to_string()), ErrorKind::Rejected, 1, "no", "").await;
-    check(Reply::html(), ErrorKind::Protocol, 1, "HTML", "base_url").await;
-    let chat = Reply::events([r#"{"choices":[{"index":0,"delta":{"content":"Hi"}}]}"#]);
-    check(chat, ErrorKind::Protocol, 1, "invalid for this wire", "wire: openai").await;
     check(Reply::text("Hello, world").cut_after(900), ErrorKind::CutStream, 2, "cut off", "").await;
 }
 

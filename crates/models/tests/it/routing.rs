@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use agentd_core::{
     model::{ModelInfo, Slot},
     ports::Models,
+    route::Routes,
 };
-use agentd_models::ModelRouter;
+use agentd_models::{ModelRouter, SlotError};
 use futures_util::stream::{self, BoxStream};
 
 use super::*;
@@ -33,13 +34,17 @@ pub(super) fn embedded() -> Arc<dyn Model> {
     }))
 }
 
+pub(super) fn router(slots: &BTreeMap<Slot, ModelConfig>) -> Result<ModelRouter, SlotError> {
+    ModelRouter::with_records(slots, embedded(), Arc::default(), Routes::default())
+}
+
 fn check(filled: &[Slot], expected: [(&str, Option<Slot>); 5]) {
     let config = |slot: &Slot| {
         let mut config = ModelConfig::new(Wire::OpenAi, "http://u:pw@h/v1?key=k");
         config.id = slot.to_string();
         (*slot, config)
     };
-    let router = ModelRouter::new(&filled.iter().map(config).collect(), embedded()).unwrap();
+    let router = router(&filled.iter().map(config).collect()).unwrap();
     let listed = router.list();
     let found: Vec<_> = listed.iter().map(|info| (info.model.id.as_str(), info.falls_back_to)).collect();
     assert_eq!(found, expected);
@@ -62,7 +67,7 @@ fn empty_slots_fall_back() {
 #[test]
 fn a_wrong_address_names_its_slot() {
     let slots = BTreeMap::from([(Slot::Code, ModelConfig::new(Wire::OpenAi, "localhost:8080"))]);
-    let error = ModelRouter::new(&slots, embedded()).unwrap_err();
+    let error = router(&slots).err().unwrap();
     assert_eq!(error.slot, Slot::Code);
     let source = error.source.to_string();
     assert!(source.contains("neither http nor https") && source.contains("write it like"), "{source}");

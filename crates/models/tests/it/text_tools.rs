@@ -32,22 +32,9 @@ async fn a_call_out_of_a_cut_answer_does_not_run() {
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
 }
 
-#[tokio::test]
-async fn tools_in_the_text_work_on_every_wire() {
-    for wire in [Wire::Anthropic, Wire::Responses] {
-        let server = ModelServer::start().await;
-        server.reply(Reply::text(r#"{"tool": "now", "args": {}}"#));
-        let outcome = ask_config(&ModelConfig { wire, native_tools: Some(false), ..config(&server) }).await;
-        assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{outcome:?}");
-        assert!(last(&server).body["tools"].is_null());
-    }
-}
-
 /// What comes of words, cut as the network likes.
 async fn said_natively(words: &str) -> Outcome {
-    let server = ModelServer::start().await;
-    server.reply(Reply::deltas(words.split_inclusive(['>', ' '])));
-    ask_server(&server).await
+    ask_over(Wire::OpenAi, Reply::deltas(words.split_inclusive(['>', ' ']))).await
 }
 
 #[tokio::test]
@@ -67,8 +54,7 @@ async fn thoughts_in_the_words_are_thoughts() {
 
 #[tokio::test]
 async fn what_a_spelling_leaves_in_a_name_is_no_part_of_it() {
-    let server = ModelServer::start().await;
-    server.reply(Reply::tool_call("read_file<|channel|>commentary", json!({"path": "a"})));
-    let outcome = ask_server(&server).await;
+    let outcome =
+        ask_over(Wire::OpenAi, Reply::tool_call("read_file<|channel|>commentary", json!({"path": "a"}))).await;
     assert_eq!(outcome.calls, [("read_file".to_owned(), "{\"path\":\"a\"}".to_owned())]);
 }

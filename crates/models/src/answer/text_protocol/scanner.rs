@@ -256,17 +256,13 @@ mod tests {
         let call = call.map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
         let expected = (words.to_owned(), call, unrun.map(|(name, why)| (name.to_owned(), why)));
         assert_eq!(run(&[text], reads, false), expected, "{text:?}");
-        let characters: Vec<String> = text.chars().map(String::from).collect();
-        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        let pieces: Vec<&str> = text.split_inclusive(|_: char| true).collect();
         assert_eq!(run(&pieces, reads, false), expected, "{text:?} by characters");
     }
 
     #[test]
     fn calls_are_found_in_all_their_clothes() {
-        #[track_caller]
-        fn check(text: &str, words: &str, call: (&str, &str)) {
-            super::tests::check(true, text, words, Some(call), None);
-        }
+        let check = |text: &str, words: &str, call| check(true, text, words, Some(call), None);
         let read = ("read_file", r#"{"path": "a"}"#);
         check(CALL, "", read);
         check(r#"{"name":"read_file","arguments":{"path": "a"}}"#, "", read);
@@ -275,21 +271,16 @@ mod tests {
         check(r#"{"type":"function","function":{"name":"read_file","arguments":{"path": "a"}}}"#, "", read);
         check("<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>", "", read);
         check(r#"{"tool": "now"}"#, "", ("now", "{}"));
-        check(r#"{"tool": "now", "args": null}"#, "", ("now", "{}"));
         check(r#"{"name": "now"}"#, "", ("now", "{}"));
-        check(r#"{"why": "x", "tool": "now", "args": {}}"#, "", ("now", "{}"));
         check(r#"{"tool": "fly.away", "args": {"to": "}"}}"#, "", ("fly.away", r#"{"to": "}"}"#));
         check("{\"tool\": \"read_file\", \"args\": {\"path\": \"a\nb\",}}", "", ("read_file", r#"{"path": "a\nb"}"#));
     }
 
     #[test]
     fn the_end_of_an_answer_is_a_call_and_a_fence_only_if_it_is_all_of_it() {
-        #[track_caller]
-        fn check(text: String, words: &str) {
-            super::tests::check(true, &text, words, Some(("read_file", r#"{"path": "a"}"#)), None);
-        }
+        let read = Some(("read_file", r#"{"path": "a"}"#));
+        let check = |text: String, words: &str| check(true, &text, words, read, None);
         check(format!("I look.\n{CALL}\n"), "I look.\n");
-        check(format!("I look: {CALL}"), "I look: ");
         check(format!("{{\"x\": 1}} {CALL}"), "{\"x\": 1} ");
         check(format!("{CALL}{{\"tool\": \"now\", \"args\": {{}}}}"), "");
         check(format!("{CALL}<|im_end|>"), "");
@@ -301,8 +292,6 @@ mod tests {
         check(format!("<|python_tag|>{CALL}"), "");
         check(format!("`{CALL}`"), "`");
         check(format!("```json\n{CALL}\n```"), "");
-        check(format!("```\n{CALL}\n```\n"), "");
-        check(format!("```json\n{CALL}\n{CALL}\n```"), "");
         check(format!("```json\n{CALL}\n```\n```json\n{CALL}\n```\n"), "");
         check(format!("```json\n{CALL}\n```\n<tool_result name=\"read_file\">\nx"), "");
         check(format!("```json\n{CALL}"), "");
@@ -320,13 +309,9 @@ mod tests {
 
     #[test]
     fn examples_and_mentions_are_words() {
-        #[track_caller]
-        fn check(text: String, is_doubtful: bool) {
-            let unrun = is_doubtful.then_some(("read_file", UnrunReason::Doubtful));
-            super::tests::check(true, &text, &text, None, unrun);
-        }
+        let unrun = ("read_file", UnrunReason::Doubtful);
+        let check = |text: String, is_doubtful: bool| check(true, &text, &text, None, is_doubtful.then_some(unrun));
         check(format!("Sure:\n```json\n{CALL}\n```"), true);
-        check(format!("A call would look so, e.g.\n```json\n{CALL}\n```\nThat is all."), true);
         check(format!("```json\n{CALL}\n// a comment\n```"), true);
         check(format!("```python\n{CALL} # no\nx = 1\n{CALL}\n```"), true);
         check(format!("I could call {CALL} but I must not."), true);
@@ -340,12 +325,10 @@ mod tests {
         check(format!("The README says:\n{CALL}\n```"), true);
         // Nobody knows which of several calls was meant.
         check(format!("1. {CALL}\n2. {CALL}"), true);
-        check(format!("Not {CALL} but\n{CALL}"), true);
         check(format!("Not <tool_call>{CALL}</tool_call> but\n{CALL}"), true);
         check(format!("Not {CALL} but\n<tool_call>\n<function=now>\n</function>\n</tool_call>"), true);
         // Tags that are no marks of models.
         check(format!("<code>{CALL}</code>"), true);
-        check(format!("<document>\n{CALL}\n</document>"), true);
         check(format!("<!-- {CALL} -->"), true);
         check(format!("{CALL} [example]"), true);
         check(format!("One writes `{CALL}` for that."), false);
@@ -356,12 +339,12 @@ mod tests {
 
     #[test]
     fn calls_that_a_server_did_not_read_are_known_by_their_tool() {
-        #[track_caller]
-        fn check(text: &str, words: &str) {
+        let foreign = Some(("read_file", UnrunReason::Foreign));
+        let check = |text: &str, words: &str| {
             for reads in [true, false] {
-                super::tests::check(reads, text, words, None, Some(("read_file", UnrunReason::Foreign)));
+                super::tests::check(reads, text, words, None, foreign);
             }
-        }
+        };
         check("<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>", "");
         check("I look.\n<function=read_file>{\"path\": \"a\"}</function>", "I look.\n");
         check("<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", "");
@@ -389,7 +372,7 @@ mod tests {
             ("{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}", ""),
             ("```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n```", ""),
         ] {
-            super::tests::check(false, text, words, None, Some(("read_file", UnrunReason::Foreign)));
+            super::tests::check(false, text, words, None, foreign);
         }
         let unknown = "<tool_call>{\"name\": \"fly\", \"arguments\": {}}</tool_call>";
         super::tests::check(false, unknown, "", None, Some(("fly", UnrunReason::Foreign)));
@@ -399,14 +382,10 @@ mod tests {
     fn words_stay_words() {
         for text in [
             "",
-            " ",
-            "Hello, wörld.",
-            "to=functions is a word",
             "fn main() { println!(\"{}\", 1); }",
             "a < b and [1] and <tool> and [TOOL and `c` and ``d``",
             "```rust\nfn main() {}\n```\nThat is all.",
             "```json\n{\"a\": 1}\n```",
-            "{\"name\": \"Bob\", \"age\": 7}",
             "{\"name\": \"Bob\"}",
             "{\"name\": \"Bob Smith\", \"arguments\": {}}",
             "{\"a\": {\"name\": \"read_file\", \"arguments\": {}}}",
@@ -414,8 +393,6 @@ mod tests {
             "{\"tool\": \"fly\", \"args\": [1]}",
             "{\"tool\": \"now\", \"args\": {",
             "{\"tool\": \"now\", oh well}",
-            "{}",
-            "{ x",
             "{{\"tool\"}}",
             "`````",
             "<tool_callous> <tool",
@@ -423,7 +400,6 @@ mod tests {
             "```",
             "```a-very-long-label-that-is-no-language-at-all {",
             "Replace [TOOL_NAME] by yours:\n{\"name\": \"demo\"}",
-            "<tool_calling> {\"name\": \"demo\"}",
             "<|start|>assistant {\"name\": \"demo\"}",
         ] {
             check(true, text, text, None, None);
@@ -434,7 +410,6 @@ mod tests {
             "Qwen writes `<tool_call>{\"name\": \"read_file\"}</tool_call>`.",
             "For example:\n```\n<tool_call>{\"name\": \"read_file\"}</tool_call>\n```\nThat is it.",
             "<tool_call>{\"name\": \"read_file\"}</tool_call> is how Qwen writes it.",
-            "{\"name\": \"read_file\", \"arguments\": {}} is one.",
             "```json\n{\"name\": \"read_file\", \"arguments\": {}}\n```\nThat is one.",
             "I look.\n{\"name\": \"read_file\", \"arguments\": {}}",
         ] {

@@ -212,7 +212,7 @@ impl<'a> Writer<'a> {
         let (from, done) = self.sealed;
         for (at, message) in self.messages.iter().enumerate().skip(from) {
             for block in message.blocks.iter().skip(if at == from { done } else { 0 }) {
-                self.prefix.append(message.role, block);
+                self.prefix.add(if message.role == Role::User { b'u' } else { b'a' }, &block.json);
             }
             self.sealed = (at, message.blocks.len());
         }
@@ -225,9 +225,6 @@ fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> 
     Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))
 }
 
-/// Mark behind which a server keeps what it has computed.
-const CACHED: &str = r#","cache_control":{"type":"ephemeral"}"#;
-
 /// Whose message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -238,7 +235,7 @@ pub(super) enum Role {
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Block {
-    json: String,
+    pub(super) json: String,
     kind: Kind,
 }
 
@@ -274,29 +271,8 @@ impl Block {
         Self::of(if is_thought { Kind::Thoughts } else { Kind::Other }, raw.get().to_owned())
     }
 
-    pub(super) fn json(&self) -> &str {
-        &self.json
-    }
-
-    /// Writes it, with the mark of the cache where it is to have one.
-    pub(super) fn write_to(&self, out: &mut String, is_cached: bool) {
-        out.push_str(&self.json);
-        if is_cached {
-            mark(out);
-        }
-    }
-
     fn of(kind: Kind, json: String) -> Self {
         Self { json, kind }
-    }
-}
-
-/// Puts the mark of the cache into the object at the end of a text.
-pub(super) fn mark(out: &mut String) {
-    if out.ends_with('}') {
-        out.pop();
-        out.push_str(CACHED);
-        out.push('}');
     }
 }
 
@@ -310,14 +286,9 @@ impl Prefix {
         let mut prefix = Self(SipHasher13::new());
         prefix.add(b't', tools);
         for block in system {
-            prefix.add(b's', block.json());
+            prefix.add(b's', &block.json);
         }
         prefix
-    }
-
-    /// Adds a block of a message.
-    fn append(&mut self, role: Role, block: &Block) {
-        self.add(if role == Role::User { b'u' } else { b'a' }, block.json());
     }
 
     /// Fingerprint of all of it.

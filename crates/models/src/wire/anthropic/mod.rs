@@ -2,25 +2,21 @@
 //!
 //! - this file: the body; `conversation`: the messages in the order that the wire demands, their parts, and what stands before
 //!   an answer, of which signed thoughts are a part.
-//! - `partial`: blocks, put together from their pieces; `reader`: events into the answer, typed and borrowed, what it took, and what
-//!   the server says of the request.
+//! - `reader`: events into the answer, typed and borrowed, its blocks, put together from their pieces, what it took, and what the
+//!   server says of the request.
 
 mod conversation;
-mod partial;
 mod reader;
 
 use agentd_core::{answer_schema::AnswerSchema, tool::ToolSpec};
 use serde_json::{Value, json, value::RawValue};
 
 use self::conversation::{Block, Conversation, Recipient, Role, WireMessage};
-use super::{
-    dialect::{Dialect, Order, Outgoing, judged},
-    memory::Memory,
-};
 use crate::{
     answer::text_protocol,
     config::Thinking,
     http::{failure::Failure, learning::Change},
+    wire::dialect::{Dialect, Memory, Order, Outgoing, judged},
 };
 
 /// Host of Anthropic's own server.
@@ -31,6 +27,9 @@ const MAX_ANSWER: u64 = 32_000;
 
 /// Part of the window that an answer may have where nobody says.
 const ANSWER_PART: u64 = 4;
+
+/// The end of an object with the mark behind which a server keeps what it has computed.
+const CACHED: &str = r#","cache_control":{"type":"ephemeral"}}"#;
 
 /// Fields without which there is no request.
 const FIXED: [&str; 7] = ["model", "messages", "max_tokens", "system", "stream", "tools", "tool_choice"];
@@ -66,11 +65,7 @@ impl Dialect for Anthropic {
         }
         body.set_raw("messages", &written(&conversation, order.paused, is_cached));
         if let Some(all_but_end) = tools_json.strip_suffix(']') {
-            let mut tools = all_but_end.to_owned();
-            if is_cached {
-                conversation::mark(&mut tools);
-            }
-            body.set_raw("tools", &(tools + "]"));
+            body.set_raw("tools", &closed(all_but_end.to_owned(), is_cached));
         }
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then(|| json!({"type": "none"})))?;
         body.set_some(THINKING, thinking(order).filter(|_| form.sends(THINKING)))?;
@@ -169,13 +164,15 @@ fn marked(messages: &[WireMessage]) -> [Option<usize>; 2] {
 }
 
 fn joined(blocks: &[Block], is_cached: bool) -> String {
-    let mut out = "[".to_owned();
-    for (at, block) in blocks.iter().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        block.write_to(&mut out, is_cached && at + 1 == blocks.len());
+    let blocks: Vec<&str> = blocks.iter().map(|block| block.json.as_str()).collect();
+    closed(format!("[{}", blocks.join(",")), is_cached)
+}
+
+/// Closes a list, with the mark of the cache in its last object where it is to have one.
+fn closed(mut list: String, is_cached: bool) -> String {
+    if is_cached && list.ends_with('}') {
+        list.pop();
+        list.push_str(CACHED);
     }
-    out.push(']');
-    out
+    list + "]"
 }

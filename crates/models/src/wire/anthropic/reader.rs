@@ -1,18 +1,23 @@
 //! Events into the answer. Typed and borrowed, and lenient: kinds that are not known are passed over, and so are fields. This wire counts
-//! cached tokens beside the others of a request; here they are counted in, as on every wire.
+//! cached tokens beside the others of a request; here they are counted in, as on every wire. Blocks are put together from their
+//! pieces.
 
 use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
 use serde::Deserialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{
+    Map, Value, json,
+    value::{RawValue, to_raw_value},
+};
 
-use super::partial::PartialBlocks;
 use crate::{
-    answer::{Answer, RawCall},
+    answer::{Answer, Kind, RawCall},
     http::{failure::Failure, target::Target},
     wire::{
-        dialect::{AnswerReader, parsed},
-        lenient::{Count, Text, counted},
-        memory::AnswerNote,
+        anthropic::conversation::Block,
+        dialect::{AnswerNote, AnswerReader, parsed},
+        lenient::{Count, Text, counted, is_json},
+        partial::{AnswerParts, CallBounds, PartialCall},
+        sendable::is_blank,
     },
 };
 
@@ -162,14 +167,14 @@ struct Event<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct Delta<'a> {
-    pub(super) r#type: Text<'a>,
-    pub(super) text: Text<'a>,
-    pub(super) partial_json: Text<'a>,
-    pub(super) thinking: Text<'a>,
-    pub(super) signature: Text<'a>,
+struct Delta<'a> {
+    r#type: Text<'a>,
+    text: Text<'a>,
+    partial_json: Text<'a>,
+    thinking: Text<'a>,
+    signature: Text<'a>,
     /// Why the answer ended.
-    pub(super) stop_reason: Text<'a>,
+    stop_reason: Text<'a>,
 }
 
 /// The head of an answer.
@@ -185,14 +190,14 @@ struct MessageHead<'a> {
 /// A block at its beginning, or a whole one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct BlockHead<'a> {
-    pub(super) r#type: Text<'a>,
-    pub(super) text: Text<'a>,
-    pub(super) thinking: Text<'a>,
-    pub(super) signature: Text<'a>,
-    pub(super) id: Text<'a>,
-    pub(super) name: Text<'a>,
-    pub(super) input: Option<&'a RawValue>,
+struct BlockHead<'a> {
+    r#type: Text<'a>,
+    text: Text<'a>,
+    thinking: Text<'a>,
+    signature: Text<'a>,
+    id: Text<'a>,
+    name: Text<'a>,
+    input: Option<&'a RawValue>,
 }
 
 /// Reasons that only say that nobody knows.
@@ -238,28 +243,194 @@ fn usage(told: &Value) -> (Usage, u64) {
     (usage, hour_writes)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Blocks that one answer may have.
+const MAX_BLOCKS: usize = 4096;
 
-    #[test]
-    fn cached_tokens_count_and_later_events_have_the_sums() {
-        let mut reader = Reader::new(String::new(), AnswerNote::default());
-        let mut answer = Answer::default();
-        for counts in [
-            r#"{"input_tokens":7,"cache_read_input_tokens":100,"cache_creation_input_tokens":20,"output_tokens":1}"#,
-            r#"{"input_tokens":null,"output_tokens":30,"output_tokens_details":{"thinking_tokens":12}}"#,
-        ] {
-            reader.count(serde_json::from_str(counts).unwrap(), &mut answer);
-        }
-        let expected = Usage {
-            prompt_tokens: 127,
-            cached_tokens: 100,
-            cache_write_tokens: 20,
-            completion_tokens: 30,
-            reasoning_tokens: 12,
-            ..Usage::default()
+/// The blocks of one answer, in the order in which they began.
+#[derive(Debug, Default)]
+struct PartialBlocks {
+    blocks: Vec<PartialBlock>,
+    bounds: CallBounds,
+    /// Set once something came that has no place: then no thoughts go back, for they would stand behind another prefix.
+    is_odd: bool,
+}
+
+#[derive(Debug)]
+struct PartialBlock {
+    index: u64,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Words(String),
+    Thoughts {
+        words: String,
+        signature: String,
+    },
+    Call(Box<PartialCall>),
+    /// A block that is not understood, and the pieces of its input.
+    Other {
+        raw: Box<RawValue>,
+        input: String,
+    },
+}
+
+impl PartialBlocks {
+    /// Begins a block.
+    fn begin(&mut self, target: &Target, index: u64, raw: &RawValue, answer: &mut Answer) -> Result<(), Failure> {
+        let Ok(head) = serde_json::from_str::<BlockHead<'_>>(raw.get()) else {
+            self.is_odd = true;
+            return Ok(());
         };
-        assert_eq!(answer.usage, Some(expected));
+        if self.blocks.len() == MAX_BLOCKS {
+            return Err(Failure::protocol(format!(
+                "the model at {target} answered with more than {MAX_BLOCKS} blocks"
+            )));
+        }
+        let body = match &*head.r#type {
+            "text" => Body::Words(String::new()),
+            "thinking" => Body::Thoughts { words: String::new(), signature: head.signature.to_string() },
+            "tool_use" => {
+                self.bounds.begin(target)?;
+                Body::Call(Box::new(PartialCall::new(&head.id, &head.name)))
+            }
+            _ => Body::Other { raw: raw.to_owned(), input: String::new() },
+        };
+        let separates = matches!(body, Body::Thoughts { .. })
+            && matches!(self.blocks.last(), Some(PartialBlock { body: Body::Thoughts { words, .. }, .. }) if !words.is_empty());
+        self.blocks.push(PartialBlock { index, body });
+        answer.size += 1;
+        if separates {
+            answer.push(Kind::Reasoning, "\n\n");
+        }
+        // Whole blocks have their content at once.
+        self.words(index, &head.text, answer);
+        self.thoughts(index, &head.thinking, answer);
+        if let Some(input) = head.input.filter(|input| !matches!(input.get(), "{}" | "null")) {
+            self.input(target, index, input.get(), answer)?;
+        }
+        Ok(())
     }
+
+    /// Adds a piece to a block.
+    fn add(&mut self, target: &Target, index: u64, delta: &Delta<'_>, answer: &mut Answer) -> Result<(), Failure> {
+        match &*delta.r#type {
+            "text_delta" => self.words(index, &delta.text, answer),
+            "thinking_delta" => self.thoughts(index, &delta.thinking, answer),
+            "signature_delta" => match self.block(index) {
+                Some(Body::Thoughts { signature, .. }) => signature.push_str(&delta.signature),
+                _ => self.is_odd = true,
+            },
+            "input_json_delta" => return self.input(target, index, &delta.partial_json, answer),
+            // Sources of words, without which they go back as well.
+            "citations_delta" => {}
+            _ => self.is_odd = true,
+        }
+        Ok(())
+    }
+
+    /// The calls. One without arguments has none of them, unless the answer was cut before they came.
+    fn calls(&self, is_cut: bool) -> Vec<RawCall> {
+        let last = self.blocks.len().saturating_sub(1);
+        let call = |(at, block): (usize, &PartialBlock)| match &block.body {
+            Body::Call(call) => Some(call.read(!(is_cut && at == last))),
+            _ => None,
+        };
+        self.blocks.iter().enumerate().filter_map(call).collect()
+    }
+
+    /// All blocks as they are kept, behind that prefix; none where nothing has to go back but words and calls.
+    fn stored(&self, behind: &str) -> Option<String> {
+        if self.is_odd {
+            self.warn_where_thoughts_are_lost();
+            return None;
+        }
+        let mut stored = AnswerParts::default();
+        let fits = self.blocks.iter().try_for_each(|block| match &block.body {
+            Body::Words(words) if words.is_empty() => Some(()),
+            Body::Words(words) => stored.words(words, None),
+            Body::Call(call) => stored.call(&call.id),
+            // Of thoughts that were cut there is no signature yet, and without one they are refused.
+            Body::Thoughts { signature, .. } if signature.is_empty() => Some(()),
+            Body::Thoughts { words, signature } => stored.as_it_came(&signed(words, signature)?),
+            Body::Other { raw, input } => stored.as_it_came(&with_input(raw, input)?),
+        });
+        if fits.is_none() {
+            self.warn_where_thoughts_are_lost();
+            return None;
+        }
+        stored.written(Some(behind))
+    }
+
+    /// All blocks in the form of a message; none where they cannot go back.
+    fn message(&self) -> Option<String> {
+        let blocks = self.blocks.iter().filter_map(|block| match &block.body {
+            Body::Words(words) => (!is_blank(words)).then(|| Some(Block::text(words).json)),
+            Body::Call(call) => Some(Some(Block::call(&call.id, &call.name, &call.arguments).json)),
+            Body::Thoughts { words, signature } => {
+                (!signature.is_empty()).then(|| Some(signed(words, signature)?.get().to_owned()))
+            }
+            Body::Other { raw, input } => Some(with_input(raw, input).map(|raw| raw.get().to_owned())),
+        });
+        let blocks: Vec<String> = blocks.collect::<Option<_>>()?;
+        (!self.is_odd && !blocks.is_empty()).then(|| format!("[{}]", blocks.join(",")))
+    }
+
+    fn warn_where_thoughts_are_lost(&self) {
+        if self.blocks.iter().any(|block| matches!(block.body, Body::Thoughts { .. } | Body::Other { .. })) {
+            tracing::warn!("blocks of an answer are too large or cannot be read, and do not go back");
+        }
+    }
+
+    fn words(&mut self, index: u64, words: &str, answer: &mut Answer) {
+        match self.block(index) {
+            _ if words.is_empty() => {}
+            Some(Body::Words(before)) => before.push_str(words),
+            _ => self.is_odd = true,
+        }
+        answer.push(Kind::Text, words);
+    }
+
+    fn thoughts(&mut self, index: u64, thoughts: &str, answer: &mut Answer) {
+        match self.block(index) {
+            _ if thoughts.is_empty() => {}
+            Some(Body::Thoughts { words, .. }) => words.push_str(thoughts),
+            _ => self.is_odd = true,
+        }
+        answer.push(Kind::Reasoning, thoughts);
+    }
+
+    fn input(&mut self, target: &Target, index: u64, piece: &str, answer: &mut Answer) -> Result<(), Failure> {
+        self.bounds.take(target, piece.len(), answer)?;
+        match self.block(index) {
+            Some(Body::Call(call)) => call.push(piece, answer),
+            Some(Body::Other { input, .. }) => input.push_str(piece),
+            _ => self.is_odd = true,
+        }
+        Ok(())
+    }
+
+    /// The last block of that number.
+    fn block(&mut self, index: u64) -> Option<&mut Body> {
+        self.blocks.iter_mut().rev().find(|block| block.index == index).map(|block| &mut block.body)
+    }
+}
+
+/// Signed thoughts, as they go back.
+fn signed(words: &str, signature: &str) -> Option<Box<RawValue>> {
+    to_raw_value(&json!({"type": "thinking", "thinking": words, "signature": signature})).ok()
+}
+
+/// A block as it came, with the input that came behind it.
+fn with_input(raw: &RawValue, input: &str) -> Option<Box<RawValue>> {
+    if !is_json(raw.get()) {
+        return None;
+    }
+    if input.is_empty() {
+        return Some(raw.to_owned());
+    }
+    let mut block: serde_json::Map<String, serde_json::Value> = serde_json::from_str(raw.get()).ok()?;
+    block.insert("input".to_owned(), serde_json::from_str(input).ok()?);
+    to_raw_value(&block).ok()
 }

@@ -1,26 +1,41 @@
 //! OpenAI's Responses, as OpenAI and servers in its form speak them.
 //!
-//! - this file: the body; `conversation`: the items of its input.
+//! - this file: the body, and the items of a conversation: the person's words, the model's, and results behind their calls. An
+//!   answer goes back as it came, encrypted thoughts and all, to the model that gave it: its thoughts in front of what they came
+//!   with, which a server demands behind them.
 //! - `partial`: items, put together from their pieces; `reader`: events into the answer, typed and borrowed, what it took, and that
 //!   none may be missing.
 
-mod conversation;
 mod partial;
 mod reader;
 
-use agentd_core::{answer_schema::AnswerSchema, tool::ToolSpec};
-use serde_json::{Map, Value, json};
-
-use self::conversation::{Conversation, Recipient};
-use super::{
-    dialect::{Dialect, Order, Outgoing, judged, takes_calls_in_form},
-    memory::Memory,
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
 };
+
+use agentd_core::{
+    answer_schema::AnswerSchema,
+    model::{Message, ShownPicture},
+    origin::AnswerOrigin,
+    tool::{ToolCall, ToolSpec},
+    untrusted,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::Serialize;
+use serde_json::{Map, Value, json, value::RawValue};
+
 use crate::{
-    answer::text_protocol,
+    answer::text_protocol::{self, join},
     config::Thinking,
     facts::catalogue,
     http::{failure::Failure, learning::Change},
+    wire::{
+        dialect::{Dialect, Memory, Order, Outgoing, judged, takes_calls_in_form},
+        partial::{AnswerPart, FilledPlace, StoredAnswer},
+        sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name},
+    },
 };
 
 /// Fields without which there is no request.
@@ -58,7 +73,7 @@ impl Dialect for Responses {
             without_thoughts: form.has(&Change::WithoutSignedThoughts),
             wants_turns: form.has(&Change::WordsInResults),
         };
-        let Conversation { instructions, items } = conversation::write(&messages, recipient);
+        let Conversation { instructions, items } = write(&messages, recipient);
         let schema = self.sent_schema(order).map(judged).transpose()?;
         let mut body = order.body();
         body.set("model", &info.id)?;
@@ -105,7 +120,7 @@ impl Dialect for Responses {
     }
 
     fn distrust_thoughts(&self, order: &Order<'_>) {
-        self.0.distrust(conversation::answers_of(&order.request.messages, &order.info.origin()));
+        self.0.distrust(answers_of(&order.request.messages, &order.info.origin()));
     }
 }
 
@@ -138,4 +153,366 @@ fn effort(order: &Order<'_>) -> Option<Value> {
 fn tells_thoughts(order: &Order<'_>) -> bool {
     let is_known = || catalogue::published(order.target.host(), &order.info.id).is_some_and(|known| known.thinking);
     order.config.thinking.map_or_else(is_known, |thinking| thinking == Thinking::Adaptive)
+}
+
+/// A written conversation.
+#[derive(Debug)]
+struct Conversation<'a> {
+    /// The instructions; empty where there are none.
+    instructions: String,
+    items: Vec<InputItem<'a>>,
+}
+
+/// The model that a conversation is written for.
+#[derive(Debug, Clone, Copy)]
+struct Recipient<'a> {
+    /// Its name in the origin of what it said.
+    origin: &'a str,
+    /// Answers whose thoughts it does not take.
+    distrusted: &'a HashSet<String>,
+    /// Set if it gets none of its thoughts.
+    without_thoughts: bool,
+    /// Set if it takes no words of the person right behind a tool's result.
+    wants_turns: bool,
+}
+
+/// Writes a conversation.
+fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<'a> {
+    let (system, messages) = split_instructions(messages);
+    let instructions = system.join("\n\n");
+    let mut writer = Writer { recipient, ids: WireIds::default(), items: Vec::new() };
+    for (message, run) in AnswerPart::split(messages) {
+        writer.answers(&run);
+        writer.add(message);
+    }
+    // Half an answer may stand last, where its turn was stopped and is continued.
+    if !writer.items.last().is_some_and(InputItem::asks) {
+        writer.say(Part::said(GO_ON));
+    }
+    Conversation { instructions, items: writer.items }
+}
+
+/// All answers with items of that model.
+fn answers_of(messages: &[Message], origin: &str) -> Vec<String> {
+    let stored = messages.iter().filter_map(|message| match message {
+        Message::Assistant { origin: of_answer, .. } => of_answer.blocks_of(origin).map(fingerprint),
+        _ => None,
+    });
+    stored.collect()
+}
+
+struct Writer<'a> {
+    recipient: Recipient<'a>,
+    ids: WireIds<'a>,
+    items: Vec<InputItem<'a>>,
+}
+
+impl<'a> Writer<'a> {
+    fn add(&mut self, message: &'a Message) {
+        match message {
+            Message::System { text } | Message::User { text } if is_blank(text) => {}
+            Message::System { text } => self.say(Part::said(text)),
+            Message::User { text } => self.hear(text),
+            Message::Pictures { text, pictures } => {
+                self.say(Part::said(if is_blank(text) { PICTURES } else { text }));
+                for part in pictures.iter().filter_map(Part::picture) {
+                    self.say(part);
+                }
+            }
+            Message::Tool { call_id, name: _, text } => {
+                let output = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
+                let call_id = self.ids.of_result(call_id);
+                self.items.push(InputItem::FunctionCallOutput { call_id, output });
+            }
+            Message::Assistant { .. } => {}
+        }
+    }
+
+    /// Adds words of the person's role. The daemon's stand in the result before them: models take what a person says for
+    /// the start of a turn, and forget what they thought before.
+    fn hear(&mut self, text: &'a str) {
+        if let Some(InputItem::FunctionCallOutput { output, .. }) = self.items.last_mut()
+            && (untrusted::is_of_daemon(text) || self.recipient.wants_turns)
+        {
+            return join(output.to_mut(), &untrusted::said_behind_result(text));
+        }
+        self.say(Part::said(text));
+    }
+
+    fn say(&mut self, part: Part<'a>) {
+        match self.items.last_mut() {
+            Some(InputItem::Message { role: Role::User, content, .. }) => content.push(part),
+            _ => self.items.push(InputItem::Message { role: Role::User, content: vec![part], phase: None }),
+        }
+    }
+
+    /// Writes the answers that stand side by side, each as it came where that can be.
+    fn answers(&mut self, mut rest: &[AnswerPart<'a>]) {
+        if self.items.is_empty() && !rest.is_empty() {
+            self.say(Part::said(GO_ON));
+        }
+        while let Some((first, after)) = rest.split_first() {
+            let as_it_came =
+                (1..=rest.len()).find_map(|parts| Some((self.as_it_came(&rest[..parts])?, &rest[parts..])));
+            let (items, next) = as_it_came.unwrap_or_else(|| (self.plain(first), after));
+            self.items.extend(items);
+            rest = next;
+        }
+    }
+
+    /// The items of an answer that these parts make up, as they came. None where they cannot go back so.
+    fn as_it_came(&mut self, parts: &[AnswerPart<'a>]) -> Option<Vec<InputItem<'a>>> {
+        let json = parts.last()?.origin.blocks_of(self.recipient.origin)?;
+        if self.recipient.without_thoughts || self.recipient.distrusted.contains(&fingerprint(json)) {
+            return None;
+        }
+        let stored = StoredAnswer::parse(json).filter(|stored| stored.behind.is_none())?;
+        let recipient = self.recipient;
+        let server_id = |call: &ToolCall, origin| server_id(call, origin, recipient.origin);
+        let mut items = Vec::new();
+        for place in stored.filled(parts, &mut self.ids, server_id)? {
+            match place {
+                FilledPlace::Words(text, phase) => items.push(InputItem::answer(text, phase)),
+                FilledPlace::Call(call, id) => items.push(written_call(call, id)),
+                // Thoughts go back only in front of what they came with.
+                FilledPlace::Blank | FilledPlace::Missing => drop_thoughts(&mut items),
+                FilledPlace::AsItCame(raw, true) => items.push(InputItem::Thoughts(raw)),
+                FilledPlace::AsItCame(raw, false) => items.push(InputItem::AsItCame(raw)),
+            }
+        }
+        drop_thoughts(&mut items);
+        Some(items)
+    }
+
+    /// Words and calls alone.
+    fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<InputItem<'a>> {
+        let mut items = Vec::new();
+        if !is_blank(part.text) {
+            items.push(InputItem::answer(part.text, None));
+        }
+        for call in part.calls {
+            let id = self.ids.of_call(&call.call_id, server_id(call, part.origin, self.recipient.origin));
+            items.push(written_call(call, id));
+        }
+        items
+    }
+}
+
+fn written_call<'a>(call: &'a ToolCall, call_id: Cow<'a, str>) -> InputItem<'a> {
+    let (name, arguments) = (tool_name(&call.name), tool_arguments(&call.arguments));
+    InputItem::FunctionCall { call_id, name, arguments }
+}
+
+/// Name of a stored answer.
+fn fingerprint(json: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    json.hash(&mut hasher);
+    format!("{:x}", hasher.finish())
+}
+
+/// The server's own id of a call.
+fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
+    let fields = origin.of_call(&call.call_id, recipient)?;
+    Some(fields.call_id.as_str()).filter(|id| !id.is_empty())
+}
+
+/// Takes thoughts off the end, behind which nothing follows.
+fn drop_thoughts(items: &mut Vec<InputItem<'_>>) {
+    while items.last().is_some_and(InputItem::is_thought) {
+        items.pop();
+    }
+}
+
+/// One item of the input.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum InputItem<'a> {
+    Message {
+        role: Role,
+        content: Vec<Part<'a>>,
+        /// The server's own word for its purpose.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<String>,
+    },
+    FunctionCall {
+        call_id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        arguments: Cow<'a, str>,
+    },
+    FunctionCallOutput {
+        call_id: Cow<'a, str>,
+        output: Cow<'a, str>,
+    },
+    /// Thoughts of an answer as they came.
+    #[serde(untagged)]
+    Thoughts(&'a RawValue),
+    /// Another item of an answer as it came.
+    #[serde(untagged)]
+    AsItCame(&'a RawValue),
+}
+
+/// Whose message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    InputText { text: Cow<'a, str> },
+    InputImage { image_url: String, detail: &'static str },
+    OutputText { text: Cow<'a, str> },
+}
+
+impl<'a> Part<'a> {
+    fn said(text: impl Into<Cow<'a, str>>) -> Self {
+        Self::InputText { text: text.into() }
+    }
+
+    /// A picture whose bytes are there.
+    fn picture(shown: &ShownPicture) -> Option<Self> {
+        let content = shown.content.as_ref()?;
+        let image_url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
+        Some(Self::InputImage { image_url, detail: "auto" })
+    }
+}
+
+impl<'a> InputItem<'a> {
+    /// Words of the model.
+    fn answer(text: impl Into<Cow<'a, str>>, phase: Option<String>) -> Self {
+        let content = vec![Part::OutputText { text: text.into() }];
+        Self::Message { role: Role::Assistant, content, phase }
+    }
+
+    fn is_thought(&self) -> bool {
+        matches!(self, Self::Thoughts(_))
+    }
+
+    /// Returns whether a model can answer behind it.
+    fn asks(&self) -> bool {
+        matches!(self, Self::Message { role: Role::User, .. } | Self::FunctionCallOutput { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_core::{
+        ids::CallId,
+        origin::{ItemOrigin, ServerFields},
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ORIGIN: &str = "m@host/v1";
+
+    /// The items of a request with these messages, as they are sent.
+    fn written(messages: &[Message]) -> String {
+        let distrusted = HashSet::new();
+        let recipient =
+            Recipient { origin: ORIGIN, distrusted: &distrusted, without_thoughts: false, wants_turns: false };
+        serde_json::to_string(&write(messages, recipient).items).unwrap()
+    }
+
+    /// Thoughts as no library would write them again.
+    fn thought(number: usize) -> String {
+        format!(r#"{{ "id":"rs_{number}","type":"reasoning", "summary":[],"encrypted_content":"\u0041\/{number}"}}"#)
+    }
+
+    /// Things that a server may do in one answer, and those that come behind it.
+    #[derive(Debug, Clone)]
+    struct Step {
+        words: String,
+        phase: Option<&'static str>,
+        thinks: bool,
+        calls: bool,
+        result: String,
+        reminder: bool,
+        said: Option<String>,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let text = || "[a-zé\"\\\\ \n]{0,12}";
+        let phase = proptest::option::of(prop_oneof![Just("commentary"), Just("final_answer")]);
+        let of_model = (text(), phase, any::<bool>(), any::<bool>());
+        (of_model, text(), any::<bool>(), proptest::option::of(text())).prop_map(
+            |((words, phase, thinks, calls), result, reminder, said)| Step {
+                words,
+                phase,
+                thinks,
+                calls,
+                result,
+                reminder,
+                said,
+            },
+        )
+    }
+
+    impl Step {
+        /// Its thoughts go back: something stands behind them.
+        fn shows_thoughts(&self) -> bool {
+            self.thinks && (self.calls || !is_blank(&self.words))
+        }
+
+        fn messages(&self, number: usize) -> Vec<Message> {
+            let call_id = CallId::from(format!("c{number}"));
+            let mut stored = Vec::new();
+            stored.extend(self.thinks.then(|| thought(number)));
+            let bytes = self.words.len();
+            stored.extend((bytes > 0).then(|| match self.phase {
+                _ if is_blank(&self.words) => format!("-{bytes}"),
+                Some(phase) => format!("[\"{phase}\",{bytes}]"),
+                None => bytes.to_string(),
+            }));
+            stored.extend(self.calls.then(|| format!("\"call_{number}\"")));
+            let of = |fields: ServerFields| Arc::new(ItemOrigin { model: ORIGIN.to_owned(), fields });
+            let blocks = Some(format!("{{\"items\":[{}]}}", stored.join(",")));
+            let call_fields = ServerFields { call_id: format!("call_{number}"), ..ServerFields::default() };
+            let origin = AnswerOrigin {
+                calls: if self.calls { vec![(call_id.clone(), of(call_fields))] } else { Vec::new() },
+                whole: Some(of(ServerFields { blocks, ..ServerFields::default() })),
+                unsent_reasoning: None,
+                thinker: None,
+            };
+            let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
+            let tool_calls = if self.calls { vec![call] } else { Vec::new() };
+            let mut messages =
+                vec![Message::Assistant { text: self.words.clone(), reasoning: None, tool_calls, origin }];
+            let user = |text: &str| Message::User { text: text.to_owned() };
+            if self.calls {
+                messages.push(Message::Tool { call_id, name: "now".to_owned(), text: self.result.clone() });
+            }
+            messages.extend(self.reminder.then(|| user("<system_reminder>\nx\n</system_reminder>")));
+            messages.extend(self.said.as_deref().map(user));
+            if !self.calls {
+                messages.push(user("go on"));
+            }
+            messages
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_request_repeats_the_one_before_byte_for_byte(steps in proptest::collection::vec(step(), 1..8)) {
+            let mut messages =
+                vec![Message::System { text: "s".to_owned() }, Message::User { text: "begin".to_owned() }];
+            let mut before = written(&messages);
+            for (number, step) in steps.iter().enumerate() {
+                messages.extend(step.messages(number));
+                let next = written(&messages);
+                // More may be said behind the last words.
+                let repeated = before.trim_end_matches(['"', '}', ']']);
+                prop_assert!(next.starts_with(repeated), "{next}\n\ndoes not begin with\n\n{repeated}");
+                for (earlier, step) in steps[..=number].iter().enumerate() {
+                    prop_assert_eq!(next.matches(&thought(earlier)).count(), usize::from(step.shows_thoughts()));
+                }
+                before = next;
+            }
+        }
+    }
 }

@@ -87,7 +87,7 @@ impl PartialItems {
         };
         let place = ItemPlace { id: if place.id.is_empty() { &head.id } else { place.id }, ..place };
         let at = match self.find(place) {
-            Some(at) if is_of_kind(&self.items[at].body, &head.r#type) => at,
+            Some(at) if mem::discriminant(&self.items[at].body) == mem::discriminant(&empty(&head.r#type)) => at,
             // Another kind at the same number: an item by itself, which no piece of the other one may change.
             Some(_) => {
                 self.is_odd = true;
@@ -349,8 +349,4 @@ fn empty(kind: &str) -> Body {
         "function_call" => Body::Call(Box::new(PartialCall::new("", ""))),
         _ => Body::Other(None),
     }
-}
-
-fn is_of_kind(body: &Body, kind: &str) -> bool {
-    mem::discriminant(body) == mem::discriminant(&empty(kind))
 }

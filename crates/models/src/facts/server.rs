@@ -1,18 +1,179 @@
-//! The list of models, prices in it, and documents of single kinds of server beside it. Each server tells other things of a model,
-//! under other names; what has another type than it should is passed over, and so is an id that could be none.
+//! What servers tell of their models: which there are, and how large their windows are.
+//!
+//! These are the list of models, prices in it, and documents of single kinds of server beside it. Each server tells other things of a
+//! model, under other names; what has another type than it should is passed over, and so is an id that could be none. All of it is a server's word: bounded, and believed only where it is plausible. A window that turns out to be smaller is
+//! learnt from the server's refusals.
 
-use agentd_core::{model::is_model_id, usage::Prices};
-use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use agentd_core::{
+    error::ErrorKind,
+    model::{ListedModel, MAX_LISTED_MODELS, is_model_id},
+    usage::Prices,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
 
-use super::{ModelAbilities, ServerFacts, WindowFacts};
+use crate::{
+    config::{ModelConfig, Wire},
+    http::{
+        failure::{Failure, PLAUSIBLE},
+        request::Document,
+        target::{Deadline, Target},
+    },
+};
+
+/// Facts that a server told of a model.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ServerFacts {
+    /// Its id.
+    pub(crate) id: Option<String>,
+    /// Its window.
+    pub(crate) window: WindowFacts,
+    /// Its abilities.
+    pub(crate) abilities: ModelAbilities,
+    /// Its prices.
+    pub(crate) prices: Option<Prices>,
+    /// Set if the server tells the size of the window once it has loaded the model, and has not yet.
+    pub(crate) loads_later: bool,
+}
+
+/// Abilities of a model, where its server tells of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ModelAbilities {
+    /// The tokens that an answer may have.
+    pub(crate) max_answer: Option<u64>,
+    /// It can be shown pictures, or cannot.
+    pub(crate) pictures: Option<bool>,
+    /// It thinks as much as it finds fit, or cannot.
+    pub(crate) adaptive_thinking: Option<bool>,
+}
+
+/// Facts about a window, in tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WindowFacts {
+    /// Its size.
+    exact: Option<u64>,
+    /// The size for which the model was made. Its server may have given it less, and some then cut requests in silence: so
+    /// it says only that the window is not larger.
+    bound: Option<u64>,
+}
+
+impl WindowFacts {
+    fn exact(tokens: Option<u64>) -> Self {
+        Self { exact: plausible(tokens), bound: None }
+    }
+
+    fn bound(tokens: Option<u64>) -> Self {
+        Self { exact: None, bound: plausible(tokens) }
+    }
+
+    /// These facts, and the others where they say nothing.
+    fn or(self, other: Self) -> Self {
+        Self { exact: self.exact.or(other.exact), bound: self.bound.or(other.bound) }
+    }
+
+    /// The window, where what was told changes what is assumed.
+    pub(crate) fn tokens(self, assumed: u64) -> Option<u64> {
+        self.exact.or(self.bound.filter(|bound| *bound < assumed))
+    }
+}
+
+fn plausible(tokens: Option<u64>) -> Option<u64> {
+    tokens.filter(|tokens| PLAUSIBLE.contains(tokens))
+}
+
+/// Asks a server for what it tells of a model, and wherever it may tell of that, whether the model sees. None where it could
+/// not be asked.
+pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
+    let deadline = target.deadlines.listing();
+    if config.wire == Wire::LlamaCpp {
+        let text = target.get(&target.beside("/props"), &deadline).await.ok()?;
+        return Some(text.map(|text| properties(&text)).unwrap_or_default());
+    }
+    let Some(text) = target.get(list_path(config), &deadline).await.ok()? else { return Some(ServerFacts::default()) };
+    let entries = parse(&text, false).unwrap_or_default();
+    let mut facts = find(&entries, &config.id).map(|entry| entry.facts.clone()).unwrap_or_default();
+    let lacks_window = config.context_window.is_none() && facts.window.exact.is_none();
+    if lacks_window || (sight && facts.abilities.pictures.is_none()) {
+        let asked_for = facts.id.as_deref().unwrap_or(&config.id);
+        let found = elsewhere(target, &entries, asked_for, &deadline, sight).await;
+        if lacks_window {
+            facts.window = found.window.or(facts.window);
+            facts.loads_later = found.loads_later && facts.window.exact.is_none();
+        }
+        facts.abilities.pictures = facts.abilities.pictures.or(found.abilities.pictures);
+    }
+    Some(facts)
+}
+
+/// Path of the list of models, all of them in one page.
+fn list_path(config: &ModelConfig) -> &'static str {
+    if config.wire == Wire::Anthropic { "/models?limit=1000" } else { "/models" }
+}
+
+/// Facts from the other documents of servers that are known to have some.
+async fn elsewhere(
+    target: &Target,
+    entries: &[ListedEntry],
+    id: &str,
+    deadline: &Deadline,
+    sight: bool,
+) -> ServerFacts {
+    let is_of = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
+    let text = |document: Document| document.ok().flatten().unwrap_or_default();
+    // Ollama.
+    if is_of("library") {
+        let running = running(&text(target.get(&target.beside("/api/ps"), deadline).await), id);
+        if running.exact.is_some() && !sight {
+            return ServerFacts { window: running, loads_later: true, ..ServerFacts::default() };
+        }
+        let question = json!({ "model": id }).to_string();
+        let shown = modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await));
+        return ServerFacts { window: running.or(shown.window), loads_later: true, ..shown };
+    }
+    // llama.cpp.
+    if is_of("llamacpp") || entries.iter().any(|entry| entry.facts.window.bound.is_some()) {
+        return properties(&text(target.get(&target.beside("/props"), deadline).await));
+    }
+    // LM Studio.
+    if is_of("organization_owner") {
+        let entries = text(target.get(&target.beside("/api/v0/models"), deadline).await);
+        let entries = parse(&entries, true).unwrap_or_default();
+        let found = find(&entries, id).map(|entry| entry.facts.clone()).unwrap_or_default();
+        return ServerFacts { loads_later: true, ..found };
+    }
+    ServerFacts::default()
+}
+
+/// The models that a server lists.
+///
+/// # Errors
+/// When it lists none, or could not be asked.
+pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<ListedModel>, Failure> {
+    let deadline = target.deadlines.listing();
+    if config.wire == Wire::LlamaCpp {
+        target.get(&target.beside("/props"), &deadline).await?;
+        let message = format!("the server at {target} has one model, which is not chosen by name");
+        return Err(Failure::new(ErrorKind::Configuration, message)
+            .hint("with `wire: openai` and the address up to /v1 it can be asked for its models"));
+    }
+    let text = target.get(list_path(config), &deadline).await?;
+    let entries = text.and_then(|text| parse(&text, false));
+    let entries = entries.filter(|entries| !entries.is_empty()).ok_or_else(|| {
+        Failure::new(ErrorKind::Provider, format!("the server at {target} does not list its models"))
+            .hint("name one by its id: /model =ID")
+    })?;
+    let listed =
+        |entry: ListedEntry| Some(ListedModel { id: entry.facts.id?, context_window: entry.facts.window.exact });
+    Ok(entries.into_iter().take(MAX_LISTED_MODELS).filter_map(listed).collect())
+}
 
 /// A model of the list.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ListedEntry {
+struct ListedEntry {
     /// Whose it is said to be, which tells some kinds of server.
-    pub(super) owner: String,
-    pub(super) facts: ServerFacts,
+    owner: String,
+    facts: ServerFacts,
 }
 
 #[derive(Deserialize)]
@@ -23,7 +184,7 @@ struct WireListing<'a> {
 
 /// The models of a list, in its order. None where it is no list. In some, `max_context_length` bounds the window and is not its
 /// size.
-pub(super) fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
+fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
     let is_bare = text.trim_ascii_start().starts_with(b"[");
     let models = if is_bare {
         serde_json::from_slice::<Vec<&RawValue>>(text).ok()?
@@ -34,7 +195,7 @@ pub(super) fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
 }
 
 /// The model that is meant by an id: where none is given, the first of the list.
-pub(super) fn find<'a>(entries: &'a [ListedEntry], id: &str) -> Option<&'a ListedEntry> {
+fn find<'a>(entries: &'a [ListedEntry], id: &str) -> Option<&'a ListedEntry> {
     if id.is_empty() {
         return entries.first();
     }
@@ -139,7 +300,7 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
 }
 
 /// llama.cpp's `/props`: the window of one of its slots, and the name or the file of its model.
-pub(super) fn properties(text: &[u8]) -> ServerFacts {
+fn properties(text: &[u8]) -> ServerFacts {
     let Ok(properties) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
     let window = properties.pointer("/default_generation_settings/n_ctx").or_else(|| properties.get("n_ctx"));
     let named = |field: &str| properties.get(field).and_then(Value::as_str);
@@ -154,7 +315,7 @@ pub(super) fn properties(text: &[u8]) -> ServerFacts {
 }
 
 /// Ollama's `/api/ps`: the window that a model was given when it was loaded.
-pub(super) fn running(text: &[u8], id: &str) -> WindowFacts {
+fn running(text: &[u8], id: &str) -> WindowFacts {
     let Ok(running) = serde_json::from_slice::<Value>(text) else { return WindowFacts::default() };
     let models = running.get("models").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let tagged = format!("{id}:latest");
@@ -171,7 +332,7 @@ fn pictures(sees: Option<bool>) -> ModelAbilities {
 
 /// Ollama's `/api/show`: the abilities of a model, and the window that its file sets; else the one for which the model was made,
 /// of which Ollama gives it a part, and cuts what does not fit in silence.
-pub(super) fn modelfile(text: &[u8]) -> ServerFacts {
+fn modelfile(text: &[u8]) -> ServerFacts {
     let Ok(shown) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
     let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();
     let mut set = parameters.lines().filter_map(|line| line.trim().strip_prefix("num_ctx"));
@@ -254,16 +415,6 @@ mod tests {
         assert_eq!(ids(r#"{"models":[]}"#), None);
         assert_eq!(ids("<html>"), None);
         assert_eq!(ids(r#"{"data":[{"id":"a"}"#), None, "a list that was cut");
-    }
-
-    #[test]
-    fn names_without_a_tag_are_found() {
-        let entries = parse(br#"{"data":[{"id":"qwen:latest"},{"id":"llama:8b"}]}"#, false).unwrap();
-        let found = |id| find(&entries, id)?.facts.id.as_deref();
-        assert_eq!(
-            (found(""), found("qwen"), found("llama"), found("llama:8b")),
-            (Some("qwen:latest"), Some("qwen:latest"), None, Some("llama:8b"))
-        );
     }
 
     #[test]
