@@ -187,21 +187,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_say_whether_it_is_writable() {
-        #[track_caller]
-        fn check(text: &str, path: &str, writable: bool) {
-            assert_eq!(text.parse(), Ok(MountArg { path: path.into(), writable }));
-        }
-        check(".", ".", false);
-        check("src:ro", "src", false);
-        check("src:rw", "src", true);
-        check("odd:name", "odd:name", false);
-        check("odd:rw:ro", "odd:rw", false);
-        assert!(":rw".parse::<MountArg>().is_err());
-        assert!("".parse::<MountArg>().is_err());
-    }
-
-    #[test]
     fn a_home_is_no_project_and_neither_is_what_holds_it() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -216,17 +201,5 @@ mod tests {
         check(Path::new("/"), false);
         assert_eq!("none".parse(), Ok(ProjectChoice::Nothing));
         assert_eq!("./none".parse(), Ok(ProjectChoice::Folder("./none".parse().unwrap())));
-    }
-
-    #[test]
-    fn only_folders_can_be_mounted() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        fs::write(&file, "x").unwrap();
-        let arg = |path: &std::path::Path| MountArg { path: path.into(), writable: true };
-        let mount = arg(folder.path()).resolve().unwrap();
-        assert!(mount.path.is_absolute() && mount.writable);
-        assert_eq!(arg(&file).resolve().unwrap_err().exit, crate::exit::Exit::Usage);
-        assert_eq!(arg(&folder.path().join("none")).resolve().unwrap_err().exit, crate::exit::Exit::Usage);
     }
 }

@@ -409,17 +409,9 @@ mod tests {
 
     #[test]
     fn finds_are_one_line_without_escapes_and_with_bold_hits() {
-        let hit = DocumentHit {
-            document: "uploads/\u{1b}[2Ja.pdf".to_owned(),
-            place: "p. 2".to_owned(),
-            score: 1.0,
-            snippet: "the\n\u{1b}[31m纳税 is due".to_owned(),
-            marks: vec![9..15, 99..100],
-            before: None,
-            after: None,
-        };
-        assert_eq!(marked(&hit.snippet, &hit.marks, false), "the 纳税 is due");
-        assert_eq!(marked(&hit.snippet, &hit.marks, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
+        let (snippet, marks) = ("the\n\u{1b}[31m纳税 is due", [9..15, 99..100]);
+        assert_eq!(marked(snippet, &marks, false), "the 纳税 is due");
+        assert_eq!(marked(snippet, &marks, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
     }
 
     #[test]
@@ -434,17 +426,6 @@ mod tests {
         check(DocumentFinds { late: true, ..DocumentFinds::default() }, false, "is incomplete");
         let broken = vec![("a.pdf".to_owned(), "2 of its 3 pages are pictures".to_owned())];
         check(DocumentFinds { broken, ..DocumentFinds::default() }, false, "a.pdf could not be searched whole: 2 of");
-    }
-
-    #[test]
-    fn documents_that_need_a_password_are_named_once_with_the_command_that_asks_for_it() {
-        let told = |count: usize| {
-            let locked = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
-            left_out(&DocumentFinds { locked, ..DocumentFinds::default() })
-        };
-        let one = "uploads/0.odt needs a password and was not searched; `agentctl docs show FILE` asks for it";
-        assert_eq!((told(0), told(1)), (Vec::new(), vec![one.to_owned()]));
-        assert!(told(7).concat().contains("uploads/4.odt and 2 more need a password"), "{:?}", told(7));
     }
 
     #[test]

@@ -407,6 +407,3 @@ fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt, in_fo
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -443,17 +443,6 @@ mod tests {
     }
 
     #[test]
-    fn a_named_socket_is_the_only_place() {
-        let found = place("/tmp/s.sock", "/run/user/1", Ok("/data")).unwrap();
-        assert_eq!(
-            (found.named(), found.socket().as_path()),
-            (Some(Path::new("/tmp/s.sock")), Path::new("/tmp/s.sock"))
-        );
-        assert!(found.others.is_empty());
-        assert!(place("relative", "", Ok("/data")).is_err());
-    }
-
-    #[test]
     fn the_data_folder_must_be_known_where_it_names_the_socket() {
         let homeless = || Err(Failure::usage("HOME is not set"));
         assert!(place("", "", homeless()).unwrap_err().message.contains("HOME"));
@@ -472,18 +461,6 @@ mod tests {
         assert!(!is_same_folder(&folder.path().join("none"), &folder.path().join("other")));
     }
 
-    #[test]
-    fn weights_are_found_below_their_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(file_below(folder.path(), DEEPEST), None);
-        let file = folder.path().join("smol/model.gguf");
-        fs::create_dir(folder.path().join("smol")).unwrap();
-        fs::write(folder.path().join("smol/notes.txt"), "").unwrap();
-        assert_eq!(file_below(folder.path(), DEEPEST), None);
-        fs::write(&file, "").unwrap();
-        assert_eq!(file_below(folder.path(), DEEPEST), Some(file));
-    }
-
     const AGAIN: &str = ": agentctl stop, then start again";
     const URL: (&str, &str) = ("MODEL_BASIC_BASE_URL", "http://127.0.0.1:1/v1");
 
@@ -491,28 +468,6 @@ mod tests {
         let shell = shell.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let known = StartVariables::new(vec![7; 32], daemon.iter().copied());
         notes(&shell, &known, has_builtin).iter().map(ShellNote::line).collect()
-    }
-
-    #[test]
-    fn only_what_has_no_effect_is_said() {
-        let check = |shell: &[(&str, &str)], daemon: &[(&str, &str)], words: &[&str]| {
-            assert_eq!(said(shell, daemon, true), words, "{shell:?} {daemon:?}");
-        };
-        let found = |key: &str| format!("found {key}, which the daemon was started without{AGAIN}");
-        let differs = |names: &str| format!("{names}{AGAIN}");
-        check(&[], &[URL], &[]);
-        check(&[URL, ("OPENAI_API_KEY", "k")], &[URL], &[&found("OPENAI_API_KEY")]);
-        let without = differs("MODEL_BASIC_BASE_URL is set here, but the daemon was started without it");
-        check(&[URL], &[], &[&without]);
-        let other = differs("MODEL_BASIC_BASE_URL is set here, but the daemon was started with another value of it");
-        check(&[(URL.0, "http://other/v1")], &[URL], &[&other]);
-        let names = "MODEL_BASIC_BASE_URL, MODEL_BASIC_ID and MODEL_CODE_ID";
-        let several = differs(&format!("{names} are set here, but the daemon was started without them"));
-        check(&[URL, ("MODEL_BASIC_ID", "x"), ("MODEL_CODE_ID", "y")], &[], &[&several]);
-        check(&[("ANTHROPIC_API_KEY", "k")], &[], &[&found("ANTHROPIC_API_KEY")]);
-        assert_eq!(said(&[URL, ("OPENAI_API_KEY", "k")], &[URL], false), [""; 0], "another model answers");
-        let own = said(&[("GROQ_API_KEY", "k"), ("GROQ_BASE_URL", "http://proxy/v1")], &[], true);
-        assert!(own[0].contains("MODEL_BASIC_BASE_URL=$GROQ_BASE_URL "), "{own:?}");
     }
 
     #[test]
@@ -534,13 +489,5 @@ mod tests {
         assert_eq!(said(&[URL, ("MODEL_BASIC_BASEURL", "x")], &[URL], true), [""; 0], "the right one is there, too");
         let note = said(&[("MODEL_BASIC_BASEURL", "x")], &[], true);
         assert!(note[0].contains("did you mean MODEL_BASIC_BASE_URL?"), "{note:?}");
-    }
-
-    #[test]
-    fn no_value_is_shown() {
-        let shell = [(URL.0, "s3cret-a"), ("OPENAI_API_KEY", "s3cret-b"), ("MODEL_BASIC_APIKEY", "s3cret-c")];
-        for daemon in [&[][..], &[URL]] {
-            assert!(!said(&shell, daemon, true).concat().contains("s3cret"));
-        }
     }
 }

@@ -173,31 +173,3 @@ impl Renderer for Watch {
         self.shown.as_mut().map_or(Ok(()), Renderer::pause)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_kept_and_dropped_is_told() {
-        let report = CompactionReport {
-            strategy: CompactionStrategy::Truncate,
-            messages_before: 62,
-            messages_after: 11,
-            tokens_before: 12_345,
-            tokens_after: 1_900,
-            pinned: vec!["Never push to main.".to_owned()],
-            path: Some("/conversation_history/x.md".to_owned()),
-            problem: Some("no model summed it up: it broke".to_owned()),
-            ..CompactionReport::default()
-        };
-        insta::assert_snapshot!(lines(&report, false).join("\n"), @r"
-        compacted  62 to 11 messages, about 12k to 1.9k tokens (15 %)
-        summary    what is known for certain, without a model
-        in full    /conversation_history/x.md
-        kept       your messages, word for word (1)
-        ! no model summed it up: it broke
-        undo with: agentctl compact --undo
-        ");
-    }
-}

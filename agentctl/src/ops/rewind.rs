@@ -102,18 +102,3 @@ fn anew(settings: &SessionSettings, title: &str) -> NewSession {
         ..NewSession::default()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_counted_from_the_end() {
-        assert_eq!(RewindPoint::Steps(1).turn(3).unwrap(), 3);
-        assert_eq!(RewindPoint::Steps(3).turn(3).unwrap(), 1);
-        assert_eq!(RewindPoint::Before(2).turn(3).unwrap(), 2);
-        for point in [RewindPoint::Steps(4), RewindPoint::Before(4), RewindPoint::Before(0)] {
-            assert!(point.turn(3).unwrap_err().message.contains("the session has 3"));
-        }
-    }
-}

@@ -266,14 +266,6 @@ fn ignores_hangup(status: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_ignored_is_read_from_the_mask() {
-        assert!(ignores_hangup("Name:\tagentctl\nSigIgn:\t0000000000001001\n"));
-        assert!(!ignores_hangup("SigIgn:\t0000000000001000\n"));
-        assert!(!ignores_hangup("SigBlk:\t0000000000000001\n"));
-        assert!(!ignores_hangup(""));
-    }
-
     #[tokio::test]
     async fn ctrl_c_is_forgotten_and_an_end_is_not() {
         let (sender, heard) = mpsc::channel(REMEMBERED);

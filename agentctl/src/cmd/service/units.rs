@@ -289,17 +289,4 @@ mod tests {
         assert_eq!(text, "# mine\nOTHER=1\nA_API_KEY=\"k\\\"e\\$y\"\nMODEL_BASIC_ID=\"m\"\n");
         assert_eq!(with(&text, &wanted), text);
     }
-
-    #[test]
-    fn only_keys_addresses_and_models_are_taken() {
-        for (name, expected) in [
-            ("OPENAI_API_KEY", true),
-            ("X_BASE_URL", true),
-            ("MODEL_CODE_ID", true),
-            ("HOME", false),
-            ("BAD-_API_KEY", false),
-        ] {
-            assert_eq!(is_wanted(name), expected, "{name}");
-        }
-    }
 }
