@@ -139,10 +139,8 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
             let typed = prompt.trim_end();
             Some(Prompt { typed_bytes: Some(typed.len() as u64), text: format!("{typed}\n\n{piped}") })
         }
-        (Some(text), None) => Some(Prompt { text, typed_bytes: None }),
         // What is piped alone is the request itself: so do scripts speak.
-        (None, Some(text)) => Some(Prompt { text, typed_bytes: None }),
-        (None, None) => None,
+        (prompt, piped) => prompt.or(piped).map(|text| Prompt { text, typed_bytes: None }),
     };
     match whole {
         Some(whole) if whole.text.len() > LONGEST_PROMPT => Err(too_long("the prompt")),

@@ -86,16 +86,15 @@ impl FolderChanges {
 /// nor what holds one of these folders of the daemon: that is more than a question is about.
 pub(crate) fn current_folder(of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
     let path = env::current_dir().and_then(fs::canonicalize).ok()?;
-    let home = env::var_os("HOME").map(PathBuf::from);
-    is_project(&path, home.into_iter().chain(of_daemon)).then_some(Mount { path, writable: false })
+    editor_folder(&path, of_daemon).map(|mount| Mount { writable: false, ..mount })
 }
 
 /// The folder that an editor works in, which is one to be changed; none where it is more than that, as of
 /// [`current_folder`].
 pub(crate) fn editor_folder(path: &Path, of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
     let home = env::var_os("HOME").map(PathBuf::from);
-    let is_project = is_project(path, home.into_iter().chain(of_daemon));
-    is_project.then(|| Mount { path: path.to_owned(), writable: true })
+    let apart = home.into_iter().chain(of_daemon);
+    is_project(path, apart).then(|| Mount { path: path.to_owned(), writable: true })
 }
 
 /// The same for a further folder of an editor. It can be changed where it lies in no hidden place, and in the home or beside the

@@ -70,6 +70,51 @@ pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> anyhow::Re
     Ok(lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?)
 }
 
+/// Lines of a name and a value each.
+pub(crate) struct FactSheet {
+    /// Columns of the names.
+    width: usize,
+    /// Makes a value fit for a line.
+    shown: fn(&str) -> String,
+    pub(crate) lines: Vec<String>,
+}
+
+impl FactSheet {
+    /// One without lines yet.
+    pub(crate) fn new(width: usize, shown: fn(&str) -> String) -> Self {
+        Self { width, shown, lines: Vec::new() }
+    }
+
+    /// Adds a value.
+    pub(crate) fn line(&mut self, name: &str, value: impl AsRef<str>) {
+        let (width, value) = (self.width, (self.shown)(value.as_ref()));
+        self.lines.push(format!("{name:<width$}{value}"));
+    }
+
+    /// Adds a line for each of these values.
+    pub(crate) fn each(&mut self, name: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
+        values.into_iter().for_each(|value| self.line(name, value));
+    }
+
+    /// Adds a value that is not empty.
+    pub(crate) fn known(&mut self, name: &str, value: impl AsRef<str>) {
+        self.each(name, Some(value).filter(|value| !value.as_ref().is_empty()));
+    }
+
+    /// Adds lines, the first of which has the name.
+    pub(crate) fn below(&mut self, name: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
+        values.into_iter().enumerate().for_each(|(at, value)| self.line(if at == 0 { name } else { "" }, value));
+    }
+
+    /// Prints all of it.
+    ///
+    /// # Errors
+    /// When standard output is closed.
+    pub(crate) fn print(self) -> anyhow::Result<()> {
+        lines(self.lines)
+    }
+}
+
 fn print_json(json: String) -> anyhow::Result<()> {
     let mut line = visible::json(json);
     line.push('\n');

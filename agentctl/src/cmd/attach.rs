@@ -2,7 +2,7 @@
 //! session; wait until nothing runs in it, and tell what its last turn came to.
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, Write as _},
     time::Duration,
 };
 
@@ -38,6 +38,7 @@ use crate::{
     session::{SessionChoice, SessionTarget, TurnChoice},
     terminal::{
         attention::Attention,
+        is_attended,
         look::{self, TerminalStyle},
     },
     turn::{
@@ -116,7 +117,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     if args.output == Output::StreamJson {
         line = line.with_children();
     }
-    let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let asks = is_attended();
     let human = || Human::stdio().showing_input();
     let renderer: Box<dyn Renderer> = match args.output {
         Output::Text if asks => Box::new(human()),

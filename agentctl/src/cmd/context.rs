@@ -1,7 +1,7 @@
 //! `agentctl context` and `agentctl compact`: what fills the model's window; the older part of a history replaced by a summary, and
 //! that taken back. `agentctl rewind` and `agentctl undo`: go back to before a turn, and take back what a turn did to files.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{IsTerminal as _, stdout};
 
 use agentd_core::{
     context::{CompactionStrategy, ContextView},
@@ -25,7 +25,7 @@ use crate::{
     },
     render::{context::percent, window},
     report, session,
-    terminal::{ask, attention::Attention, look::TerminalStyle},
+    terminal::{ask, attention::Attention, is_attended, look::TerminalStyle},
     turn::{self, AtEnd, NonInteractive, Signals},
 };
 
@@ -60,7 +60,7 @@ pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result
     report::show(global.json, &told, || {
         let look = TerminalStyle::detect();
         // A file or a pipe has no edge.
-        let columns = if std::io::stdout().is_terminal() { look.columns() } else { usize::MAX };
+        let columns = if stdout().is_terminal() { look.columns() } else { usize::MAX };
         report::lines(&[format!("session   {session_id}")])?;
         report::lines(window::lines(&view, columns, look.out_color))
     })
@@ -190,7 +190,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
         report::show(global.json, &report, || undo::print(&report))?;
         return Ok(undo::exit(&report));
     }
-    if !args.yes && io::stdin().is_terminal() && io::stderr().is_terminal() {
+    if !args.yes && is_attended() {
         if let Some(report) = foreseen.as_ref().filter(|_| changes) {
             undo::print(report)?;
         }

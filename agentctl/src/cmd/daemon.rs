@@ -23,7 +23,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    report::{self, Table, count, span},
+    report::{self, FactSheet, Table, count, span},
     terminal::sanitize::clean_line,
 };
 
@@ -166,38 +166,26 @@ fn as_json(status: &DaemonStatus, notes: &[ShellNote]) -> serde_json::Value {
 }
 
 fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
     let memory = status.resident_bytes.map(|bytes| format!(", {} MiB", bytes / 1024 / 1024)).unwrap_or_default();
     let uptime = span(report::millis(status.uptime));
-    let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", clean_line(value));
-    line("daemon", &format!("agentd {}, pid {}, up {uptime}{memory}", status.version, status.pid))?;
-    line(
-        "turns",
-        &format!(
-            "{} running, {} waiting for an answer, {} in memory",
-            status.running_turns,
-            status.waiting_turns,
-            report::count(status.live_sessions, "session")
-        ),
-    )?;
-    line("socket", &status.socket.display().to_string())?;
-    line("data", &status.data_dir.display().to_string())?;
-    if let Some(sandbox) = &status.sandbox {
-        line("sandbox", &report::sandbox(sandbox))?;
+    let (running, waiting) = (status.running_turns, status.waiting_turns);
+    let sessions = report::count(status.live_sessions, "session");
+    let mut facts = FactSheet::new(10, clean_line);
+    facts.line("daemon", format!("agentd {}, pid {}, up {uptime}{memory}", status.version, status.pid));
+    facts.line("turns", format!("{running} running, {waiting} waiting for an answer, {sessions} in memory"));
+    facts.line("socket", status.socket.to_string_lossy());
+    facts.line("data", status.data_dir.to_string_lossy());
+    facts.each("sandbox", status.sandbox.as_ref().map(report::sandbox));
+    facts.line("config", status.config_sources.join(", "));
+    let notes = notes.iter().map(|note| ("shell", &note.message, &note.hint));
+    let problems = status.problems.iter().map(|problem| ("problem", &problem.message, &problem.hint));
+    for (name, message, hint) in notes.chain(problems) {
+        facts.line(name, message);
+        facts.line("", format!("hint: {hint}"));
     }
-    line("config", &status.config_sources.join(", "))?;
-    for note in notes {
-        line("shell", &note.message)?;
-        line("", &format!("hint: {}", note.hint))?;
-    }
-    for problem in &status.problems {
-        line("problem", &problem.message)?;
-        line("", &format!("hint: {}", problem.hint))?;
-    }
-    for turn in &status.recovered {
-        line("recovered", &format!("session {}: {}", turn.session_id, put_in_order(turn)))?;
-    }
-    Ok(())
+    let recovered = status.recovered.iter();
+    facts.each("recovered", recovered.map(|turn| format!("session {}: {}", turn.session_id, put_in_order(turn))));
+    facts.print()
 }
 
 /// Describes a turn that the daemon found open at its start, and what became of it.

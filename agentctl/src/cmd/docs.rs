@@ -1,9 +1,6 @@
 //! `agentctl docs`: documents of a session, indexed, read and searched by the page.
 
-use std::{
-    io::{IsTerminal as _, Write as _},
-    path::PathBuf,
-};
+use std::{io::Write as _, path::PathBuf};
 
 use agentd_core::{
     ids::SessionId,
@@ -26,7 +23,7 @@ use crate::{
     report::{self, Table},
     session::{self, Upload},
     terminal::{
-        ask,
+        ask, is_attended,
         look::TerminalStyle,
         note,
         paint::{CODE, QUIET, STRONG, paint},
@@ -195,7 +192,7 @@ async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRa
         if !reading.locked {
             return Ok(reading);
         }
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        if !is_attended() {
             return Err(Failure::usage(format!("{name} opens with a password only"))
                 .hint("run this in a terminal, where it asks for the password and does not show it")
                 .into());

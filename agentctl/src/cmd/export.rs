@@ -36,7 +36,7 @@ use crate::{
     render::type_first,
     report,
     terminal::{
-        ask, note,
+        ask, is_attended, note,
         paint::{money, number},
         sanitize::{clean, clean_line},
     },
@@ -415,8 +415,7 @@ async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::
     for (number, pin) in report.pins.iter().enumerate() {
         note(&format!("  {}. {}", number + 1, visible::line(pin)));
     }
-    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
-    let uses = agreed || can_ask && ask::agreed("Use them in this session? [y/N] ")?;
+    let uses = agreed || is_attended() && ask::agreed("Use them in this session? [y/N] ")?;
     if uses {
         daemon.client.set_pins(&report.session_id.to_string(), report.pins.clone()).await?;
     }

@@ -23,7 +23,7 @@ use crate::{
         asking,
         diff::{self, Room},
     },
-    report::{self, Table, short_id},
+    report::{self, FactSheet, Table, short_id},
     terminal::{ask, look::TerminalStyle},
 };
 
@@ -80,61 +80,50 @@ fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
 
 /// One interrupt with all that a person needs to decide.
 fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
-    let (id, short) = (interrupt.id, report::short_id(interrupt.id));
-    let mut text = String::new();
-    let mut line = |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n"));
-    line("interrupt", &id.to_string());
-    line("session", &interrupt.session_id.to_string());
-    line("asked by", &asking::who(&interrupt.asked_by));
-    line("asked", &report::ago(interrupt.raised_at, now));
+    let short = report::short_id(interrupt.id);
+    let mut facts = FactSheet::new(10, str::to_owned);
+    facts.line("interrupt", interrupt.id.to_string());
+    facts.line("session", interrupt.session_id.to_string());
+    facts.line("asked by", asking::who(&interrupt.asked_by));
+    facts.line("asked", report::ago(interrupt.raised_at, now));
     match &interrupt.ask {
         Ask::Question { question, context, default, choices, .. } => {
-            line("question", &visible::line(question));
-            for context in context.iter().flat_map(|context| context.split('\n')) {
-                line("", &visible::line(context));
-            }
-            for (at, choice) in asking::choices(choices).enumerate() {
-                line(if at == 0 { "choices" } else { "" }, &choice);
-            }
-            if let Some(default) = default {
-                line("default", &visible::line(default));
-            }
+            facts.line("question", visible::line(question));
+            facts.each("", context.iter().flat_map(|context| context.split('\n')).map(visible::line));
+            facts.below("choices", asking::choices(choices));
+            facts.each("default", default.as_deref().map(visible::line));
             let chosen = if choices.is_empty() { "" } else { ", or the number of a choice" };
-            line("answers", &format!("TEXT    answer for the model{chosen}"));
-            line("", "reject  the model learns that there is no answer");
-            line("answer", &format!("agentctl answer {short} TEXT|reject"));
+            facts.line("answers", format!("TEXT    answer for the model{chosen}"));
+            facts.line("", "reject  the model learns that there is no answer");
+            facts.line("answer", format!("agentctl answer {short} TEXT|reject"));
         }
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
-            line("tool", &visible::line(tool));
-            line("risk", asking::risk(*risk));
-            line("why", &asking::why(reason, *layer, rule.as_deref()));
+            facts.line("tool", visible::line(tool));
+            facts.line("risk", asking::risk(*risk));
+            facts.line("why", asking::why(reason, *layer, rule.as_deref()));
             let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
             let room = Room::of_columns(TerminalStyle::detect().columns());
-            for (at, shown) in diff::preview(&shown, room, false).iter().enumerate() {
-                line(if at == 0 { "would do" } else { "" }, shown);
-            }
-            line("answers", "approve            runs it, once");
-            line("", "reject             does not run it; --reason TEXT gives the model the reason");
-            line("", "edit               runs it with --args JSON, unless the rules deny that");
+            facts.below("would do", diff::preview(&shown, room, false));
+            facts.line("answers", "approve            runs it, once");
+            facts.line("", "reject             does not run it; --reason TEXT gives the model the reason");
+            facts.line("", "edit               runs it with --args JSON, unless the rules deny that");
             if grants.is_empty() {
-                line("", "always             is not available: this call cannot be matched exactly");
+                facts.line("", "always             is not available: this call cannot be matched exactly");
             } else {
-                line("", "always             runs it and keeps these rules for the session");
-                line("", "always --for-good  runs it and keeps them for every session");
+                facts.line("", "always             runs it and keeps these rules for the session");
+                facts.line("", "always --for-good  runs it and keeps them for every session");
                 if !wider.is_empty() {
-                    line("", "always --rule RULE runs it and keeps one of the wider rules instead");
+                    facts.line("", "always --rule RULE runs it and keeps one of the wider rules instead");
                 }
                 for (name, rules) in [("keeps", grants), ("for good", for_good), ("wider", wider)] {
-                    rules.iter().for_each(|rule| line(name, &asking::rule(rule)));
+                    facts.each(name, rules.iter().map(|rule| asking::rule(rule)));
                 }
             }
-            line("answer", &format!("agentctl answer {short} approve|reject|edit|always"));
+            facts.line("answer", format!("agentctl answer {short} approve|reject|edit|always"));
         }
     }
-    if let Some(unanswered) = asking::unanswered(interrupt, now) {
-        line("deadline", &unanswered);
-    }
-    text
+    facts.each("deadline", asking::unanswered(interrupt, now));
+    facts.lines.join("\n") + "\n"
 }
 
 /// The arguments of `answer`.

@@ -353,19 +353,11 @@ impl AddArgs {
 }
 
 fn as_json(server: &McpServerView) -> Value {
-    json!({
-        "name": server.name,
-        "state": server.state.as_str(),
-        "reason": Some(&server.reason).filter(|reason| !reason.is_empty()),
-        "transport": server.transport,
-        "place": server.place,
-        "connections": server.connections,
-        "says_it_is": server.says_it_is,
-        "protocol": server.protocol,
-        "reached": server.reached,
-        "tools": server.tools,
-        "notes": server.notes,
-    })
+    let mut told = json!(server);
+    if server.reason.is_empty() {
+        told["reason"] = Value::Null;
+    }
+    told
 }
 
 fn notes(server: &McpServerView) {

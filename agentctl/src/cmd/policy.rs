@@ -1,9 +1,6 @@
 //! `agentctl policy`: what the rules say of a call, and what a file of rules would change.
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use agentd_core::{
     Timestamp,
@@ -21,7 +18,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    report::{self, Table},
+    report::{self, FactSheet, Table},
     terminal::sanitize::clean_line,
 };
 
@@ -159,33 +156,24 @@ async fn explain(global: &Global, args: ExplainArgs) -> anyhow::Result<Exit> {
 }
 
 fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
-    let mut line = |name: &str, value: &str| writeln!(out, "{name:<9}{}", visible::line(value));
-    line("call", &shown(call))?;
-    if let Some(path) = &said.leads_to {
-        line("leads to", path)?;
-    }
-    line("verdict", &in_words(&said.verdict))?;
+    let mut facts = FactSheet::new(9, visible::line);
+    facts.line("call", shown(call));
+    facts.each("leads to", &said.leads_to);
+    facts.line("verdict", in_words(&said.verdict));
     if let Verdict::Ask { reason, .. } | Verdict::Deny { reason } = &said.verdict
         && *reason != said.rule
     {
-        line("reason", reason)?;
+        facts.line("reason", reason);
     }
-    line("layer", layer(said.layer))?;
-    line("rule", &said.rule)?;
-    for rule in &said.granted_by {
-        line("granted", rule)?;
-    }
-    for rule in &said.grants {
-        line("always", &format!("would keep: {rule}"))?;
-    }
-    for rule in &said.wider {
-        line("or", &format!("wider, where you say so: {rule}"))?;
-    }
+    facts.line("layer", layer(said.layer));
+    facts.line("rule", &said.rule);
+    facts.each("granted", &said.granted_by);
+    facts.each("always", said.grants.iter().map(|rule| format!("would keep: {rule}")));
+    facts.each("or", said.wider.iter().map(|rule| format!("wider, where you say so: {rule}")));
     if said.grants.is_empty() && matches!(said.verdict, Verdict::Ask { .. }) {
-        line("always", "cannot be granted: no rule could be exact, or none may be kept for this")?;
+        facts.line("always", "cannot be granted: no rule could be exact, or none may be kept for this");
     }
-    drop(out);
+    facts.print()?;
     if !said.parts.is_empty() {
         let rows = said.parts.iter().map(|part| {
             let layer = part.layer.as_str().to_owned();

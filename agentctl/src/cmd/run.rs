@@ -3,7 +3,7 @@
 mod wishes;
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, Write as _},
     num::NonZeroU32,
     path::PathBuf,
     time::{Duration, Instant},
@@ -36,7 +36,7 @@ use crate::{
     render::{Human, Jsonl, jsonl::TurnNotes},
     report,
     session::{SessionChoice, SessionTarget, TurnChoice, Upload},
-    terminal::{note, sanitize::clean_line},
+    terminal::{is_attended, note, sanitize::clean_line},
     turn::{AtEnd, BuiltinNotice, Renderer, Signals, SocketLine},
 };
 
@@ -245,7 +245,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     }
     let recorded = args.recording.record.clone();
     recorded.as_deref().map(wishes::check).transpose()?;
-    let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let has_terminal = is_attended();
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let mut uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
     let answer_schema = args.schema.as_deref().map(wishes::read_schema).transpose()?;

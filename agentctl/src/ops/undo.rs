@@ -82,10 +82,8 @@ fn told(file: &UndoneFile, preview: bool) -> String {
 
 /// The report in one line.
 pub(crate) fn summary(report: &UndoReport) -> String {
-    let number = |fits: fn(UndoOutcome) -> bool| report.files.iter().filter(|file| fits(file.outcome)).count() as u64;
-    let done = number(|outcome| matches!(outcome, UndoOutcome::Done));
-    let conflicts = number(|outcome| matches!(outcome, UndoOutcome::Conflict));
-    let failed = number(|outcome| matches!(outcome, UndoOutcome::Failed));
+    let number = |outcome| report.files.iter().filter(|file| file.outcome == outcome).count() as u64;
+    let [done, conflicts, failed] = [UndoOutcome::Done, UndoOutcome::Conflict, UndoOutcome::Failed].map(number);
     let what = match (report.redo, report.preview) {
         (false, false) => "undone",
         (false, true) => "would be undone",

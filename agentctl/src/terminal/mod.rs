@@ -11,7 +11,12 @@ pub(crate) mod look;
 pub(crate) mod paint;
 pub(crate) mod sanitize;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _, stderr, stdin};
+
+/// Returns whether there is a person to be asked.
+pub(crate) fn is_attended() -> bool {
+    stdin().is_terminal() && stderr().is_terminal()
+}
 
 /// Tells the person something that is not the answer.
 pub(crate) fn note(text: &str) {

@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    io::{self, IsTerminal as _},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::entry::{Entry, Secrets};
 use crate::{
     failure::Failure,
-    terminal::{ask, sanitize::clean_line},
+    terminal::{ask, is_attended, sanitize::clean_line},
 };
 
 /// Servers found in a file.
@@ -222,7 +222,7 @@ impl FoundServers {
     /// Asks for what its servers want, each value once, and puts it where it is wanted. A password goes to the secrets, and
     /// its server names it by a variable. Servers for which there is no answer are left. Returns whether the person went on.
     pub(super) fn ask(&mut self, secrets: &mut Secrets) -> io::Result<bool> {
-        let present = io::stdin().is_terminal() && io::stderr().is_terminal();
+        let present = is_attended();
         let mut answers = BTreeMap::new();
         for id in self.asks() {
             let answer = match self.inputs.get(&id) {

@@ -2,7 +2,7 @@
 //! providers has those of models, and servers that people run themselves.
 
 use std::{
-    io::{self, IsTerminal as _, Read as _},
+    io::{self, Read as _},
     path::PathBuf,
 };
 
@@ -18,7 +18,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     input::SilenceNotice,
-    terminal::{ask, sanitize::clean_line},
+    terminal::{ask, is_attended, sanitize::clean_line},
 };
 
 /// The wire that OpenAI has, and few others.
@@ -72,7 +72,7 @@ pub(crate) struct AddArgs {
 
 /// Adds.
 pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exit> {
-    let present = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let present = is_attended();
     let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
     let own = OwnFiles::read(args.slot)?;
     if has(&own.text, args.slot) && !args.replace {

@@ -55,7 +55,7 @@ pub(super) struct LivePermissions {
 pub(super) struct TestFile {
     /// File of the recording, relative to this one; `NAME.jsonl` where absent.
     recording: Option<PathBuf>,
-    mode: Mode,
+    mode: PlayMode,
     /// Folder of the project, relative to this file.
     project: Option<PathBuf>,
     /// Lets tools that run change the project; needs --writable.
@@ -66,19 +66,10 @@ pub(super) struct TestFile {
     pub(super) expect: Expectations,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Mode {
-    #[default]
-    Strict,
-    LiveTools,
-    LiveModel,
-}
-
 impl TestCase {
     /// Returns whether tools run or a model is asked.
     pub(super) fn is_live(&self) -> bool {
-        self.file.mode != Mode::Strict
+        self.file.mode != PlayMode::Strict
     }
 
     /// The way to play it.
@@ -87,14 +78,12 @@ impl TestCase {
     /// When its file asks for more than it is permitted, or its project cannot be used.
     pub(super) fn wishes(&self, update: bool, permitted: LivePermissions) -> Result<PlayRequest, Failure> {
         let LivePermissions { approve, writable } = permitted;
-        let TestFile { mode, project, .. } = &self.file;
         let asks = [("approve", self.file.approve, approve), ("writable", self.file.writable, writable)];
         if let Some((key, ..)) = asks.iter().find(|(_, asks, is_permitted)| self.is_live() && *asks && !is_permitted) {
             return Err(Failure::usage(format!("the file of the test {} says {key}: true", self.name))
                 .hint(format!("read it and its recording; --{key} permits that")));
         }
-        let is_named = project.is_some();
-        let project = match project {
+        let project = match &self.file.project {
             Some(path) => fs::canonicalize(path).map_err(|error| {
                 Failure::usage(format!("could not find the project {}: {error}", path.display()))
                     .hint(format!("set `project` of {} to a folder that exists", self.name))
@@ -102,16 +91,11 @@ impl TestCase {
             None => std::env::current_dir()
                 .map_err(|error| Failure::usage(format!("could not find the current folder: {error}")))?,
         };
-        if self.is_live() && is_named && !lies_within(&project, &self.base) {
+        if self.is_live() && self.file.project.is_some() && !lies_within(&project, &self.base) {
             return Err(Failure::usage(format!("the project of the test {} lies outside of the tests", self.name))
                 .hint("name the folder that holds both, and the test: agentctl test DIR NAME --live"));
         }
-        let mode = match mode {
-            Mode::Strict => PlayMode::Strict,
-            Mode::LiveTools => PlayMode::LiveTools,
-            Mode::LiveModel => PlayMode::LiveModel,
-        };
-        let TestFile { writable, approve, .. } = self.file;
+        let TestFile { mode, writable, approve, .. } = self.file;
         let update = update && !self.is_live();
         Ok(PlayRequest { text: Vec::new(), mode, project: Some(project), writable, approve, update })
     }
