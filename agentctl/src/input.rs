@@ -43,30 +43,19 @@ impl SilenceNotice {
     }
 }
 
-/// The positional arguments, sorted.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Words {
-    /// The prompt, if one was given.
-    pub(crate) prompt: Option<String>,
-    /// Set if a dash asks for standard input, even if it is a terminal.
-    pub(crate) dash: bool,
-}
-
-impl Words {
-    /// Tells the prompt from the dash.
-    ///
-    /// # Errors
-    /// When there is more than one prompt.
-    pub(crate) fn parse(words: &[String]) -> Result<Self, Failure> {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match words[..] {
-            [] => Ok(Self { prompt: None, dash: false }),
-            ["-"] => Ok(Self { prompt: None, dash: true }),
-            [prompt] => Ok(Self { prompt: Some(prompt.to_owned()), dash: false }),
-            [prompt, "-"] => Ok(Self { prompt: Some(prompt.to_owned()), dash: true }),
-            _ => Err(Failure::usage("there is more than one prompt on the command line")
-                .hint(format!("put it in quotes: agentctl run '{}'", words.join(" ")))),
-        }
+/// The prompt among positional arguments, if there is one, and whether a dash asks for standard input, even if it is a terminal.
+///
+/// # Errors
+/// When there is more than one prompt.
+pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [] => Ok((None, false)),
+        ["-"] => Ok((None, true)),
+        [prompt] => Ok((Some(prompt.to_owned()), false)),
+        [prompt, "-"] => Ok((Some(prompt.to_owned()), true)),
+        _ => Err(Failure::usage("there is more than one prompt on the command line")
+            .hint(format!("put it in quotes: agentctl run '{}'", words.join(" ")))),
     }
 }
 

@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::{models::check_lines, service::logout_note};
 use crate::{
-    daemon::{self, Daemon, Weights},
+    daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -339,8 +339,8 @@ fn window(slot: &SlotInfo, what: String) -> ModelCheck {
 /// The built-in model works if its weights are there.
 async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let what = format!("{}: {}", slot.slot, slot.model.id);
-    match Weights::find(daemon).await {
-        Weights::File(file) => {
+    match daemon.weights().await {
+        Ok(file) => {
             // What this shell has for a better one is told as such.
             let hint = if daemon.shell_notes(true).is_empty() {
                 "for a better one set MODEL_BASIC_BASE_URL, or name one in models.yaml"
@@ -349,7 +349,7 @@ async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
             };
             warn("model", format!("{what}: the small built-in model ({})", file.display()), hint)
         }
-        Weights::Missing(path) => fail(
+        Err(path) => fail(
             "model",
             format!("{what}: there are no weights at {}", path.display()),
             format!(

@@ -20,7 +20,7 @@ use agentd_core::{
 };
 use agentd_proto::client::{ExportPart, ExportStream, ExportedContent};
 use agentd_trace::{TurnTrace, nest, turns};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::{
@@ -63,7 +63,7 @@ pub(crate) struct ExportArgs {
     /// The session: id, title, number in `sessions list`, or `last`
     session: String,
     /// Form of the file
-    #[arg(long, value_name = "FORMAT", default_value = "archive", value_parser = one_of(&FORMATS))]
+    #[arg(long, value_name = "FORMAT", default_value = "archive")]
     format: Format,
     /// Mask what looks like a secret, in all texts
     #[arg(long)]
@@ -77,22 +77,19 @@ pub(crate) struct ExportArgs {
 }
 
 /// Form of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// a gzipped tar that `sessions import` takes
     Archive,
+    /// a text for people
     Markdown,
+    /// a line of JSON for each stored event, as in --output stream-json
     Json,
-    Atif,
+    /// the page of `agentctl trace --html`, of all turns
     Html,
+    /// an Agent Trajectory Interchange Format document
+    Atif,
 }
-
-const FORMATS: [Choice<Format>; 5] = [
-    ("archive", "a gzipped tar that `sessions import` takes", Format::Archive),
-    ("markdown", "a text for people", Format::Markdown),
-    ("json", "a line of JSON for each stored event, as in --output stream-json", Format::Json),
-    ("html", "the page of `agentctl trace --html`, of all turns", Format::Html),
-    ("atif", "an Agent Trajectory Interchange Format document", Format::Atif),
-];
 
 /// Writes events in some form.
 trait EventWriter: Send {

@@ -58,38 +58,37 @@ const GROUPINGS: [Choice<UsageGrouping>; 4] = [
 /// Days that are shown where nobody says.
 const LAST_DAYS: u32 = 30;
 
-/// The first day of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FirstDay {
-    All,
-    Last(u32),
-    Day(Date),
+/// The first day of a question; none means all days.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct FirstDay {
+    last_days: Option<u32>,
+    since: Option<Date>,
 }
 
 impl FirstDay {
+    /// The first of so many days up to today.
+    fn last(days: u32) -> Self {
+        Self { last_days: Some(days), since: None }
+    }
+
     /// The question about the days from this one on.
     fn query(self, until: Option<Date>, by: UsageGrouping) -> UsageQuery {
-        let (last_days, since) = match self {
-            Self::All => (None, None),
-            Self::Last(days) => (Some(days), None),
-            Self::Day(day) => (None, Some(day)),
-        };
-        UsageQuery { last_days, since, until, by }
+        UsageQuery { last_days: self.last_days, since: self.since, until, by }
     }
 }
 
 fn first_day(text: &str) -> Result<FirstDay, String> {
     let problem = || format!("{text:?} is no beginning; write 7d, 2w, today, all or a date such as 2026-11-25");
     let (count, days) = match (text, text.parse(), text.strip_suffix('d'), text.strip_suffix('w')) {
-        ("all", ..) => return Ok(FirstDay::All),
-        ("today", ..) => return Ok(FirstDay::Last(1)),
-        (_, Ok(day), ..) => return Ok(FirstDay::Day(day)),
+        ("all", ..) => return Ok(FirstDay::default()),
+        ("today", ..) => return Ok(FirstDay::last(1)),
+        (_, Ok(day), ..) => return Ok(FirstDay { since: Some(day), last_days: None }),
         (.., Some(count), _) => (count, 1),
         (.., Some(count)) => (count, 7),
         _ => return Err(problem()),
     };
     let days = count.parse::<u32>().ok().and_then(|count| count.checked_mul(days)).filter(|days| *days > 0);
-    days.map(FirstDay::Last).ok_or_else(problem)
+    days.map(FirstDay::last).ok_or_else(problem)
 }
 
 pub(crate) fn date(text: &str) -> Result<Date, String> {
@@ -98,7 +97,7 @@ pub(crate) fn date(text: &str) -> Result<Date, String> {
 
 /// Shows tokens and money.
 pub(crate) async fn handle(global: &Global, args: UsageArgs) -> anyhow::Result<Exit> {
-    let usual = if args.until.is_some() { FirstDay::All } else { FirstDay::Last(LAST_DAYS) };
+    let usual = if args.until.is_some() { FirstDay::default() } else { FirstDay::last(LAST_DAYS) };
     let query = args.since.unwrap_or(usual).query(args.until, args.by);
     let report = daemon::connect(global).await?.client.usage(&query).await?;
     report::show(global.json, &report, || print(&report))
@@ -270,7 +269,7 @@ fn print_days(days: &[DayCounters], usage: &UsageReport) -> anyhow::Result<()> {
 }
 
 async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
-    let query = FirstDay::All.query(None, UsageGrouping::Model);
+    let query = FirstDay::default().query(None, UsageGrouping::Model);
     let (days, usage) = (daemon.client.counters(None, None).await?, daemon.client.usage(&query).await?);
     let (status, storage) = (daemon.client.status().await?, daemon.client.storage().await?);
     let mut text = Exposition::default();
@@ -377,11 +376,11 @@ mod tests {
     #[test]
     fn first_days_are_ages_dates_and_words() {
         let check = |text: &str, day: FirstDay| assert_eq!(first_day(text), Ok(day));
-        check("7d", FirstDay::Last(7));
-        check("2w", FirstDay::Last(14));
-        check("today", FirstDay::Last(1));
-        check("all", FirstDay::All);
-        check("2026-11-25", FirstDay::Day("2026-11-25".parse().unwrap()));
+        check("7d", FirstDay::last(7));
+        check("2w", FirstDay::last(14));
+        check("today", FirstDay::last(1));
+        check("all", FirstDay::default());
+        check("2026-11-25", FirstDay { since: Some("2026-11-25".parse().unwrap()), last_days: None });
         for wrong in ["", "d", "0d", "-1d", "7", "7h", "99999999999d", "4000000000w", "2026-13-01", "é"] {
             assert!(first_day(wrong).unwrap_err().contains("7d, 2w"), "{wrong}");
         }

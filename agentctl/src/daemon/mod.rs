@@ -31,7 +31,7 @@ use agentd_proto::client::{Client, ClientErrorKind};
 
 use crate::{exit::Exit, failure::Failure, flags::Global};
 
-pub(crate) use place::{DaemonPlace, ShellNote, Sight, Weights, is_same_folder, silent};
+pub(crate) use place::{DaemonPlace, ShellNote, Sight, is_same_folder, silent};
 
 /// Our name in the daemon's audit.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -181,18 +181,10 @@ async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
     }
 }
 
-/// Starts the daemon again that a client has lost, if nobody else does.
-///
-/// # Errors
-/// When it cannot be started.
-pub(crate) async fn start_again(place: &DaemonPlace) -> Result<(), Failure> {
-    start(place.clone()).await.map(drop)
-}
-
 /// Starts a daemon and waits until it answers. Two clients may do so at once: the daemon's lock lets one of the two
 /// live, and both clients reach that one. The lock may also be that of a daemon which is ending: then nobody answers,
 /// and another one is started.
-async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
+pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, place.named(), log_file()?)?;
     let begun = Instant::now();

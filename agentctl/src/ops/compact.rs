@@ -61,7 +61,7 @@ pub(crate) async fn compact(
         start: StartTurn { compact: Some(strategy), ..daemon.turn(None) },
     };
     person.signals.forget();
-    let mut line = SocketLine::start(daemon, request).await?;
+    let mut line = SocketLine::start(daemon, request, Vec::new()).await?;
     let mut watch = Watch { shown: shown.then(Human::stdio), report: None };
     let result = turn::drive(&mut line, &mut watch, person).await?;
     let result = result.ok_or_else(|| Failure::unreachable("the daemon did not tell how the compaction ended"))?;

@@ -105,11 +105,6 @@ impl Renderer for Shown {
         Ok(())
     }
 
-    fn pause(&mut self) -> io::Result<()> {
-        self.0.push("pause".to_owned());
-        Ok(())
-    }
-
     fn leave(&mut self) -> io::Result<()> {
         self.0.push("leave".to_owned());
         Ok(())

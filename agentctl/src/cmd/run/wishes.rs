@@ -245,10 +245,6 @@ pub(super) struct ResultOnly {
 }
 
 impl Renderer for ResultOnly {
-    fn pause(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.notes.take(event);
         match &event.kind {

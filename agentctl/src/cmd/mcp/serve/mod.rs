@@ -331,16 +331,8 @@ impl Renderer for Progress {
         Ok(())
     }
 
-    fn finish(&mut self, _: &TurnResult) -> io::Result<()> {
-        Ok(())
-    }
-
     fn leave(&mut self) -> io::Result<()> {
         self.left = true;
-        Ok(())
-    }
-
-    fn pause(&mut self) -> io::Result<()> {
         Ok(())
     }
 

@@ -86,7 +86,8 @@ impl AgentServer {
             ..daemon.turn(args.prompt)
         };
         let is_new = matches!(session, SessionChoice::New(_));
-        let line = SocketLine::start(&daemon, StartRequest { session, start }).await?.answering_as(client);
+        let request = StartRequest { session, start };
+        let line = SocketLine::start(&daemon, request, Vec::new()).await?.answering_as(client);
         let turn = line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon named no turn"))?;
         self.reach.began(is_new.then(|| line.session()), turn);
         let at = WaitingTurn { session: line.session(), turn, seen: 0 };
