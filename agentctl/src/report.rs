@@ -302,9 +302,15 @@ pub(crate) fn name_one<T: ToString>(
     format!("name one by the end of its id: {}{more}", named.collect::<Vec<_>>().join("; "))
 }
 
+/// A word as a shell takes it: in quotes unless all of its letters are plain.
+pub(crate) fn shell_word(word: &str, is_plain: impl Fn(char) -> bool) -> String {
+    let needs_quotes = word.is_empty() || !word.chars().all(is_plain);
+    if needs_quotes { format!("'{}'", word.replace('\'', r"'\''")) } else { word.to_owned() }
+}
+
 /// So many of something, in words.
-pub(crate) fn count(number: impl Into<u64>, what: &str) -> String {
-    let number = number.into();
+pub(crate) fn count(number: impl TryInto<u64>, what: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -355,16 +361,15 @@ pub(crate) fn sandbox(state: &SandboxState) -> String {
     if state.mode == "off" {
         return "off: commands may do whatever you may do".to_owned();
     }
-    let mut parts = Vec::new();
-    parts.push(match state.landlock {
+    let landlock = match state.landlock {
         0 => "no Landlock".to_owned(),
         version => format!("Landlock {version}"),
-    });
-    parts.push(if state.seccomp { "system calls filtered" } else { "system calls not filtered" }.to_owned());
-    parts.push(if state.namespaces { "namespaces" } else { "no namespaces" }.to_owned());
-    parts.push(if state.network { "network allowed" } else { "no network" }.to_owned());
+    };
+    let calls = if state.seccomp { "system calls filtered" } else { "system calls not filtered" };
+    let namespaces = if state.namespaces { "namespaces" } else { "no namespaces" };
+    let network = if state.network { "network allowed" } else { "no network" };
     let end = if state.runs { "" } else { "; commands do not run" };
-    format!("{}: {}{end}", state.mode, parts.join(", "))
+    format!("{}: {landlock}, {calls}, {namespaces}, {network}{end}", state.mode)
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
         lines.push(format!("and {} more", report.more));
     }
     let read =
-        format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len() as u64, "file"));
+        format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len(), "file"));
     let (style, verdict) = if report.holds() { (GOOD, "the log is intact:") } else { (BAD, "the log is not intact:") };
     lines.push(format!("{} {read}", paint(color, style, verdict)));
     lines.push(format!("last line {}, hash {}", report.head.n, report.head.hash));
@@ -251,19 +251,11 @@ fn words(answer: &Answer) -> String {
 
 fn outcome(outcome: Option<CallOutcome>, end: Option<&CallEnd>) -> String {
     let Some(outcome) = outcome else { return "-".to_owned() };
-    let mut text = outcome.as_str().to_owned();
-    let Some(end) = end.filter(|_| outcome != CallOutcome::Refused) else { return text };
-    if let Some(error) = end.error {
-        text.push_str(&format!(" {}", error.as_str()));
-    }
-    if let Some(code) = end.exit_code {
-        text.push_str(&format!(", exit {code}"));
-    }
-    if !end.files.is_empty() {
-        text.push_str(&format!(", {}", report::count(end.files.len() as u64, "file")));
-    }
-    text.push_str(&format!(", {}", duration(end.duration_ms)));
-    text
+    let Some(end) = end.filter(|_| outcome != CallOutcome::Refused) else { return outcome.as_str().to_owned() };
+    let error = end.error.map(|error| format!(" {}", error.as_str())).unwrap_or_default();
+    let files = (!end.files.is_empty()).then(|| report::count(end.files.len(), "file"));
+    let parts = [end.exit_code.map(|code| format!("exit {code}")), files, Some(duration(end.duration_ms))];
+    format!("{}{error}, {}", outcome.as_str(), parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// Columns of a record that belongs to no call.

@@ -261,7 +261,7 @@ pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::R
     });
     Table::with_long_end(["KEY", "VALUE", "SET BY"], rows).print("no setting differs from its default")?;
     if shipped > 0 {
-        crate::terminal::note(&format!("{}; --all lists them", count(shipped as u64, "default")));
+        crate::terminal::note(&format!("{}; --all lists them", count(shipped, "default")));
     }
     Ok(Exit::Done)
 }
@@ -377,16 +377,13 @@ fn cleaned(report: &CleanReport, dry_run: bool) -> Vec<String> {
         .parts
         .iter()
         .map(|part| {
-            let mut of = Vec::new();
-            if part.sessions > 0 && part.part != CleanedPart::Sessions {
-                of.push(format!("of {}", report::count(part.sessions, "session")));
-            } else if part.sessions > 0 {
-                of.push(report::count(part.sessions, "session"));
-            }
-            if part.files > 0 {
-                of.push(report::count(part.files, "file"));
-            }
-            of.push(report::bytes(part.bytes));
+            let sessions = (part.sessions > 0).then(|| report::count(part.sessions, "session"));
+            let sessions = sessions.map(|count| match part.part {
+                CleanedPart::Sessions => count,
+                _ => format!("of {count}"),
+            });
+            let files = (part.files > 0).then(|| report::count(part.files, "file"));
+            let of: Vec<_> = [sessions, files, Some(report::bytes(part.bytes))].into_iter().flatten().collect();
             format!("{:<12}{}", part.part.as_str(), of.join(", "))
         })
         .collect();

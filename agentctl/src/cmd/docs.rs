@@ -271,7 +271,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     }
     let mut lines: Vec<String> = broken.iter().take(MOST_TOLD).map(|one| line(one, false)).collect();
     if broken.len() > MOST_TOLD {
-        let more = report::count((broken.len() - MOST_TOLD) as u64, "more document");
+        let more = report::count(broken.len() - MOST_TOLD, "more document");
         lines.push(format!("{more} could not be searched whole; agentctl docs list says why of each"));
     }
     lines
@@ -325,7 +325,7 @@ fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     }
     drop(out);
     if finds.hits.is_empty() {
-        let searched = report::count(finds.searched as u64, "document");
+        let searched = report::count(finds.searched, "document");
         note(&format!("nothing was found in {searched}; texts of the project are searched where --in names them"));
     }
     finds.notes.iter().for_each(|said| note(&clean_line(said)));
@@ -359,7 +359,7 @@ fn left_out(finds: &DocumentFinds) -> Vec<String> {
     let mut lines = broken_lines(&others);
     lines.extend(locked_note(&finds.locked));
     if finds.not_searched > 0 {
-        let left = report::count(finds.not_searched as u64, "document");
+        let left = report::count(finds.not_searched, "document");
         lines.push(format!(
             "{left} not searched: time limit; search again (what was read is cached), or name a folder with --in"
         ));

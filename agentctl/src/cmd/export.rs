@@ -407,7 +407,7 @@ pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> any
 
 /// Shows the pinned rules of an archive, and pins them if the person agrees: models are told that they are the person's.
 async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
-    let rules = report::count(report.pins.len() as u64, "pinned rule");
+    let rules = report::count(report.pins.len(), "pinned rule");
     note(&format!("the archive brings {rules}, which models would be given as yours:"));
     for (number, pin) in report.pins.iter().enumerate() {
         note(&format!("  {}. {}", number + 1, visible::line(pin)));

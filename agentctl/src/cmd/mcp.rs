@@ -186,7 +186,7 @@ async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
         let says = [server.says_it_is.clone(), format!("MCP {}", server.protocol)];
         let says: Vec<String> = says.iter().filter(|says| !says.is_empty()).map(|says| clean_line(says)).collect();
         let head = format!("{} started in {took} ms ({})", server.name, says.join(", "));
-        let tools = format!("{}:", report::count(server.tools.len() as u64, "tool"));
+        let tools = format!("{}:", report::count(server.tools.len(), "tool"));
         let named = server.tools.iter().map(|tool| format!("  {}", clean_line(tool)));
         report::lines([head, tools].into_iter().chain(named))?;
         notes(&server);

@@ -178,7 +178,7 @@ async fn agree(
     let unused = added.problems.iter().filter(|problem| problem.is_fatal).count();
     let mut words = format!("added {}: {}", title(&added), parts(&added));
     if unused > 0 {
-        words += &format!("; {} not used (agentctl plugin show {})", report::count(unused as u64, "part"), added.name);
+        words += &format!("; {} not used (agentctl plugin show {})", report::count(unused, "part"), added.name);
     }
     report::note(global.json, &added, &words)
 }
@@ -345,14 +345,8 @@ fn state(report: &PluginReport) -> String {
 
 /// A command line in which it is seen where an argument ends.
 fn command_line(server: &PluginServer) -> String {
-    let plain = |text: &str| {
-        !text.is_empty() && text.chars().all(|letter| letter.is_alphanumeric() || "/._-+=:@,${}".contains(letter))
-    };
-    let quoted = |text: &String| match plain(text) {
-        true => text.clone(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    };
-    server.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    let plain = |letter: char| letter.is_alphanumeric() || "/._-+=:@,${}".contains(letter);
+    server.command.iter().map(|word| report::shell_word(word, plain)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -65,9 +65,10 @@ fn named(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure> {
 /// A command line. A single word is taken as it is, because it may be a whole script; several are words that the
 /// caller's shell has taken apart, and stay what they are.
 fn command(words: &[String]) -> PolicyCall {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:,@%+=-".contains(letter);
     let command = match words {
         [script] => script.clone(),
-        words => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+        words => words.iter().map(|word| report::shell_word(word, plain)).collect::<Vec<_>>().join(" "),
     };
     PolicyCall { tool: SHELL_TOOL.to_owned(), arguments: json!({ "command": command }).to_string() }
 }
@@ -99,14 +100,6 @@ fn shown(call: &PolicyCall) -> String {
     let arguments = serde_json::from_str::<Value>(&call.arguments).ok().filter(|_| call.tool == SHELL_TOOL);
     let command = arguments.and_then(|arguments| Some(arguments.get("command")?.as_str()?.to_owned()));
     command.unwrap_or_else(|| format!("{} {}", call.tool, call.arguments))
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_./:,@%+=-".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The arguments of `policy explain`.

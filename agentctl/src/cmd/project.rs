@@ -213,7 +213,7 @@ fn told(applied: &WorktreeApplied) -> String {
     }
     let commit = format!("{:.12}", applied.commit);
     let onto = if applied.onto.is_empty() { "what is checked out" } else { &applied.onto };
-    let files = report::count(applied.files.len() as u64, "file");
+    let files = report::count(applied.files.len(), "file");
     format!("merged {} into {}: {files} changed, now at {commit}", clean_line(&applied.name), clean_line(onto))
 }
 

@@ -133,7 +133,7 @@ async fn write_page(
     let page = render(&title, session_id, turns)?;
     write(path, &page, may_replace)?;
     let told = json!({ "session_id": session_id, "file": path, "turns": turns.len(), "bytes": page.len() });
-    let turns = report::count(turns.len() as u64, "turn");
+    let turns = report::count(turns.len(), "turn");
     report::note(json, &told, &format!("{}: {turns}, {}", path.display(), report::bytes(page.len() as u64)))
 }
 
@@ -159,7 +159,7 @@ fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Fa
         [at] => Ok(turns.swap_remove(*at)),
         [] => Err(Failure::new(ErrorKind::NotFound, format!("the session has no turn {name:?}")).hint(format!(
             "it has {}; --turn N names one by its number, --all shows them",
-            report::count(last as u64, "turn")
+            report::count(last, "turn")
         ))),
         _ => Err(Failure::usage(format!("several turns have an id with {name:?}")).hint("give more of the id")),
     }

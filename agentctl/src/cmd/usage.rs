@@ -281,18 +281,14 @@ async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
         (CounterKind::Warning, "warnings", "Warnings, by code"),
         (CounterKind::Start, "starts", "Starts of the daemon"),
     ] {
-        let counters: Vec<&Counter> = total.iter().filter(|counter| counter.kind == kind).collect();
-        text.family(&format!("agentd_{name}_total"), "counter", help);
-        for counter in &counters {
-            text.line(&format!("agentd_{name}_total"), &labels(counter), counter.count);
-        }
+        let counters = || total.iter().filter(move |counter| counter.kind == kind);
+        let counts = counters().map(|counter| (labels(counter), counter.count));
+        text.family(&format!("agentd_{name}_total"), "counter", help, counts);
         if matches!(kind, CounterKind::Turn | CounterKind::Tool | CounterKind::Wait) {
+            let seconds = |millis: u64| format!("{}.{:03}", millis / 1000, millis % 1000);
+            let times = counters().map(|counter| (labels(counter), seconds(counter.milliseconds)));
             let name = format!("agentd_{name}_seconds_total");
-            text.family(&name, "counter", "Time of them together, in seconds");
-            for counter in counters {
-                let milliseconds = counter.milliseconds;
-                text.line(&name, &labels(counter), format!("{}.{:03}", milliseconds / 1000, milliseconds % 1000));
-            }
+            text.family(&name, "counter", "Time of them together, in seconds", times);
         }
     }
     text.usage(&usage);
@@ -302,15 +298,13 @@ async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
     text.gauge("agentd_resident_bytes", "Memory that the daemon holds", status.resident_bytes.unwrap_or_default());
     text.gauge("agentd_running_turns", "Turns that run", status.running_turns);
     text.gauge("agentd_waiting_turns", "Turns that wait for an answer", status.waiting_turns);
-    text.family("agentd_data_bytes", "gauge", "Size of the parts of the data folder");
-    for part in &storage.parts {
-        text.line("agentd_data_bytes", &[("part", part.part.as_str())], part.bytes);
-    }
+    let parts = storage.parts.iter().map(|part| (vec![("part", part.part.as_str())], part.bytes));
+    text.family("agentd_data_bytes", "gauge", "Size of the parts of the data folder", parts);
     report::lines([text.0.trim_end()])?;
     Ok(Exit::Done)
 }
 
-fn labels(counter: &Counter) -> Vec<(&'static str, &str)> {
+fn labels(counter: &Counter) -> Vec<(&str, &str)> {
     let (name, outcome) = match counter.kind {
         CounterKind::Turn | CounterKind::Start => (None, Some("end")),
         CounterKind::Tool => (Some("tool"), Some("outcome")),
@@ -326,8 +320,15 @@ fn labels(counter: &Counter) -> Vec<(&'static str, &str)> {
 struct Exposition(String);
 
 impl Exposition {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    fn family<'a, V: std::fmt::Display>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        rows: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, V)>,
+    ) {
         self.0.push_str(&format!("# HELP {name} {help}.\n# TYPE {name} {kind}\n"));
+        rows.into_iter().for_each(|(labels, value)| self.line(name, &labels, value));
     }
 
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
@@ -338,34 +339,27 @@ impl Exposition {
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: impl std::fmt::Display) {
-        self.family(name, "gauge", help);
-        self.line(name, &[], value);
+        self.family(name, "gauge", help, [(Vec::new(), value)]);
     }
 
     fn usage(&mut self, usage: &UsageReport) {
-        self.family("agentd_model_calls_total", "counter", "Model calls, by model");
-        for group in &usage.groups {
-            self.line("agentd_model_calls_total", &[("model", &group.name)], group.usage.calls);
-        }
-        self.family(
-            "agentd_model_tokens_total",
-            "counter",
-            "Tokens, by model and kind; cached and reasoning ones are in input and output",
-        );
-        for group in &usage.groups {
+        let groups = &usage.groups;
+        let calls = groups.iter().map(|group| (vec![("model", &*group.name)], group.usage.calls));
+        self.family("agentd_model_calls_total", "counter", "Model calls, by model", calls);
+        let tokens = groups.iter().flat_map(|group| {
             let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, .. } = group.usage;
             let counts = [prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens];
-            for (kind, tokens) in ["input", "cached", "output", "reasoning"].into_iter().zip(counts) {
-                self.line("agentd_model_tokens_total", &[("model", &group.name), ("kind", kind)], tokens);
-            }
-        }
-        self.family("agentd_model_cost_usd_total", "counter", "Money in US dollars, by model, where prices are known");
-        for group in &usage.groups {
-            if let Some(cost) = group.usage.cost_microusd {
-                let dollars = format!("{}.{:06}", cost / 1_000_000, cost % 1_000_000);
-                self.line("agentd_model_cost_usd_total", &[("model", &group.name)], dollars);
-            }
-        }
+            let kinds = ["input", "cached", "output", "reasoning"].into_iter();
+            kinds.zip(counts).map(move |(kind, tokens)| (vec![("model", &*group.name), ("kind", kind)], tokens))
+        });
+        let help = "Tokens, by model and kind; cached and reasoning ones are in input and output";
+        self.family("agentd_model_tokens_total", "counter", help, tokens);
+        let costs = groups.iter().filter_map(|group| {
+            let cost = group.usage.cost_microusd?;
+            Some((vec![("model", &*group.name)], format!("{}.{:06}", cost / 1_000_000, cost % 1_000_000)))
+        });
+        let help = "Money in US dollars, by model, where prices are known";
+        self.family("agentd_model_cost_usd_total", "counter", help, costs);
     }
 }
 

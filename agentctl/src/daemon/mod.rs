@@ -83,10 +83,7 @@ impl Daemon {
 
     fn environment_in_no_folder(&self) -> ClientEnvironment {
         let wanted = &self.client.hello().environment;
-        let variables =
-            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let variables = variables.filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name));
-        ClientEnvironment::unjudged(variables)
+        ClientEnvironment::unjudged(variables().filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
     }
 
     /// A turn of this client that asks for nothing but an answer to this.
@@ -111,6 +108,11 @@ impl Daemon {
         let wanted = self.client.hello().variables.iter();
         wanted.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect()
     }
+}
+
+/// The variables of this shell that are text.
+pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
+    env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Where the daemon keeps its data, as far as we can know without asking it.

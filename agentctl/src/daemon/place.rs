@@ -22,7 +22,7 @@ use agentd_proto::{
 };
 use serde::Serialize;
 
-use super::{Daemon, data_dir};
+use super::{Daemon, data_dir, variables};
 use crate::{failure::Failure, flags::Global};
 
 /// The places to look at.
@@ -49,9 +49,6 @@ pub(crate) enum Sight {
     /// Something that cannot be used.
     Unusable(ClientError),
 }
-
-/// A check of a daemon's version, at its socket.
-type VersionCheck = fn(Client, &Path) -> Result<Client, ClientError>;
 
 impl DaemonPlace {
     /// The places to look at for these arguments and this environment.
@@ -112,8 +109,8 @@ impl DaemonPlace {
         lock_file::folder_holder(self.data.as_ref().filter(|_| self.named.is_none())?)
     }
 
-    /// Looks once.
-    pub(crate) async fn look(&self, fitting: VersionCheck) -> Sight {
+    /// Looks once. A daemon, at its socket, has to be of a version that fits.
+    pub(crate) async fn look(&self, fitting: fn(Client, &Path) -> Result<Client, ClientError>) -> Sight {
         if let Some(holder) = self.file_holder() {
             let Some(socket) = holder.socket.clone() else { return Sight::Silent(holder, None) };
             let reached = Client::connect_any_version(&socket).await;
@@ -303,9 +300,7 @@ impl Daemon {
     /// Variables of this shell that have no effect, the most important first; nothing where all is well. A key of a
     /// provider is worth a word only where the built-in model answers.
     pub(crate) fn shell_notes(&self, has_builtin: bool) -> Vec<ShellNote> {
-        let texts =
-            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let shell = texts.filter(|(_, value)| !value.trim().is_empty()).collect();
+        let shell = variables().filter(|(_, value)| !value.trim().is_empty()).collect();
         self.client.hello().started_with.as_ref().map_or_else(Vec::new, |known| notes(&shell, known, has_builtin))
     }
 }
@@ -326,16 +321,14 @@ fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<Sh
         let is = |name: &&str| shell.get(*name).is_some_and(|value| known.compare(name, value) == wanted);
         names.iter().map(String::as_str).filter(is).collect()
     };
-    let groups = [
-        (of(VariableMatch::Missing), "set here, but the daemon was started without"),
-        (of(VariableMatch::Other), "set here, but the daemon was started with another value of"),
-    ];
-    let note = |(names, what): (Vec<&str>, &str)| {
+    let note = |wanted: VariableMatch, how: &str| {
+        let names = of(wanted);
         let (is, it) = if names.len() == 1 { ("is", "it") } else { ("are", "them") };
-        let message = format!("{} {is} {what} {it}", listed(&names));
-        ShellNote::new(&names, message, "agentctl stop, then start again".to_owned())
+        let message = format!("{} {is} set here, but the daemon was started {how} {it}", listed(&names));
+        let note = ShellNote::new(&names, message, "agentctl stop, then start again".to_owned());
+        (!names.is_empty()).then_some(note)
     };
-    groups.into_iter().filter(|(names, _)| !names.is_empty()).map(note).collect()
+    [note(VariableMatch::Missing, "without"), note(VariableMatch::Other, "with another value of")].into_iter().flatten().collect()
 }
 
 /// Names that are nearly one that has an effect.

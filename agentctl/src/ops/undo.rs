@@ -82,7 +82,7 @@ fn told(file: &UndoneFile, preview: bool) -> String {
 
 /// The report in one line.
 pub(crate) fn summary(report: &UndoReport) -> String {
-    let number = |outcome| report.files.iter().filter(|file| file.outcome == outcome).count() as u64;
+    let number = |outcome| report.files.iter().filter(|file| file.outcome == outcome).count();
     let [done, conflicts, failed] = [UndoOutcome::Done, UndoOutcome::Conflict, UndoOutcome::Failed].map(number);
     let what = match (report.redo, report.preview) {
         (false, false) => "undone",

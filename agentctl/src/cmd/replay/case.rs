@@ -313,67 +313,50 @@ impl Expectations {
 
     fn text_failures(&self, text: &str, failures: &mut Vec<String>) -> anyhow::Result<()> {
         let TextExpectations { equals, contains, excludes, .. } = &self.text;
-        let answer = || format!("the answer is: {}", crate::report::cut(text, 2000));
-        if let Some(equals) = equals.as_ref().filter(|equals| equals.trim_end() != text.trim_end()) {
-            failures.push(format!("expected the answer {equals:?}; {}", answer()));
-        }
-        for part in contains.iter().filter(|part| !text.contains(part.as_str())) {
-            failures.push(format!("expected {part:?} in the answer; {}", answer()));
-        }
-        for part in excludes.iter().filter(|part| text.contains(part.as_str())) {
-            failures.push(format!("expected no {part:?} in the answer; {}", answer()));
-        }
-        if let Some(pattern) = self.pattern().map_err(anyhow::Error::msg)?
-            && !pattern.is_match(text)
-        {
-            failures.push(format!("expected the answer to match {:?}; {}", pattern.as_str(), answer()));
-        }
+        let answer = format!("the answer is: {}", crate::report::cut(text, 2000));
+        let equals = equals.iter().filter(|equals| equals.trim_end() != text.trim_end());
+        failures.extend(equals.map(|equals| format!("expected the answer {equals:?}; {answer}")));
+        let has = |part: &&String| text.contains(part.as_str());
+        let missing = contains.iter().filter(|part| !has(part));
+        failures.extend(missing.map(|part| format!("expected {part:?} in the answer; {answer}")));
+        failures.extend(excludes.iter().filter(has).map(|part| format!("expected no {part:?} in the answer; {answer}")));
+        let pattern = self.pattern().map_err(anyhow::Error::msg)?.filter(|pattern| !pattern.is_match(text));
+        failures.extend(pattern.map(|pattern| format!("expected the answer to match {:?}; {answer}", pattern.as_str())));
         Ok(())
     }
 
     fn tool_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
         let ToolExpectations { called, not_called, at_most, no_failures } = &self.tools;
+        let (calls, all) = (played.called.len(), listed(&played.called));
         let was_called = |tool: &&String| played.called.contains(*tool);
-        for tool in called.iter().filter(|tool| !was_called(tool)) {
-            failures.push(format!("expected a call of {tool}; called were: {}", listed(&played.called)));
-        }
-        for tool in not_called.iter().filter(was_called) {
-            failures.push(format!("expected no call of {tool}"));
-        }
-        if let Some(most) = at_most.filter(|most| played.called.len() > *most) {
-            let calls = played.called.len();
-            failures.push(format!("expected at most {most} calls; there are {calls}: {}", listed(&played.called)));
-        }
+        let missing = called.iter().filter(|tool| !was_called(tool));
+        failures.extend(missing.map(|tool| format!("expected a call of {tool}; called were: {all}")));
+        failures.extend(not_called.iter().filter(was_called).map(|tool| format!("expected no call of {tool}")));
+        let most = at_most.filter(|most| calls > *most);
+        failures.extend(most.map(|most| format!("expected at most {most} calls; there are {calls}: {all}")));
         if *no_failures && !played.failed.is_empty() {
             failures.push(format!("expected no failed call; failed: {}", listed(&played.failed)));
         }
-        if let Some(asked) = self.asked.as_ref().filter(|asked| **asked != played.asked) {
-            failures.push(format!(
-                "expected to be asked about {}; asked was: {}",
-                listed(asked),
-                listed(&played.asked)
-            ));
-        }
+        let asked = self.asked.as_ref().filter(|asked| **asked != played.asked);
+        let were = listed(&played.asked);
+        failures.extend(asked.map(|asked| format!("expected to be asked about {}; asked was: {were}", listed(asked))));
     }
 
     fn file_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
+        let FileExpectations { changed, not_changed } = &self.files;
         let is_changed = |path: &&String| played.changed.contains(*path);
-        for path in self.files.changed.iter().filter(|path| !is_changed(path)) {
-            failures.push(format!("expected a change of {path}; changed were: {}", listed(&played.changed)));
-        }
-        for path in self.files.not_changed.iter().filter(is_changed) {
-            failures.push(format!("expected no change of {path}"));
-        }
+        let (missing, all) = (changed.iter().filter(|path| !is_changed(path)), listed(&played.changed));
+        failures.extend(missing.map(|path| format!("expected a change of {path}; changed were: {all}")));
+        failures.extend(not_changed.iter().filter(is_changed).map(|path| format!("expected no change of {path}")));
     }
 
     fn cost_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
         let CostExpectations { max_steps, max_tokens, max_usd } = self.cost;
-        if let Some(most) = max_steps.filter(|most| played.steps > *most) {
-            failures.push(format!("expected at most {most} steps; there are {}", played.steps));
-        }
-        if let Some(most) = max_tokens.filter(|most| played.usage.tokens() > *most) {
-            failures.push(format!("expected at most {most} tokens; there are {}", played.usage.tokens()));
-        }
+        let (steps, tokens) = (played.steps, played.usage.tokens());
+        let most = max_steps.filter(|most| steps > *most);
+        failures.extend(most.map(|most| format!("expected at most {most} steps; there are {steps}")));
+        let most = max_tokens.filter(|most| tokens > *most);
+        failures.extend(most.map(|most| format!("expected at most {most} tokens; there are {tokens}")));
         let Some(most) = max_usd else { return };
         match played.usage.cost_microusd.filter(|_| played.usage.unpriced_calls == 0) {
             // Millionths are far below what a float cannot hold.

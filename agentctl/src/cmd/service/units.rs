@@ -218,9 +218,8 @@ pub(super) fn environment_file() -> Result<PathBuf, Failure> {
 /// # Errors
 /// When the file cannot be read or written.
 pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
-    let texts = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let wanted: BTreeMap<String, String> =
-        texts.filter(|(name, value)| is_wanted(name) && !value.trim().is_empty()).collect();
+        daemon::variables().filter(|(name, value)| is_wanted(name) && !value.trim().is_empty()).collect();
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
