@@ -440,47 +440,48 @@ mod tests {
         Interrupt { id: id.parse().unwrap(), ..samples::interrupt(approval()) }
     }
 
-    fn args(words: &str, reason: Option<&str>, json: Option<&str>) -> AnswerArgs {
+    fn args(words: &str) -> AnswerArgs {
         AnswerArgs {
             id: String::new(),
             words: words.split(' ').map(str::to_owned).collect(),
-            reason: reason.map(str::to_owned),
+            reason: None,
             for_good: false,
             rule: None,
-            args: json.map(str::to_owned),
+            args: None,
             preview: false,
         }
     }
 
     #[test]
     fn words_become_answers() {
-        #[track_caller]
-        fn check(words: &str, reason: Option<&str>, json: Option<&str>, ask: &Ask, expected: &Answer) {
-            assert_eq!(parse(&args(words, reason, json), Some(ask)).as_ref(), Ok(expected));
-        }
-        let text = |text: &str| Answer::Text { text: text.to_owned() };
-        check("approve", None, None, &approval(), &Answer::Approve);
-        check("always", None, None, &approval(), &Answer::Always { scope: GrantScope::Session });
-        let for_good = AnswerArgs { for_good: true, ..args("always", None, None) };
-        assert_eq!(parse(&for_good, Some(&approval())), Ok(Answer::Always { scope: GrantScope::ForGood }));
-        let wider = AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args("always", None, None) };
-        let kept = Answer::Keep { rule: "mcp_lab_*".to_owned(), scope: GrantScope::Session };
-        assert_eq!(parse(&wider, Some(&approval())), Ok(kept));
-        let wider = AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args("approve", None, None) };
-        assert!(parse(&wider, Some(&approval())).is_err());
-        let for_good = AnswerArgs { for_good: true, ..args("approve", None, None) };
-        assert!(parse(&for_good, Some(&approval())).is_err());
-        check("reject", None, None, &approval(), &Answer::Reject { reason: None });
-        check("reject", Some("no"), None, &approval(), &Answer::Reject { reason: Some("no".to_owned()) });
-        check("edit", None, Some(r#"{"a":1}"#), &approval(), &Answer::Edit { args: json!({"a": 1}) });
-        check("approve", None, None, &question(), &text("approve"));
-        check("the second one", None, None, &question(), &text("the second one"));
-        check("reject", None, None, &question(), &Answer::Reject { reason: None });
-        for (words, reason, json) in
-            [("edit", None, None), ("approve", Some("because"), None), ("approve", None, Some("{}"))]
-        {
-            let failure = parse(&args(words, reason, json), Some(&approval())).unwrap_err();
-            assert!(failure.exit == Exit::Usage && failure.hint.is_some(), "{words}");
+        let text = |text: &str| Some(Answer::Text { text: text.to_owned() });
+        let for_good = |words: &str| AnswerArgs { for_good: true, ..args(words) };
+        let wider = |words: &str| AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args(words) };
+        let because = |words: &str| AnswerArgs { reason: Some("no".to_owned()), ..args(words) };
+        let edited = |words: &str| AnswerArgs { args: Some(r#"{"a":1}"#.to_owned()), ..args(words) };
+        let (scope, rule) = (GrantScope::Session, "mcp_lab_*".to_owned());
+        for (args, ask, expected) in [
+            (args("approve"), approval(), Some(Answer::Approve)),
+            (args("always"), approval(), Some(Answer::Always { scope })),
+            (for_good("always"), approval(), Some(Answer::Always { scope: GrantScope::ForGood })),
+            (wider("always"), approval(), Some(Answer::Keep { rule, scope })),
+            (args("reject"), approval(), Some(Answer::Reject { reason: None })),
+            (because("reject"), approval(), Some(Answer::Reject { reason: Some("no".to_owned()) })),
+            (edited("edit"), approval(), Some(Answer::Edit { args: json!({"a": 1}) })),
+            (args("approve"), question(), text("approve")),
+            (args("the second one"), question(), text("the second one")),
+            (args("reject"), question(), Some(Answer::Reject { reason: None })),
+            (wider("approve"), approval(), None),
+            (for_good("approve"), approval(), None),
+            (because("approve"), approval(), None),
+            (edited("approve"), approval(), None),
+            (args("edit"), approval(), None),
+        ] {
+            match (parse(&args, Some(&ask)), expected) {
+                (Ok(answer), Some(expected)) => assert_eq!(answer, expected, "{args:?}"),
+                (Err(failure), None) => assert!(failure.exit == Exit::Usage && failure.hint.is_some(), "{args:?}"),
+                (parsed, _) => panic!("{args:?}: {parsed:?}"),
+            }
         }
     }
 
@@ -499,7 +500,7 @@ mod tests {
         let hint = resolve("0193a5b2", &pending).unwrap_err().hint.unwrap();
         assert!(hint.contains(" · 00000001; ") && hint.contains(" · 00000002"), "{hint}");
         for (words, is_taken) in [("approve", false), ("always", false), ("reject", true), ("blue", true)] {
-            let named = |id: &str| AnswerArgs { id: id.to_owned(), ..args(words, None, None) };
+            let named = |id: &str| AnswerArgs { id: id.to_owned(), ..args(words) };
             let answer = parse(&named("2"), None).unwrap();
             assert_eq!(check_place(&named("2"), &answer, Some(&b)).is_ok(), is_taken, "{words}");
             assert!(check_place(&named("00000002"), &answer, Some(&b)).is_ok());

@@ -335,8 +335,6 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn read_all(text: &str) -> FoundServers {
