@@ -29,18 +29,13 @@ enum State {
     StringEscape(usize),
 }
 
-/// Cleans text that comes in chunks; a sequence that is split over two chunks is recognised.
+/// Cleans text that comes in chunks, beginning in plain text; a sequence that is split over two chunks is recognised.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sanitizer {
     state: State,
 }
 
 impl Sanitizer {
-    /// Starts in plain text.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// The chunk, without what a terminal would obey.
     pub(crate) fn push(&mut self, chunk: &str) -> String {
         let mut out = String::with_capacity(chunk.len());
@@ -53,7 +48,7 @@ impl Sanitizer {
 
 /// A whole text, cleaned.
 pub(crate) fn clean(text: &str) -> String {
-    Sanitizer::new().push(text)
+    Sanitizer::default().push(text)
 }
 
 /// A whole text, cleaned and on one line: every run of white space is one space.
@@ -184,7 +179,7 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| bounds[cut.index(bounds.len())]).collect();
             cuts.extend([0, text.len()]);
             cuts.sort_unstable();
-            let mut sanitizer = Sanitizer::new();
+            let mut sanitizer = Sanitizer::default();
             let split: String = cuts.windows(2).map(|pair| sanitizer.push(&text[pair[0]..pair[1]])).collect();
             prop_assert!(split.chars().all(|c| matches!(c, '\n' | '\t') || !c.is_control()), "{split:?}");
             prop_assert_eq!(split, clean(&text));

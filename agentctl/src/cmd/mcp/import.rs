@@ -308,9 +308,8 @@ impl Input {
             if self.kind != "pickString" {
                 return Ok(Some(Some(said)));
             }
-            let at = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let picked = self.options.iter().find(|(words, value)| said == *words || said == *value);
-            if let Some((_, value)) = picked.or_else(|| self.options.get(at?)) {
+            if let Some((_, value)) = picked.or_else(|| ask::numbered(&said, &self.options)) {
                 return Ok(Some(Some(value.clone())));
             }
             crate::terminal::note(&clean_line(&format!("`{said}` is none of them")));

@@ -194,9 +194,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
     }
     loop {
         let Some(said) = ask::line("number or name: ")? else { return Ok(None) };
-        let at = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        let numbered = at.and_then(|at| offered.get(at).copied());
-        match numbered.or_else(|| named(&said)) {
+        match ask::numbered(&said, &offered).copied().or_else(|| named(&said)) {
             Some(provider) => return Ok(Some(provider)),
             None => crate::terminal::note(&clean_line(&format!("`{said}` is none of them"))),
         }
@@ -250,8 +248,7 @@ fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyho
             return Err(Failure::usage("no model was chosen").into());
         };
         let said = said.trim();
-        let at = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        let named = listed.iter().find(|model| model.id == said).or_else(|| listed.get(at?));
+        let named = listed.iter().find(|model| model.id == said).or_else(|| ask::numbered(said, listed));
         match named {
             _ if said.is_empty() => return Ok(suggested.to_owned()),
             Some(model) => return Ok(model.id.clone()),
