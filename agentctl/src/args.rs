@@ -72,8 +72,8 @@ commands! {
     /// Answer an approval or a question
     Answer(cmd::interrupts::AnswerArgs) => cmd::interrupts::handle_answer,
     /// List, add and revoke grants: rules for calls that run without asking
-    #[command(subcommand, after_help = cmd::grants::GRANTS_HELP)]
-    Grants(cmd::grants::GrantsCommand) => cmd::grants::handle,
+    #[command(subcommand, after_help = cmd::interrupts::GRANTS_HELP)]
+    Grants(cmd::interrupts::GrantsCommand) => cmd::interrupts::handle_grants,
     /// List, show, export, import and delete sessions
     #[command(subcommand, after_help = cmd::sessions::SESSIONS_HELP)]
     Sessions(cmd::sessions::SessionsCommand) => cmd::sessions::handle,

@@ -186,6 +186,9 @@ async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
 /// Starts a daemon and waits until it answers. Two clients may do so at once: the daemon's lock lets one of the two
 /// live, and both clients reach that one. The lock may also be that of a daemon which is ending: then nobody answers,
 /// and another one is started.
+///
+/// # Errors
+/// When it cannot be started.
 pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, place.named(), log_file()?)?;

@@ -261,24 +261,3 @@ impl Renderer for ResultOnly {
         io::stdout().write_all(format!("{line}\n").as_bytes())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn instructions_may_stand_in_a_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("rules.md");
-        fs::write(&file, "Rhyme.").unwrap();
-        let of_file = format!("@{}", file.display());
-        assert_eq!(
-            (instructions("Rhyme.").unwrap(), instructions(&of_file).unwrap()),
-            ("Rhyme.".into(), "Rhyme.".into())
-        );
-        fs::write(&file, "x".repeat(MAX_TURN_INSTRUCTIONS + 1)).unwrap();
-        for bad in [of_file.as_str(), "@/none/such"] {
-            assert!(instructions(bad).unwrap_err().hint.is_some());
-        }
-    }
-}
