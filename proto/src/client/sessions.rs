@@ -121,7 +121,7 @@ impl Client {
     /// # Errors
     /// When the journal cannot be read, or the connection fails.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
-        Ok(self.filtered_sessions("", limit, false, &SessionFilter::default()).await?.0)
+        Ok(self.session_page("", limit, false).await?.0)
     }
 
     /// The same, each followed by those that work for it, which are not counted.
@@ -129,14 +129,27 @@ impl Client {
     /// # Errors
     /// As of [`Self::sessions`].
     pub async fn sessions_and_children(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
-        Ok(self.filtered_sessions("", limit, true, &SessionFilter::default()).await?.0)
+        Ok(self.session_page("", limit, true).await?.0)
     }
 
-    /// A page of the sessions that fit a filter, and where the next one begins, if there is one. `after` says where this one does:
-    /// empty for the first. If `children` is set, each session is followed by those that work for it, which are not counted.
+    /// A page of the list, and where the next one begins, if there is one. `after` says where this one does: empty for the
+    /// first. If `children` is set, each session is followed by those that work for it, which are not counted.
     ///
     /// # Errors
     /// As of [`Self::sessions`], and when `after` is no such place.
+    pub async fn session_page(
+        &self,
+        after: &str,
+        limit: usize,
+        children: bool,
+    ) -> Result<(Vec<SessionSummary>, Option<String>), ClientError> {
+        self.filtered_sessions(after, limit, children, &SessionFilter::default()).await
+    }
+
+    /// The same of those that fit a filter.
+    ///
+    /// # Errors
+    /// As of [`Self::session_page`].
     pub async fn filtered_sessions(
         &self,
         after: &str,
