@@ -66,10 +66,7 @@ fn folder(report: &ProjectReport) -> String {
 
 /// Its parts, in a few words.
 pub(crate) fn parts(report: &ProjectReport) -> String {
-    let mut parts = Vec::new();
-    if report.instructions {
-        parts.push("instructions".to_owned());
-    }
+    let mut parts = Vec::from_iter(report.instructions.then(|| "instructions".to_owned()));
     let counted = [(report.agents.len(), "agent"), (report.skills.len(), "skill"), (report.commands.len(), "command")];
     parts.extend(counts(&counted));
     if parts.is_empty() { count(report.files.len(), "file") } else { parts.join(", ") }

@@ -192,18 +192,13 @@ pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Resu
     let daemon = daemon::connect(global).await?;
     let session = daemon.client.find_session(&args.session).await.map_err(|error| put_off(error.into()))?;
     let result = last_result(&daemon, session);
-    let end = match args.timeout {
-        None => result.await?,
-        Some(seconds) => match timeout(Duration::from_secs(seconds), result).await {
-            Ok(end) => end?,
-            Err(_) => {
-                let way = format!("the turn goes on: agentctl attach {}", short_id(session));
-                report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &way)?;
-                return Ok(Exit::StillRunning);
-            }
-        },
+    let limit = args.timeout.map_or(Duration::MAX, Duration::from_secs);
+    let Ok(end) = timeout(limit, result).await else {
+        let way = format!("the turn goes on: agentctl attach {}", short_id(session));
+        report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &way)?;
+        return Ok(Exit::StillRunning);
     };
-    let Some((result, notes)) = end else {
+    let Some((result, notes)) = end? else {
         anyhow::bail!(Failure::usage("no turn has run in this session").hint("agentctl run --session ID 'prompt'"));
     };
     tell(global, session, &result, &notes)?;

@@ -183,9 +183,7 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
             format!("{place}: {problem}: {}", clean_line(&finding.message))
         })
         .collect();
-    if report.more > 0 {
-        lines.push(format!("and {} more", report.more));
-    }
+    lines.extend((report.more > 0).then(|| format!("and {} more", report.more)));
     let read =
         format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len(), "file"));
     let (style, verdict) = if report.holds() { (GOOD, "the log is intact:") } else { (BAD, "the log is not intact:") };

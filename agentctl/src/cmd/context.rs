@@ -25,8 +25,8 @@ use crate::{
     },
     render::{context::percent, window},
     report, session,
-    terminal::{ask, attention::Attention, is_attended, look::TerminalStyle},
-    turn::{self, AtEnd, NonInteractive, Signals},
+    terminal::{ask, is_attended, look::TerminalStyle},
+    turn::{AtEnd, Signals},
 };
 
 /// The arguments of `context`.
@@ -98,15 +98,7 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
     // Nothing is lost with it: the history stays as it was.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
-    let person = turn::Person {
-        asker: &mut NonInteractive,
-        signals: &mut signals,
-        keyboard: &keyboard,
-        may_steer: |_| false,
-        attention: Attention::Off,
-        is_guest: false,
-    };
-    let done = compact(&daemon, session, args.strategy, !global.json, person).await;
+    let done = compact(&daemon, session, args.strategy, !global.json, &mut signals, &keyboard).await;
     keyboard.tell_unsent();
     let done = done?;
     let told = json!({

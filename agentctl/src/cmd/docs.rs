@@ -364,9 +364,7 @@ fn left_out(finds: &DocumentFinds) -> Vec<String> {
             "{left} not searched: time limit; search again (what was read is cached), or name a folder with --in"
         ));
     }
-    if finds.late {
-        lines.push("the search is incomplete: time limit; name a document with --in".to_owned());
-    }
+    lines.extend(finds.late.then(|| "the search is incomplete: time limit; name a document with --in".to_owned()));
     lines
 }
 

@@ -17,17 +17,19 @@ use crate::{
     exit::{Exit, Interactivity},
     failure::Failure,
     flags::Choice,
+    keyboard::Keyboard,
     render::{
         Human,
         context::{percent, short},
     },
     report,
     terminal::{
+        attention::Attention,
         look::TerminalStyle,
         paint::{QUIET, WARN, paint},
         sanitize::clean_line,
     },
-    turn::{self, Renderer, SocketLine},
+    turn::{self, NonInteractive, Renderer, Signals, SocketLine},
 };
 
 /// Ways in which a summary is written.
@@ -54,15 +56,18 @@ pub(crate) async fn compact(
     session: SessionId,
     strategy: CompactionStrategy,
     shown: bool,
-    person: turn::Person<'_>,
+    signals: &mut Signals,
+    keyboard: &Keyboard,
 ) -> anyhow::Result<CompactOutcome> {
     let request = StartRequest {
         session: SessionChoice::Existing(session.to_string()),
         start: StartTurn { compact: Some(strategy), ..daemon.turn(None) },
     };
-    person.signals.forget();
+    signals.forget();
     let mut line = SocketLine::start(daemon, request, Vec::new()).await?;
     let mut watch = Watch { shown: shown.then(Human::stdio), report: None };
+    let (asker, attention) = (&mut NonInteractive, Attention::Off);
+    let person = turn::Person { asker, signals, keyboard, may_steer: |_| false, attention, is_guest: false };
     let result = turn::drive(&mut line, &mut watch, person).await?;
     let result = result.ok_or_else(|| Failure::unreachable("the daemon did not tell how the compaction ended"))?;
     Ok(CompactOutcome { report: watch.report, result })
@@ -112,15 +117,11 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
     };
     let by = report.model.as_deref().map_or("without a model".to_owned(), |model| format!("by {}", clean_line(model)));
     lines.push(format!("summary    {how}, {by}"));
-    if let Some(path) = &report.path {
-        lines.push(format!("in full    {}", clean_line(path)));
-    }
-    if !report.pinned.is_empty() {
-        lines.push(format!("kept       your messages, word for word ({})", report.pinned.len()));
-    }
-    if let Some(problem) = &report.problem {
-        lines.push(paint(color, WARN, &format!("! {}", clean_line(problem))));
-    }
+    lines.extend(report.path.as_deref().map(|path| format!("in full    {}", clean_line(path))));
+    let kept = report.pinned.len();
+    lines.extend((kept > 0).then(|| format!("kept       your messages, word for word ({kept})")));
+    let problem = report.problem.as_deref();
+    lines.extend(problem.map(|problem| paint(color, WARN, &format!("! {}", clean_line(problem)))));
     lines.push(paint(color, QUIET, "undo with: agentctl compact --undo"));
     lines
 }

@@ -90,14 +90,10 @@ pub(crate) fn summary(report: &UndoReport) -> String {
         (true, false) => "brought back",
         (true, true) => "would be brought back",
     };
-    let mut text = format!("turn {}: {} {what}", report.turn, report::count(done, "path"));
-    if conflicts > 0 {
-        text.push_str(&format!(", {} left alone", report::count(conflicts, "conflict")));
-    }
-    if failed > 0 {
-        text.push_str(&format!(", {failed} not possible"));
-    }
-    text
+    let left = (conflicts > 0).then(|| format!("{} left alone", report::count(conflicts, "conflict")));
+    let failed = (failed > 0).then(|| format!("{failed} not possible"));
+    let done = format!("turn {}: {} {what}", report.turn, report::count(done, "path"));
+    std::iter::once(done).chain(left).chain(failed).collect::<Vec<_>>().join(", ")
 }
 
 /// Exit code of a report.

@@ -227,14 +227,10 @@ impl Label {
 
     fn of_call(call: &ModelCallSpan) -> Self {
         let kind = if call.step == 0 { "model".to_owned() } else { format!("step {}", call.step) };
-        let mut rest = Vec::new();
-        if let Some(first) = call.first_token_ms {
-            let about = if call.is_estimated { "about " } else { "" };
-            rest.push(format!("first token {about}{}", duration(first)));
-        }
-        if call.retries > 0 {
-            rest.push(format!("{} retried", call.retries));
-        }
+        let about = if call.is_estimated { "about " } else { "" };
+        let first = call.first_token_ms.map(|first| format!("first token {about}{}", duration(first)));
+        let retried = (call.retries > 0).then(|| format!("{} retried", call.retries));
+        let rest: Vec<String> = first.into_iter().chain(retried).collect();
         Self::new(kind, seen(&call.model), rest.join(", "))
     }
 
@@ -279,9 +275,7 @@ pub(super) fn of_turn(turn: &TurnTrace) -> Label {
     let mut rest = vec![seen(&turn.agent)];
     rest.extend(turn.slot.map(Slot::as_str).map(str::to_owned));
     rest.push(seen(&turn.model));
-    if turn.waited_ms > 0 {
-        rest.push(format!("waited {}", duration(turn.waited_ms)));
-    }
+    rest.extend((turn.waited_ms > 0).then(|| format!("waited {}", duration(turn.waited_ms))));
     let error = turn.outcome.as_ref().and_then(|end| end.error.as_ref());
     rest.extend(error.map(|error| prose(&error.message)));
     rest.retain(|part| !part.is_empty());

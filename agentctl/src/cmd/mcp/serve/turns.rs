@@ -284,10 +284,7 @@ impl AgentServer {
         let (mut progress, told) = Progress::of(at.turn, at.seen);
         let work = async {
             let rest = until_it_rests(daemon, line, at, &mut progress, &mut person);
-            match limit {
-                Some(limit) => tokio::time::timeout(limit, rest).await.ok(),
-                None => Some(rest.await),
-            }
+            tokio::time::timeout(limit.unwrap_or(Duration::MAX), rest).await.ok()
         };
         let outcome = tokio::select! {
             biased;
