@@ -21,7 +21,7 @@ use crate::{
     flags::{Choice, one_of},
     model_name::{ModelChoice, ModelName},
     mount::{self, FolderChanges, ProjectChoice},
-    terminal::sanitize::clean_line,
+    terminal::note_lines,
 };
 
 /// Which session a turn belongs to.
@@ -212,9 +212,7 @@ impl SessionTarget {
         }
         let origins: Vec<PathBuf> = uploads.iter().map(|upload| upload.origin.clone()).collect();
         let (place, taken) = self.take(daemon, uploads).await?;
-        for problem in taken.iter().filter_map(|file| file.problem.as_deref()) {
-            crate::terminal::note(&clean_line(problem));
-        }
+        note_lines(taken.iter().filter_map(|file| file.problem.as_deref()));
         let paths = taken.into_iter().map(|file| file.path).zip(origins).collect::<Vec<_>>();
         Ok((place, prompt.map(|prompt| name_files(&prompt, &paths))))
     }

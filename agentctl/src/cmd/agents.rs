@@ -22,7 +22,7 @@ use crate::{
     project,
     report::{self, FactSheet, Table},
     terminal::{
-        note,
+        note_lines,
         sanitize::{clean, clean_line},
     },
 };
@@ -76,9 +76,8 @@ fn list(agents: &[AgentCard], plugins: &[PluginReport]) -> anyhow::Result<()> {
     Table::with_long_end(["AGENT", "FROM", "STATE", "SLOT", "WHAT IT IS FOR"], rows)
         .print("no agents besides the main one; agents.yaml names them")?;
     for plugin in plugins {
-        for problem in plugin.problems.iter().filter(|problem| problem.message.starts_with("the agent ")) {
-            note(&clean_line(&format!("plugin {}: {problem}", plugin.name)));
-        }
+        let problems = plugin.problems.iter().filter(|problem| problem.message.starts_with("the agent "));
+        note_lines(problems.map(|problem| format!("plugin {}: {problem}", plugin.name)));
     }
     Ok(())
 }

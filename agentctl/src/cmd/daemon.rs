@@ -24,7 +24,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     report::{self, FactSheet, Table, count, span},
-    terminal::sanitize::clean_line,
+    terminal::{note, note_lines, sanitize::clean_line},
 };
 
 /// Time that the daemon gets to be gone, beyond its own deadline.
@@ -104,7 +104,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
                 }
             }
             Sight::Nobody => {
-                crate::terminal::note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
+                note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
                 return Ok(Exit::Done);
             }
             Sight::Unusable(error) => return Err(error.into()),
@@ -115,7 +115,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
             .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
             .into());
     }
-    crate::terminal::note("the daemon has stopped");
+    note("the daemon has stopped");
     Ok(Exit::Done)
 }
 
@@ -127,7 +127,7 @@ fn signal_stop(holder: &LockHolder) -> Option<u32> {
     kill(target, Signal::SIGTERM).ok()?;
     // One that was stopped (Ctrl-Z, a debugger) hears of it when it goes on.
     let _ = kill(target, Signal::SIGCONT);
-    crate::terminal::note(&format!("the daemon does not answer; it was sent a signal to stop (pid {pid})"));
+    note(&format!("the daemon does not answer; it was sent a signal to stop (pid {pid})"));
     Some(pid)
 }
 
@@ -261,7 +261,7 @@ pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::R
     });
     Table::with_long_end(["KEY", "VALUE", "SET BY"], rows).print("no setting differs from its default")?;
     if shipped > 0 {
-        crate::terminal::note(&format!("{}; --all lists them", count(shipped, "default")));
+        note(&format!("{}; --all lists them", count(shipped, "default")));
     }
     Ok(Exit::Done)
 }
@@ -288,7 +288,7 @@ pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exi
     let told = json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes });
     report::show(global.json, &told, || {
         report::lines([format!("read again: {}", clean_line(&reloaded.config_sources.join(", ")))])?;
-        reloaded.notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
+        note_lines(&reloaded.notes);
         Ok(())
     })
 }
@@ -333,11 +333,11 @@ fn print_storage(view: &StorageView) -> anyhow::Result<()> {
     report::lines([format!("\n{} in all; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))])?;
     if view.removed_sessions > 0 {
         let sessions = report::count(view.removed_sessions, "deleted session");
-        crate::terminal::note(&format!("{sessions} still to be overwritten; the journal shrinks meanwhile"));
+        note(&format!("{sessions} still to be overwritten; the journal shrinks meanwhile"));
     }
     if view.stuck_sessions > 0 {
         let sessions = report::count(view.stuck_sessions, "deleted session");
-        crate::terminal::note(&format!(
+        note(&format!(
             "{sessions} cannot be overwritten, as the journal is damaged; see `agentctl doctor`"
         ));
     }
@@ -368,7 +368,7 @@ fn what(part: StoragePart, view: &StorageView) -> String {
 pub(crate) async fn clean(global: &Global, args: CleanArgs) -> anyhow::Result<Exit> {
     let report = daemon::connect(global).await?.client.clean(args.dry_run, "agentctl").await?;
     report::show(global.json, &report, || report::lines(cleaned(&report, args.dry_run)))?;
-    report.problems.iter().for_each(|problem| crate::terminal::note(&clean_line(problem)));
+    note_lines(&report.problems);
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }
 

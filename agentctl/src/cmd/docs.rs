@@ -25,7 +25,7 @@ use crate::{
     terminal::{
         ask, is_attended,
         look::TerminalStyle,
-        note,
+        note, note_lines,
         paint::{CODE, QUIET, STRONG, paint},
         sanitize::{clean, clean_line},
     },
@@ -255,7 +255,7 @@ fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyh
         .print("there is no document; agentctl files ls shows all files")?;
     let problems = documents.iter().filter_map(|state| Some((&state.name, state.problem.as_ref()?)));
     problems.for_each(|(name, problem)| note(&format!("{}: {}", clean_line(name), clean_line(problem))));
-    notes.iter().for_each(|said| note(&clean_line(said)));
+    note_lines(notes);
     Ok(())
 }
 
@@ -328,7 +328,7 @@ fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
         let searched = report::count(finds.searched, "document");
         note(&format!("nothing was found in {searched}; texts of the project are searched where --in names them"));
     }
-    finds.notes.iter().for_each(|said| note(&clean_line(said)));
+    note_lines(&finds.notes);
     left_out(finds).iter().for_each(|line| note(line));
     Ok(())
 }

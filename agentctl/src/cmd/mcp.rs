@@ -34,7 +34,7 @@ use crate::{
     flags::Global,
     project,
     report::{self, Table},
-    terminal::{note, sanitize::clean_line},
+    terminal::{note, note_lines, sanitize::clean_line},
 };
 
 /// The end of the help of `mcp`.
@@ -230,12 +230,8 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
         let verb = if dry_run { "would take" } else { "took" };
         let names = if taken.is_empty() { "nothing".to_owned() } else { clean_line(&taken.join(", ")) };
         report::lines([format!("{verb} {names}")])?;
-        for id in asks.iter().filter(|_| dry_run) {
-            note(&clean_line(&format!("would ask for {id}")));
-        }
-        for (what, why) in &found.left {
-            note(&clean_line(&format!("left {what}: {why}")));
-        }
+        note_lines(asks.iter().filter(|_| dry_run).map(|id| format!("would ask for {id}")));
+        note_lines(found.left.iter().map(|(what, why)| format!("left {what}: {why}")));
         Ok(())
     })
 }
@@ -362,9 +358,7 @@ fn as_json(server: &McpServerView) -> Value {
 
 fn notes(server: &McpServerView) {
     let reason = (server.state == McpServerState::Down).then_some(&server.reason);
-    for said in reason.into_iter().chain(&server.notes) {
-        note(&clean_line(&format!("{}: {said}", server.name)));
-    }
+    note_lines(reason.into_iter().chain(&server.notes).map(|said| format!("{}: {said}", server.name)));
 }
 
 fn said(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {

@@ -26,7 +26,7 @@ use crate::{
     flags::Global,
     project::{self, absolute},
     report::{self, FactSheet, Table},
-    terminal::{ask, is_attended, note, sanitize::clean_line},
+    terminal::{ask, is_attended, note, note_lines, sanitize::clean_line},
 };
 
 /// The end of the help of `plugin`.
@@ -208,9 +208,8 @@ fn list(plugins: &[PluginReport]) -> anyhow::Result<()> {
                 "files of {name} are not those that you agreed to, so nothing of it is used: agentctl plugin show {name}"
             ));
         }
-        for problem in plugin.problems.iter().filter(|problem| problem.is_fatal) {
-            note(&clean_line(&format!("{}: {problem}", plugin.name)));
-        }
+        let fatal = plugin.problems.iter().filter(|problem| problem.is_fatal);
+        note_lines(fatal.map(|problem| format!("{}: {problem}", plugin.name)));
     }
     Ok(())
 }

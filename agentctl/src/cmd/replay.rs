@@ -98,9 +98,7 @@ pub(crate) fn shown(problem: &PlayProblem) -> String {
     if !diff.is_empty() {
         let diff = clean(diff);
         shown.push_str("\n  - recorded, + now");
-        for line in diff.lines() {
-            shown.push_str(&format!("\n  {line}"));
-        }
+        shown.extend(diff.lines().map(|line| format!("\n  {line}")));
     }
     shown
 }
@@ -260,11 +258,8 @@ fn show(result: &TestResult) -> anyhow::Result<()> {
     let mark = if *passed { "ok    " } else { "FAILED" };
     let turns = report::count(*turns, "turn");
     let mut lines = vec![format!("{mark} {name} ({turns}, {})", report::span(*duration_ms))];
-    for failure in failures {
-        lines.extend(clean(failure).lines().map(|line| format!("    {line}")));
-    }
-    for problem in problems {
-        lines.extend(shown(problem).lines().map(|line| format!("    {line}")));
+    for text in failures.iter().map(|failure| clean(failure)).chain(problems.iter().map(shown)) {
+        lines.extend(text.lines().map(|line| format!("    {line}")));
     }
     report::lines(lines)
 }

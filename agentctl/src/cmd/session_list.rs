@@ -30,9 +30,9 @@ use crate::{
     terminal::{
         ask,
         look::TerminalStyle,
-        note,
+        note, note_lines,
         paint::{QUIET, STRONG, paint},
-        sanitize::{clean, clean_line},
+        sanitize::clean,
     },
 };
 
@@ -236,7 +236,7 @@ fn told(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit>
         let kept = report::count(report.kept, "session");
         note(&format!("{kept} left alone: in use, waiting or pinned"));
     }
-    report.problems.iter().for_each(|problem| note(&clean_line(problem)));
+    note_lines(&report.problems);
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }
 

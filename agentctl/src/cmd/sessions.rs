@@ -17,7 +17,7 @@ use crate::{
     render::{context::notice_line, tool_line::tool_lines},
     report::{self, FactSheet},
     terminal::{
-        ask,
+        ask, note_lines,
         paint::{money, number},
         sanitize::clean_line,
     },
@@ -367,7 +367,5 @@ fn tell_earlier(earlier: &EarlierFiles) {
             clean_line(folder)
         ));
     }
-    for file in left {
-        crate::terminal::note(&format!("as it is now: {}", clean_line(file)));
-    }
+    note_lines(left.iter().map(|file| format!("as it is now: {file}")));
 }

@@ -23,6 +23,11 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{}", fitted(&sanitize::clean(text)));
 }
 
+/// Tells the person several things, a line each.
+pub(crate) fn note_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) {
+    lines.into_iter().for_each(|line| note(&sanitize::clean_line(line.as_ref())));
+}
+
 /// A text for standard error: broken between words where that is a terminal, so that no word or id is cut in two.
 pub(crate) fn fitted(text: &str) -> String {
     let look = look::TerminalStyle::detect();

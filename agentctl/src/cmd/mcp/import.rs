@@ -318,10 +318,9 @@ impl Input {
 
     fn question(&self, id: &str, servers: &str) -> String {
         let what = if self.description.is_empty() { id } else { &self.description };
-        let mut question = String::new();
-        for (number, (words, _)) in (1..).zip(&self.options) {
-            question += &format!("  {number}  {}\n", clean_line(words));
-        }
+        let options = (1..).zip(&self.options);
+        let mut question: String =
+            options.map(|(number, (words, _))| format!("  {number}  {}\n", clean_line(words))).collect();
         question += &clean_line(&format!("{what}, for {servers}"));
         match &self.default {
             _ if self.is_password => question += " (it is not shown)",

@@ -400,11 +400,8 @@ impl SlotEntry {
         let quoted = |text: &str| Value::from(text.replace("${", "$${")).to_string();
         let mut yaml = format!("{slot}:\n  base_url: {}\n", quoted(&self.base_url));
         let settings = [("wire", &self.wire), ("api_key_file", &self.key_file), ("id", &self.id)];
-        for (name, value) in settings {
-            if let Some(value) = value {
-                yaml.push_str(&format!("  {name}: {}\n", quoted(value)));
-            }
-        }
+        let line = |(name, value): (&str, &Option<String>)| Some(format!("  {name}: {}\n", quoted(value.as_deref()?)));
+        yaml.extend(settings.into_iter().filter_map(line));
         if self.echoes {
             yaml.push_str("  echo_reasoning: true\n");
         }

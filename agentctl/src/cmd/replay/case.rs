@@ -267,9 +267,7 @@ impl PlayedTurns {
             EventKind::ItemCompleted { item, .. } => match &item.body {
                 ItemBody::ToolCall(call) => self.called.push(call.name.clone()),
                 ItemBody::ToolResult(result) => {
-                    if let Some(error) = result.error {
-                        self.failed.push(format!("{} ({})", result.name, error.as_str()));
-                    }
+                    self.failed.extend(result.error.map(|error| format!("{} ({})", result.name, error.as_str())));
                 }
                 _ => {}
             },

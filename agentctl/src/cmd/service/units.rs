@@ -239,9 +239,7 @@ fn with(before: &str, wanted: &BTreeMap<String, String>) -> String {
     let name_of = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
     let stays = |line: &&str| name_of(line).is_none_or(|name| !wanted.contains_key(&name));
     let mut text: String = before.lines().filter(stays).flat_map(|line| [line, "\n"]).collect();
-    for (name, value) in wanted {
-        text.push_str(&format!("{name}={}\n", quoted_value(value)));
-    }
+    text.extend(wanted.iter().map(|(name, value)| format!("{name}={}\n", quoted_value(value))));
     text
 }
 
