@@ -53,12 +53,10 @@ pub(crate) fn show(
 /// # Errors
 /// When standard output is closed.
 pub(crate) fn note(as_json: bool, value: &impl Serialize, words: &str) -> anyhow::Result<Exit> {
-    if as_json {
-        json(value)?
-    } else {
-        crate::terminal::note(words)
-    }
-    Ok(Exit::Done)
+    show(as_json, value, || {
+        crate::terminal::note(words);
+        Ok(())
+    })
 }
 
 /// Prints lines.

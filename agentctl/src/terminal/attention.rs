@@ -155,18 +155,11 @@ mod tests {
 
     #[test]
     fn words_of_others_end_no_sequence() {
-        let told = Attention::Notification.sequence("asks: rm\x1b\\\x07\x1b]0;x\u{9c}\n");
-        assert!(told.starts_with("\x1b]9;asks: rm") && told.ends_with('\x07'), "{told:?}");
-        assert!(!told[1..told.len() - 1].contains(char::is_control), "{told:?}");
-        assert_eq!(Attention::Bell.sequence("asks"), "\x07");
-        assert_eq!(Attention::Off.sequence("asks"), "");
-    }
-
-    #[test]
-    fn a_folders_name_ends_no_sequence() {
-        let title = harmless("app\x07\x1b]52;c;x\x1b\\\u{9c}", LONGEST_TITLE);
-        assert!(title.starts_with("app") && !title.contains(char::is_control), "{title:?}");
+        let told = harmless("app: rm\x1b\\\x07\x1b]52;c;x\u{9c}\n", LONGEST_TITLE);
+        assert!(told.starts_with("app: rm") && !told.contains(char::is_control), "{told:?}");
         assert_eq!(harmless(&"x".repeat(500), LONGEST_TITLE).len(), LONGEST_TITLE);
+        let sequences = [Attention::Notification, Attention::Bell, Attention::Off].map(|way| way.sequence("asks"));
+        assert_eq!(sequences, ["\x1b]9;asks\x07", "\x07", ""]);
     }
 
     #[test]

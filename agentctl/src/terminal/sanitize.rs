@@ -53,14 +53,7 @@ pub(crate) fn clean(text: &str) -> String {
 
 /// A whole text, cleaned and on one line: every run of white space is one space.
 pub(crate) fn clean_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for word in clean(text).split_whitespace() {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    line
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Reads one character, writes what is left of it, and says where we are then.
