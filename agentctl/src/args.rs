@@ -217,10 +217,7 @@ impl Cli {
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let matches = command().try_get_matches_from(words)?;
         let mut cli = Self::from_arg_matches(&matches)?;
-        let mut last = &matches;
-        while let Some((_, below)) = last.subcommand() {
-            last = below;
-        }
+        let last = std::iter::successors(Some(&matches), |last| Some(last.subcommand()?.1)).last().unwrap_or(&matches);
         cli.global.json = matches!(last.try_get_one("json"), Ok(Some(true)));
         Ok(cli)
     }

@@ -238,15 +238,11 @@ impl Table {
             let end = cells.last().copied().unwrap_or_default();
             // A narrow rest of a row reads worse than a row that the terminal breaks.
             let parts = if room < NARROWEST_END { vec![end.to_owned()] } else { fold(end, room) };
-            for (at, part) in parts.iter().enumerate() {
-                if at > 0 {
-                    cells.fill("");
-                }
-                if let Some(last) = cells.last_mut() {
-                    *last = part;
-                }
-                text.push_str(&line(&cells));
-                text.push('\n');
+            for part in &parts {
+                cells.pop();
+                cells.push(part);
+                text += &(line(&cells) + "\n");
+                cells.fill("");
             }
         }
         text

@@ -127,10 +127,8 @@ async fn pages(
         let (sessions, next) = daemon.client.filtered_sessions(&after, page, children, filter).await?;
         tops += sessions.iter().filter(|session| session.parent.is_none()).count();
         all.extend(sessions);
-        match next {
-            Some(next) => after = next,
-            None => break,
-        }
+        let Some(next) = next else { break };
+        after = next;
     }
     Ok(all)
 }
