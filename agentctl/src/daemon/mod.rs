@@ -70,10 +70,8 @@ impl Daemon {
     /// Variables of the client's environment that the daemon asks for, and the client's folder: tools of our turns see
     /// them, and nothing else of it leaves us.
     pub(crate) fn environment(&self) -> ClientEnvironment {
-        match env::current_dir().and_then(std::fs::canonicalize) {
-            Ok(folder) => self.environment_in(&folder),
-            Err(_) => self.environment_in_no_folder(),
-        }
+        let folder = env::current_dir().and_then(fs::canonicalize);
+        folder.map_or_else(|_| self.environment_in_no_folder(), |folder| self.environment_in(&folder))
     }
 
     /// The same with this folder in place of the client's.

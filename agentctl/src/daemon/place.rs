@@ -384,20 +384,15 @@ fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
         let message = format!("found {key}, which the daemon was started without");
         return vec![ShellNote::new(&[key], message, "agentctl stop, then start again".to_owned())];
     }
-    let mut notes = Vec::new();
-    for (provider, address) in PROVIDERS {
+    let found = PROVIDERS.into_iter().filter(|(provider, _)| shell.contains_key(&format!("{provider}_API_KEY")));
+    let note = |(provider, address): (&str, &str)| {
         let (key, own) = (format!("{provider}_API_KEY"), format!("{provider}_BASE_URL"));
-        if !shell.contains_key(&key) {
-            continue;
-        }
         let address = if shell.contains_key(&own) { format!("${own}") } else { address.to_owned() };
-        notes.push(ShellNote::new(
-            &[&key],
-            format!("found {key}, which agentd does not use by itself"),
-            format!("export MODEL_BASIC_BASE_URL={address} MODEL_BASIC_API_KEY=${key} MODEL_BASIC_ID=…; agentctl stop"),
-        ));
-    }
-    notes
+        let message = format!("found {key}, which agentd does not use by itself");
+        let use_it = format!("export MODEL_BASIC_BASE_URL={address} MODEL_BASIC_API_KEY=${key} MODEL_BASIC_ID=…");
+        ShellNote::new(&[&key], message, format!("{use_it}; agentctl stop"))
+    };
+    found.map(note).collect()
 }
 
 fn known_names() -> impl Iterator<Item = String> {

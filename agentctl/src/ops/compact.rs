@@ -19,11 +19,12 @@ use crate::{
     flags::Choice,
     keyboard::Keyboard,
     render::{
-        Human,
+        Human, closing,
         context::{percent, short},
     },
     report,
     terminal::{
+        self,
         attention::Attention,
         look::TerminalStyle,
         paint::{QUIET, WARN, paint},
@@ -82,14 +83,8 @@ impl CompactOutcome {
         let look = TerminalStyle::detect();
         match &self.report {
             Some(report) => report::lines(lines(report, look.out_color))?,
-            None if self.result.stop_reason == StopReason::Completed => {
-                report::lines(&[clean_line(&self.result.text)])?;
-            }
-            None => {
-                for line in crate::render::closing::lines(&self.result, 0, look) {
-                    crate::terminal::note(&line);
-                }
-            }
+            None if self.result.stop_reason == StopReason::Completed => report::lines([clean_line(&self.result.text)])?,
+            None => closing::lines(&self.result, 0, look).iter().for_each(|line| terminal::note(line)),
         }
         Ok(())
     }

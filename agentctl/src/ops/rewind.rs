@@ -5,8 +5,9 @@
 //! there.
 
 use agentd_core::{
+    folder::AddedFolder,
     ids::SessionId,
-    session::{Mount, SessionMode, SessionSettings},
+    session::{SessionMode, SessionSettings},
     undo::{TurnChoice, UndoReport, UndoRequest},
 };
 use agentd_proto::client::{ClientErrorKind, NewSession, SessionView};
@@ -91,11 +92,7 @@ fn anew(settings: &SessionSettings, title: &str) -> NewSession {
         confirm_exec: Some(settings.confirm_exec),
         slot: settings.slot,
         project: settings.project.clone(),
-        folders: settings
-            .folders
-            .iter()
-            .map(|folder| Mount { path: folder.path.clone(), writable: folder.writable })
-            .collect(),
+        folders: settings.folders.iter().map(AddedFolder::mount).collect(),
         model: settings.model.clone(),
         trace: settings.trace,
         mode: Some(settings.mode).filter(|mode| *mode == SessionMode::Plan),
