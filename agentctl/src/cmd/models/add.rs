@@ -76,13 +76,12 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
     let own = OwnFiles::read(args.slot)?;
     if has(&own.text, args.slot) && !args.replace {
-        let replaces = if present {
+        let mut replaces = false;
+        if present {
             let question = format!("models.yaml has {} already. Replace it? [y/N] ", args.slot);
             let Some(said) = ask::line(&question)? else { return Ok(Exit::Cancelled) };
-            matches!(said.trim(), "y" | "Y" | "yes")
-        } else {
-            false
-        };
+            replaces = matches!(said.trim(), "y" | "Y" | "yes");
+        }
         if !replaces {
             return Err(Failure::usage(format!("{} sets {} already", own.path.display(), args.slot))
                 .hint("--replace replaces it; --slot names another slot")
@@ -210,22 +209,17 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
         return Ok(Some(text.trim().to_owned()));
     }
     let Some(variable) = chosen.variable else { return Ok(Some(String::new())) };
-    let of_shell = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
+    let of_shell = std::env::var(variable).ok().map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
+    let wanting = || Failure::usage(format!("{} wants a key", chosen.title));
     if !present {
-        return of_shell.map(|key| Some(key.trim().to_owned())).ok_or_else(|| {
-            Failure::usage(format!("{} wants a key", chosen.title))
-                .hint(format!("set {variable}, or hand it over with --key-stdin"))
-                .into()
-        });
+        let hint = format!("set {variable}, or hand it over with --key-stdin");
+        return Ok(Some(of_shell.ok_or_else(|| wanting().hint(hint))?));
     }
     let or_else = if of_shell.is_some() { format!(", Enter takes ${variable}") } else { String::new() };
     let typed = ask::hidden(&format!("key of {} (it is not shown{or_else}): ", chosen.title))?;
-    let Some(typed) = typed.map(|key| key.trim().to_owned()) else { return Ok(None) };
-    match (typed.is_empty(), of_shell) {
-        (false, _) => Ok(Some(typed)),
-        (true, Some(key)) => Ok(Some(key.trim().to_owned())),
-        (true, None) => Err(Failure::usage(format!("{} wants a key", chosen.title)).into()),
-    }
+    let Some(typed) = typed else { return Ok(None) };
+    let typed = Some(typed.trim().to_owned()).filter(|key| !key.is_empty());
+    Ok(Some(typed.or(of_shell).ok_or_else(wanting)?))
 }
 
 /// The model of those that the server lists.
