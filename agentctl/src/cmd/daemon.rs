@@ -331,37 +331,36 @@ fn print_storage(view: &StorageView) -> anyhow::Result<()> {
     Table::of(["PART", "SIZE", "FILES", "WHAT"], rows).print("nothing is kept yet")?;
     let all = view.parts.iter().map(|part| part.bytes).sum();
     report::lines([format!("\n{} in all; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))])?;
-    if view.removed_sessions > 0 {
-        let sessions = report::count(view.removed_sessions, "deleted session");
-        note(&format!("{sessions} still to be overwritten; the journal shrinks meanwhile"));
-    }
-    if view.stuck_sessions > 0 {
-        let sessions = report::count(view.stuck_sessions, "deleted session");
-        note(&format!(
-            "{sessions} cannot be overwritten, as the journal is damaged; see `agentctl doctor`"
-        ));
+    for (sessions, state) in [
+        (view.removed_sessions, "still to be overwritten; the journal shrinks meanwhile"),
+        (view.stuck_sessions, "cannot be overwritten, as the journal is damaged; see `agentctl doctor`"),
+    ] {
+        if sessions > 0 {
+            note(&format!("{} {state}", report::count(sessions, "deleted session")));
+        }
     }
     Ok(())
 }
 
 fn what(part: StoragePart, view: &StorageView) -> String {
-    match part {
+    let what = match part {
         StoragePart::Journal => {
-            format!("what was said and done; {} of it empty", report::bytes(view.journal_spare_bytes))
+            return format!("what was said and done; {} of it empty", report::bytes(view.journal_spare_bytes));
         }
-        StoragePart::JournalLog => "what is still to be moved into it".to_owned(),
-        StoragePart::Audit => "what was asked, decided and done".to_owned(),
-        StoragePart::Index => "the document index; rebuilt when it is needed".to_owned(),
-        StoragePart::Workspaces => "the files of sessions".to_owned(),
-        StoragePart::Undo => "what files held before turns changed them".to_owned(),
-        StoragePart::Memories => "what is remembered in all sessions".to_owned(),
-        StoragePart::Models => "the weights of built-in models".to_owned(),
-        StoragePart::Skills => "the skills that came with agentd".to_owned(),
-        StoragePart::SkillEnvironments => "packages that skills need".to_owned(),
-        StoragePart::Logs => "the daemon's log".to_owned(),
-        StoragePart::Traces => "requests to models, as they were sent".to_owned(),
-        StoragePart::Other => String::new(),
-    }
+        StoragePart::JournalLog => "what is still to be moved into it",
+        StoragePart::Audit => "what was asked, decided and done",
+        StoragePart::Index => "the document index; rebuilt when it is needed",
+        StoragePart::Workspaces => "the files of sessions",
+        StoragePart::Undo => "what files held before turns changed them",
+        StoragePart::Memories => "what is remembered in all sessions",
+        StoragePart::Models => "the weights of built-in models",
+        StoragePart::Skills => "the skills that came with agentd",
+        StoragePart::SkillEnvironments => "packages that skills need",
+        StoragePart::Logs => "the daemon's log",
+        StoragePart::Traces => "requests to models, as they were sent",
+        StoragePart::Other => "",
+    };
+    what.to_owned()
 }
 
 /// Cleans, or says what that would do.
