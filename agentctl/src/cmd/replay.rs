@@ -234,14 +234,13 @@ async fn run(daemon: &Daemon, case: &TestCase, wishes: PlayRequest) -> anyhow::R
     let (PlayReport { problems, turns: count }, failures) = match played {
         Ok(report) => (report, case.file.expect.failures(&turns)?),
         // One recording that cannot be played leaves the others alone; without a daemon there is nothing left to do.
-        Err(error) => match error.downcast_ref::<ClientError>() {
-            Some(lost) if !matches!(lost.kind, ClientErrorKind::Answered(_)) => return Err(error),
-            Some(refused) => (PlayReport::default(), vec![refused.message.clone()]),
-            None => match error.downcast_ref::<Failure>() {
-                Some(failure) => (PlayReport::default(), vec![failure.message.clone()]),
-                None => return Err(error),
-            },
-        },
+        Err(error) => {
+            let kind = error.downcast_ref::<ClientError>().map(|error| error.kind);
+            if !matches!(kind, Some(ClientErrorKind::Answered(_))) && !error.is::<Failure>() {
+                return Err(error);
+            }
+            (PlayReport::default(), vec![Failure::from_any(&error).message])
+        }
     };
     Ok(TestResult {
         name: case.name.clone(),

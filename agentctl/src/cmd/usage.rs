@@ -39,7 +39,7 @@ pub(crate) struct UsageArgs {
     /// The first day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
     /// [default: 30d; all with --until]
     #[arg(long, value_name = "WHEN", value_parser = first_day)]
-    since: Option<FirstDay>,
+    since: Option<UsageQuery>,
     /// The last day, which is included: a date such as 2026-11-25 [default: today]
     #[arg(long, value_name = "DATE", value_parser = date)]
     until: Option<Date>,
@@ -58,37 +58,24 @@ const GROUPINGS: [Choice<UsageGrouping>; 4] = [
 /// Days that are shown where nobody says.
 const LAST_DAYS: u32 = 30;
 
-/// The first day of a question; none means all days.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct FirstDay {
-    last_days: Option<u32>,
-    since: Option<Date>,
+/// The question about the last days, so many up to today.
+fn last(days: u32) -> UsageQuery {
+    UsageQuery { last_days: Some(days), ..UsageQuery::default() }
 }
 
-impl FirstDay {
-    /// The first of so many days up to today.
-    fn last(days: u32) -> Self {
-        Self { last_days: Some(days), since: None }
-    }
-
-    /// The question about the days from this one on.
-    fn query(self, until: Option<Date>, by: UsageGrouping) -> UsageQuery {
-        UsageQuery { last_days: self.last_days, since: self.since, until, by }
-    }
-}
-
-fn first_day(text: &str) -> Result<FirstDay, String> {
+/// The question about the days from this one on.
+fn first_day(text: &str) -> Result<UsageQuery, String> {
     let problem = || format!("{text:?} is no beginning; write 7d, 2w, today, all or a date such as 2026-11-25");
     let (count, days) = match (text, text.parse(), text.strip_suffix('d'), text.strip_suffix('w')) {
-        ("all", ..) => return Ok(FirstDay::default()),
-        ("today", ..) => return Ok(FirstDay::last(1)),
-        (_, Ok(day), ..) => return Ok(FirstDay { since: Some(day), last_days: None }),
+        ("all", ..) => return Ok(UsageQuery::default()),
+        ("today", ..) => return Ok(last(1)),
+        (_, Ok(day), ..) => return Ok(UsageQuery { since: Some(day), ..UsageQuery::default() }),
         (.., Some(count), _) => (count, 1),
         (.., Some(count)) => (count, 7),
         _ => return Err(problem()),
     };
     let days = count.parse::<u32>().ok().and_then(|count| count.checked_mul(days)).filter(|days| *days > 0);
-    days.map(FirstDay::last).ok_or_else(problem)
+    days.map(last).ok_or_else(problem)
 }
 
 pub(crate) fn date(text: &str) -> Result<Date, String> {
@@ -97,8 +84,8 @@ pub(crate) fn date(text: &str) -> Result<Date, String> {
 
 /// Shows tokens and money.
 pub(crate) async fn handle(global: &Global, args: UsageArgs) -> anyhow::Result<Exit> {
-    let usual = if args.until.is_some() { FirstDay::default() } else { FirstDay::last(LAST_DAYS) };
-    let query = args.since.unwrap_or(usual).query(args.until, args.by);
+    let usual = if args.until.is_some() { UsageQuery::default() } else { last(LAST_DAYS) };
+    let query = UsageQuery { until: args.until, by: args.by, ..args.since.unwrap_or(usual) };
     let report = daemon::connect(global).await?.client.usage(&query).await?;
     report::show(global.json, &report, || print(&report))
 }
@@ -171,7 +158,7 @@ Everything is counted as it is stored, and stays counted when sessions are delet
 pub(crate) struct StatsArgs {
     /// The first day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
     #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = first_day)]
-    since: FirstDay,
+    since: UsageQuery,
     /// The last day, which is included: a date such as 2026-11-25 [default: today]
     #[arg(long, value_name = "DATE", value_parser = date)]
     until: Option<Date>,
@@ -189,7 +176,7 @@ pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Re
     if args.prometheus {
         return prometheus(&daemon).await;
     }
-    let query = args.since.query(args.until, UsageGrouping::Model);
+    let query = UsageQuery { until: args.until, ..args.since };
     let usage = daemon.client.usage(&query).await?;
     // The daemon's days, which need not be ours.
     let first =
@@ -269,8 +256,8 @@ fn print_days(days: &[DayCounters], usage: &UsageReport) -> anyhow::Result<()> {
 }
 
 async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
-    let query = FirstDay::default().query(None, UsageGrouping::Model);
-    let (days, usage) = (daemon.client.counters(None, None).await?, daemon.client.usage(&query).await?);
+    let usage = daemon.client.usage(&UsageQuery::default()).await?;
+    let days = daemon.client.counters(None, None).await?;
     let (status, storage) = (daemon.client.status().await?, daemon.client.storage().await?);
     let mut text = Exposition::default();
     let total = total(&days);
@@ -369,12 +356,12 @@ mod tests {
 
     #[test]
     fn first_days_are_ages_dates_and_words() {
-        let check = |text: &str, day: FirstDay| assert_eq!(first_day(text), Ok(day));
-        check("7d", FirstDay::last(7));
-        check("2w", FirstDay::last(14));
-        check("today", FirstDay::last(1));
-        check("all", FirstDay::default());
-        check("2026-11-25", FirstDay { since: Some("2026-11-25".parse().unwrap()), last_days: None });
+        let check = |text: &str, day: UsageQuery| assert_eq!(first_day(text), Ok(day));
+        check("7d", last(7));
+        check("2w", last(14));
+        check("today", last(1));
+        check("all", UsageQuery::default());
+        check("2026-11-25", UsageQuery { since: Some("2026-11-25".parse().unwrap()), ..UsageQuery::default() });
         for wrong in ["", "d", "0d", "-1d", "7", "7h", "99999999999d", "4000000000w", "2026-13-01", "é"] {
             assert!(first_day(wrong).unwrap_err().contains("7d, 2w"), "{wrong}");
         }
