@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     daemon,
-    exit::{Exit, Interactivity},
+    exit::Exit,
     failure::Failure,
     flags::{Global, one_of},
     keyboard::Keyboard,
@@ -113,7 +113,7 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
         "duration_ms": done.result.duration_ms,
     });
     report::show(global.json, &told, || done.print())?;
-    Ok(signals.exit(Exit::of_turn(&done.result, Interactivity::Attended)))
+    Ok(signals.exit(done.exit()))
 }
 
 /// The arguments of `rewind`.
