@@ -26,7 +26,7 @@ enum State {
     /// In a control string, after so many characters, until ST, BEL or the end of the line.
     String(usize),
     /// After an ESC in a control string: a backslash makes it ST.
-    StringEscape(usize),
+    StringEscape,
 }
 
 /// Cleans text that comes in chunks, beginning in plain text; a sequence that is split over two chunks is recognised.
@@ -75,12 +75,12 @@ fn step(state: State, c: char, out: &mut String) -> State {
         },
         State::String(length) => match c {
             '\u{7}' | '\u{9c}' | '\u{18}' | '\u{1a}' => State::Ground,
-            '\u{1b}' => State::StringEscape(length),
+            '\u{1b}' => State::StringEscape,
             '\n' => ground(c, out),
             _ if length >= LONGEST_STRING => ground(c, out),
             _ => State::String(length + 1),
         },
-        State::StringEscape(_) => match c {
+        State::StringEscape => match c {
             '\\' => State::Ground,
             // Terminals take the ESC for the end of the string and the start of a sequence.
             _ => step(State::Escape, c, out),
