@@ -184,8 +184,7 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
         })
         .collect();
     lines.extend((report.more > 0).then(|| format!("and {} more", report.more)));
-    let read =
-        format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len(), "file"));
+    let read = format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len(), "file"));
     let (style, verdict) = if report.holds() { (GOOD, "the log is intact:") } else { (BAD, "the log is not intact:") };
     lines.push(format!("{} {read}", paint(color, style, verdict)));
     lines.push(format!("last line {}, hash {}", report.head.n, report.head.hash));

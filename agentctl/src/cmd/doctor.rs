@@ -275,7 +275,8 @@ async fn model_checks(daemon: &Daemon) -> Vec<ModelCheck> {
         checks.push(named("model", check));
     }
     if checks.is_empty() {
-        checks.push(named("models", fail("no slot has a model", "name one in models.yaml, or set MODEL_BASIC_BASE_URL")));
+        checks
+            .push(named("models", fail("no slot has a model", "name one in models.yaml, or set MODEL_BASIC_BASE_URL")));
     }
     checks
 }
@@ -319,9 +320,7 @@ fn window(slot: &SlotInfo, what: String) -> ModelCheck {
                  test`; where that is wrong, {say}"
             ),
         ),
-        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => {
-            ok(what)
-        }
+        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => ok(what),
     }
 }
 

@@ -438,11 +438,9 @@ async fn meant(daemon: &Daemon, words: &str, session: Option<String>) -> anyhow:
     let held = daemon.client.grants(session.as_deref()).await?;
     match number.checked_sub(1).and_then(|at| held.get(at)) {
         Some(HeldGrant { session_id, grant }) => Ok((grant.rule.clone(), session_id.map(|id| id.to_string()))),
-        None => {
-            Err(Failure::usage(format!("there is no rule {number}; {} kept", report::count(held.len(), "rule")))
-                .hint("`agentctl grants list` shows them with their numbers")
-                .into())
-        }
+        None => Err(Failure::usage(format!("there is no rule {number}; {} kept", report::count(held.len(), "rule")))
+            .hint("`agentctl grants list` shows them with their numbers")
+            .into()),
     }
 }
 

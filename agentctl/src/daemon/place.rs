@@ -328,7 +328,10 @@ fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<Sh
         let note = ShellNote::new(&names, message, "agentctl stop, then start again".to_owned());
         (!names.is_empty()).then_some(note)
     };
-    [note(VariableMatch::Missing, "without"), note(VariableMatch::Other, "with another value of")].into_iter().flatten().collect()
+    [note(VariableMatch::Missing, "without"), note(VariableMatch::Other, "with another value of")]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Names that are nearly one that has an effect.
