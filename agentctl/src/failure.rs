@@ -105,13 +105,6 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bare_broken_pipe_is_quiet() {
-        let pipe = || io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(is_broken_pipe(&pipe().into()));
-        assert!(!is_broken_pipe(&Failure::unreachable("broken pipe").into()));
-    }
-
-    #[test]
     fn hostile_messages_are_cleaned() {
         let mut out = Vec::new();
         Failure::usage("bad\x1b]0;title\x07 name").print(&mut out).unwrap();

@@ -43,30 +43,19 @@ impl SilenceNotice {
     }
 }
 
-/// The positional arguments, sorted.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Words {
-    /// The prompt, if one was given.
-    pub(crate) prompt: Option<String>,
-    /// Set if a dash asks for standard input, even if it is a terminal.
-    pub(crate) dash: bool,
-}
-
-impl Words {
-    /// Tells the prompt from the dash.
-    ///
-    /// # Errors
-    /// When there is more than one prompt.
-    pub(crate) fn parse(words: &[String]) -> Result<Self, Failure> {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match words[..] {
-            [] => Ok(Self { prompt: None, dash: false }),
-            ["-"] => Ok(Self { prompt: None, dash: true }),
-            [prompt] => Ok(Self { prompt: Some(prompt.to_owned()), dash: false }),
-            [prompt, "-"] => Ok(Self { prompt: Some(prompt.to_owned()), dash: true }),
-            _ => Err(Failure::usage("there is more than one prompt on the command line")
-                .hint(format!("put it in quotes: agentctl run '{}'", words.join(" ")))),
-        }
+/// The prompt among positional arguments, if there is one, and whether a dash asks for standard input, even if it is a terminal.
+///
+/// # Errors
+/// When there is more than one prompt.
+pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [] => Ok((None, false)),
+        ["-"] => Ok((None, true)),
+        [prompt] => Ok((Some(prompt.to_owned()), false)),
+        [prompt, "-"] => Ok((Some(prompt.to_owned()), true)),
+        _ => Err(Failure::usage("there is more than one prompt on the command line")
+            .hint(format!("put it in quotes: agentctl run '{}'", words.join(" ")))),
     }
 }
 
@@ -139,10 +128,8 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
             let typed = prompt.trim_end();
             Some(Prompt { typed_bytes: Some(typed.len() as u64), text: format!("{typed}\n\n{piped}") })
         }
-        (Some(text), None) => Some(Prompt { text, typed_bytes: None }),
         // What is piped alone is the request itself: so do scripts speak.
-        (None, Some(text)) => Some(Prompt { text, typed_bytes: None }),
-        (None, None) => None,
+        (prompt, piped) => prompt.or(piped).map(|text| Prompt { text, typed_bytes: None }),
     };
     match whole {
         Some(whole) if whole.text.len() > LONGEST_PROMPT => Err(too_long("the prompt")),
@@ -153,59 +140,4 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
 fn too_long(what: &str) -> Failure {
     Failure::usage(format!("{what} is longer than {} MiB", LONGEST_PROMPT / 1024 / 1024))
         .hint("write it to a file and hand that over with --file, so that the model can read it in parts")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::exit::Exit;
-
-    #[test]
-    fn prompts_are_joined_by_a_blank_line() {
-        #[track_caller]
-        fn check(prompt: Option<&str>, piped: Option<&str>, whole: Option<(&str, Option<u64>)>) {
-            let joined = join(prompt.map(str::to_owned), piped.map(str::to_owned)).unwrap();
-            let joined = joined.as_ref().map(|prompt| (prompt.text.as_str(), prompt.typed_bytes));
-            assert_eq!(joined, whole);
-        }
-        check(None, None, None);
-        check(Some("ask"), None, Some(("ask", None)));
-        check(None, Some("a\nb\n"), Some(("a\nb\n", None)));
-        check(Some("ask\n"), Some("a\nb\n"), Some(("ask\n\na\nb\n", Some(3))));
-        check(Some("  "), Some("a"), Some(("a", None)));
-        check(Some(""), None, None);
-        let half = "x".repeat(LONGEST_PROMPT / 2);
-        assert!(join(Some(half.clone()), Some(half)).is_err(), "both together keep to the limit");
-    }
-
-    #[test]
-    fn words_and_dashes_are_told_apart() {
-        #[track_caller]
-        fn check(words: &[&str], prompt: Option<&str>, dash: bool) {
-            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-            assert_eq!(Words::parse(&words), Ok(Words { prompt: prompt.map(str::to_owned), dash }));
-        }
-        check(&[], None, false);
-        check(&["-"], None, true);
-        check(&["ask"], Some("ask"), false);
-        check(&["ask", "-"], Some("ask"), true);
-        let unquoted: Vec<String> = ["what", "time", "is", "it"].map(str::to_owned).into();
-        let failure = Words::parse(&unquoted).unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage);
-        assert_eq!(failure.hint.as_deref(), Some("put it in quotes: agentctl run 'what time is it'"));
-    }
-
-    #[test]
-    fn bad_input_is_refused_with_a_hint() {
-        #[track_caller]
-        fn check(input: &[u8], limit: usize, message: &str) {
-            let failure = read_text(input, limit).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage);
-            assert!(failure.message.contains(message), "{failure}");
-            assert!(failure.hint.is_some());
-        }
-        check(b"good \xff\xfe", 100, "byte 6");
-        check(b"12345", 4, "longer than");
-        assert_eq!(read_text(&b"1234"[..], 4), Ok("1234".to_owned()));
-    }
 }

@@ -31,7 +31,7 @@ mod session;
 mod terminal;
 mod turn;
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::process::ExitCode;
 
 use crate::{args::Cli, exit::Exit, failure::Failure};
 
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     // First of all: a shell that asks for completions wants nothing else from us.
     clap_complete::CompleteEnv::with_factory(args::command).complete();
     let mut words: Vec<_> = std::env::args_os().collect();
-    if words.len() == 1 && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+    if words.len() == 1 && terminal::is_attended() {
         words.push("chat".into());
     }
     let cli = match Cli::read(words) {

@@ -119,17 +119,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_slots_ids_or_the_default() {
-        let check = |text: &str, name: ModelName| assert_eq!(text.parse(), Ok(name), "{text}");
-        check("default", ModelName::Default);
-        check(" code ", ModelName::Slot(Slot::Code));
-        check("gpt-5", ModelName::Listed("gpt-5".to_owned()));
-        check("=code", ModelName::Exactly("code".to_owned()));
-        assert!("".parse::<ModelName>().is_err() && " = ".parse::<ModelName>().is_err());
-        check("= my/model", ModelName::Exactly("my/model".to_owned()));
-    }
-
-    #[test]
     fn an_id_is_found_by_a_part_that_no_other_has() {
         let listed = ["openai/gpt-5", "openai/gpt-5-mini", "meta/Llama-4", "x\u{1b}[2J-1", "x\u{1b}[2J-2"]
             .map(|id| ListedModel { id: id.to_owned(), context_window: None });

@@ -86,16 +86,15 @@ impl FolderChanges {
 /// nor what holds one of these folders of the daemon: that is more than a question is about.
 pub(crate) fn current_folder(of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
     let path = env::current_dir().and_then(fs::canonicalize).ok()?;
-    let home = env::var_os("HOME").map(PathBuf::from);
-    is_project(&path, home.into_iter().chain(of_daemon)).then_some(Mount { path, writable: false })
+    editor_folder(&path, of_daemon).map(|mount| Mount { writable: false, ..mount })
 }
 
 /// The folder that an editor works in, which is one to be changed; none where it is more than that, as of
 /// [`current_folder`].
 pub(crate) fn editor_folder(path: &Path, of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
     let home = env::var_os("HOME").map(PathBuf::from);
-    let is_project = is_project(path, home.into_iter().chain(of_daemon));
-    is_project.then(|| Mount { path: path.to_owned(), writable: true })
+    let apart = home.into_iter().chain(of_daemon);
+    is_project(path, apart).then(|| Mount { path: path.to_owned(), writable: true })
 }
 
 /// The same for a further folder of an editor. It can be changed where it lies in no hidden place, and in the home or beside the
@@ -187,21 +186,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_say_whether_it_is_writable() {
-        #[track_caller]
-        fn check(text: &str, path: &str, writable: bool) {
-            assert_eq!(text.parse(), Ok(MountArg { path: path.into(), writable }));
-        }
-        check(".", ".", false);
-        check("src:ro", "src", false);
-        check("src:rw", "src", true);
-        check("odd:name", "odd:name", false);
-        check("odd:rw:ro", "odd:rw", false);
-        assert!(":rw".parse::<MountArg>().is_err());
-        assert!("".parse::<MountArg>().is_err());
-    }
-
-    #[test]
     fn a_home_is_no_project_and_neither_is_what_holds_it() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -216,17 +200,5 @@ mod tests {
         check(Path::new("/"), false);
         assert_eq!("none".parse(), Ok(ProjectChoice::Nothing));
         assert_eq!("./none".parse(), Ok(ProjectChoice::Folder("./none".parse().unwrap())));
-    }
-
-    #[test]
-    fn only_folders_can_be_mounted() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        fs::write(&file, "x").unwrap();
-        let arg = |path: &std::path::Path| MountArg { path: path.into(), writable: true };
-        let mount = arg(folder.path()).resolve().unwrap();
-        assert!(mount.path.is_absolute() && mount.writable);
-        assert_eq!(arg(&file).resolve().unwrap_err().exit, crate::exit::Exit::Usage);
-        assert_eq!(arg(&folder.path().join("none")).resolve().unwrap_err().exit, crate::exit::Exit::Usage);
     }
 }

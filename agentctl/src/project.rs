@@ -41,7 +41,7 @@ pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
         ProjectTrust::Empty | ProjectTrust::Trusted => return None,
         ProjectTrust::Untrusted => format!("this project has {PROJECT_FOLDER}/ with {}, not trusted", parts(report)),
         ProjectTrust::Changed => {
-            let files = count(report.changes.len() as u64, "file");
+            let files = count(report.changes.len(), "file");
             format!("{PROJECT_FOLDER}/ of this project changed since you trusted it ({files}; {})", parts(report))
         }
     };
@@ -61,24 +61,20 @@ pub(crate) fn way_to_look(report: &ProjectReport) -> String {
 /// The folder as a shell takes it.
 fn folder(report: &ProjectReport) -> String {
     let folder = clean_line(&report.path.display().to_string());
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
-    if folder.chars().all(plain) { folder } else { format!("'{}'", folder.replace('\'', r"'\''")) }
+    report::shell_word(&folder, |letter| letter.is_ascii_alphanumeric() || "/._-+".contains(letter))
 }
 
 /// Its parts, in a few words.
 pub(crate) fn parts(report: &ProjectReport) -> String {
-    let mut parts = Vec::new();
-    if report.instructions {
-        parts.push("instructions".to_owned());
-    }
+    let mut parts = Vec::from_iter(report.instructions.then(|| "instructions".to_owned()));
     let counted = [(report.agents.len(), "agent"), (report.skills.len(), "skill"), (report.commands.len(), "command")];
     parts.extend(counts(&counted));
-    if parts.is_empty() { count(report.files.len() as u64, "file") } else { parts.join(", ") }
+    if parts.is_empty() { count(report.files.len(), "file") } else { parts.join(", ") }
 }
 
 /// So many of each kind, where there are any.
 pub(crate) fn counts(counted: &[(usize, &str)]) -> Vec<String> {
-    counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| count(*many as u64, what)).collect()
+    counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| count(*many, what)).collect()
 }
 
 /// An agent in one line.

@@ -53,12 +53,10 @@ pub(crate) fn show(
 /// # Errors
 /// When standard output is closed.
 pub(crate) fn note(as_json: bool, value: &impl Serialize, words: &str) -> anyhow::Result<Exit> {
-    if as_json {
-        json(value)?
-    } else {
-        crate::terminal::note(words)
-    }
-    Ok(Exit::Done)
+    show(as_json, value, || {
+        crate::terminal::note(words);
+        Ok(())
+    })
 }
 
 /// Prints lines.
@@ -68,6 +66,51 @@ pub(crate) fn note(as_json: bool, value: &impl Serialize, words: &str) -> anyhow
 pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     Ok(lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?)
+}
+
+/// Lines of a name and a value each.
+pub(crate) struct FactSheet {
+    /// Columns of the names.
+    width: usize,
+    /// Makes a value fit for a line.
+    shown: fn(&str) -> String,
+    pub(crate) lines: Vec<String>,
+}
+
+impl FactSheet {
+    /// One without lines yet.
+    pub(crate) fn new(width: usize, shown: fn(&str) -> String) -> Self {
+        Self { width, shown, lines: Vec::new() }
+    }
+
+    /// Adds a value.
+    pub(crate) fn line(&mut self, name: &str, value: impl AsRef<str>) {
+        let (width, value) = (self.width, (self.shown)(value.as_ref()));
+        self.lines.push(format!("{name:<width$}{value}"));
+    }
+
+    /// Adds a line for each of these values.
+    pub(crate) fn each(&mut self, name: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
+        values.into_iter().for_each(|value| self.line(name, value));
+    }
+
+    /// Adds a value that is not empty.
+    pub(crate) fn known(&mut self, name: &str, value: impl AsRef<str>) {
+        self.each(name, Some(value).filter(|value| !value.as_ref().is_empty()));
+    }
+
+    /// Adds lines, the first of which has the name.
+    pub(crate) fn below(&mut self, name: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
+        values.into_iter().enumerate().for_each(|(at, value)| self.line(if at == 0 { name } else { "" }, value));
+    }
+
+    /// Prints all of it.
+    ///
+    /// # Errors
+    /// When standard output is closed.
+    pub(crate) fn print(self) -> anyhow::Result<()> {
+        lines(self.lines)
+    }
 }
 
 fn print_json(json: String) -> anyhow::Result<()> {
@@ -195,15 +238,11 @@ impl Table {
             let end = cells.last().copied().unwrap_or_default();
             // A narrow rest of a row reads worse than a row that the terminal breaks.
             let parts = if room < NARROWEST_END { vec![end.to_owned()] } else { fold(end, room) };
-            for (at, part) in parts.iter().enumerate() {
-                if at > 0 {
-                    cells.fill("");
-                }
-                if let Some(last) = cells.last_mut() {
-                    *last = part;
-                }
-                text.push_str(&line(&cells));
-                text.push('\n');
+            for part in &parts {
+                cells.pop();
+                cells.push(part);
+                text += &(line(&cells) + "\n");
+                cells.fill("");
             }
         }
         text
@@ -257,9 +296,15 @@ pub(crate) fn name_one<T: ToString>(
     format!("name one by the end of its id: {}{more}", named.collect::<Vec<_>>().join("; "))
 }
 
+/// A word as a shell takes it: in quotes unless all of its letters are plain.
+pub(crate) fn shell_word(word: &str, is_plain: impl Fn(char) -> bool) -> String {
+    let needs_quotes = word.is_empty() || !word.chars().all(is_plain);
+    if needs_quotes { format!("'{}'", word.replace('\'', r"'\''")) } else { word.to_owned() }
+}
+
 /// So many of something, in words.
-pub(crate) fn count(number: impl Into<u64>, what: &str) -> String {
-    let number = number.into();
+pub(crate) fn count(number: impl TryInto<u64>, what: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -310,16 +355,15 @@ pub(crate) fn sandbox(state: &SandboxState) -> String {
     if state.mode == "off" {
         return "off: commands may do whatever you may do".to_owned();
     }
-    let mut parts = Vec::new();
-    parts.push(match state.landlock {
+    let landlock = match state.landlock {
         0 => "no Landlock".to_owned(),
         version => format!("Landlock {version}"),
-    });
-    parts.push(if state.seccomp { "system calls filtered" } else { "system calls not filtered" }.to_owned());
-    parts.push(if state.namespaces { "namespaces" } else { "no namespaces" }.to_owned());
-    parts.push(if state.network { "network allowed" } else { "no network" }.to_owned());
+    };
+    let calls = if state.seccomp { "system calls filtered" } else { "system calls not filtered" };
+    let namespaces = if state.namespaces { "namespaces" } else { "no namespaces" };
+    let network = if state.network { "network allowed" } else { "no network" };
     let end = if state.runs { "" } else { "; commands do not run" };
-    format!("{}: {}{end}", state.mode, parts.join(", "))
+    format!("{}: {landlock}, {calls}, {namespaces}, {network}{end}", state.mode)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::{
     flags::{Choice, one_of},
     model_name::{ModelChoice, ModelName},
     mount::{self, FolderChanges, ProjectChoice},
-    terminal::sanitize::clean_line,
+    terminal::note_lines,
 };
 
 /// Which session a turn belongs to.
@@ -212,9 +212,7 @@ impl SessionTarget {
         }
         let origins: Vec<PathBuf> = uploads.iter().map(|upload| upload.origin.clone()).collect();
         let (place, taken) = self.take(daemon, uploads).await?;
-        for problem in taken.iter().filter_map(|file| file.problem.as_deref()) {
-            crate::terminal::note(&clean_line(problem));
-        }
+        note_lines(taken.iter().filter_map(|file| file.problem.as_deref()));
         let paths = taken.into_iter().map(|file| file.path).zip(origins).collect::<Vec<_>>();
         Ok((place, prompt.map(|prompt| name_files(&prompt, &paths))))
     }
@@ -414,22 +412,4 @@ fn name_files(prompt: &str, files: &[(String, PathBuf)]) -> String {
     });
     let word = if files.len() == 1 { "file" } else { "files" };
     format!("{}\n\nUploaded {word}: {}", prompt.trim_end(), named.collect::<Vec<_>>().join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_named_on_a_line_of_their_own() {
-        let file = |path: &str, origin: &str| (path.to_owned(), PathBuf::from(origin));
-        let files = [file("uploads/a.txt", "a.txt"), file("uploads/b.txt", "x/b.txt")];
-        assert_eq!(name_files("Sum up\n", &files[..1]), "Sum up\n\nUploaded file: uploads/a.txt");
-        assert_eq!(name_files("Sum up", &files), "Sum up\n\nUploaded files: uploads/a.txt, uploads/b.txt");
-        let alike = [file("uploads/mod.rs", "a/mod.rs"), file("uploads/mod-2.rs", "b/mod.rs")];
-        assert_eq!(
-            name_files("Compare", &alike),
-            "Compare\n\nUploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"
-        );
-    }
 }

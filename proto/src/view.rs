@@ -276,7 +276,7 @@ agentd_core::names! {
 }
 
 /// An MCP server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct McpServerView {
     /// Its name in the configuration.
     pub name: String,
@@ -292,12 +292,12 @@ pub struct McpServerView {
     pub connections: u32,
     /// Its own name and version.
     pub says_it_is: String,
-    /// The names under which models are offered its tools.
-    pub tools: Vec<String>,
-    /// Set if it was ever reached as it is configured now.
-    pub reached: bool,
-    /// Deviations from the configuration.
-    pub notes: Vec<String>,
     /// Version of the protocol that it speaks; empty where it was never reached.
     pub protocol: String,
+    /// Set if it was ever reached as it is configured now.
+    pub reached: bool,
+    /// The names under which models are offered its tools.
+    pub tools: Vec<String>,
+    /// Deviations from the configuration.
+    pub notes: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! `agentctl agents`, `agentctl tools` and `agentctl skills`: who can work in a session besides the main agent, the tools that models
 //! can use, and the skills that there are, what is wrong with them, and how one is added.
 
-use std::{io::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
 use agentd_core::{
     agent::AgentCard,
@@ -20,9 +20,9 @@ use crate::{
     flags::Global,
     mentions::typed_path,
     project,
-    report::{self, Table},
+    report::{self, FactSheet, Table},
     terminal::{
-        note,
+        note_lines,
         sanitize::{clean, clean_line},
     },
 };
@@ -76,9 +76,8 @@ fn list(agents: &[AgentCard], plugins: &[PluginReport]) -> anyhow::Result<()> {
     Table::with_long_end(["AGENT", "FROM", "STATE", "SLOT", "WHAT IT IS FOR"], rows)
         .print("no agents besides the main one; agents.yaml names them")?;
     for plugin in plugins {
-        for problem in plugin.problems.iter().filter(|problem| problem.message.starts_with("the agent ")) {
-            note(&clean_line(&format!("plugin {}: {problem}", plugin.name)));
-        }
+        let problems = plugin.problems.iter().filter(|problem| problem.message.starts_with("the agent "));
+        note_lines(problems.map(|problem| format!("plugin {}: {problem}", plugin.name)));
     }
     Ok(())
 }
@@ -283,29 +282,26 @@ fn list_skills(skills: &[SkillReport]) -> anyhow::Result<()> {
 }
 
 fn tell_skill(found: &SkillReport) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
     let skill = &found.skill;
-    let mut line = |name: &str, value: &str| -> std::io::Result<()> {
-        if value.is_empty() { Ok(()) } else { writeln!(out, "{name:<12}{}", clean_line(value)) }
-    };
-    line("name", &skill.name)?;
-    line("for", &skill.description)?;
-    line("folder", &found.folder)?;
-    line("from", &from(found))?;
-    line("license", found.license.as_deref().unwrap_or_default())?;
-    line("files", &format!("{} ({} bytes)", found.files, found.bytes))?;
-    line("file types", &skill.file_types.join(", "))?;
-    line("says tools", &found.allowed_tools.join(", "))?;
+    let mut facts = FactSheet::new(12, clean_line);
+    facts.known("name", &skill.name);
+    facts.known("for", &skill.description);
+    facts.known("folder", &found.folder);
+    facts.known("from", from(found));
+    facts.known("license", found.license.as_deref().unwrap_or_default());
+    facts.known("files", format!("{} ({} bytes)", found.files, found.bytes));
+    facts.known("file types", skill.file_types.join(", "));
+    facts.known("says tools", found.allowed_tools.join(", "));
     let installed =
         if found.installed { "installed" } else { "not installed; asked for when a command first needs them" };
     if !skill.packages.is_empty() {
-        line("packages", &format!("{} ({installed})", skill.packages.join(", ")))?;
+        facts.line("packages", format!("{} ({installed})", skill.packages.join(", ")));
     }
     for problem in &found.problems {
-        line(if problem.is_fatal { "wrong" } else { "odd" }, &problem.to_string())?;
+        facts.line(if problem.is_fatal { "wrong" } else { "odd" }, problem.to_string());
     }
-    line("usable", if found.usable { "yes" } else { "no" })?;
-    Ok(())
+    facts.line("usable", if found.usable { "yes" } else { "no" });
+    facts.print()
 }
 
 /// Words for the form in which models see a skill, if it is not the whole.

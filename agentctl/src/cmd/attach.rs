@@ -2,7 +2,7 @@
 //! session; wait until nothing runs in it, and tell what its last turn came to.
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, Write as _},
     time::Duration,
 };
 
@@ -38,6 +38,7 @@ use crate::{
     session::{SessionChoice, SessionTarget, TurnChoice},
     terminal::{
         attention::Attention,
+        is_attended,
         look::{self, TerminalStyle},
     },
     turn::{
@@ -116,7 +117,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     if args.output == Output::StreamJson {
         line = line.with_children();
     }
-    let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let asks = is_attended();
     let human = || Human::stdio().showing_input();
     let renderer: Box<dyn Renderer> = match args.output {
         Output::Text if asks => Box::new(human()),
@@ -191,18 +192,13 @@ pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Resu
     let daemon = daemon::connect(global).await?;
     let session = daemon.client.find_session(&args.session).await.map_err(|error| put_off(error.into()))?;
     let result = last_result(&daemon, session);
-    let end = match args.timeout {
-        None => result.await?,
-        Some(seconds) => match timeout(Duration::from_secs(seconds), result).await {
-            Ok(end) => end?,
-            Err(_) => {
-                let way = format!("the turn goes on: agentctl attach {}", short_id(session));
-                report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &way)?;
-                return Ok(Exit::StillRunning);
-            }
-        },
+    let limit = args.timeout.map_or(Duration::MAX, Duration::from_secs);
+    let Ok(end) = timeout(limit, result).await else {
+        let way = format!("the turn goes on: agentctl attach {}", short_id(session));
+        report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &way)?;
+        return Ok(Exit::StillRunning);
     };
-    let Some((result, notes)) = end else {
+    let Some((result, notes)) = end? else {
         anyhow::bail!(Failure::usage("no turn has run in this session").hint("agentctl run --session ID 'prompt'"));
     };
     tell(global, session, &result, &notes)?;

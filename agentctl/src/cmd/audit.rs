@@ -183,11 +183,8 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
             format!("{place}: {problem}: {}", clean_line(&finding.message))
         })
         .collect();
-    if report.more > 0 {
-        lines.push(format!("and {} more", report.more));
-    }
-    let read =
-        format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len() as u64, "file"));
+    lines.extend((report.more > 0).then(|| format!("and {} more", report.more)));
+    let read = format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len(), "file"));
     let (style, verdict) = if report.holds() { (GOOD, "the log is intact:") } else { (BAD, "the log is not intact:") };
     lines.push(format!("{} {read}", paint(color, style, verdict)));
     lines.push(format!("last line {}, hash {}", report.head.n, report.head.hash));
@@ -251,19 +248,11 @@ fn words(answer: &Answer) -> String {
 
 fn outcome(outcome: Option<CallOutcome>, end: Option<&CallEnd>) -> String {
     let Some(outcome) = outcome else { return "-".to_owned() };
-    let mut text = outcome.as_str().to_owned();
-    let Some(end) = end.filter(|_| outcome != CallOutcome::Refused) else { return text };
-    if let Some(error) = end.error {
-        text.push_str(&format!(" {}", error.as_str()));
-    }
-    if let Some(code) = end.exit_code {
-        text.push_str(&format!(", exit {code}"));
-    }
-    if !end.files.is_empty() {
-        text.push_str(&format!(", {}", report::count(end.files.len() as u64, "file")));
-    }
-    text.push_str(&format!(", {}", duration(end.duration_ms)));
-    text
+    let Some(end) = end.filter(|_| outcome != CallOutcome::Refused) else { return outcome.as_str().to_owned() };
+    let error = end.error.map(|error| format!(" {}", error.as_str())).unwrap_or_default();
+    let files = (!end.files.is_empty()).then(|| report::count(end.files.len(), "file"));
+    let parts = [end.exit_code.map(|code| format!("exit {code}")), files, Some(duration(end.duration_ms))];
+    format!("{}{error}, {}", outcome.as_str(), parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// Columns of a record that belongs to no call.
@@ -318,15 +307,9 @@ fn event(fact: &AuditFact) -> [String; 5] {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::{
-        Timestamp,
-        audit::{AuditEntry, AuditFinding, AuditHead, AuditLine, ChangedFile, RecordedEnd, Requester},
-        tool::{FileChangeKind, ToolErrorCode},
-    };
-    use serde_json::json;
+    use agentd_core::audit::Requester;
 
     use super::*;
-    use crate::report::Table;
 
     #[test]
     fn moments_are_named_as_people_name_them() {
@@ -343,122 +326,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_log_is_told_with_its_place() {
-        let finding = |problem, line| AuditFinding {
-            file: "audit.jsonl".to_owned(),
-            line,
-            problem,
-            message: "it is not what it was".to_owned(),
-        };
-        let mut report = AuditReport {
-            lines: 9,
-            files: vec!["audit.jsonl".to_owned()],
-            head: AuditHead { n: 9, hash: "ab".to_owned() },
-            findings: vec![finding(AuditProblem::Recorded, 2)],
-            more: 0,
-        };
-        insta::assert_snapshot!(lines(&report, false).join("\n"), @r"
-        audit.jsonl:2: recorded: it is not what it was
-        the log is intact: 9 lines in 1 file
-        last line 9, hash ab
-        ");
-        report.findings.push(finding(AuditProblem::Changed, 5));
-        report.findings.push(finding(AuditProblem::NoWitness, 0));
-        insta::assert_snapshot!(lines(&report, false).join("\n"), @r"
-        audit.jsonl:2: recorded: it is not what it was
-        audit.jsonl:5: changed: it is not what it was
-        audit.jsonl: no_witness: it is not what it was
-        the log is not intact: 9 lines in 1 file
-        last line 9, hash ab
-        ");
-    }
-
-    fn entry(fact: AuditFact) -> AuditEntry {
-        let session = "0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap();
-        AuditEntry::of_session("2026-01-31T12:00:00Z".parse().unwrap(), session, fact)
-    }
-
-    fn decided(by: DecidedBy, answer: Option<Answer>) -> AuditFact {
-        AuditFact::CallDecided(Box::new(Decision {
-            tool: "run_bash_command".to_owned(),
-            args: json!({"command": "rm -r \u{1b}[2Jbuild"}),
-            leads_to: None,
-            asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
-            verdict: VerdictName::Ask,
-            layer: Some("checker".to_owned()),
-            rule: Some("it removes files".to_owned()),
-            risk: None,
-            reason: None,
-            allowed: !matches!(answer, Some(Answer::Reject { .. })),
-            granted_by: Vec::new(),
-            by,
-            answer,
-            reply: None,
-        }))
-    }
-
-    fn record(fact: AuditFact, outcome: Option<CallOutcome>, error: Option<ToolErrorCode>) -> AuditRecord {
-        let end = CallEnd {
-            tool: "run_bash_command".to_owned(),
-            ran: true,
-            error,
-            exit_code: error.is_none().then_some(0),
-            duration_ms: 1200,
-            files: vec![ChangedFile { path: "build".to_owned(), change: FileChangeKind::Deleted }],
-            output: String::new(),
-            output_bytes: 0,
-            output_sha256: None,
-        };
-        let is_over = matches!(outcome, Some(CallOutcome::Done | CallOutcome::Failed));
-        let ended = is_over.then_some(RecordedEnd { n: 8, at: Timestamp::UNIX_EPOCH, end });
-        AuditRecord { line: AuditLine { n: 7, entry: entry(fact) }, outcome, ended }
-    }
-
-    #[test]
     fn what_a_person_replied_is_shown_in_short() {
         let check = |answer: Option<Answer>, reply: &str, expected: &str| {
-            let AuditFact::CallDecided(mut decision) = decided(DecidedBy::Client("phone".to_owned()), answer) else {
-                panic!()
+            let decision = Decision {
+                tool: "ask_human".to_owned(),
+                args: json!({"question": "Which?"}),
+                leads_to: None,
+                asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
+                verdict: VerdictName::Ask,
+                layer: None,
+                rule: None,
+                risk: None,
+                reason: None,
+                allowed: true,
+                granted_by: Vec::new(),
+                by: DecidedBy::Client("phone".to_owned()),
+                answer,
+                reply: Some(Answer::Text { text: reply.to_owned() }),
             };
-            decision.tool = "ask_human".to_owned();
-            decision.args = json!({"question": "Which?"});
-            decision.reply = Some(Answer::Text { text: reply.to_owned() });
-            let record = record(AuditFact::CallDecided(decision), Some(CallOutcome::Done), None);
-            let table = Table::of(["DECIDED BY"], [[row(&record, &TimeZone::UTC)[5].clone()]]);
+            let table = Table::of(["DECIDED BY"], [[decided_by(&decision)]]);
             assert_eq!(table.plain().lines().nth(1).unwrap().trim_end(), expected);
         };
         check(None, "green", r#"phone: answer "green""#);
         check(Some(Answer::Approve), "green\n", r#"phone: approve, answer "green""#);
         check(None, "a\u{1b}[2Jb\u{202e}c\nd", r#"phone: answer "a\u{1b}[2Jb\u{202e}c⏎d""#);
         check(None, &"so long ".repeat(9), r#"phone: answer "so long so long so long so lo…""#);
-    }
-
-    #[test]
-    fn where_a_link_led_is_shown_behind_what_was_named() {
-        let AuditFact::CallDecided(mut decision) = decided(DecidedBy::Rules, None) else { panic!() };
-        (decision.args, decision.leads_to) = (json!({"path": "docs/a.md"}), Some("docs/b.md".to_owned()));
-        let linked = record(AuditFact::CallDecided(decision), Some(CallOutcome::Open), None);
-        assert_eq!(row(&linked, &TimeZone::UTC)[3], "docs/a.md -> docs/b.md");
-    }
-
-    #[test]
-    fn a_record_is_one_line_that_hides_nothing() {
-        let phone = || DecidedBy::Client("phone".to_owned());
-        let records = [
-            record(AuditFact::DaemonStarted { version: "0.1.0".to_owned(), pid: 7 }, None, None),
-            record(decided(phone(), Some(Answer::Approve)), Some(CallOutcome::Done), None),
-            record(decided(DecidedBy::Rules, None), Some(CallOutcome::Failed), Some(ToolErrorCode::Timeout)),
-            record(decided(phone(), Some(Answer::Reject { reason: None })), Some(CallOutcome::Refused), None),
-            record(decided(DecidedBy::OnInterrupt(OnInterrupt::Approve), None), Some(CallOutcome::Unknown), None),
-        ];
-        let table = Table::of(HEAD, records.iter().map(|record| row(record, &TimeZone::UTC)));
-        insta::assert_snapshot!(table.plain(), @r"
-        TIME                 SESSION   WHAT              ABOUT                 RULES  DECIDED BY              OUTCOME
-        2026-01-31 12:00:00  00000002  agentd started    0.1.0, pid 7          -      -                       -
-        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: approve          done, exit 0, 1 file, 1.2 s
-        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    rules                   failed E_TIMEOUT, 1 file, 1.2 s
-        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: reject           refused
-        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    --on-interrupt approve  unknown
-        ");
     }
 }

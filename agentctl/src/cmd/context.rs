@@ -1,7 +1,7 @@
 //! `agentctl context` and `agentctl compact`: what fills the model's window; the older part of a history replaced by a summary, and
 //! that taken back. `agentctl rewind` and `agentctl undo`: go back to before a turn, and take back what a turn did to files.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{IsTerminal as _, stdout};
 
 use agentd_core::{
     context::{CompactionStrategy, ContextView},
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     daemon,
-    exit::{Exit, Interactivity},
+    exit::Exit,
     failure::Failure,
     flags::{Global, one_of},
     keyboard::Keyboard,
@@ -25,8 +25,8 @@ use crate::{
     },
     render::{context::percent, window},
     report, session,
-    terminal::{ask, attention::Attention, look::TerminalStyle},
-    turn::{self, AtEnd, NonInteractive, Signals},
+    terminal::{ask, is_attended, look::TerminalStyle},
+    turn::{AtEnd, Signals},
 };
 
 /// The arguments of `context`.
@@ -60,7 +60,7 @@ pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result
     report::show(global.json, &told, || {
         let look = TerminalStyle::detect();
         // A file or a pipe has no edge.
-        let columns = if std::io::stdout().is_terminal() { look.columns() } else { usize::MAX };
+        let columns = if stdout().is_terminal() { look.columns() } else { usize::MAX };
         report::lines(&[format!("session   {session_id}")])?;
         report::lines(window::lines(&view, columns, look.out_color))
     })
@@ -98,15 +98,7 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
     // Nothing is lost with it: the history stays as it was.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
-    let person = turn::Person {
-        asker: &mut NonInteractive,
-        signals: &mut signals,
-        keyboard: &keyboard,
-        may_steer: |_| false,
-        attention: Attention::Off,
-        is_guest: false,
-    };
-    let done = compact(&daemon, session, args.strategy, !global.json, person).await;
+    let done = compact(&daemon, session, args.strategy, !global.json, &mut signals, &keyboard).await;
     keyboard.tell_unsent();
     let done = done?;
     let told = json!({
@@ -121,7 +113,7 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
         "duration_ms": done.result.duration_ms,
     });
     report::show(global.json, &told, || done.print())?;
-    Ok(signals.exit(Exit::of_turn(&done.result, Interactivity::Attended)))
+    Ok(signals.exit(done.exit()))
 }
 
 /// The arguments of `rewind`.
@@ -190,7 +182,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
         report::show(global.json, &report, || undo::print(&report))?;
         return Ok(undo::exit(&report));
     }
-    if !args.yes && io::stdin().is_terminal() && io::stderr().is_terminal() {
+    if !args.yes && is_attended() {
         if let Some(report) = foreseen.as_ref().filter(|_| changes) {
             undo::print(report)?;
         }

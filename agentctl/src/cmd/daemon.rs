@@ -23,8 +23,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    report::{self, Table, count, span},
-    terminal::sanitize::clean_line,
+    report::{self, FactSheet, Table, count, span},
+    terminal::{note, note_lines, sanitize::clean_line},
 };
 
 /// Time that the daemon gets to be gone, beyond its own deadline.
@@ -104,7 +104,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
                 }
             }
             Sight::Nobody => {
-                crate::terminal::note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
+                note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
                 return Ok(Exit::Done);
             }
             Sight::Unusable(error) => return Err(error.into()),
@@ -115,7 +115,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
             .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
             .into());
     }
-    crate::terminal::note("the daemon has stopped");
+    note("the daemon has stopped");
     Ok(Exit::Done)
 }
 
@@ -127,7 +127,7 @@ fn signal_stop(holder: &LockHolder) -> Option<u32> {
     kill(target, Signal::SIGTERM).ok()?;
     // One that was stopped (Ctrl-Z, a debugger) hears of it when it goes on.
     let _ = kill(target, Signal::SIGCONT);
-    crate::terminal::note(&format!("the daemon does not answer; it was sent a signal to stop (pid {pid})"));
+    note(&format!("the daemon does not answer; it was sent a signal to stop (pid {pid})"));
     Some(pid)
 }
 
@@ -166,38 +166,26 @@ fn as_json(status: &DaemonStatus, notes: &[ShellNote]) -> serde_json::Value {
 }
 
 fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
     let memory = status.resident_bytes.map(|bytes| format!(", {} MiB", bytes / 1024 / 1024)).unwrap_or_default();
     let uptime = span(report::millis(status.uptime));
-    let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", clean_line(value));
-    line("daemon", &format!("agentd {}, pid {}, up {uptime}{memory}", status.version, status.pid))?;
-    line(
-        "turns",
-        &format!(
-            "{} running, {} waiting for an answer, {} in memory",
-            status.running_turns,
-            status.waiting_turns,
-            report::count(status.live_sessions, "session")
-        ),
-    )?;
-    line("socket", &status.socket.display().to_string())?;
-    line("data", &status.data_dir.display().to_string())?;
-    if let Some(sandbox) = &status.sandbox {
-        line("sandbox", &report::sandbox(sandbox))?;
+    let (running, waiting) = (status.running_turns, status.waiting_turns);
+    let sessions = report::count(status.live_sessions, "session");
+    let mut facts = FactSheet::new(10, clean_line);
+    facts.line("daemon", format!("agentd {}, pid {}, up {uptime}{memory}", status.version, status.pid));
+    facts.line("turns", format!("{running} running, {waiting} waiting for an answer, {sessions} in memory"));
+    facts.line("socket", status.socket.to_string_lossy());
+    facts.line("data", status.data_dir.to_string_lossy());
+    facts.each("sandbox", status.sandbox.as_ref().map(report::sandbox));
+    facts.line("config", status.config_sources.join(", "));
+    let notes = notes.iter().map(|note| ("shell", &note.message, &note.hint));
+    let problems = status.problems.iter().map(|problem| ("problem", &problem.message, &problem.hint));
+    for (name, message, hint) in notes.chain(problems) {
+        facts.line(name, message);
+        facts.line("", format!("hint: {hint}"));
     }
-    line("config", &status.config_sources.join(", "))?;
-    for note in notes {
-        line("shell", &note.message)?;
-        line("", &format!("hint: {}", note.hint))?;
-    }
-    for problem in &status.problems {
-        line("problem", &problem.message)?;
-        line("", &format!("hint: {}", problem.hint))?;
-    }
-    for turn in &status.recovered {
-        line("recovered", &format!("session {}: {}", turn.session_id, put_in_order(turn)))?;
-    }
-    Ok(())
+    let recovered = status.recovered.iter();
+    facts.each("recovered", recovered.map(|turn| format!("session {}: {}", turn.session_id, put_in_order(turn))));
+    facts.print()
 }
 
 /// Describes a turn that the daemon found open at its start, and what became of it.
@@ -273,7 +261,7 @@ pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::R
     });
     Table::with_long_end(["KEY", "VALUE", "SET BY"], rows).print("no setting differs from its default")?;
     if shipped > 0 {
-        crate::terminal::note(&format!("{}; --all lists them", count(shipped as u64, "default")));
+        note(&format!("{}; --all lists them", count(shipped, "default")));
     }
     Ok(Exit::Done)
 }
@@ -300,7 +288,7 @@ pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exi
     let told = json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes });
     report::show(global.json, &told, || {
         report::lines([format!("read again: {}", clean_line(&reloaded.config_sources.join(", ")))])?;
-        reloaded.notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
+        note_lines(&reloaded.notes);
         Ok(())
     })
 }
@@ -343,44 +331,43 @@ fn print_storage(view: &StorageView) -> anyhow::Result<()> {
     Table::of(["PART", "SIZE", "FILES", "WHAT"], rows).print("nothing is kept yet")?;
     let all = view.parts.iter().map(|part| part.bytes).sum();
     report::lines([format!("\n{} in all; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))])?;
-    if view.removed_sessions > 0 {
-        let sessions = report::count(view.removed_sessions, "deleted session");
-        crate::terminal::note(&format!("{sessions} still to be overwritten; the journal shrinks meanwhile"));
-    }
-    if view.stuck_sessions > 0 {
-        let sessions = report::count(view.stuck_sessions, "deleted session");
-        crate::terminal::note(&format!(
-            "{sessions} cannot be overwritten, as the journal is damaged; see `agentctl doctor`"
-        ));
+    for (sessions, state) in [
+        (view.removed_sessions, "still to be overwritten; the journal shrinks meanwhile"),
+        (view.stuck_sessions, "cannot be overwritten, as the journal is damaged; see `agentctl doctor`"),
+    ] {
+        if sessions > 0 {
+            note(&format!("{} {state}", report::count(sessions, "deleted session")));
+        }
     }
     Ok(())
 }
 
 fn what(part: StoragePart, view: &StorageView) -> String {
-    match part {
+    let what = match part {
         StoragePart::Journal => {
-            format!("what was said and done; {} of it empty", report::bytes(view.journal_spare_bytes))
+            return format!("what was said and done; {} of it empty", report::bytes(view.journal_spare_bytes));
         }
-        StoragePart::JournalLog => "what is still to be moved into it".to_owned(),
-        StoragePart::Audit => "what was asked, decided and done".to_owned(),
-        StoragePart::Index => "the document index; rebuilt when it is needed".to_owned(),
-        StoragePart::Workspaces => "the files of sessions".to_owned(),
-        StoragePart::Undo => "what files held before turns changed them".to_owned(),
-        StoragePart::Memories => "what is remembered in all sessions".to_owned(),
-        StoragePart::Models => "the weights of built-in models".to_owned(),
-        StoragePart::Skills => "the skills that came with agentd".to_owned(),
-        StoragePart::SkillEnvironments => "packages that skills need".to_owned(),
-        StoragePart::Logs => "the daemon's log".to_owned(),
-        StoragePart::Traces => "requests to models, as they were sent".to_owned(),
-        StoragePart::Other => String::new(),
-    }
+        StoragePart::JournalLog => "what is still to be moved into it",
+        StoragePart::Audit => "what was asked, decided and done",
+        StoragePart::Index => "the document index; rebuilt when it is needed",
+        StoragePart::Workspaces => "the files of sessions",
+        StoragePart::Undo => "what files held before turns changed them",
+        StoragePart::Memories => "what is remembered in all sessions",
+        StoragePart::Models => "the weights of built-in models",
+        StoragePart::Skills => "the skills that came with agentd",
+        StoragePart::SkillEnvironments => "packages that skills need",
+        StoragePart::Logs => "the daemon's log",
+        StoragePart::Traces => "requests to models, as they were sent",
+        StoragePart::Other => "",
+    };
+    what.to_owned()
 }
 
 /// Cleans, or says what that would do.
 pub(crate) async fn clean(global: &Global, args: CleanArgs) -> anyhow::Result<Exit> {
     let report = daemon::connect(global).await?.client.clean(args.dry_run, "agentctl").await?;
     report::show(global.json, &report, || report::lines(cleaned(&report, args.dry_run)))?;
-    report.problems.iter().for_each(|problem| crate::terminal::note(&clean_line(problem)));
+    note_lines(&report.problems);
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
@@ -389,16 +376,13 @@ fn cleaned(report: &CleanReport, dry_run: bool) -> Vec<String> {
         .parts
         .iter()
         .map(|part| {
-            let mut of = Vec::new();
-            if part.sessions > 0 && part.part != CleanedPart::Sessions {
-                of.push(format!("of {}", report::count(part.sessions, "session")));
-            } else if part.sessions > 0 {
-                of.push(report::count(part.sessions, "session"));
-            }
-            if part.files > 0 {
-                of.push(report::count(part.files, "file"));
-            }
-            of.push(report::bytes(part.bytes));
+            let sessions = (part.sessions > 0).then(|| report::count(part.sessions, "session"));
+            let sessions = sessions.map(|count| match part.part {
+                CleanedPart::Sessions => count,
+                _ => format!("of {count}"),
+            });
+            let files = (part.files > 0).then(|| report::count(part.files, "file"));
+            let of: Vec<_> = [sessions, files, Some(report::bytes(part.bytes))].into_iter().flatten().collect();
             format!("{:<12}{}", part.part.as_str(), of.join(", "))
         })
         .collect();

@@ -1,9 +1,6 @@
 //! `agentctl docs`: documents of a session, indexed, read and searched by the page.
 
-use std::{
-    io::{IsTerminal as _, Write as _},
-    path::PathBuf,
-};
+use std::{io::Write as _, path::PathBuf};
 
 use agentd_core::{
     ids::SessionId,
@@ -26,9 +23,9 @@ use crate::{
     report::{self, Table},
     session::{self, Upload},
     terminal::{
-        ask,
+        ask, is_attended,
         look::TerminalStyle,
-        note,
+        note, note_lines,
         paint::{CODE, QUIET, STRONG, paint},
         sanitize::{clean, clean_line},
     },
@@ -195,7 +192,7 @@ async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRa
         if !reading.locked {
             return Ok(reading);
         }
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        if !is_attended() {
             return Err(Failure::usage(format!("{name} opens with a password only"))
                 .hint("run this in a terminal, where it asks for the password and does not show it")
                 .into());
@@ -258,7 +255,7 @@ fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyh
         .print("there is no document; agentctl files ls shows all files")?;
     let problems = documents.iter().filter_map(|state| Some((&state.name, state.problem.as_ref()?)));
     problems.for_each(|(name, problem)| note(&format!("{}: {}", clean_line(name), clean_line(problem))));
-    notes.iter().for_each(|said| note(&clean_line(said)));
+    note_lines(notes);
     Ok(())
 }
 
@@ -274,7 +271,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     }
     let mut lines: Vec<String> = broken.iter().take(MOST_TOLD).map(|one| line(one, false)).collect();
     if broken.len() > MOST_TOLD {
-        let more = report::count((broken.len() - MOST_TOLD) as u64, "more document");
+        let more = report::count(broken.len() - MOST_TOLD, "more document");
         lines.push(format!("{more} could not be searched whole; agentctl docs list says why of each"));
     }
     lines
@@ -328,10 +325,10 @@ fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     }
     drop(out);
     if finds.hits.is_empty() {
-        let searched = report::count(finds.searched as u64, "document");
+        let searched = report::count(finds.searched, "document");
         note(&format!("nothing was found in {searched}; texts of the project are searched where --in names them"));
     }
-    finds.notes.iter().for_each(|said| note(&clean_line(said)));
+    note_lines(&finds.notes);
     left_out(finds).iter().for_each(|line| note(line));
     Ok(())
 }
@@ -362,14 +359,12 @@ fn left_out(finds: &DocumentFinds) -> Vec<String> {
     let mut lines = broken_lines(&others);
     lines.extend(locked_note(&finds.locked));
     if finds.not_searched > 0 {
-        let left = report::count(finds.not_searched as u64, "document");
+        let left = report::count(finds.not_searched, "document");
         lines.push(format!(
             "{left} not searched: time limit; search again (what was read is cached), or name a folder with --in"
         ));
     }
-    if finds.late {
-        lines.push("the search is incomplete: time limit; name a document with --in".to_owned());
-    }
+    lines.extend(finds.late.then(|| "the search is incomplete: time limit; name a document with --in".to_owned()));
     lines
 }
 
@@ -409,17 +404,9 @@ mod tests {
 
     #[test]
     fn finds_are_one_line_without_escapes_and_with_bold_hits() {
-        let hit = DocumentHit {
-            document: "uploads/\u{1b}[2Ja.pdf".to_owned(),
-            place: "p. 2".to_owned(),
-            score: 1.0,
-            snippet: "the\n\u{1b}[31m纳税 is due".to_owned(),
-            marks: vec![9..15, 99..100],
-            before: None,
-            after: None,
-        };
-        assert_eq!(marked(&hit.snippet, &hit.marks, false), "the 纳税 is due");
-        assert_eq!(marked(&hit.snippet, &hit.marks, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
+        let (snippet, marks) = ("the\n\u{1b}[31m纳税 is due", [9..15, 99..100]);
+        assert_eq!(marked(snippet, &marks, false), "the 纳税 is due");
+        assert_eq!(marked(snippet, &marks, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
     }
 
     #[test]
@@ -434,17 +421,6 @@ mod tests {
         check(DocumentFinds { late: true, ..DocumentFinds::default() }, false, "is incomplete");
         let broken = vec![("a.pdf".to_owned(), "2 of its 3 pages are pictures".to_owned())];
         check(DocumentFinds { broken, ..DocumentFinds::default() }, false, "a.pdf could not be searched whole: 2 of");
-    }
-
-    #[test]
-    fn documents_that_need_a_password_are_named_once_with_the_command_that_asks_for_it() {
-        let told = |count: usize| {
-            let locked = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
-            left_out(&DocumentFinds { locked, ..DocumentFinds::default() })
-        };
-        let one = "uploads/0.odt needs a password and was not searched; `agentctl docs show FILE` asks for it";
-        assert_eq!((told(0), told(1)), (Vec::new(), vec![one.to_owned()]));
-        assert!(told(7).concat().contains("uploads/4.odt and 2 more need a password"), "{:?}", told(7));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::{models::check_lines, service::logout_note};
 use crate::{
-    daemon::{self, Daemon, Weights},
+    daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -34,46 +34,49 @@ The exit code is 0 if nothing failed, 3 if the daemon cannot be reached, otherwi
 Starts the daemon if it is not running.")]
 pub(crate) struct DoctorArgs {}
 
-fn ok(name: &str, message: impl Into<String>) -> ModelCheck {
-    ModelCheck { name: name.to_owned(), state: CheckState::Ok, message: message.into(), hint: None }
+fn ok(message: impl Into<String>) -> ModelCheck {
+    ModelCheck { name: String::new(), state: CheckState::Ok, message: message.into(), hint: None }
 }
 
-fn warn(name: &str, message: impl Into<String>, hint: impl Into<String>) -> ModelCheck {
-    ModelCheck { state: CheckState::Warn, hint: Some(hint.into()), ..ok(name, message) }
+fn warn(message: impl Into<String>, hint: impl Into<String>) -> ModelCheck {
+    ModelCheck { state: CheckState::Warn, hint: Some(hint.into()), ..ok(message) }
 }
 
-fn fail(name: &str, message: impl Into<String>, hint: impl Into<String>) -> ModelCheck {
-    ModelCheck { state: CheckState::Fail, ..warn(name, message, hint) }
+fn fail(message: impl Into<String>, hint: impl Into<String>) -> ModelCheck {
+    ModelCheck { state: CheckState::Fail, ..warn(message, hint) }
 }
 
-fn failed(name: &str, failure: &Failure) -> ModelCheck {
-    ModelCheck { state: CheckState::Fail, hint: failure.hint.clone(), ..ok(name, &failure.message) }
+fn failed(failure: &Failure) -> ModelCheck {
+    ModelCheck { state: CheckState::Fail, hint: failure.hint.clone(), ..ok(&failure.message) }
+}
+
+fn named(name: &str, check: ModelCheck) -> ModelCheck {
+    ModelCheck { name: name.to_owned(), ..check }
 }
 
 /// Checks. What can be known without the daemon comes first, because it tells why there may be none.
 pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exit> {
-    let mut checks = vec![bash(), configuration()];
+    let mut checks = vec![named("bash", bash()), named("config", configuration())];
     let log = daemon::log_file().map(|file| file.parent().map_or(file.clone(), Path::to_path_buf));
-    checks.extend([("data", daemon::data_dir()), ("log", log)].map(|(name, folder)| match folder {
-        Ok(folder) => folder_check(name, &folder),
-        Err(failure) => failed(name, &failure),
+    checks.extend([("data", daemon::data_dir()), ("log", log)].map(|(name, folder)| {
+        named(name, folder.map_or_else(|failure| failed(&failure), |folder| folder_check(&folder)))
     }));
     let daemon = daemon::connect(global).await;
     match &daemon {
         Ok(daemon) => {
-            checks.push(reached(daemon));
-            checks.push(socket(&daemon.socket));
+            checks.push(named("daemon", reached(daemon)));
+            checks.push(named("socket", socket(&daemon.socket)));
             let shell = daemon.shell_notes(daemon.is_builtin().await);
-            checks.extend(shell.into_iter().map(|note| warn("environment", note.message, note.hint)));
+            checks.extend(shell.into_iter().map(|note| named("environment", warn(note.message, note.hint))));
             let is_told = checks.iter().any(|check| check.name == "data" && check.state == CheckState::Fail);
             checks.extend(kept(daemon, is_told).await);
-            checks.extend(sandbox(daemon).await);
-            checks.extend(recognition(daemon));
-            checks.extend(logout_note().map(|(note, hint)| warn("service", note, hint)));
-            checks.extend(language_servers(daemon).await);
+            checks.extend(sandbox(daemon).await.map(|check| named("sandbox", check)));
+            checks.extend(recognition(daemon).map(|check| named("recognition", check)));
+            checks.extend(logout_note().map(|(note, hint)| named("service", warn(note, hint))));
+            checks.extend(language_servers(daemon).await.map(|check| named("languages", check)));
             checks.extend(model_checks(daemon).await);
         }
-        Err(failure) => checks.push(failed("daemon", failure)),
+        Err(failure) => checks.push(named("daemon", failed(failure))),
     }
     report::show(global.json, &checks, || report::lines(checks.iter().flat_map(|check| check_lines(check, 13))))?;
     Ok(match daemon {
@@ -87,40 +90,38 @@ fn bash() -> ModelCheck {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places = env::split_paths(&path).map(|folder| folder.join("bash"));
     match places.find(|path| daemon::is_program(path)) {
-        Some(path) => ok("bash", path.display().to_string()),
-        None => warn("bash", "bash is not in PATH", "install bash, or run_bash_command cannot run commands"),
+        Some(path) => ok(path.display().to_string()),
+        None => warn("bash is not in PATH", "install bash, or run_bash_command cannot run commands"),
     }
 }
 
 /// Has the daemon's own program read the configuration: it knows best what is wrong with it.
 fn configuration() -> ModelCheck {
-    const NAME: &str = "config";
     let program = match daemon::program() {
         Ok(program) => program,
-        Err(failure) => return failed(NAME, &failure),
+        Err(failure) => return failed(&failure),
     };
     let folder = daemon::config_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
     match Command::new(&program).arg("--check-config").output() {
         Ok(output) if output.status.success() && !output.stderr.trim_ascii().is_empty() => warn(
-            NAME,
             String::from_utf8_lossy(&output.stderr).trim(),
             format!("everything else works; correct it in {folder}, then `agentctl reload`"),
         ),
-        Ok(output) if output.status.success() => ok(NAME, format!("no errors ({folder})")),
+        Ok(output) if output.status.success() => ok(format!("no errors ({folder})")),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            fail(NAME, said.trim(), format!("correct it, then look again with `agentd --check-config` ({folder})"))
+            fail(said.trim(), format!("correct it, then look again with `agentd --check-config` ({folder})"))
         }
-        Err(error) => fail(NAME, format!("cannot run {}: {error}", program.display()), "install it again"),
+        Err(error) => fail(format!("cannot run {}: {error}", program.display()), "install it again"),
     }
 }
 
-fn folder_check(name: &str, folder: &Path) -> ModelCheck {
+fn folder_check(folder: &Path) -> ModelCheck {
     let shown = folder.display();
-    let unfit = |what: &str, hint: &str| fail(name, format!("{shown} {what}"), hint);
+    let unfit = |what: &str, hint: &str| fail(format!("{shown} {what}"), hint);
     let keep = format!("keep it to yourself: chmod 700 {shown}");
     let Ok(meta) = folder.metadata() else {
-        return ok(name, format!("{shown} does not exist yet; it is created when needed"));
+        return ok(format!("{shown} does not exist yet; it is created when needed"));
     };
     if !meta.is_dir() {
         return unfit("is not a folder", "move it away, or set AGENTD_DATA_DIR");
@@ -138,12 +139,12 @@ fn folder_check(name: &str, folder: &Path) -> ModelCheck {
         );
     }
     if meta.mode() & 0o002 != 0 || meta.mode() & 0o020 != 0 && meta.gid() != nix::unistd::getegid().as_raw() {
-        return fail(name, format!("others may write to {shown}, so it is not used"), keep);
+        return fail(format!("others may write to {shown}, so it is not used"), keep);
     }
     if meta.mode() & 0o077 != 0 {
-        return warn(name, format!("others may look into {shown}"), keep);
+        return warn(format!("others may look into {shown}"), keep);
     }
-    ok(name, shown.to_string())
+    ok(shown.to_string())
 }
 
 /// Writes a little, and takes it away again.
@@ -154,20 +155,19 @@ fn try_to_write(folder: &Path) -> std::io::Result<()> {
 }
 
 fn socket(path: &Path) -> ModelCheck {
-    const NAME: &str = "socket";
     let shown = path.display();
     let Ok(meta) = path.symlink_metadata() else {
-        return fail(NAME, format!("{shown} is gone"), "the daemon makes it again in a few seconds");
+        return fail(format!("{shown} is gone"), "the daemon makes it again in a few seconds");
     };
     let folder_mode = path.parent().and_then(|folder| folder.metadata().ok()).map(|meta| meta.mode() & 0o7777);
     if meta.mode() & 0o177 != 0 {
-        return fail(NAME, format!("others may use {shown}"), format!("chmod 600 {shown}"));
+        return fail(format!("others may use {shown}"), format!("chmod 600 {shown}"));
     }
     match folder_mode {
         Some(mode) if mode & 0o022 != 0 && mode & 0o1000 == 0 => {
-            fail(NAME, format!("others may replace {shown}"), "its folder must not be writable for others")
+            fail(format!("others may replace {shown}"), "its folder must not be writable for others")
         }
-        _ => ok(NAME, shown.to_string()),
+        _ => ok(shown.to_string()),
     }
 }
 
@@ -177,16 +177,16 @@ async fn kept(daemon: &Daemon, is_told: bool) -> Vec<ModelCheck> {
     let findings = match daemon.client.examine().await {
         Ok(findings) => findings,
         Err(error) if error.answered() == Some(ErrorKind::Protocol) => return Vec::new(),
-        Err(error) => return vec![failed("journal", &error.into())],
+        Err(error) => return vec![named("journal", failed(&error.into()))],
     };
     let news = findings.into_iter().filter(|finding| !is_told || finding.subject != "disk");
     let checks: Vec<ModelCheck> = news
         .map(|Finding { subject, message, hint, is_failure }| {
             let name = ["audit", "disk", "session"].into_iter().find(|name| *name == subject).unwrap_or("journal");
-            if is_failure { fail(name, message, hint) } else { warn(name, message, hint) }
+            named(name, if is_failure { fail(message, hint) } else { warn(message, hint) })
         })
         .collect();
-    if checks.is_empty() { vec![ok("journal", "all sessions can be read")] } else { checks }
+    if checks.is_empty() { vec![named("journal", ok("all sessions can be read"))] } else { checks }
 }
 
 fn reached(daemon: &Daemon) -> ModelCheck {
@@ -197,7 +197,6 @@ fn reached(daemon: &Daemon) -> ModelCheck {
     {
         let theirs = hello.data_dir.display();
         return warn(
-            "daemon",
             format!("pid {} at the named socket works on {theirs}, not on {}", hello.pid, ours.display()),
             "name no socket to reach the daemon of your own data folder",
         );
@@ -205,10 +204,9 @@ fn reached(daemon: &Daemon) -> ModelCheck {
     let started = if daemon.started { ", started just now" } else { "" };
     let message = format!("agentd {}, pid {}{started}", hello.version, hello.pid);
     if hello.version == env!("CARGO_PKG_VERSION") {
-        return ok("daemon", message);
+        return ok(message);
     }
     warn(
-        "daemon",
         format!("{message}; agentctl is {}", env!("CARGO_PKG_VERSION")),
         "they understand each other; `agentctl stop` makes the next command start the newer one",
     )
@@ -216,36 +214,33 @@ fn reached(daemon: &Daemon) -> ModelCheck {
 
 /// Checks the sandbox of commands. A daemon that does not know is an older one.
 async fn sandbox(daemon: &Daemon) -> Option<ModelCheck> {
-    const NAME: &str = "sandbox";
     let state = match daemon.client.status().await {
         Ok(status) => status.sandbox?,
-        Err(error) => return Some(failed(NAME, &error.into())),
+        Err(error) => return Some(failed(&error.into())),
     };
     let message = [&[report::sandbox(&state)], &*state.weaknesses].concat().join("\n");
     Some(if !state.runs {
         let hint =
             "use a kernel with Landlock (5.13 or newer), or accept less: sandbox.mode: best_effort in agentd.yaml";
-        fail(NAME, message, hint)
+        fail(message, hint)
     } else if state.mode == "off" {
-        warn(NAME, message, "set sandbox.mode: enforce in agentd.yaml")
+        warn(message, "set sandbox.mode: enforce in agentd.yaml")
     } else if state.weaknesses.is_empty() {
-        ok(NAME, message)
+        ok(message)
     } else {
-        warn(NAME, message, "commands run, and most is kept from them; docs/security.md says what is not")
+        warn(message, "commands run, and most is kept from them; docs/security.md says what is not")
     })
 }
 
 /// Checks the models that recognise the letters of scans.
 fn recognition(daemon: &Daemon) -> Option<ModelCheck> {
-    const NAME: &str = "recognition";
     let data = &daemon.client.hello().data_dir;
     if data.as_os_str().is_empty() {
         return None;
     }
     Some(match packaged::recognition_models(data) {
-        Some(folder) => ok(NAME, format!("letters of scanned pages: the models are in {}", folder.display())),
+        Some(folder) => ok(format!("letters of scanned pages: the models are in {}", folder.display())),
         None => warn(
-            NAME,
             "letters of scanned pages cannot be recognised: the models are missing",
             format!("bring them with `{}` if you have scans", packaged::recognition_command()),
         ),
@@ -254,7 +249,6 @@ fn recognition(daemon: &Daemon) -> Option<ModelCheck> {
 
 /// None where the daemon says nothing of them: an older one, or one whose answer another check reports.
 async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
-    const NAME: &str = "languages";
     let (missing, there): (Vec<LanguageServer>, Vec<LanguageServer>) =
         daemon.client.status().await.ok()?.language_servers?.into_iter().partition(|server| server.hint.is_some());
     let names =
@@ -262,47 +256,45 @@ async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
     let installed = if there.is_empty() { "none installed".to_owned() } else { names(&there) };
     let installed = format!("language servers: {installed}");
     if missing.is_empty() {
-        return Some(ok(NAME, installed));
+        return Some(ok(installed));
     }
     let hints: Vec<String> = missing.iter().filter_map(|server| server.hint.clone()).collect();
     let message = format!("{installed}\n{} is not installed: rustup only stands in for it", names(&missing));
-    Some(warn(NAME, message, hints.join("\n")))
+    Some(warn(message, hints.join("\n")))
 }
 
 /// Checks the model of each slot: its server is reached, or its weights are there.
 async fn model_checks(daemon: &Daemon) -> Vec<ModelCheck> {
     let slots = match daemon.client.models_looked_up().await {
         Ok(slots) => slots,
-        Err(error) => return vec![failed("models", &error.into())],
+        Err(error) => return vec![named("models", failed(&error.into()))],
     };
     let mut checks = Vec::new();
     for slot in slots.into_iter().filter(|slot| slot.falls_back_to.is_none()) {
         let check = if slot.model.embedded { builtin(daemon, &slot).await } else { model(daemon, &slot).await };
-        checks.push(check);
+        checks.push(named("model", check));
     }
     if checks.is_empty() {
-        checks.push(fail("models", "no slot has a model", "name one in models.yaml, or set MODEL_BASIC_BASE_URL"));
+        checks
+            .push(named("models", fail("no slot has a model", "name one in models.yaml, or set MODEL_BASIC_BASE_URL")));
     }
     checks
 }
 
 /// Checks a server by the daemon, which reaches it as it does for a turn: by its own route, with its own key.
 async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
-    const NAME: &str = "model";
     let what = format!("{}: {}", slot.slot, slot.model.id);
     if slot.model.wire == "embedded" {
         return fail(
-            NAME,
             format!("{}: this agentd was built without a model of its own", slot.slot),
             "name a model server in models.yaml or MODEL_BASIC_BASE_URL, or build with the feature `builtin-model`",
         );
     }
-    let Some(url) = &slot.model.base_url else { return ok(NAME, what) };
+    let Some(url) = &slot.model.base_url else { return ok(what) };
     let route = slot.model.figures.iter().find(|figure| figure.name == ROUTE);
     let route = route.map_or_else(String::new, |route| format!(", {}", route.value));
     match daemon.client.listed_models(slot.slot).await {
         Err(error) if matches!(error.answered(), Some(ErrorKind::Unreachable | ErrorKind::Timeout)) => fail(
-            NAME,
             format!("{what}: nothing answers at {url}{route}: {error}"),
             "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL; a proxy is one of the variables \
              `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` of the daemon",
@@ -318,39 +310,34 @@ fn window(slot: &SlotInfo, what: String) -> ModelCheck {
     let say = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like";
     match slot.model.window_source {
         WindowSource::Default => warn(
-            "model",
             format!("{what}; nobody says how large its window is, {tokens} tokens are assumed"),
             format!("{say}; `agentctl models test` looks whether so many are read"),
         ),
         WindowSource::Cut => warn(
-            "model",
             format!("{what}; its server reads only {tokens} tokens of a request, and says nothing of it"),
             format!(
                 "give it a larger window (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx of the model), then `agentctl models \
                  test`; where that is wrong, {say}"
             ),
         ),
-        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => {
-            ok("model", what)
-        }
+        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => ok(what),
     }
 }
 
 /// The built-in model works if its weights are there.
 async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let what = format!("{}: {}", slot.slot, slot.model.id);
-    match Weights::find(daemon).await {
-        Weights::File(file) => {
+    match daemon.weights().await {
+        Ok(file) => {
             // What this shell has for a better one is told as such.
             let hint = if daemon.shell_notes(true).is_empty() {
                 "for a better one set MODEL_BASIC_BASE_URL, or name one in models.yaml"
             } else {
                 "for a better one, see `environment`"
             };
-            warn("model", format!("{what}: the small built-in model ({})", file.display()), hint)
+            warn(format!("{what}: the small built-in model ({})", file.display()), hint)
         }
-        Weights::Missing(path) => fail(
-            "model",
+        Err(path) => fail(
             format!("{what}: there are no weights at {}", path.display()),
             format!(
                 "download them with `{}`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
@@ -369,7 +356,7 @@ mod tests {
     #[test]
     fn folders_are_judged() {
         let folder = tempfile::tempdir().unwrap();
-        let state = |path: &Path| folder_check("data", path).state;
+        let state = |path: &Path| folder_check(path).state;
         let mode =
             |mode: u32| fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         mode(0o700);

@@ -20,7 +20,7 @@ use agentd_core::{
 };
 use agentd_proto::client::{ExportPart, ExportStream, ExportedContent};
 use agentd_trace::{TurnTrace, nest, turns};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::{
@@ -36,7 +36,7 @@ use crate::{
     render::type_first,
     report,
     terminal::{
-        ask, note,
+        ask, is_attended, note,
         paint::{money, number},
         sanitize::{clean, clean_line},
     },
@@ -63,7 +63,7 @@ pub(crate) struct ExportArgs {
     /// The session: id, title, number in `sessions list`, or `last`
     session: String,
     /// Form of the file
-    #[arg(long, value_name = "FORMAT", default_value = "archive", value_parser = one_of(&FORMATS))]
+    #[arg(long, value_name = "FORMAT", default_value = "archive")]
     format: Format,
     /// Mask what looks like a secret, in all texts
     #[arg(long)]
@@ -77,22 +77,19 @@ pub(crate) struct ExportArgs {
 }
 
 /// Form of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// a gzipped tar that `sessions import` takes
     Archive,
+    /// a text for people
     Markdown,
+    /// a line of JSON for each stored event, as in --output stream-json
     Json,
-    Atif,
+    /// the page of `agentctl trace --html`, of all turns
     Html,
+    /// an Agent Trajectory Interchange Format document
+    Atif,
 }
-
-const FORMATS: [Choice<Format>; 5] = [
-    ("archive", "a gzipped tar that `sessions import` takes", Format::Archive),
-    ("markdown", "a text for people", Format::Markdown),
-    ("json", "a line of JSON for each stored event, as in --output stream-json", Format::Json),
-    ("html", "the page of `agentctl trace --html`, of all turns", Format::Html),
-    ("atif", "an Agent Trajectory Interchange Format document", Format::Atif),
-];
 
 /// Writes events in some form.
 trait EventWriter: Send {
@@ -410,13 +407,12 @@ pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> any
 
 /// Shows the pinned rules of an archive, and pins them if the person agrees: models are told that they are the person's.
 async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
-    let rules = report::count(report.pins.len() as u64, "pinned rule");
+    let rules = report::count(report.pins.len(), "pinned rule");
     note(&format!("the archive brings {rules}, which models would be given as yours:"));
     for (number, pin) in report.pins.iter().enumerate() {
         note(&format!("  {}. {}", number + 1, visible::line(pin)));
     }
-    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
-    let uses = agreed || can_ask && ask::agreed("Use them in this session? [y/N] ")?;
+    let uses = agreed || is_attended() && ask::agreed("Use them in this session? [y/N] ")?;
     if uses {
         daemon.client.set_pins(&report.session_id.to_string(), report.pins.clone()).await?;
     }

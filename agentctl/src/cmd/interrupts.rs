@@ -1,20 +1,21 @@
-//! `agentctl interrupts` and `agentctl answer`: list what waits for an answer, and answer it.
+//! `agentctl interrupts` and `agentctl answer`: list what waits for an answer, and answer it. `agentctl grants`: the rules that a
+//! person keeps, so as not to be asked again.
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 
 use agentd_core::{
     Timestamp,
     error::ErrorKind,
-    grant::GrantScope,
+    grant::{GrantScope, HeldGrant},
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
     visible,
 };
-use clap::Args;
-use serde_json::Value;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 
 use crate::{
-    daemon,
+    daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -23,7 +24,7 @@ use crate::{
         asking,
         diff::{self, Room},
     },
-    report::{self, Table, short_id},
+    report::{self, FactSheet, Table, short_id},
     terminal::{ask, look::TerminalStyle},
 };
 
@@ -80,61 +81,50 @@ fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
 
 /// One interrupt with all that a person needs to decide.
 fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
-    let (id, short) = (interrupt.id, report::short_id(interrupt.id));
-    let mut text = String::new();
-    let mut line = |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n"));
-    line("interrupt", &id.to_string());
-    line("session", &interrupt.session_id.to_string());
-    line("asked by", &asking::who(&interrupt.asked_by));
-    line("asked", &report::ago(interrupt.raised_at, now));
+    let short = report::short_id(interrupt.id);
+    let mut facts = FactSheet::new(10, str::to_owned);
+    facts.line("interrupt", interrupt.id.to_string());
+    facts.line("session", interrupt.session_id.to_string());
+    facts.line("asked by", asking::who(&interrupt.asked_by));
+    facts.line("asked", report::ago(interrupt.raised_at, now));
     match &interrupt.ask {
         Ask::Question { question, context, default, choices, .. } => {
-            line("question", &visible::line(question));
-            for context in context.iter().flat_map(|context| context.split('\n')) {
-                line("", &visible::line(context));
-            }
-            for (at, choice) in asking::choices(choices).enumerate() {
-                line(if at == 0 { "choices" } else { "" }, &choice);
-            }
-            if let Some(default) = default {
-                line("default", &visible::line(default));
-            }
+            facts.line("question", visible::line(question));
+            facts.each("", context.iter().flat_map(|context| context.split('\n')).map(visible::line));
+            facts.below("choices", asking::choices(choices));
+            facts.each("default", default.as_deref().map(visible::line));
             let chosen = if choices.is_empty() { "" } else { ", or the number of a choice" };
-            line("answers", &format!("TEXT    answer for the model{chosen}"));
-            line("", "reject  the model learns that there is no answer");
-            line("answer", &format!("agentctl answer {short} TEXT|reject"));
+            facts.line("answers", format!("TEXT    answer for the model{chosen}"));
+            facts.line("", "reject  the model learns that there is no answer");
+            facts.line("answer", format!("agentctl answer {short} TEXT|reject"));
         }
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
-            line("tool", &visible::line(tool));
-            line("risk", asking::risk(*risk));
-            line("why", &asking::why(reason, *layer, rule.as_deref()));
+            facts.line("tool", visible::line(tool));
+            facts.line("risk", asking::risk(*risk));
+            facts.line("why", asking::why(reason, *layer, rule.as_deref()));
             let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
             let room = Room::of_columns(TerminalStyle::detect().columns());
-            for (at, shown) in diff::preview(&shown, room, false).iter().enumerate() {
-                line(if at == 0 { "would do" } else { "" }, shown);
-            }
-            line("answers", "approve            runs it, once");
-            line("", "reject             does not run it; --reason TEXT gives the model the reason");
-            line("", "edit               runs it with --args JSON, unless the rules deny that");
+            facts.below("would do", diff::preview(&shown, room, false));
+            facts.line("answers", "approve            runs it, once");
+            facts.line("", "reject             does not run it; --reason TEXT gives the model the reason");
+            facts.line("", "edit               runs it with --args JSON, unless the rules deny that");
             if grants.is_empty() {
-                line("", "always             is not available: this call cannot be matched exactly");
+                facts.line("", "always             is not available: this call cannot be matched exactly");
             } else {
-                line("", "always             runs it and keeps these rules for the session");
-                line("", "always --for-good  runs it and keeps them for every session");
+                facts.line("", "always             runs it and keeps these rules for the session");
+                facts.line("", "always --for-good  runs it and keeps them for every session");
                 if !wider.is_empty() {
-                    line("", "always --rule RULE runs it and keeps one of the wider rules instead");
+                    facts.line("", "always --rule RULE runs it and keeps one of the wider rules instead");
                 }
                 for (name, rules) in [("keeps", grants), ("for good", for_good), ("wider", wider)] {
-                    rules.iter().for_each(|rule| line(name, &asking::rule(rule)));
+                    facts.each(name, rules.iter().map(|rule| asking::rule(rule)));
                 }
             }
-            line("answer", &format!("agentctl answer {short} approve|reject|edit|always"));
+            facts.line("answer", format!("agentctl answer {short} approve|reject|edit|always"));
         }
     }
-    if let Some(unanswered) = asking::unanswered(interrupt, now) {
-        line("deadline", &unanswered);
-    }
-    text
+    facts.each("deadline", asking::unanswered(interrupt, now));
+    facts.lines.join("\n") + "\n"
 }
 
 /// The arguments of `answer`.
@@ -371,14 +361,127 @@ fn edited(args: Option<&str>) -> Result<Value, Failure> {
     }
 }
 
+/// The end of the help of `grants`.
+pub(crate) const GRANTS_HELP: &str = "Examples:
+  agentctl grants list                                        all grants
+  agentctl grants list --session 0193a5                       of one session
+  agentctl grants add 'run_bash_command: cargo test'          in every session
+  agentctl grants add 'run_bash_command: cargo test *'        any arguments
+  agentctl grants add write_file --session 0193a5             in one session
+  agentctl grants revoke 2                                    the second one
+  agentctl grants revoke 'run_bash_command: cargo test'       by its text
+
+A grant is a rule for calls that run without asking. Answering an approval with `always` adds one, too; the question shows \
+it. Changes apply at once, also to running turns. No grant overrides a denial, and none covers critical risk.";
+
+/// The subcommands of `grants`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum GrantsCommand {
+    /// List grants: permanent ones, and those of sessions
+    List(GrantPlace),
+    /// Add a grant, permanently or for one session
+    Add {
+        /// The rule, as a question shows it; ` *` at its end matches all commands that start like this
+        #[arg(value_name = "RULE", required = true, num_args = 1..)]
+        rule: Vec<String>,
+        #[command(flatten)]
+        place: GrantPlace,
+    },
+    /// Revoke a grant
+    Revoke {
+        /// The rule, or its number in `grants list` with the same --session
+        #[arg(value_name = "RULE|N", required = true, num_args = 1..)]
+        rule: Vec<String>,
+        #[command(flatten)]
+        place: GrantPlace,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GrantPlace {
+    /// In this session: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+}
+
+/// Does what was asked.
+pub(crate) async fn handle_grants(global: &Global, command: GrantsCommand) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let json = global.json;
+    match command {
+        GrantsCommand::List(place) => list_grants(&daemon, place.session.as_deref(), json).await,
+        GrantsCommand::Add { rule, place } => {
+            let (rule, session) = (rule.join(" ").trim().to_owned(), place.session(&daemon).await?);
+            daemon.client.add_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
+            done(json, "kept", &rule, session.as_deref())
+        }
+        GrantsCommand::Revoke { rule, place } => {
+            let session = place.session(&daemon).await?;
+            let (rule, session) = meant(&daemon, &rule.join(" "), session).await?;
+            daemon.client.revoke_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
+            done(json, "revoked", &rule, session.as_deref())
+        }
+    }
+}
+
+impl GrantPlace {
+    /// The whole id of the session, if one is named.
+    async fn session(&self, daemon: &Daemon) -> anyhow::Result<Option<String>> {
+        let Some(name) = &self.session else { return Ok(None) };
+        Ok(Some(daemon.client.find_session(name).await?.to_string()))
+    }
+}
+
+/// The rule that is meant by its words or its number, and where it is kept.
+async fn meant(daemon: &Daemon, words: &str, session: Option<String>) -> anyhow::Result<(String, Option<String>)> {
+    let Ok(number) = words.trim().parse::<usize>() else { return Ok((words.to_owned(), session)) };
+    let held = daemon.client.grants(session.as_deref()).await?;
+    match number.checked_sub(1).and_then(|at| held.get(at)) {
+        Some(HeldGrant { session_id, grant }) => Ok((grant.rule.clone(), session_id.map(|id| id.to_string()))),
+        None => Err(Failure::usage(format!("there is no rule {number}; {} kept", report::count(held.len(), "rule")))
+            .hint("`agentctl grants list` shows them with their numbers")
+            .into()),
+    }
+}
+
+async fn list_grants(daemon: &Daemon, session: Option<&str>, json: bool) -> anyhow::Result<Exit> {
+    let held = daemon.client.grants(session).await?;
+    let now = Timestamp::now();
+    let rows = held.iter().enumerate().map(|(at, HeldGrant { session_id, grant })| {
+        let place = match session_id {
+            Some(id) => format!("session {}", report::short_id(id)),
+            None => "permanent".to_owned(),
+        };
+        let kept = grant.at.map_or_else(|| "-".to_owned(), |at| report::ago(at, now));
+        let by = grant.by.clone().unwrap_or_else(|| "-".to_owned());
+        [(at + 1).to_string(), place, kept, by, grant.rule.clone()]
+    });
+    let table = Table::with_long_end(["N", "SCOPE", "ADDED", "BY", "RULE"], rows);
+    let shown = held.iter().enumerate().map(|(at, held)| {
+        json!({
+            "n": at + 1,
+            "rule": held.grant.rule,
+            "scope": held.scope(),
+            "session_id": held.session_id,
+            "at": held.grant.at,
+            "by": held.grant.by,
+        })
+    });
+    report::show(json, &shown.collect::<Vec<_>>(), || {
+        table.print("no grants; the answer `always` adds some, and so does `agentctl grants add`")
+    })
+}
+
+fn done(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
+    let place = session.map_or_else(|| "permanent".to_owned(), |id| format!("for session {}", report::short_id(id)));
+    let verb = if what == "kept" { format!("added ({place})") } else { format!("removed (was {place})") };
+    let told = json!({ "status": what, "rule": rule, "session_id": session });
+    report::note(json, &told, &visible::line(&format!("{verb}: {rule}")))
+}
+
 #[cfg(test)]
 mod tests {
-    use agentd_core::{
-        Timestamp,
-        interrupt::{Answer, AskedBy},
-        policy::Layer,
-    };
-    use serde_json::json;
+    use agentd_core::{interrupt::AskedBy, policy::Layer};
 
     use super::*;
     use crate::samples;
@@ -451,47 +554,48 @@ mod tests {
         Interrupt { id: id.parse().unwrap(), ..samples::interrupt(approval()) }
     }
 
-    fn args(words: &str, reason: Option<&str>, json: Option<&str>) -> AnswerArgs {
+    fn args(words: &str) -> AnswerArgs {
         AnswerArgs {
             id: String::new(),
             words: words.split(' ').map(str::to_owned).collect(),
-            reason: reason.map(str::to_owned),
+            reason: None,
             for_good: false,
             rule: None,
-            args: json.map(str::to_owned),
+            args: None,
             preview: false,
         }
     }
 
     #[test]
     fn words_become_answers() {
-        #[track_caller]
-        fn check(words: &str, reason: Option<&str>, json: Option<&str>, ask: &Ask, expected: &Answer) {
-            assert_eq!(parse(&args(words, reason, json), Some(ask)).as_ref(), Ok(expected));
-        }
-        let text = |text: &str| Answer::Text { text: text.to_owned() };
-        check("approve", None, None, &approval(), &Answer::Approve);
-        check("always", None, None, &approval(), &Answer::Always { scope: GrantScope::Session });
-        let for_good = AnswerArgs { for_good: true, ..args("always", None, None) };
-        assert_eq!(parse(&for_good, Some(&approval())), Ok(Answer::Always { scope: GrantScope::ForGood }));
-        let wider = AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args("always", None, None) };
-        let kept = Answer::Keep { rule: "mcp_lab_*".to_owned(), scope: GrantScope::Session };
-        assert_eq!(parse(&wider, Some(&approval())), Ok(kept));
-        let wider = AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args("approve", None, None) };
-        assert!(parse(&wider, Some(&approval())).is_err());
-        let for_good = AnswerArgs { for_good: true, ..args("approve", None, None) };
-        assert!(parse(&for_good, Some(&approval())).is_err());
-        check("reject", None, None, &approval(), &Answer::Reject { reason: None });
-        check("reject", Some("no"), None, &approval(), &Answer::Reject { reason: Some("no".to_owned()) });
-        check("edit", None, Some(r#"{"a":1}"#), &approval(), &Answer::Edit { args: json!({"a": 1}) });
-        check("approve", None, None, &question(), &text("approve"));
-        check("the second one", None, None, &question(), &text("the second one"));
-        check("reject", None, None, &question(), &Answer::Reject { reason: None });
-        for (words, reason, json) in
-            [("edit", None, None), ("approve", Some("because"), None), ("approve", None, Some("{}"))]
-        {
-            let failure = parse(&args(words, reason, json), Some(&approval())).unwrap_err();
-            assert!(failure.exit == Exit::Usage && failure.hint.is_some(), "{words}");
+        let text = |text: &str| Some(Answer::Text { text: text.to_owned() });
+        let for_good = |words: &str| AnswerArgs { for_good: true, ..args(words) };
+        let wider = |words: &str| AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args(words) };
+        let because = |words: &str| AnswerArgs { reason: Some("no".to_owned()), ..args(words) };
+        let edited = |words: &str| AnswerArgs { args: Some(r#"{"a":1}"#.to_owned()), ..args(words) };
+        let (scope, rule) = (GrantScope::Session, "mcp_lab_*".to_owned());
+        for (args, ask, expected) in [
+            (args("approve"), approval(), Some(Answer::Approve)),
+            (args("always"), approval(), Some(Answer::Always { scope })),
+            (for_good("always"), approval(), Some(Answer::Always { scope: GrantScope::ForGood })),
+            (wider("always"), approval(), Some(Answer::Keep { rule, scope })),
+            (args("reject"), approval(), Some(Answer::Reject { reason: None })),
+            (because("reject"), approval(), Some(Answer::Reject { reason: Some("no".to_owned()) })),
+            (edited("edit"), approval(), Some(Answer::Edit { args: json!({"a": 1}) })),
+            (args("approve"), question(), text("approve")),
+            (args("the second one"), question(), text("the second one")),
+            (args("reject"), question(), Some(Answer::Reject { reason: None })),
+            (wider("approve"), approval(), None),
+            (for_good("approve"), approval(), None),
+            (because("approve"), approval(), None),
+            (edited("approve"), approval(), None),
+            (args("edit"), approval(), None),
+        ] {
+            match (parse(&args, Some(&ask)), expected) {
+                (Ok(answer), Some(expected)) => assert_eq!(answer, expected, "{args:?}"),
+                (Err(failure), None) => assert!(failure.exit == Exit::Usage && failure.hint.is_some(), "{args:?}"),
+                (parsed, _) => panic!("{args:?}: {parsed:?}"),
+            }
         }
     }
 
@@ -510,7 +614,7 @@ mod tests {
         let hint = resolve("0193a5b2", &pending).unwrap_err().hint.unwrap();
         assert!(hint.contains(" · 00000001; ") && hint.contains(" · 00000002"), "{hint}");
         for (words, is_taken) in [("approve", false), ("always", false), ("reject", true), ("blue", true)] {
-            let named = |id: &str| AnswerArgs { id: id.to_owned(), ..args(words, None, None) };
+            let named = |id: &str| AnswerArgs { id: id.to_owned(), ..args(words) };
             let answer = parse(&named("2"), None).unwrap();
             assert_eq!(check_place(&named("2"), &answer, Some(&b)).is_ok(), is_taken, "{words}");
             assert!(check_place(&named("00000002"), &answer, Some(&b)).is_ok());

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::{interrupt::Ask, model::Slot, session::SessionSummary, visible};
+use agentd_core::{interrupt::Ask, model::Slot, visible};
 use agentd_proto::client::{Client, ClientError};
 use clap::Args;
 use clap_complete::{CompletionCandidate, Shell, env::Shells};
@@ -101,11 +101,8 @@ pub(crate) fn slots() -> Vec<CompletionCandidate> {
 pub(crate) fn sessions() -> Vec<CompletionCandidate> {
     let sessions = ask(async |client: Client| client.sessions(OFFERED).await).unwrap_or_default();
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
-    let offers = sessions.into_iter().zip(ids).enumerate();
-    let offer = |(place, (session, id)): (usize, (SessionSummary, String))| {
-        offer(id, &visible::line(&session.title)).display_order(Some(place))
-    };
-    offers.map(offer).collect()
+    let offers = sessions.iter().zip(ids).map(|(session, id)| offer(id, &visible::line(&session.title)));
+    offers.enumerate().map(|(place, offer)| offer.display_order(Some(place))).collect()
 }
 
 /// The agents besides the main one.

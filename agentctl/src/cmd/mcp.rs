@@ -34,7 +34,7 @@ use crate::{
     flags::Global,
     project,
     report::{self, Table},
-    terminal::{note, sanitize::clean_line},
+    terminal::{note, note_lines, sanitize::clean_line},
 };
 
 /// The end of the help of `mcp`.
@@ -186,7 +186,7 @@ async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
         let says = [server.says_it_is.clone(), format!("MCP {}", server.protocol)];
         let says: Vec<String> = says.iter().filter(|says| !says.is_empty()).map(|says| clean_line(says)).collect();
         let head = format!("{} started in {took} ms ({})", server.name, says.join(", "));
-        let tools = format!("{}:", report::count(server.tools.len() as u64, "tool"));
+        let tools = format!("{}:", report::count(server.tools.len(), "tool"));
         let named = server.tools.iter().map(|tool| format!("  {}", clean_line(tool)));
         report::lines([head, tools].into_iter().chain(named))?;
         notes(&server);
@@ -230,12 +230,8 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
         let verb = if dry_run { "would take" } else { "took" };
         let names = if taken.is_empty() { "nothing".to_owned() } else { clean_line(&taken.join(", ")) };
         report::lines([format!("{verb} {names}")])?;
-        for id in asks.iter().filter(|_| dry_run) {
-            note(&clean_line(&format!("would ask for {id}")));
-        }
-        for (what, why) in &found.left {
-            note(&clean_line(&format!("left {what}: {why}")));
-        }
+        note_lines(asks.iter().filter(|_| dry_run).map(|id| format!("would ask for {id}")));
+        note_lines(found.left.iter().map(|(what, why)| format!("left {what}: {why}")));
         Ok(())
     })
 }
@@ -353,26 +349,16 @@ impl AddArgs {
 }
 
 fn as_json(server: &McpServerView) -> Value {
-    json!({
-        "name": server.name,
-        "state": server.state.as_str(),
-        "reason": Some(&server.reason).filter(|reason| !reason.is_empty()),
-        "transport": server.transport,
-        "place": server.place,
-        "connections": server.connections,
-        "says_it_is": server.says_it_is,
-        "protocol": server.protocol,
-        "reached": server.reached,
-        "tools": server.tools,
-        "notes": server.notes,
-    })
+    let mut told = json!(server);
+    if server.reason.is_empty() {
+        told["reason"] = Value::Null;
+    }
+    told
 }
 
 fn notes(server: &McpServerView) {
     let reason = (server.state == McpServerState::Down).then_some(&server.reason);
-    for said in reason.into_iter().chain(&server.notes) {
-        note(&clean_line(&format!("{}: {said}", server.name)));
-    }
+    note_lines(reason.into_iter().chain(&server.notes).map(|said| format!("{}: {said}", server.name)));
 }
 
 fn said(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {

@@ -9,7 +9,6 @@ pub(crate) mod docs;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod files;
-pub(crate) mod grants;
 pub(crate) mod interrupts;
 pub(crate) mod man;
 pub(crate) mod mcp;

@@ -5,7 +5,7 @@
 
 use std::{
     fs::Permissions,
-    io::{self, IsTerminal as _},
+    io,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -25,8 +25,8 @@ use crate::{
     failure::Failure,
     flags::Global,
     project::{self, absolute},
-    report::{self, Table},
-    terminal::{ask, note, sanitize::clean_line},
+    report::{self, FactSheet, Table},
+    terminal::{ask, is_attended, note, note_lines, sanitize::clean_line},
 };
 
 /// The end of the help of `plugin`.
@@ -163,7 +163,7 @@ async fn agree(
         note(&line);
     }
     if !consent.yes {
-        if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        if !is_attended() {
             return Err(Failure::usage(format!("nothing was added: {} needs your consent", title(found)))
                 .hint("run it in a terminal, or add --yes")
                 .into());
@@ -178,7 +178,7 @@ async fn agree(
     let unused = added.problems.iter().filter(|problem| problem.is_fatal).count();
     let mut words = format!("added {}: {}", title(&added), parts(&added));
     if unused > 0 {
-        words += &format!("; {} not used (agentctl plugin show {})", report::count(unused as u64, "part"), added.name);
+        words += &format!("; {} not used (agentctl plugin show {})", report::count(unused, "part"), added.name);
     }
     report::note(global.json, &added, &words)
 }
@@ -208,9 +208,8 @@ fn list(plugins: &[PluginReport]) -> anyhow::Result<()> {
                 "files of {name} are not those that you agreed to, so nothing of it is used: agentctl plugin show {name}"
             ));
         }
-        for problem in plugin.problems.iter().filter(|problem| problem.is_fatal) {
-            note(&clean_line(&format!("{}: {problem}", plugin.name)));
-        }
+        let fatal = plugin.problems.iter().filter(|problem| problem.is_fatal);
+        note_lines(fatal.map(|problem| format!("{}: {problem}", plugin.name)));
     }
     Ok(())
 }
@@ -272,64 +271,52 @@ const CHANGES: usize = 40;
 
 /// All lines.
 fn lines(report: &PluginReport) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut line = |name: &str, value: &str| {
-        if !value.is_empty() {
-            lines.push(format!("{name:<11}{}", visible::line(value)));
-        }
-    };
-    line("plugin", format!("{} {}", report.name, report.version).trim());
-    line("for", &report.description);
-    line("state", &state(report));
-    line("licence", &report.license);
-    line("page", &report.homepage);
-    line("from", &report.source);
-    line("files", &format!("{} ({})", report.files, report::bytes(report.bytes)));
-    line("hash", &report.hash);
+    let mut facts = FactSheet::new(11, visible::line);
+    facts.known("plugin", format!("{} {}", report.name, report.version).trim());
+    facts.known("for", &report.description);
+    facts.known("state", state(report));
+    facts.known("licence", &report.license);
+    facts.known("page", &report.homepage);
+    facts.known("from", &report.source);
+    facts.known("files", format!("{} ({})", report.files, report::bytes(report.bytes)));
+    facts.known("hash", &report.hash);
+    let more = |all: usize, shown: usize| (all > shown).then(|| format!("and {} more", all - shown));
     for skill in &report.skills {
-        line("skill", &format!("{}: {}", skill.name, skill.description));
-        for script in skill.scripts.iter().take(SCRIPTS) {
-            line("  script", script);
-        }
-        let more = skill.scripts.len().saturating_sub(SCRIPTS);
-        line("  script", &if more > 0 { format!("and {more} more") } else { String::new() });
-        line("  packages", &skill.packages.join(", "));
+        facts.line("skill", format!("{}: {}", skill.name, skill.description));
+        facts.each("  script", skill.scripts.iter().take(SCRIPTS).filter(|script| !script.is_empty()));
+        facts.each("  script", more(skill.scripts.len(), SCRIPTS));
+        facts.known("  packages", skill.packages.join(", "));
     }
-    for card in &report.agents {
-        line("agent", &project::about(card));
-    }
+    facts.each("agent", report.agents.iter().map(project::about));
     let commands: Vec<String> = report.commands.iter().map(|command| format!("/{}", command.name)).collect();
-    line("commands", &commands.join(", "));
+    facts.known("commands", commands.join(", "));
     for server in &report.servers {
-        line("server", &server.name);
-        line("  runs", &command_line(server));
-        line("  calls", &server.url);
-        line("  in", &server.cwd);
+        facts.known("server", &server.name);
+        facts.known("  runs", command_line(server));
+        facts.known("  calls", &server.url);
+        facts.known("  in", &server.cwd);
         // In the folder that it has by itself nothing is but what it wrote.
         if !matches!(server.cwd.as_str(), "" | "${PLUGIN_DATA}") {
-            line("  beware", "programs such as npx and python load code from the folder in which they start");
+            facts.line("  beware", "programs such as npx and python load code from the folder in which they start");
         }
-        server.values.iter().for_each(|value| line("  sets", value));
-        server.steering.iter().for_each(|name| line("  beware", &format!("{name} may decide which code runs")));
+        facts.each("  sets", server.values.iter().filter(|value| !value.is_empty()));
+        facts.each("  beware", server.steering.iter().map(|name| format!("{name} may decide which code runs")));
         let read: Vec<String> = server.reads.iter().map(|name| format!("${name}")).collect();
-        line("  gets", &clean_line(&read.join(", ")));
+        facts.known("  gets", clean_line(&read.join(", ")));
     }
     if !report.servers.is_empty() {
-        line("", "");
-        line("note", "a server that runs is a program with your rights; its tools ask before they are called");
+        facts.line("note", "a server that runs is a program with your rights; its tools ask before they are called");
     }
     if !report.unsupported.is_empty() {
-        line("not used", &format!("{} (agentd has nothing for them; never run)", report.unsupported.join(", ")));
+        let parts = report.unsupported.join(", ");
+        facts.line("not used", format!("{parts} (agentd has nothing for them; never run)"));
     }
-    for change in report.changes.iter().take(CHANGES) {
-        line("changed", &project::change(change));
-    }
-    let more = report.changes.len().saturating_sub(CHANGES);
-    line("changed", &if more > 0 { format!("and {more} more") } else { String::new() });
+    facts.each("changed", report.changes.iter().take(CHANGES).map(project::change));
+    facts.each("changed", more(report.changes.len(), CHANGES));
     for problem in &report.problems {
-        line(if problem.is_fatal { "wrong" } else { "odd" }, &problem.to_string());
+        facts.line(if problem.is_fatal { "wrong" } else { "odd" }, problem.to_string());
     }
-    lines
+    facts.lines
 }
 
 /// Its parts, in a few words.
@@ -357,14 +344,8 @@ fn state(report: &PluginReport) -> String {
 
 /// A command line in which it is seen where an argument ends.
 fn command_line(server: &PluginServer) -> String {
-    let plain = |text: &str| {
-        !text.is_empty() && text.chars().all(|letter| letter.is_alphanumeric() || "/._-+=:@,${}".contains(letter))
-    };
-    let quoted = |text: &String| match plain(text) {
-        true => text.clone(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    };
-    server.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    let plain = |letter: char| letter.is_alphanumeric() || "/._-+=:@,${}".contains(letter);
+    server.command.iter().map(|word| report::shell_word(word, plain)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     project::{about, absolute, change, parts},
-    report,
+    report::{self, FactSheet},
     terminal::{note, sanitize::clean_line},
 };
 
@@ -99,32 +99,25 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
 }
 
 fn tell(found: &ProjectReport) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
-    let mut line = |name: &str, value: &str| -> std::io::Result<()> {
-        if value.is_empty() { Ok(()) } else { writeln!(out, "{name:<13}{}", clean_line(value)) }
-    };
-    line("project", &found.path.display().to_string())?;
-    line("trust", &standing(found))?;
-    line("hash", &found.hash)?;
+    let mut facts = FactSheet::new(13, clean_line);
+    facts.known("project", found.path.to_string_lossy());
+    facts.known("trust", standing(found));
+    facts.known("hash", &found.hash);
     let bytes = found.files.iter().map(|file| file.bytes).sum();
-    line("files", &format!("{} ({})", found.files.len(), report::bytes(bytes)))?;
-    line("instructions", if found.instructions { "instructions.md" } else { "" })?;
-    for card in &found.agents {
-        line("agent", &about(card))?;
-    }
-    line("skills", &found.skills.join(", "))?;
+    facts.known("files", format!("{} ({})", found.files.len(), report::bytes(bytes)));
+    facts.each("instructions", found.instructions.then_some("instructions.md"));
+    facts.each("agent", found.agents.iter().map(about));
+    facts.known("skills", found.skills.join(", "));
     let commands: Vec<String> = found.commands.iter().map(|command| format!("/{}", command.name)).collect();
-    line("commands", &commands.join(", "))?;
-    for changed in &found.changes {
-        line("changed", &change(changed))?;
-    }
+    facts.known("commands", commands.join(", "));
+    facts.each("changed", found.changes.iter().map(change));
     if !found.ignored.is_empty() {
-        line("ignored", &format!("{} (never read from a project)", found.ignored.join(", ")))?;
+        facts.line("ignored", format!("{} (never read from a project)", found.ignored.join(", ")));
     }
     for problem in &found.problems {
-        line(if problem.is_fatal { "wrong" } else { "odd" }, &problem.to_string())?;
+        facts.line(if problem.is_fatal { "wrong" } else { "odd" }, problem.to_string());
     }
-    Ok(())
+    facts.print()
 }
 
 fn standing(found: &ProjectReport) -> String {
@@ -220,7 +213,7 @@ fn told(applied: &WorktreeApplied) -> String {
     }
     let commit = format!("{:.12}", applied.commit);
     let onto = if applied.onto.is_empty() { "what is checked out" } else { &applied.onto };
-    let files = report::count(applied.files.len() as u64, "file");
+    let files = report::count(applied.files.len(), "file");
     format!("merged {} into {}: {files} changed, now at {commit}", clean_line(&applied.name), clean_line(onto))
 }
 

@@ -98,9 +98,7 @@ pub(crate) fn shown(problem: &PlayProblem) -> String {
     if !diff.is_empty() {
         let diff = clean(diff);
         shown.push_str("\n  - recorded, + now");
-        for line in diff.lines() {
-            shown.push_str(&format!("\n  {line}"));
-        }
+        shown.extend(diff.lines().map(|line| format!("\n  {line}")));
     }
     shown
 }
@@ -211,8 +209,7 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     }
     if let Some(path) = &args.junit {
         let text = junit(&args.folder.display().to_string(), &results, begun.elapsed());
-        let failed = Failure::of_file("write", path);
-        own_file::replace(path, &text).map_err(|error| failed(error).hint("name another file"))?;
+        write(path, text.as_bytes())?;
     }
     let failed = results.iter().filter(|result| !result.passed).count();
     let passed = results.len() - failed;
@@ -237,14 +234,13 @@ async fn run(daemon: &Daemon, case: &TestCase, wishes: PlayRequest) -> anyhow::R
     let (PlayReport { problems, turns: count }, failures) = match played {
         Ok(report) => (report, case.file.expect.failures(&turns)?),
         // One recording that cannot be played leaves the others alone; without a daemon there is nothing left to do.
-        Err(error) => match error.downcast_ref::<ClientError>() {
-            Some(lost) if !matches!(lost.kind, ClientErrorKind::Answered(_)) => return Err(error),
-            Some(refused) => (PlayReport::default(), vec![refused.message.clone()]),
-            None => match error.downcast_ref::<Failure>() {
-                Some(failure) => (PlayReport::default(), vec![failure.message.clone()]),
-                None => return Err(error),
-            },
-        },
+        Err(error) => {
+            let kind = error.downcast_ref::<ClientError>().map(|error| error.kind);
+            if !matches!(kind, Some(ClientErrorKind::Answered(_))) && !error.is::<Failure>() {
+                return Err(error);
+            }
+            (PlayReport::default(), vec![Failure::from_any(&error).message])
+        }
     };
     Ok(TestResult {
         name: case.name.clone(),
@@ -261,11 +257,8 @@ fn show(result: &TestResult) -> anyhow::Result<()> {
     let mark = if *passed { "ok    " } else { "FAILED" };
     let turns = report::count(*turns, "turn");
     let mut lines = vec![format!("{mark} {name} ({turns}, {})", report::span(*duration_ms))];
-    for failure in failures {
-        lines.extend(clean(failure).lines().map(|line| format!("    {line}")));
-    }
-    for problem in problems {
-        lines.extend(shown(problem).lines().map(|line| format!("    {line}")));
+    for text in failures.iter().map(|failure| clean(failure)).chain(problems.iter().map(shown)) {
+        lines.extend(text.lines().map(|line| format!("    {line}")));
     }
     report::lines(lines)
 }

@@ -3,7 +3,7 @@
 mod wishes;
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, Write as _},
     num::NonZeroU32,
     path::PathBuf,
     time::{Duration, Instant},
@@ -27,7 +27,7 @@ use crate::{
     exit::{Exit, Interactivity},
     failure::{self, Failure},
     flags::{Choice, Global, one_of},
-    input::{self, Prompt, Words},
+    input::{self, Prompt},
     keyboard::Keyboard,
     mentions::MentionSource,
     model_name::ModelName,
@@ -36,7 +36,7 @@ use crate::{
     render::{Human, Jsonl, jsonl::TurnNotes},
     report,
     session::{SessionChoice, SessionTarget, TurnChoice, Upload},
-    terminal::{note, sanitize::clean_line},
+    terminal::{is_attended, note, sanitize::clean_line},
     turn::{AtEnd, BuiltinNotice, Renderer, Signals, SocketLine},
 };
 
@@ -245,20 +245,20 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     }
     let recorded = args.recording.record.clone();
     recorded.as_deref().map(wishes::check).transpose()?;
-    let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let has_terminal = is_attended();
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let mut uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
     let answer_schema = args.schema.as_deref().map(wishes::read_schema).transpose()?;
     let in_form = answer_schema.is_some();
     let wishes = args.wishes.options()?;
-    let words = Words::parse(&args.words)?;
-    let prompt = prompt(&args, &words)?;
+    let (words, dash) = input::words(&args.words)?;
+    let prompt = prompt(&args, words.clone(), dash)?;
 
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
     let place = place.in_mode(&daemon, args.turn.mode).await?;
     let source = if has_terminal { MentionSource::Terminal } else { MentionSource::Program };
-    let mentioned = wishes::mentioned(words.prompt.as_deref(), source, &daemon, &place).await;
+    let mentioned = wishes::mentioned(words.as_deref(), source, &daemon, &place).await;
     for path in &mentioned.copies {
         uploads.push(Upload::open(path)?);
     }
@@ -307,7 +307,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let mut signals = Signals::listen(at_end)?;
     // The lines of files are parts of the input.
     let parts = mentioned.selections.into_iter().map(InputPart::Selection).collect();
-    let (line, slots) = tokio::join!(SocketLine::start_with(&daemon, request, parts), daemon.client.models());
+    let (line, slots) = tokio::join!(SocketLine::start(&daemon, request, parts), daemon.client.models());
     let mut line = line?;
     if args.output == Output::StreamJson {
         line = line.with_children();
@@ -378,14 +378,14 @@ fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> a
 }
 
 /// The prompt, from the command line and the pipe.
-fn prompt(args: &RunArgs, words: &Words) -> Result<Option<Prompt>, Failure> {
-    let prompt = input::join(words.prompt.clone(), input::piped(words.dash, args.wishes.timeout())?)?;
+fn prompt(args: &RunArgs, words: Option<String>, dash: bool) -> Result<Option<Prompt>, Failure> {
+    let prompt = input::join(words, input::piped(dash, args.wishes.timeout())?)?;
     let goes_on = args.session.session.is_some() || args.session.resume;
     match prompt {
         Some(prompt) => Ok(Some(prompt)),
         None if !args.files.is_empty() => Err(Failure::usage("there are files and no prompt")
             .hint("say what to do with them: agentctl run 'Summarise it' --file …")),
-        None if goes_on && !words.dash => Ok(None),
+        None if goes_on && !dash => Ok(None),
         None => Err(Failure::usage("there is no prompt").hint(
             "give one: agentctl run 'What time is it?', or pipe one in; `agentctl run --continue` continues a turn \
              that was interrupted",
@@ -407,6 +407,3 @@ fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt, in_fo
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -30,9 +30,9 @@ use crate::{
     terminal::{
         ask,
         look::TerminalStyle,
-        note,
+        note, note_lines,
         paint::{QUIET, STRONG, paint},
-        sanitize::{clean, clean_line},
+        sanitize::clean,
     },
 };
 
@@ -127,10 +127,8 @@ async fn pages(
         let (sessions, next) = daemon.client.filtered_sessions(&after, page, children, filter).await?;
         tops += sessions.iter().filter(|session| session.parent.is_none()).count();
         all.extend(sessions);
-        match next {
-            Some(next) => after = next,
-            None => break,
-        }
+        let Some(next) = next else { break };
+        after = next;
     }
     Ok(all)
 }
@@ -236,7 +234,7 @@ fn told(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit>
         let kept = report::count(report.kept, "session");
         note(&format!("{kept} left alone: in use, waiting or pinned"));
     }
-    report.problems.iter().for_each(|problem| note(&clean_line(problem)));
+    note_lines(&report.problems);
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }
 

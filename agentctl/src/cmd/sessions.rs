@@ -1,6 +1,6 @@
 //! `agentctl sessions`: shows, names, copies, resets and removes sessions; the other commands about them are beside this one.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 
 use agentd_core::{Timestamp, files::EarlierFiles, item::ItemBody, model::SlotInfo, session::SessionSettings, visible};
 use agentd_proto::client::{ForkReply, NumberedItem, SessionView};
@@ -15,9 +15,9 @@ use crate::{
     flags::Global,
     ops, project,
     render::{context::notice_line, tool_line::tool_lines},
-    report,
+    report::{self, FactSheet},
     terminal::{
-        ask,
+        ask, note_lines,
         paint::{money, number},
         sanitize::clean_line,
     },
@@ -181,78 +181,62 @@ fn as_json(view: &SessionView, items: &[NumberedItem]) -> serde_json::Result<ser
 fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyhow::Result<()> {
     let (summary, settings) = (&view.session.summary, &view.session.settings);
     let now = Timestamp::now();
-    let mut out = anstream::stdout().lock();
-    let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", visible::line(value));
-    line("session", &summary.id.to_string())?;
-    line("title", &summary.title)?;
-    line("status", &report::word(summary.status))?;
-    line("created", &report::ago(summary.created_at, now))?;
-    line("used", &format!("{}, {}", report::ago(summary.updated_at, now), report::count(summary.turns, "turn")))?;
+    let mut facts = FactSheet::new(10, visible::line);
+    facts.line("session", summary.id.to_string());
+    facts.line("title", &summary.title);
+    facts.line("status", report::word(summary.status));
+    facts.line("created", report::ago(summary.created_at, now));
+    facts.line("used", format!("{}, {}", report::ago(summary.updated_at, now), report::count(summary.turns, "turn")));
     let usage = &summary.usage;
     let cached =
         if usage.cached_tokens > 0 { format!(" ({} cached)", number(usage.cached_tokens)) } else { String::new() };
     let (tokens_in, tokens_out) = (number(usage.prompt_tokens), number(usage.completion_tokens));
-    line("tokens", &format!("{tokens_in} in{cached}, {tokens_out} out"))?;
-    if let Some(cost) = money(usage) {
-        line("cost", &cost)?;
-    }
+    facts.line("tokens", format!("{tokens_in} in{cached}, {tokens_out} out"));
+    facts.each("cost", money(usage));
     let mode = |writable: bool| if writable { "writable" } else { "read-only" };
     if let Some(project) = &settings.project {
-        line("project", &format!("{} ({})", project.path.display(), mode(project.writable)))?;
+        facts.line("project", format!("{} ({})", project.path.display(), mode(project.writable)));
     } else if let Some(former) = &settings.former_project {
-        line("project", &format!("none here; it was {} where it comes from", former.display()))?;
+        facts.line("project", format!("none here; it was {} where it comes from", former.display()));
     }
-    if let Some(worktree) = &settings.worktree {
-        line("worktree", &project::shown_worktree(worktree))?;
-    }
+    facts.each("worktree", settings.worktree.as_ref().map(project::shown_worktree));
     for folder in &settings.folders {
         let mode = mode(folder.writable);
-        line("folder", &format!("{} ({mode}), seen as {}", folder.path.display(), folder.at))?;
+        facts.line("folder", format!("{} ({mode}), seen as {}", folder.path.display(), folder.at));
     }
-    if let Some(agent) = &settings.agent {
-        line("agent", &format!("{agent}, until another one is named (--agent main, or /agent main)"))?;
-    }
-    line("model", &model(settings, slots))?;
+    let until = "until another one is named (--agent main, or /agent main)";
+    facts.each("agent", settings.agent.as_ref().map(|agent| format!("{agent}, {until}")));
+    facts.line("model", model(settings, slots));
     let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
-    line("mode", &format!("{}: {}", settings.mode, settings.mode.description()))?;
-    line("tools", &format!("writing: {}, commands: {}", asks(settings.confirm_write), asks(settings.confirm_exec)))?;
+    facts.line("mode", format!("{}: {}", settings.mode, settings.mode.description()));
+    let (writing, commands) = (asks(settings.confirm_write), asks(settings.confirm_exec));
+    facts.line("tools", format!("writing: {writing}, commands: {commands}"));
     if settings.trace == Some(true) {
-        line("trace", "requests to models are kept: `agentctl trace --requests`")?;
+        facts.line("trace", "requests to models are kept: `agentctl trace --requests`");
     }
-    if settings.pinned {
-        line("pinned", "nothing of it is cleaned")?;
-    }
-    for (number, rule) in settings.pins.iter().enumerate() {
-        line("rule", &format!("{}. {rule}", number + 1))?;
-    }
-    for grant in &settings.grants {
-        line("granted", &grant.rule)?;
-    }
-    for todo in &view.session.todos {
-        line("todo", &format!("[{}] {}", report::word(todo.status), todo.content))?;
-    }
-    for interrupt in &view.pending {
-        line("waits", &format!("for an answer: agentctl answer {} …", interrupt.id))?;
-    }
+    facts.each("pinned", settings.pinned.then_some("nothing of it is cleaned"));
+    facts.each("rule", settings.pins.iter().zip(1..).map(|(rule, number)| format!("{number}. {rule}")));
+    facts.each("granted", settings.grants.iter().map(|grant| &grant.rule));
+    let todos = view.session.todos.iter();
+    facts.each("todo", todos.map(|todo| format!("[{}] {}", report::word(todo.status), todo.content)));
+    let waits = view.pending.iter();
+    facts.each("waits", waits.map(|interrupt| format!("for an answer: agentctl answer {} …", interrupt.id)));
     for item in items {
         if let ItemBody::ToolResult(result) = &item.item.body
             && result.exit_code.is_some()
             && result.ran_with.is_none()
         {
             // As it was shown when it ran; the call stands above it.
-            for (at, shown) in tool_lines(None, result, RESULT_COLUMNS, false).iter().enumerate() {
-                line(if at == 0 { "result" } else { "" }, shown)?;
-            }
+            facts.below("result", tool_lines(None, result, RESULT_COLUMNS, false));
             continue;
         }
         let (who, text) = told(&item.item.body);
-        if text.is_empty() && matches!(who, "model" | "thought") {
-            // Taken back: it was asked for again.
-            continue;
+        // A model's empty words were taken back: it was asked for again.
+        if !(text.is_empty() && matches!(who, "model" | "thought")) {
+            facts.line(who, report::cut(&text, 200));
         }
-        line(who, &report::cut(&text, 200))?;
     }
-    Ok(())
+    facts.print()
 }
 
 /// The model that turns ask which name none.
@@ -383,7 +367,5 @@ fn tell_earlier(earlier: &EarlierFiles) {
             clean_line(folder)
         ));
     }
-    for file in left {
-        crate::terminal::note(&format!("as it is now: {}", clean_line(file)));
-    }
+    note_lines(left.iter().map(|file| format!("as it is now: {file}")));
 }

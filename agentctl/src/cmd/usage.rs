@@ -39,7 +39,7 @@ pub(crate) struct UsageArgs {
     /// The first day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
     /// [default: 30d; all with --until]
     #[arg(long, value_name = "WHEN", value_parser = first_day)]
-    since: Option<FirstDay>,
+    since: Option<UsageQuery>,
     /// The last day, which is included: a date such as 2026-11-25 [default: today]
     #[arg(long, value_name = "DATE", value_parser = date)]
     until: Option<Date>,
@@ -58,38 +58,24 @@ const GROUPINGS: [Choice<UsageGrouping>; 4] = [
 /// Days that are shown where nobody says.
 const LAST_DAYS: u32 = 30;
 
-/// The first day of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FirstDay {
-    All,
-    Last(u32),
-    Day(Date),
+/// The question about the last days, so many up to today.
+fn last(days: u32) -> UsageQuery {
+    UsageQuery { last_days: Some(days), ..UsageQuery::default() }
 }
 
-impl FirstDay {
-    /// The question about the days from this one on.
-    fn query(self, until: Option<Date>, by: UsageGrouping) -> UsageQuery {
-        let (last_days, since) = match self {
-            Self::All => (None, None),
-            Self::Last(days) => (Some(days), None),
-            Self::Day(day) => (None, Some(day)),
-        };
-        UsageQuery { last_days, since, until, by }
-    }
-}
-
-fn first_day(text: &str) -> Result<FirstDay, String> {
+/// The question about the days from this one on.
+fn first_day(text: &str) -> Result<UsageQuery, String> {
     let problem = || format!("{text:?} is no beginning; write 7d, 2w, today, all or a date such as 2026-11-25");
     let (count, days) = match (text, text.parse(), text.strip_suffix('d'), text.strip_suffix('w')) {
-        ("all", ..) => return Ok(FirstDay::All),
-        ("today", ..) => return Ok(FirstDay::Last(1)),
-        (_, Ok(day), ..) => return Ok(FirstDay::Day(day)),
+        ("all", ..) => return Ok(UsageQuery::default()),
+        ("today", ..) => return Ok(last(1)),
+        (_, Ok(day), ..) => return Ok(UsageQuery { since: Some(day), ..UsageQuery::default() }),
         (.., Some(count), _) => (count, 1),
         (.., Some(count)) => (count, 7),
         _ => return Err(problem()),
     };
     let days = count.parse::<u32>().ok().and_then(|count| count.checked_mul(days)).filter(|days| *days > 0);
-    days.map(FirstDay::Last).ok_or_else(problem)
+    days.map(last).ok_or_else(problem)
 }
 
 pub(crate) fn date(text: &str) -> Result<Date, String> {
@@ -98,8 +84,8 @@ pub(crate) fn date(text: &str) -> Result<Date, String> {
 
 /// Shows tokens and money.
 pub(crate) async fn handle(global: &Global, args: UsageArgs) -> anyhow::Result<Exit> {
-    let usual = if args.until.is_some() { FirstDay::All } else { FirstDay::Last(LAST_DAYS) };
-    let query = args.since.unwrap_or(usual).query(args.until, args.by);
+    let usual = if args.until.is_some() { UsageQuery::default() } else { last(LAST_DAYS) };
+    let query = UsageQuery { until: args.until, by: args.by, ..args.since.unwrap_or(usual) };
     let report = daemon::connect(global).await?.client.usage(&query).await?;
     report::show(global.json, &report, || print(&report))
 }
@@ -172,7 +158,7 @@ Everything is counted as it is stored, and stays counted when sessions are delet
 pub(crate) struct StatsArgs {
     /// The first day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
     #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = first_day)]
-    since: FirstDay,
+    since: UsageQuery,
     /// The last day, which is included: a date such as 2026-11-25 [default: today]
     #[arg(long, value_name = "DATE", value_parser = date)]
     until: Option<Date>,
@@ -190,7 +176,7 @@ pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Re
     if args.prometheus {
         return prometheus(&daemon).await;
     }
-    let query = args.since.query(args.until, UsageGrouping::Model);
+    let query = UsageQuery { until: args.until, ..args.since };
     let usage = daemon.client.usage(&query).await?;
     // The daemon's days, which need not be ours.
     let first =
@@ -270,8 +256,8 @@ fn print_days(days: &[DayCounters], usage: &UsageReport) -> anyhow::Result<()> {
 }
 
 async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
-    let query = FirstDay::All.query(None, UsageGrouping::Model);
-    let (days, usage) = (daemon.client.counters(None, None).await?, daemon.client.usage(&query).await?);
+    let usage = daemon.client.usage(&UsageQuery::default()).await?;
+    let days = daemon.client.counters(None, None).await?;
     let (status, storage) = (daemon.client.status().await?, daemon.client.storage().await?);
     let mut text = Exposition::default();
     let total = total(&days);
@@ -282,18 +268,14 @@ async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
         (CounterKind::Warning, "warnings", "Warnings, by code"),
         (CounterKind::Start, "starts", "Starts of the daemon"),
     ] {
-        let counters: Vec<&Counter> = total.iter().filter(|counter| counter.kind == kind).collect();
-        text.family(&format!("agentd_{name}_total"), "counter", help);
-        for counter in &counters {
-            text.line(&format!("agentd_{name}_total"), &labels(counter), counter.count);
-        }
+        let counters = || total.iter().filter(move |counter| counter.kind == kind);
+        let counts = counters().map(|counter| (labels(counter), counter.count));
+        text.family(&format!("agentd_{name}_total"), "counter", help, counts);
         if matches!(kind, CounterKind::Turn | CounterKind::Tool | CounterKind::Wait) {
+            let seconds = |millis: u64| format!("{}.{:03}", millis / 1000, millis % 1000);
+            let times = counters().map(|counter| (labels(counter), seconds(counter.milliseconds)));
             let name = format!("agentd_{name}_seconds_total");
-            text.family(&name, "counter", "Time of them together, in seconds");
-            for counter in counters {
-                let milliseconds = counter.milliseconds;
-                text.line(&name, &labels(counter), format!("{}.{:03}", milliseconds / 1000, milliseconds % 1000));
-            }
+            text.family(&name, "counter", "Time of them together, in seconds", times);
         }
     }
     text.usage(&usage);
@@ -303,15 +285,13 @@ async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
     text.gauge("agentd_resident_bytes", "Memory that the daemon holds", status.resident_bytes.unwrap_or_default());
     text.gauge("agentd_running_turns", "Turns that run", status.running_turns);
     text.gauge("agentd_waiting_turns", "Turns that wait for an answer", status.waiting_turns);
-    text.family("agentd_data_bytes", "gauge", "Size of the parts of the data folder");
-    for part in &storage.parts {
-        text.line("agentd_data_bytes", &[("part", part.part.as_str())], part.bytes);
-    }
+    let parts = storage.parts.iter().map(|part| (vec![("part", part.part.as_str())], part.bytes));
+    text.family("agentd_data_bytes", "gauge", "Size of the parts of the data folder", parts);
     report::lines([text.0.trim_end()])?;
     Ok(Exit::Done)
 }
 
-fn labels(counter: &Counter) -> Vec<(&'static str, &str)> {
+fn labels(counter: &Counter) -> Vec<(&str, &str)> {
     let (name, outcome) = match counter.kind {
         CounterKind::Turn | CounterKind::Start => (None, Some("end")),
         CounterKind::Tool => (Some("tool"), Some("outcome")),
@@ -327,8 +307,15 @@ fn labels(counter: &Counter) -> Vec<(&'static str, &str)> {
 struct Exposition(String);
 
 impl Exposition {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    fn family<'a, V: std::fmt::Display>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        rows: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, V)>,
+    ) {
         self.0.push_str(&format!("# HELP {name} {help}.\n# TYPE {name} {kind}\n"));
+        rows.into_iter().for_each(|(labels, value)| self.line(name, &labels, value));
     }
 
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
@@ -339,34 +326,27 @@ impl Exposition {
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: impl std::fmt::Display) {
-        self.family(name, "gauge", help);
-        self.line(name, &[], value);
+        self.family(name, "gauge", help, [(Vec::new(), value)]);
     }
 
     fn usage(&mut self, usage: &UsageReport) {
-        self.family("agentd_model_calls_total", "counter", "Model calls, by model");
-        for group in &usage.groups {
-            self.line("agentd_model_calls_total", &[("model", &group.name)], group.usage.calls);
-        }
-        self.family(
-            "agentd_model_tokens_total",
-            "counter",
-            "Tokens, by model and kind; cached and reasoning ones are in input and output",
-        );
-        for group in &usage.groups {
+        let groups = &usage.groups;
+        let calls = groups.iter().map(|group| (vec![("model", &*group.name)], group.usage.calls));
+        self.family("agentd_model_calls_total", "counter", "Model calls, by model", calls);
+        let tokens = groups.iter().flat_map(|group| {
             let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, .. } = group.usage;
             let counts = [prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens];
-            for (kind, tokens) in ["input", "cached", "output", "reasoning"].into_iter().zip(counts) {
-                self.line("agentd_model_tokens_total", &[("model", &group.name), ("kind", kind)], tokens);
-            }
-        }
-        self.family("agentd_model_cost_usd_total", "counter", "Money in US dollars, by model, where prices are known");
-        for group in &usage.groups {
-            if let Some(cost) = group.usage.cost_microusd {
-                let dollars = format!("{}.{:06}", cost / 1_000_000, cost % 1_000_000);
-                self.line("agentd_model_cost_usd_total", &[("model", &group.name)], dollars);
-            }
-        }
+            let kinds = ["input", "cached", "output", "reasoning"].into_iter();
+            kinds.zip(counts).map(move |(kind, tokens)| (vec![("model", &*group.name), ("kind", kind)], tokens))
+        });
+        let help = "Tokens, by model and kind; cached and reasoning ones are in input and output";
+        self.family("agentd_model_tokens_total", "counter", help, tokens);
+        let costs = groups.iter().filter_map(|group| {
+            let cost = group.usage.cost_microusd?;
+            Some((vec![("model", &*group.name)], format!("{}.{:06}", cost / 1_000_000, cost % 1_000_000)))
+        });
+        let help = "Money in US dollars, by model, where prices are known";
+        self.family("agentd_model_cost_usd_total", "counter", help, costs);
     }
 }
 
@@ -376,12 +356,12 @@ mod tests {
 
     #[test]
     fn first_days_are_ages_dates_and_words() {
-        let check = |text: &str, day: FirstDay| assert_eq!(first_day(text), Ok(day));
-        check("7d", FirstDay::Last(7));
-        check("2w", FirstDay::Last(14));
-        check("today", FirstDay::Last(1));
-        check("all", FirstDay::All);
-        check("2026-11-25", FirstDay::Day("2026-11-25".parse().unwrap()));
+        let check = |text: &str, day: UsageQuery| assert_eq!(first_day(text), Ok(day));
+        check("7d", last(7));
+        check("2w", last(14));
+        check("today", last(1));
+        check("all", UsageQuery::default());
+        check("2026-11-25", UsageQuery { since: Some("2026-11-25".parse().unwrap()), ..UsageQuery::default() });
         for wrong in ["", "d", "0d", "-1d", "7", "7h", "99999999999d", "4000000000w", "2026-13-01", "é"] {
             assert!(first_day(wrong).unwrap_err().contains("7d, 2w"), "{wrong}");
         }

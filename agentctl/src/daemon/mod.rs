@@ -31,7 +31,7 @@ use agentd_proto::client::{Client, ClientErrorKind};
 
 use crate::{exit::Exit, failure::Failure, flags::Global};
 
-pub(crate) use place::{DaemonPlace, ShellNote, Sight, Weights, is_same_folder, silent};
+pub(crate) use place::{DaemonPlace, ShellNote, Sight, is_same_folder, silent};
 
 /// Our name in the daemon's audit.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -70,10 +70,8 @@ impl Daemon {
     /// Variables of the client's environment that the daemon asks for, and the client's folder: tools of our turns see
     /// them, and nothing else of it leaves us.
     pub(crate) fn environment(&self) -> ClientEnvironment {
-        match env::current_dir().and_then(std::fs::canonicalize) {
-            Ok(folder) => self.environment_in(&folder),
-            Err(_) => self.environment_in_no_folder(),
-        }
+        let folder = env::current_dir().and_then(fs::canonicalize);
+        folder.map_or_else(|_| self.environment_in_no_folder(), |folder| self.environment_in(&folder))
     }
 
     /// The same with this folder in place of the client's.
@@ -83,10 +81,7 @@ impl Daemon {
 
     fn environment_in_no_folder(&self) -> ClientEnvironment {
         let wanted = &self.client.hello().environment;
-        let variables =
-            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let variables = variables.filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name));
-        ClientEnvironment::unjudged(variables)
+        ClientEnvironment::unjudged(variables().filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
     }
 
     /// A turn of this client that asks for nothing but an answer to this.
@@ -111,6 +106,11 @@ impl Daemon {
         let wanted = self.client.hello().variables.iter();
         wanted.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect()
     }
+}
+
+/// The variables of this shell that are text.
+pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
+    env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Where the daemon keeps its data, as far as we can know without asking it.
@@ -181,18 +181,13 @@ async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
     }
 }
 
-/// Starts the daemon again that a client has lost, if nobody else does.
-///
-/// # Errors
-/// When it cannot be started.
-pub(crate) async fn start_again(place: &DaemonPlace) -> Result<(), Failure> {
-    start(place.clone()).await.map(drop)
-}
-
 /// Starts a daemon and waits until it answers. Two clients may do so at once: the daemon's lock lets one of the two
 /// live, and both clients reach that one. The lock may also be that of a daemon which is ending: then nobody answers,
 /// and another one is started.
-async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
+///
+/// # Errors
+/// When it cannot be started.
+pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, place.named(), log_file()?)?;
     let begun = Instant::now();

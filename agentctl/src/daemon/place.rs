@@ -22,7 +22,7 @@ use agentd_proto::{
 };
 use serde::Serialize;
 
-use super::{Daemon, data_dir};
+use super::{Daemon, data_dir, variables};
 use crate::{failure::Failure, flags::Global};
 
 /// The places to look at.
@@ -49,9 +49,6 @@ pub(crate) enum Sight {
     /// Something that cannot be used.
     Unusable(ClientError),
 }
-
-/// A check of a daemon's version, at its socket.
-type VersionCheck = fn(Client, &Path) -> Result<Client, ClientError>;
 
 impl DaemonPlace {
     /// The places to look at for these arguments and this environment.
@@ -112,8 +109,8 @@ impl DaemonPlace {
         lock_file::folder_holder(self.data.as_ref().filter(|_| self.named.is_none())?)
     }
 
-    /// Looks once.
-    pub(crate) async fn look(&self, fitting: VersionCheck) -> Sight {
+    /// Looks once. A daemon, at its socket, has to be of a version that fits.
+    pub(crate) async fn look(&self, fitting: fn(Client, &Path) -> Result<Client, ClientError>) -> Sight {
         if let Some(holder) = self.file_holder() {
             let Some(socket) = holder.socket.clone() else { return Sight::Silent(holder, None) };
             let reached = Client::connect_any_version(&socket).await;
@@ -188,35 +185,26 @@ pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failur
 /// The folders below that of the models in which a file is looked for.
 const DEEPEST: u8 = 3;
 
-/// The file of the built-in model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Weights {
-    /// It is there.
-    File(PathBuf),
-    /// It is not, at this path or below it.
-    Missing(PathBuf),
-}
-
-impl Weights {
-    /// Looks for the file that the daemon would load: the one that its configuration names, the one in its data folder,
-    /// or one that came with the programs.
-    pub(crate) async fn find(daemon: &Daemon) -> Self {
-        let named = named(daemon).await;
+impl Daemon {
+    /// Looks for the file of the built-in model that the daemon would load: the one that its configuration names, the one in its
+    /// data folder, or one that came with the programs.
+    ///
+    /// # Errors
+    /// The path at which, or below which, it is missing.
+    pub(crate) async fn weights(&self) -> Result<PathBuf, PathBuf> {
+        let named = named(self).await;
         let is_named = named.is_some();
         let path = match named {
-            Some(path) if path.is_file() => return Self::File(path),
+            Some(path) if path.is_file() => return Ok(path),
             Some(path) => path,
             None => {
-                let theirs = &daemon.client.hello().data_dir;
+                let theirs = &self.client.hello().data_dir;
                 let ours = || super::data_dir().unwrap_or_default();
                 if theirs.as_os_str().is_empty() { ours() } else { theirs.clone() }.join("models")
             }
         };
         let packaged = || if is_named { None } else { file_below(&packaged::models()?, DEEPEST) };
-        match file_below(&path, DEEPEST).or_else(packaged) {
-            Some(file) => Self::File(file),
-            None => Self::Missing(path),
-        }
+        file_below(&path, DEEPEST).or_else(packaged).ok_or(path)
     }
 }
 
@@ -312,9 +300,7 @@ impl Daemon {
     /// Variables of this shell that have no effect, the most important first; nothing where all is well. A key of a
     /// provider is worth a word only where the built-in model answers.
     pub(crate) fn shell_notes(&self, has_builtin: bool) -> Vec<ShellNote> {
-        let texts =
-            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let shell = texts.filter(|(_, value)| !value.trim().is_empty()).collect();
+        let shell = variables().filter(|(_, value)| !value.trim().is_empty()).collect();
         self.client.hello().started_with.as_ref().map_or_else(Vec::new, |known| notes(&shell, known, has_builtin))
     }
 }
@@ -335,16 +321,17 @@ fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<Sh
         let is = |name: &&str| shell.get(*name).is_some_and(|value| known.compare(name, value) == wanted);
         names.iter().map(String::as_str).filter(is).collect()
     };
-    let groups = [
-        (of(VariableMatch::Missing), "set here, but the daemon was started without"),
-        (of(VariableMatch::Other), "set here, but the daemon was started with another value of"),
-    ];
-    let note = |(names, what): (Vec<&str>, &str)| {
+    let note = |wanted: VariableMatch, how: &str| {
+        let names = of(wanted);
         let (is, it) = if names.len() == 1 { ("is", "it") } else { ("are", "them") };
-        let message = format!("{} {is} {what} {it}", listed(&names));
-        ShellNote::new(&names, message, "agentctl stop, then start again".to_owned())
+        let message = format!("{} {is} set here, but the daemon was started {how} {it}", listed(&names));
+        let note = ShellNote::new(&names, message, "agentctl stop, then start again".to_owned());
+        (!names.is_empty()).then_some(note)
     };
-    groups.into_iter().filter(|(names, _)| !names.is_empty()).map(note).collect()
+    [note(VariableMatch::Missing, "without"), note(VariableMatch::Other, "with another value of")]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Names that are nearly one that has an effect.
@@ -400,20 +387,15 @@ fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
         let message = format!("found {key}, which the daemon was started without");
         return vec![ShellNote::new(&[key], message, "agentctl stop, then start again".to_owned())];
     }
-    let mut notes = Vec::new();
-    for (provider, address) in PROVIDERS {
+    let found = PROVIDERS.into_iter().filter(|(provider, _)| shell.contains_key(&format!("{provider}_API_KEY")));
+    let note = |(provider, address): (&str, &str)| {
         let (key, own) = (format!("{provider}_API_KEY"), format!("{provider}_BASE_URL"));
-        if !shell.contains_key(&key) {
-            continue;
-        }
         let address = if shell.contains_key(&own) { format!("${own}") } else { address.to_owned() };
-        notes.push(ShellNote::new(
-            &[&key],
-            format!("found {key}, which agentd does not use by itself"),
-            format!("export MODEL_BASIC_BASE_URL={address} MODEL_BASIC_API_KEY=${key} MODEL_BASIC_ID=…; agentctl stop"),
-        ));
-    }
-    notes
+        let message = format!("found {key}, which agentd does not use by itself");
+        let use_it = format!("export MODEL_BASIC_BASE_URL={address} MODEL_BASIC_API_KEY=${key} MODEL_BASIC_ID=…");
+        ShellNote::new(&[&key], message, format!("{use_it}; agentctl stop"))
+    };
+    found.map(note).collect()
 }
 
 fn known_names() -> impl Iterator<Item = String> {
@@ -434,23 +416,10 @@ fn listed(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn place(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<DaemonPlace, Failure> {
         DaemonPlace::new(Some(named.into()), Some(runtime_dir.into()), data.map(PathBuf::from))
-    }
-
-    #[test]
-    fn a_named_socket_is_the_only_place() {
-        let found = place("/tmp/s.sock", "/run/user/1", Ok("/data")).unwrap();
-        assert_eq!(
-            (found.named(), found.socket().as_path()),
-            (Some(Path::new("/tmp/s.sock")), Path::new("/tmp/s.sock"))
-        );
-        assert!(found.others.is_empty());
-        assert!(place("relative", "", Ok("/data")).is_err());
     }
 
     #[test]
@@ -473,49 +442,6 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_found_below_their_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(file_below(folder.path(), DEEPEST), None);
-        let file = folder.path().join("smol/model.gguf");
-        fs::create_dir(folder.path().join("smol")).unwrap();
-        fs::write(folder.path().join("smol/notes.txt"), "").unwrap();
-        assert_eq!(file_below(folder.path(), DEEPEST), None);
-        fs::write(&file, "").unwrap();
-        assert_eq!(file_below(folder.path(), DEEPEST), Some(file));
-    }
-
-    const AGAIN: &str = ": agentctl stop, then start again";
-    const URL: (&str, &str) = ("MODEL_BASIC_BASE_URL", "http://127.0.0.1:1/v1");
-
-    fn said(shell: &[(&str, &str)], daemon: &[(&str, &str)], has_builtin: bool) -> Vec<String> {
-        let shell = shell.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let known = StartVariables::new(vec![7; 32], daemon.iter().copied());
-        notes(&shell, &known, has_builtin).iter().map(ShellNote::line).collect()
-    }
-
-    #[test]
-    fn only_what_has_no_effect_is_said() {
-        let check = |shell: &[(&str, &str)], daemon: &[(&str, &str)], words: &[&str]| {
-            assert_eq!(said(shell, daemon, true), words, "{shell:?} {daemon:?}");
-        };
-        let found = |key: &str| format!("found {key}, which the daemon was started without{AGAIN}");
-        let differs = |names: &str| format!("{names}{AGAIN}");
-        check(&[], &[URL], &[]);
-        check(&[URL, ("OPENAI_API_KEY", "k")], &[URL], &[&found("OPENAI_API_KEY")]);
-        let without = differs("MODEL_BASIC_BASE_URL is set here, but the daemon was started without it");
-        check(&[URL], &[], &[&without]);
-        let other = differs("MODEL_BASIC_BASE_URL is set here, but the daemon was started with another value of it");
-        check(&[(URL.0, "http://other/v1")], &[URL], &[&other]);
-        let names = "MODEL_BASIC_BASE_URL, MODEL_BASIC_ID and MODEL_CODE_ID";
-        let several = differs(&format!("{names} are set here, but the daemon was started without them"));
-        check(&[URL, ("MODEL_BASIC_ID", "x"), ("MODEL_CODE_ID", "y")], &[], &[&several]);
-        check(&[("ANTHROPIC_API_KEY", "k")], &[], &[&found("ANTHROPIC_API_KEY")]);
-        assert_eq!(said(&[URL, ("OPENAI_API_KEY", "k")], &[URL], false), [""; 0], "another model answers");
-        let own = said(&[("GROQ_API_KEY", "k"), ("GROQ_BASE_URL", "http://proxy/v1")], &[], true);
-        assert!(own[0].contains("MODEL_BASIC_BASE_URL=$GROQ_BASE_URL "), "{own:?}");
-    }
-
-    #[test]
     fn names_that_are_nearly_right_are_known() {
         let check = |name: &str, expected: Option<&str>| assert_eq!(meant(name, true).as_deref(), expected, "{name}");
         check("MODEL_BASIC_BASEURL", Some("MODEL_BASIC_BASE_URL"));
@@ -531,16 +457,7 @@ mod tests {
             "MODEL MODEL_NAME MODEL_ID MODEL_PATH MODEL_DIR MODEL_BASE_DIR MODEL_CODE MODE OPENAI_BASE_URL HOME";
         others.split(' ').for_each(|other| check(other, None));
         assert_eq!(meant("MODEL_BASE_URL", false), None, "another model answers: it is another program's");
-        assert_eq!(said(&[URL, ("MODEL_BASIC_BASEURL", "x")], &[URL], true), [""; 0], "the right one is there, too");
-        let note = said(&[("MODEL_BASIC_BASEURL", "x")], &[], true);
-        assert!(note[0].contains("did you mean MODEL_BASIC_BASE_URL?"), "{note:?}");
-    }
-
-    #[test]
-    fn no_value_is_shown() {
-        let shell = [(URL.0, "s3cret-a"), ("OPENAI_API_KEY", "s3cret-b"), ("MODEL_BASIC_APIKEY", "s3cret-c")];
-        for daemon in [&[][..], &[URL]] {
-            assert!(!said(&shell, daemon, true).concat().contains("s3cret"));
-        }
+        let shell = ["MODEL_BASIC_BASE_URL", "MODEL_BASIC_BASEURL"].map(|name| (name.to_owned(), "x".to_owned()));
+        assert!(misspelt(&shell.into(), true).is_empty(), "the right one is there, too");
     }
 }

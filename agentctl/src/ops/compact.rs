@@ -17,17 +17,20 @@ use crate::{
     exit::{Exit, Interactivity},
     failure::Failure,
     flags::Choice,
+    keyboard::Keyboard,
     render::{
-        Human,
+        Human, closing,
         context::{percent, short},
     },
     report,
     terminal::{
+        self,
+        attention::Attention,
         look::TerminalStyle,
         paint::{QUIET, WARN, paint},
         sanitize::clean_line,
     },
-    turn::{self, Renderer, SocketLine},
+    turn::{self, NonInteractive, Renderer, Signals, SocketLine},
 };
 
 /// Ways in which a summary is written.
@@ -54,15 +57,18 @@ pub(crate) async fn compact(
     session: SessionId,
     strategy: CompactionStrategy,
     shown: bool,
-    person: turn::Person<'_>,
+    signals: &mut Signals,
+    keyboard: &Keyboard,
 ) -> anyhow::Result<CompactOutcome> {
     let request = StartRequest {
         session: SessionChoice::Existing(session.to_string()),
         start: StartTurn { compact: Some(strategy), ..daemon.turn(None) },
     };
-    person.signals.forget();
-    let mut line = SocketLine::start(daemon, request).await?;
+    signals.forget();
+    let mut line = SocketLine::start(daemon, request, Vec::new()).await?;
     let mut watch = Watch { shown: shown.then(Human::stdio), report: None };
+    let (asker, attention) = (&mut NonInteractive, Attention::Off);
+    let person = turn::Person { asker, signals, keyboard, may_steer: |_| false, attention, is_guest: false };
     let result = turn::drive(&mut line, &mut watch, person).await?;
     let result = result.ok_or_else(|| Failure::unreachable("the daemon did not tell how the compaction ended"))?;
     Ok(CompactOutcome { report: watch.report, result })
@@ -77,14 +83,8 @@ impl CompactOutcome {
         let look = TerminalStyle::detect();
         match &self.report {
             Some(report) => report::lines(lines(report, look.out_color))?,
-            None if self.result.stop_reason == StopReason::Completed => {
-                report::lines(&[clean_line(&self.result.text)])?;
-            }
-            None => {
-                for line in crate::render::closing::lines(&self.result, 0, look) {
-                    crate::terminal::note(&line);
-                }
-            }
+            None if self.result.stop_reason == StopReason::Completed => report::lines([clean_line(&self.result.text)])?,
+            None => closing::lines(&self.result, 0, look).iter().for_each(|line| terminal::note(line)),
         }
         Ok(())
     }
@@ -112,15 +112,11 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
     };
     let by = report.model.as_deref().map_or("without a model".to_owned(), |model| format!("by {}", clean_line(model)));
     lines.push(format!("summary    {how}, {by}"));
-    if let Some(path) = &report.path {
-        lines.push(format!("in full    {}", clean_line(path)));
-    }
-    if !report.pinned.is_empty() {
-        lines.push(format!("kept       your messages, word for word ({})", report.pinned.len()));
-    }
-    if let Some(problem) = &report.problem {
-        lines.push(paint(color, WARN, &format!("! {}", clean_line(problem))));
-    }
+    lines.extend(report.path.as_deref().map(|path| format!("in full    {}", clean_line(path))));
+    let kept = report.pinned.len();
+    lines.extend((kept > 0).then(|| format!("kept       your messages, word for word ({kept})")));
+    let problem = report.problem.as_deref();
+    lines.extend(problem.map(|problem| paint(color, WARN, &format!("! {}", clean_line(problem)))));
     lines.push(paint(color, QUIET, "undo with: agentctl compact --undo"));
     lines
 }
@@ -171,33 +167,5 @@ impl Renderer for Watch {
 
     fn pause(&mut self) -> io::Result<()> {
         self.shown.as_mut().map_or(Ok(()), Renderer::pause)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_kept_and_dropped_is_told() {
-        let report = CompactionReport {
-            strategy: CompactionStrategy::Truncate,
-            messages_before: 62,
-            messages_after: 11,
-            tokens_before: 12_345,
-            tokens_after: 1_900,
-            pinned: vec!["Never push to main.".to_owned()],
-            path: Some("/conversation_history/x.md".to_owned()),
-            problem: Some("no model summed it up: it broke".to_owned()),
-            ..CompactionReport::default()
-        };
-        insta::assert_snapshot!(lines(&report, false).join("\n"), @r"
-        compacted  62 to 11 messages, about 12k to 1.9k tokens (15 %)
-        summary    what is known for certain, without a model
-        in full    /conversation_history/x.md
-        kept       your messages, word for word (1)
-        ! no model summed it up: it broke
-        undo with: agentctl compact --undo
-        ");
     }
 }

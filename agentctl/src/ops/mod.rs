@@ -6,7 +6,7 @@ pub(crate) mod undo;
 
 use std::io;
 
-use agentd_core::{error::ErrorKind, files::FilePiece};
+use agentd_core::error::ErrorKind;
 use agentd_proto::client::Client;
 
 use crate::{daemon::Daemon, failure::Failure};
@@ -55,23 +55,19 @@ pub(crate) async fn each_piece(
     path: &str,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> anyhow::Result<u64> {
-    let mut first: Option<FilePiece> = None;
-    let mut offset = 0;
+    let (mut version, mut offset) = (None, 0);
     loop {
         let piece = client.read_file(session, path, offset).await?;
-        if first.as_ref().is_some_and(|first| (first.size, first.modified) != (piece.size, piece.modified)) {
+        let now = (piece.size, piece.modified);
+        if *version.get_or_insert(now) != now {
             return Err(Failure::new(ErrorKind::Conflict, format!("{path} was changed while it was being read"))
                 .hint("get it again")
                 .into());
         }
-        if piece.content.is_empty() {
-            return Ok(offset);
-        }
         take(&piece.content)?;
         offset += piece.content.len() as u64;
-        if offset >= piece.size {
+        if piece.content.is_empty() || offset >= piece.size {
             return Ok(offset);
         }
-        first.get_or_insert(FilePiece { content: Vec::new(), ..piece });
     }
 }

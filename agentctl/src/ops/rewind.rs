@@ -5,8 +5,9 @@
 //! there.
 
 use agentd_core::{
+    folder::AddedFolder,
     ids::SessionId,
-    session::{Mount, SessionMode, SessionSettings},
+    session::{SessionMode, SessionSettings},
     undo::{TurnChoice, UndoReport, UndoRequest},
 };
 use agentd_proto::client::{ClientErrorKind, NewSession, SessionView};
@@ -91,29 +92,10 @@ fn anew(settings: &SessionSettings, title: &str) -> NewSession {
         confirm_exec: Some(settings.confirm_exec),
         slot: settings.slot,
         project: settings.project.clone(),
-        folders: settings
-            .folders
-            .iter()
-            .map(|folder| Mount { path: folder.path.clone(), writable: folder.writable })
-            .collect(),
+        folders: settings.folders.iter().map(AddedFolder::mount).collect(),
         model: settings.model.clone(),
         trace: settings.trace,
         mode: Some(settings.mode).filter(|mode| *mode == SessionMode::Plan),
         ..NewSession::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_counted_from_the_end() {
-        assert_eq!(RewindPoint::Steps(1).turn(3).unwrap(), 3);
-        assert_eq!(RewindPoint::Steps(3).turn(3).unwrap(), 1);
-        assert_eq!(RewindPoint::Before(2).turn(3).unwrap(), 2);
-        for point in [RewindPoint::Steps(4), RewindPoint::Before(4), RewindPoint::Before(0)] {
-            assert!(point.turn(3).unwrap_err().message.contains("the session has 3"));
-        }
     }
 }

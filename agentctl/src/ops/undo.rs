@@ -82,24 +82,18 @@ fn told(file: &UndoneFile, preview: bool) -> String {
 
 /// The report in one line.
 pub(crate) fn summary(report: &UndoReport) -> String {
-    let number = |fits: fn(UndoOutcome) -> bool| report.files.iter().filter(|file| fits(file.outcome)).count() as u64;
-    let done = number(|outcome| matches!(outcome, UndoOutcome::Done));
-    let conflicts = number(|outcome| matches!(outcome, UndoOutcome::Conflict));
-    let failed = number(|outcome| matches!(outcome, UndoOutcome::Failed));
+    let number = |outcome| report.files.iter().filter(|file| file.outcome == outcome).count();
+    let [done, conflicts, failed] = [UndoOutcome::Done, UndoOutcome::Conflict, UndoOutcome::Failed].map(number);
     let what = match (report.redo, report.preview) {
         (false, false) => "undone",
         (false, true) => "would be undone",
         (true, false) => "brought back",
         (true, true) => "would be brought back",
     };
-    let mut text = format!("turn {}: {} {what}", report.turn, report::count(done, "path"));
-    if conflicts > 0 {
-        text.push_str(&format!(", {} left alone", report::count(conflicts, "conflict")));
-    }
-    if failed > 0 {
-        text.push_str(&format!(", {failed} not possible"));
-    }
-    text
+    let left = (conflicts > 0).then(|| format!("{} left alone", report::count(conflicts, "conflict")));
+    let failed = (failed > 0).then(|| format!("{failed} not possible"));
+    let done = format!("turn {}: {} {what}", report.turn, report::count(done, "path"));
+    std::iter::once(done).chain(left).chain(failed).collect::<Vec<_>>().join(", ")
 }
 
 /// Exit code of a report.
@@ -132,52 +126,6 @@ pub(crate) fn question(session_id: SessionId, preview: &UndoReport) -> Interrupt
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn file(path: &str, change: FileChangeKind, outcome: UndoOutcome) -> UndoneFile {
-        let is_left = matches!(outcome, UndoOutcome::Conflict);
-        UndoneFile {
-            path: path.to_owned(),
-            change,
-            outcome,
-            reason: is_left.then(|| "it has been changed since".to_owned()),
-            diff: Some("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-new\n+old\n".to_owned()),
-        }
-    }
-
-    fn report(preview: bool) -> UndoReport {
-        UndoReport {
-            turn_id: "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap(),
-            turn: 3,
-            redo: false,
-            preview,
-            files: vec![
-                file("outputs/a.txt", FileChangeKind::Modified, UndoOutcome::Done),
-                file("outputs/b\u{1b}[2J.txt", FileChangeKind::Deleted, UndoOutcome::Done),
-                file("outputs/c.txt", FileChangeKind::Created, UndoOutcome::Already),
-                file("outputs/d.txt", FileChangeKind::Modified, UndoOutcome::Conflict),
-            ],
-        }
-    }
-
-    #[test]
-    fn diffs_are_shown_of_what_is_foreseen_and_of_conflicts() {
-        insta::assert_snapshot!(lines(&report(false), false).join("\n"), @r"
-        ✓ outputs/a.txt: is as it was
-        ✓ outputs/b\u{1b}[2J.txt: removed
-        · outputs/c.txt: is already as it was
-        ✗ outputs/d.txt: left alone, it has been changed since
-            --- a/x
-            +++ b/x
-            @@ -1 +1 @@
-          1 -new
-          1 +old
-        turn 3: 2 paths undone, 1 conflict left alone
-        ");
-        let foreseen = lines(&report(true), false);
-        assert_eq!(foreseen[0], "✓ outputs/a.txt: becomes as it was");
-        assert_eq!(foreseen[1], "    --- a/x");
-        assert_eq!(foreseen.last().unwrap(), "turn 3: 2 paths would be undone, 1 conflict left alone");
-    }
 
     #[test]
     fn turns_are_named_by_number_or_id() {

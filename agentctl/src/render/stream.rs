@@ -71,7 +71,7 @@ impl<W: Write> TextStream<W> {
         Self {
             out,
             look,
-            sanitizer: Sanitizer::new(),
+            sanitizer: Sanitizer::default(),
             markdown: Markdown::default(),
             block: String::new(),
             echo: Echo::default(),
@@ -125,7 +125,7 @@ impl<W: Write> TextStream<W> {
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         let mut painted = String::new();
         self.end_block(&mut painted);
-        self.sanitizer = Sanitizer::new();
+        self.sanitizer = Sanitizer::default();
         self.markdown = Markdown::default();
         self.write(&painted)
     }

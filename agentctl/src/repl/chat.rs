@@ -294,7 +294,7 @@ impl Chat {
         let _hold = self.keyboard.hold_ahead();
         self.signals.forget();
         let parts = if input.is_some() { self.extras.parts() } else { Vec::new() };
-        let line = match SocketLine::start_with(&self.daemon, request, parts).await {
+        let line = match SocketLine::start(&self.daemon, request, parts).await {
             Ok(line) => line,
             Err(failure) => {
                 let words = input.as_ref().map(|input| input.words().to_owned());

@@ -13,24 +13,13 @@ use crate::{
     exit::Exit,
     ops::{self, compact, undo},
     report,
-    terminal::attention::Attention,
-    turn::{self, NonInteractive},
 };
 
 impl Chat {
     /// Compacts the history.
     pub(super) async fn compact(&mut self, strategy: CompactionStrategy) -> anyhow::Result<Exit> {
         let id = self.session()?;
-        let (signals, keyboard) = (&mut self.signals, &self.keyboard);
-        let person = turn::Person {
-            asker: &mut NonInteractive,
-            signals,
-            keyboard,
-            may_steer: |_| false,
-            attention: Attention::Off,
-            is_guest: false,
-        };
-        let done = compact::compact(&self.daemon, id, strategy, true, person).await;
+        let done = compact::compact(&self.daemon, id, strategy, true, &mut self.signals, &self.keyboard).await;
         self.learn_status().await;
         let done = done?;
         self.handed.forget();

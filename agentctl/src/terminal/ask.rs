@@ -49,6 +49,11 @@ pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
     Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
+/// The one that a person names by its number, counted from 1.
+pub(crate) fn numbered<'a, T>(said: &str, offered: &'a [T]) -> Option<&'a T> {
+    offered.get(said.trim().parse::<usize>().ok()?.checked_sub(1)?)
+}
+
 /// Asks for a yes.
 ///
 /// # Errors

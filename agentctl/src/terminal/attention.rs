@@ -54,18 +54,14 @@ impl Attention {
 
     /// Calls the person, with a few words of why.
     pub(crate) fn call(self, why: &str) {
-        // A terminal that is gone hears nothing.
-        let _ = io::stderr().write_all(self.sequence(why).as_bytes());
+        let _ = write(&self.sequence(why));
     }
 
     fn sequence(self, why: &str) -> String {
         match self {
             Self::Off => String::new(),
             Self::Bell => "\x07".to_owned(),
-            Self::Notification => {
-                let why: String = clean_line(why).chars().filter(|c| !c.is_control()).take(LONGEST).collect();
-                format!("\x1b]9;{why}\x07")
-            }
+            Self::Notification => format!("\x1b]9;{}\x07", harmless(why, LONGEST)),
         }
     }
 }
@@ -86,16 +82,16 @@ impl WindowTitle {
         if !TerminalStyle::detect().err_terminal {
             return Self::default();
         }
-        write("\x1b[22;2t");
+        let _ = write("\x1b[22;2t");
         Self { shown: Some(String::new()) }
     }
 
     /// Shows a title, unless it stands there.
     pub(crate) fn set(&mut self, title: &str) {
         let Some(shown) = &mut self.shown else { return };
-        let title = harmless(title);
+        let title = harmless(title, LONGEST_TITLE);
         if *shown != title {
-            write(&format!("\x1b]2;{title}\x07"));
+            let _ = write(&format!("\x1b]2;{title}\x07"));
             *shown = title;
         }
     }
@@ -104,19 +100,20 @@ impl WindowTitle {
 impl Drop for WindowTitle {
     fn drop(&mut self) {
         if self.shown.is_some() {
-            write("\x1b[23;2t");
+            let _ = write("\x1b[23;2t");
         }
     }
 }
 
-fn harmless(title: &str) -> String {
-    clean_line(title).chars().filter(|c| !c.is_control()).take(LONGEST_TITLE).collect()
+fn harmless(text: &str, longest: usize) -> String {
+    clean_line(text).chars().filter(|c| !c.is_control()).take(longest).collect()
 }
 
-fn write(sequence: &str) {
+/// Fails where the terminal is gone, which hears nothing then and has no title.
+fn write(sequence: &str) -> io::Result<()> {
     let mut err = io::stderr().lock();
-    // A terminal that is gone has no title.
-    let _ = err.write_all(sequence.as_bytes()).and_then(|()| err.flush());
+    err.write_all(sequence.as_bytes())?;
+    err.flush()
 }
 
 /// Bytes of text that are copied at the most: with more, many terminals take nothing.
@@ -127,9 +124,7 @@ pub(crate) const LARGEST: usize = 74_000;
 /// # Errors
 /// When the terminal is gone.
 pub(crate) fn copy(text: &str) -> io::Result<()> {
-    let mut err = io::stderr().lock();
-    err.write_all(sequence(text, std::env::var_os("TMUX").is_some()).as_bytes())?;
-    err.flush()
+    write(&sequence(text, env::var_os("TMUX").is_some()))
 }
 
 /// The sequence. tmux takes it for its own buffer, and hands through what is wrapped for the terminal around it: which of both
@@ -160,18 +155,11 @@ mod tests {
 
     #[test]
     fn words_of_others_end_no_sequence() {
-        let told = Attention::Notification.sequence("asks: rm\x1b\\\x07\x1b]0;x\u{9c}\n");
-        assert!(told.starts_with("\x1b]9;asks: rm") && told.ends_with('\x07'), "{told:?}");
-        assert!(!told[1..told.len() - 1].contains(char::is_control), "{told:?}");
-        assert_eq!(Attention::Bell.sequence("asks"), "\x07");
-        assert_eq!(Attention::Off.sequence("asks"), "");
-    }
-
-    #[test]
-    fn a_folders_name_ends_no_sequence() {
-        let title = harmless("app\x07\x1b]52;c;x\x1b\\\u{9c}");
-        assert!(title.starts_with("app") && !title.contains(char::is_control), "{title:?}");
-        assert_eq!(harmless(&"x".repeat(500)).len(), LONGEST_TITLE);
+        let told = harmless("app: rm\x1b\\\x07\x1b]52;c;x\u{9c}\n", LONGEST_TITLE);
+        assert!(told.starts_with("app: rm") && !told.contains(char::is_control), "{told:?}");
+        assert_eq!(harmless(&"x".repeat(500), LONGEST_TITLE).len(), LONGEST_TITLE);
+        let sequences = [Attention::Notification, Attention::Bell, Attention::Off].map(|way| way.sequence("asks"));
+        assert_eq!(sequences, ["\x1b]9;asks\x07", "\x07", ""]);
     }
 
     #[test]

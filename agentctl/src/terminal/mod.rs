@@ -11,11 +11,21 @@ pub(crate) mod look;
 pub(crate) mod paint;
 pub(crate) mod sanitize;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _, stderr, stdin};
+
+/// Returns whether there is a person to be asked.
+pub(crate) fn is_attended() -> bool {
+    stdin().is_terminal() && stderr().is_terminal()
+}
 
 /// Tells the person something that is not the answer.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{}", fitted(&sanitize::clean(text)));
+}
+
+/// Tells the person several things, a line each.
+pub(crate) fn note_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) {
+    lines.into_iter().for_each(|line| note(&sanitize::clean_line(line.as_ref())));
 }
 
 /// A text for standard error: broken between words where that is a terminal, so that no word or id is cut in two.

@@ -74,14 +74,9 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
 
 /// The end of a text that fits in so many columns.
 pub(crate) fn tail(text: &str, columns: usize) -> &str {
-    let mut start = text.len();
-    for (at, _) in text.char_indices().rev() {
-        if width(&text[at..]) > columns {
-            break;
-        }
-        start = at;
-    }
-    &text[start..]
+    let starts = text.char_indices().rev().map(|(at, _)| at);
+    let start = starts.take_while(|at| width(&text[*at..]) <= columns).last();
+    &text[start.unwrap_or(text.len())..]
 }
 
 /// A duration for people.
@@ -97,14 +92,7 @@ pub(crate) fn duration(millis: u64) -> String {
 /// A number for people, with a comma every three digits.
 pub(crate) fn number(n: u64) -> String {
     let digits = n.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect::<Vec<_>>().join(",")
 }
 
 /// Money for people: cents, and more digits where there are no cents.

@@ -26,21 +26,16 @@ enum State {
     /// In a control string, after so many characters, until ST, BEL or the end of the line.
     String(usize),
     /// After an ESC in a control string: a backslash makes it ST.
-    StringEscape(usize),
+    StringEscape,
 }
 
-/// Cleans text that comes in chunks; a sequence that is split over two chunks is recognised.
+/// Cleans text that comes in chunks, beginning in plain text; a sequence that is split over two chunks is recognised.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sanitizer {
     state: State,
 }
 
 impl Sanitizer {
-    /// Starts in plain text.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// The chunk, without what a terminal would obey.
     pub(crate) fn push(&mut self, chunk: &str) -> String {
         let mut out = String::with_capacity(chunk.len());
@@ -53,19 +48,12 @@ impl Sanitizer {
 
 /// A whole text, cleaned.
 pub(crate) fn clean(text: &str) -> String {
-    Sanitizer::new().push(text)
+    Sanitizer::default().push(text)
 }
 
 /// A whole text, cleaned and on one line: every run of white space is one space.
 pub(crate) fn clean_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for word in clean(text).split_whitespace() {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    line
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Reads one character, writes what is left of it, and says where we are then.
@@ -87,12 +75,12 @@ fn step(state: State, c: char, out: &mut String) -> State {
         },
         State::String(length) => match c {
             '\u{7}' | '\u{9c}' | '\u{18}' | '\u{1a}' => State::Ground,
-            '\u{1b}' => State::StringEscape(length),
+            '\u{1b}' => State::StringEscape,
             '\n' => ground(c, out),
             _ if length >= LONGEST_STRING => ground(c, out),
             _ => State::String(length + 1),
         },
-        State::StringEscape(_) => match c {
+        State::StringEscape => match c {
             '\\' => State::Ground,
             // Terminals take the ESC for the end of the string and the start of a sequence.
             _ => step(State::Escape, c, out),
@@ -184,7 +172,7 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| bounds[cut.index(bounds.len())]).collect();
             cuts.extend([0, text.len()]);
             cuts.sort_unstable();
-            let mut sanitizer = Sanitizer::new();
+            let mut sanitizer = Sanitizer::default();
             let split: String = cuts.windows(2).map(|pair| sanitizer.push(&text[pair[0]..pair[1]])).collect();
             prop_assert!(split.chars().all(|c| matches!(c, '\n' | '\t') || !c.is_control()), "{split:?}");
             prop_assert_eq!(split, clean(&text));

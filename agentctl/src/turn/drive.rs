@@ -299,7 +299,7 @@ impl<L: Line> Driver<'_, L> {
             renderer.note("Ctrl-C again cancels the turn; Ctrl-D or q leaves it running")?;
             return Ok(());
         }
-        if !self.signals.cancels(signal) {
+        if !self.signals.at_end.cancels(signal) {
             anyhow::bail!(Failure {
                 exit: signal.exit(),
                 kind: ErrorKind::Conflict,

@@ -116,23 +116,11 @@ enum Source {
 }
 
 impl SocketLine {
-    /// Starts a turn.
+    /// Starts a turn, with parts of the input beside its words.
     ///
     /// # Errors
     /// When the daemon refuses it or is lost.
-    pub(crate) async fn start(daemon: &Daemon, request: StartRequest) -> Result<Self, Failure> {
-        Self::start_with(daemon, request, Vec::new()).await
-    }
-
-    /// The same with parts of the input beside its words.
-    ///
-    /// # Errors
-    /// As of [`Self::start`].
-    pub(crate) async fn start_with(
-        daemon: &Daemon,
-        request: StartRequest,
-        parts: Vec<InputPart>,
-    ) -> Result<Self, Failure> {
+    pub(crate) async fn start(daemon: &Daemon, request: StartRequest, parts: Vec<InputPart>) -> Result<Self, Failure> {
         Ok(Self::started(daemon, daemon.client.turn_with_parts(request, parts, daemon.variables()).await?))
     }
 
@@ -145,7 +133,7 @@ impl SocketLine {
         request: StartRequest,
         files: Option<ClientFileAccess>,
     ) -> Result<Self, Failure> {
-        let Some(access) = files else { return Self::start(daemon, request).await };
+        let Some(access) = files else { return Self::start(daemon, request, Vec::new()).await };
         Ok(Self::started(daemon, daemon.client.turn_holding_files(request, access, daemon.variables()).await?))
     }
 
@@ -216,7 +204,7 @@ impl SocketLine {
                         && !self.was_stopped
                         && since.elapsed() > OTHERS_TURN =>
                 {
-                    daemon::start_again(&self.place).await?;
+                    daemon::start(self.place.clone()).await?;
                 }
                 Ok(()) => return Ok(()),
                 Err(error) if !is_break(&error) => return Err(error.into()),

@@ -38,6 +38,11 @@ pub(crate) const LOST: &str = "the connection to the daemon was lost; waiting fo
 
 /// Shows a turn as it happens. Calls come in the order of the events; each event comes once.
 pub(crate) trait Renderer: Send {
+    /// The renderer around which this one is: it gets all calls that this one does not take.
+    fn inner(&mut self) -> Option<&mut dyn Renderer> {
+        None
+    }
+
     /// Shows one event. `TurnEnded` comes here too, before [`Renderer::finish`].
     ///
     /// # Errors
@@ -48,37 +53,40 @@ pub(crate) trait Renderer: Send {
     ///
     /// # Errors
     /// As [`Renderer::event`].
-    fn child(&mut self, _: &Event) -> io::Result<()> {
-        Ok(())
+    fn child(&mut self, event: &Event) -> io::Result<()> {
+        self.inner().map_or(Ok(()), |inner| inner.child(event))
     }
 
     /// Shows what the turn came to. Nothing of the turn follows.
     ///
     /// # Errors
     /// As [`Renderer::event`].
-    fn finish(&mut self, result: &TurnResult) -> io::Result<()>;
+    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
+        self.inner().map_or(Ok(()), |inner| inner.finish(result))
+    }
 
     /// Takes everything that moves off the screen: the turn goes on unseen.
     ///
     /// # Errors
     /// As [`Renderer::event`].
     fn leave(&mut self) -> io::Result<()> {
-        Ok(())
+        self.inner().map_or(Ok(()), Renderer::leave)
     }
 
-    /// Takes away what moves, for a question follows on the same screen. Without a default, so that no renderer around
-    /// another one forgets to pass it on.
+    /// Takes away what moves, for a question follows on the same screen.
     ///
     /// # Errors
     /// As [`Renderer::event`].
-    fn pause(&mut self) -> io::Result<()>;
+    fn pause(&mut self) -> io::Result<()> {
+        self.inner().map_or(Ok(()), Renderer::pause)
+    }
 
     /// Shows what is typed while the turn runs, where there is a place for it.
     ///
     /// # Errors
     /// As [`Renderer::event`].
-    fn typed(&mut self, _: &TypeAhead) -> io::Result<()> {
-        Ok(())
+    fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {
+        self.inner().map_or(Ok(()), |inner| inner.typed(typed))
     }
 
     /// Tells that the daemon is gone and waited for.
@@ -86,7 +94,10 @@ pub(crate) trait Renderer: Send {
     /// # Errors
     /// As [`Renderer::event`].
     fn lost(&mut self) -> io::Result<()> {
-        self.note(LOST)
+        match self.inner() {
+            Some(inner) => inner.lost(),
+            None => self.note(LOST),
+        }
     }
 
     /// Shows one line of the client itself, such as that the daemon is gone and waited for. The text is ours.
@@ -95,7 +106,10 @@ pub(crate) trait Renderer: Send {
     /// As [`Renderer::event`].
     fn note(&mut self, text: &str) -> io::Result<()> {
         use io::Write as _;
-        writeln!(anstream::stderr(), "{text}")
+        match self.inner() {
+            Some(inner) => inner.note(text),
+            None => writeln!(anstream::stderr(), "{text}"),
+        }
     }
 }
 
@@ -158,6 +172,10 @@ impl BuiltinNotice {
 }
 
 impl Renderer for BuiltinNotice {
+    fn inner(&mut self) -> Option<&mut dyn Renderer> {
+        Some(self.inner.as_mut())
+    }
+
     fn event(&mut self, event: &Event) -> io::Result<()> {
         if let EventKind::TurnStarted { model, .. } = &event.kind
             && self.builtin.iter().any(|builtin| builtin.id == *model)
@@ -166,34 +184,6 @@ impl Renderer for BuiltinNotice {
             self.inner.note(&notice)?;
         }
         self.inner.event(event)
-    }
-
-    fn child(&mut self, event: &Event) -> io::Result<()> {
-        self.inner.child(event)
-    }
-
-    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
-        self.inner.finish(result)
-    }
-
-    fn leave(&mut self) -> io::Result<()> {
-        self.inner.leave()
-    }
-
-    fn pause(&mut self) -> io::Result<()> {
-        self.inner.pause()
-    }
-
-    fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {
-        self.inner.typed(typed)
-    }
-
-    fn lost(&mut self) -> io::Result<()> {
-        self.inner.lost()
-    }
-
-    fn note(&mut self, text: &str) -> io::Result<()> {
-        self.inner.note(text)
     }
 }
 

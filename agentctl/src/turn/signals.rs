@@ -69,7 +69,7 @@ pub(crate) enum AtEnd {
 
 impl AtEnd {
     /// Returns true if this one cancels the turn.
-    fn cancels(self, signal: EndSignal) -> bool {
+    pub(super) fn cancels(self, signal: EndSignal) -> bool {
         match (signal, self) {
             (EndSignal::Interrupt, _) | (EndSignal::Terminate, Self::CancelUnlessHungUp) | (_, Self::Cancel) => true,
             (EndSignal::HangUp, Self::CancelUnlessHungUp) | (_, Self::Leave) => false,
@@ -83,7 +83,7 @@ pub(crate) struct Signals {
     heard: mpsc::Receiver<EndSignal>,
     /// The client is stopping already.
     stopping: Arc<AtomicBool>,
-    at_end: AtEnd,
+    pub(super) at_end: AtEnd,
     /// One that came when nobody waited for it, and still holds.
     kept: Option<EndSignal>,
     /// The first that told the client to end its turn.
@@ -169,11 +169,6 @@ impl Signals {
                 other => return other,
             }
         }
-    }
-
-    /// True where this one cancels the turn.
-    pub(crate) fn cancels(&self, signal: EndSignal) -> bool {
-        self.at_end.cancels(signal)
     }
 
     /// Notes whether the client is stopping: then the next signal ends it, whatever it waits for.
@@ -266,14 +261,6 @@ fn ignores_hangup(status: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_ignored_is_read_from_the_mask() {
-        assert!(ignores_hangup("Name:\tagentctl\nSigIgn:\t0000000000001001\n"));
-        assert!(!ignores_hangup("SigIgn:\t0000000000001000\n"));
-        assert!(!ignores_hangup("SigBlk:\t0000000000000001\n"));
-        assert!(!ignores_hangup(""));
-    }
-
     #[tokio::test]
     async fn ctrl_c_is_forgotten_and_an_end_is_not() {
         let (sender, heard) = mpsc::channel(REMEMBERED);
@@ -284,6 +271,6 @@ mod tests {
         signals.forget();
         assert_eq!(signals.next().await, EndSignal::Terminate);
         assert_eq!((signals.exit(Exit::Cancelled), signals.exit(Exit::Done)), (Exit::Terminated, Exit::Done));
-        assert!(signals.cancels(EndSignal::Terminate) && !signals.cancels(EndSignal::HangUp));
+        assert!(signals.at_end.cancels(EndSignal::Terminate) && !signals.at_end.cancels(EndSignal::HangUp));
     }
 }

@@ -21,7 +21,7 @@ pub struct SideUsage {
 }
 
 /// Question about usage. Days are those of the daemon's time zone when the calls were made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageQuery {
     /// Number of days up to today, today included; wins over `since`.
     pub last_days: Option<u32>,

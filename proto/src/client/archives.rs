@@ -14,7 +14,7 @@ use agentd_core::{
     session::SessionSummary,
 };
 use futures_util::{StreamExt as _, stream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     sync::mpsc,
@@ -232,7 +232,8 @@ pub struct PlayRequest {
 }
 
 /// Parts of a play that are real.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PlayMode {
     /// None. Each request has to be the recorded one.
     #[default]

@@ -46,18 +46,13 @@ impl Entry {
             ("url", self.url.as_deref().map(quoted)),
             ("connection_mode", self.sse.then(|| "sse".to_owned())),
         ];
-        for (key, value) in settings {
-            if let Some(value) = value {
-                text += &format!("{inner}{key}: {value}\n");
-            }
-        }
+        let line = |(key, value): (&str, Option<String>)| Some(format!("{inner}{key}: {}\n", value?));
+        text.extend(settings.into_iter().filter_map(line));
         for (group, pairs) in [("env", &self.env), ("headers", &self.headers)] {
             if !pairs.is_empty() {
                 text += &format!("{inner}{group}:\n");
             }
-            for (name, value) in pairs {
-                text += &format!("{inner}  {}: {}\n", key(name), quoted(value));
-            }
+            text.extend(pairs.iter().map(|(name, value)| format!("{inner}  {}: {}\n", key(name), quoted(value))));
         }
         text
     }

@@ -4,8 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    io::{self, IsTerminal as _},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -14,7 +13,7 @@ use serde_json::{Map, Value};
 use super::entry::{Entry, Secrets};
 use crate::{
     failure::Failure,
-    terminal::{ask, sanitize::clean_line},
+    terminal::{ask, is_attended, sanitize::clean_line},
 };
 
 /// Servers found in a file.
@@ -222,7 +221,7 @@ impl FoundServers {
     /// Asks for what its servers want, each value once, and puts it where it is wanted. A password goes to the secrets, and
     /// its server names it by a variable. Servers for which there is no answer are left. Returns whether the person went on.
     pub(super) fn ask(&mut self, secrets: &mut Secrets) -> io::Result<bool> {
-        let present = io::stdin().is_terminal() && io::stderr().is_terminal();
+        let present = is_attended();
         let mut answers = BTreeMap::new();
         for id in self.asks() {
             let answer = match self.inputs.get(&id) {
@@ -308,9 +307,8 @@ impl Input {
             if self.kind != "pickString" {
                 return Ok(Some(Some(said)));
             }
-            let at = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let picked = self.options.iter().find(|(words, value)| said == *words || said == *value);
-            if let Some((_, value)) = picked.or_else(|| self.options.get(at?)) {
+            if let Some((_, value)) = picked.or_else(|| ask::numbered(&said, &self.options)) {
                 return Ok(Some(Some(value.clone())));
             }
             crate::terminal::note(&clean_line(&format!("`{said}` is none of them")));
@@ -319,10 +317,9 @@ impl Input {
 
     fn question(&self, id: &str, servers: &str) -> String {
         let what = if self.description.is_empty() { id } else { &self.description };
-        let mut question = String::new();
-        for (number, (words, _)) in (1..).zip(&self.options) {
-            question += &format!("  {number}  {}\n", clean_line(words));
-        }
+        let options = (1..).zip(&self.options);
+        let mut question: String =
+            options.map(|(number, (words, _))| format!("  {number}  {}\n", clean_line(words))).collect();
         question += &clean_line(&format!("{what}, for {servers}"));
         match &self.default {
             _ if self.is_password => question += " (it is not shown)",
@@ -335,8 +332,6 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn read_all(text: &str) -> FoundServers {
@@ -382,59 +377,5 @@ mod tests {
         assert_eq!(found.taken[0].env[0].1, "${HOME}");
         let left: Vec<&str> = found.left.iter().map(|(what, _)| what.as_str()).collect();
         assert_eq!(left, ["a.dev", "b2", "c", "d", "e"]);
-    }
-
-    #[test]
-    fn comments_and_last_commas_of_editors_are_left_out() {
-        let found = read_all(
-            r#"{"mcpServers": { // ünï
-                "a": {"command": "x, } \" /* no */", "args": ["//", 1, /* last */ ], // and so on
-                },
-                /* **/ "b": {"command": "y",
-                // none behind it
-                },
-            },} // 漢字"#,
-        );
-        assert_eq!(found.taken[0].command.as_deref(), Some("x, } \" /* no */"));
-        assert_eq!(found.taken[0].args, ["//", "1"]);
-        assert_eq!(found.taken[1].command.as_deref(), Some("y"));
-        for text in ["", "[]", "{}", "not json", "{ /* open"] {
-            assert!(read(text, Path::new("x.json")).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_folder_that_an_editor_has_open_is_where_its_file_lies() {
-        let folder = tempfile::tempdir().unwrap();
-        let project = fs::canonicalize(folder.path()).unwrap().join("a project");
-        let file = project.join(".vscode/mcp.json");
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        let text = r#"{"servers": {
-            "a": {"command": "${workspaceFolder}/bin/a", "cwd": "${workspaceFolder}", "args": ["${workspaceFolderBasename}${/}x"]},
-            "b": {"command": "b", "args": ["${workspaceFolder:other}"]}}}"#;
-        fs::write(&file, text).unwrap();
-        let found = read(text, &file).unwrap();
-        let [a] = found.taken.as_slice() else { panic!("{found:?}") };
-        let project = project.to_str().unwrap();
-        assert_eq!(a.command.as_deref(), Some(format!("{project}/bin/a").as_str()));
-        assert_eq!((a.cwd.as_deref(), a.args[0].as_str()), (Some(project), "a project/x"));
-        assert_eq!(found.left[0].0, "b");
-        // A file of the person is of no project: what is meant is where they are.
-        assert_eq!(workspace(Path::new("/nowhere/mcp.json")), std::env::current_dir().unwrap());
-    }
-
-    #[test]
-    fn inputs_are_read_as_they_are_described() {
-        let file = serde_json::json!({"inputs": [
-            {"type": "promptString", "id": "key", "description": "The key", "password": true},
-            {"type": "pickString", "id": "where", "options": ["eu", {"label": "America", "value": "us"}], "default": "eu"},
-            {"id": "odd"}, {"type": "promptString"}, 5,
-        ]});
-        let inputs = read_inputs(&file);
-        assert_eq!(inputs.keys().collect::<Vec<_>>(), ["key", "odd", "where"]);
-        assert!(inputs["key"].is_password && inputs["key"].objection("key").is_none());
-        assert_eq!(inputs["where"].options[1], ("America".to_owned(), "us".to_owned()));
-        assert!(inputs["odd"].objection("odd").is_some());
-        assert_eq!(variable("github-token.2"), "INPUT_GITHUB_TOKEN_2");
     }
 }

@@ -2,7 +2,7 @@
 //! providers has those of models, and servers that people run themselves.
 
 use std::{
-    io::{self, IsTerminal as _, Read as _},
+    io::{self, Read as _},
     path::PathBuf,
 };
 
@@ -18,7 +18,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     input::SilenceNotice,
-    terminal::{ask, sanitize::clean_line},
+    terminal::{ask, is_attended, sanitize::clean_line},
 };
 
 /// The wire that OpenAI has, and few others.
@@ -72,17 +72,16 @@ pub(crate) struct AddArgs {
 
 /// Adds.
 pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exit> {
-    let present = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let present = is_attended();
     let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
     let own = OwnFiles::read(args.slot)?;
     if has(&own.text, args.slot) && !args.replace {
-        let replaces = if present {
+        let mut replaces = false;
+        if present {
             let question = format!("models.yaml has {} already. Replace it? [y/N] ", args.slot);
             let Some(said) = ask::line(&question)? else { return Ok(Exit::Cancelled) };
-            matches!(said.trim(), "y" | "Y" | "yes")
-        } else {
-            false
-        };
+            replaces = matches!(said.trim(), "y" | "Y" | "yes");
+        }
         if !replaces {
             return Err(Failure::usage(format!("{} sets {} already", own.path.display(), args.slot))
                 .hint("--replace replaces it; --slot names another slot")
@@ -194,9 +193,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
     }
     loop {
         let Some(said) = ask::line("number or name: ")? else { return Ok(None) };
-        let at = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        let numbered = at.and_then(|at| offered.get(at).copied());
-        match numbered.or_else(|| named(&said)) {
+        match ask::numbered(&said, &offered).copied().or_else(|| named(&said)) {
             Some(provider) => return Ok(Some(provider)),
             None => crate::terminal::note(&clean_line(&format!("`{said}` is none of them"))),
         }
@@ -212,22 +209,17 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
         return Ok(Some(text.trim().to_owned()));
     }
     let Some(variable) = chosen.variable else { return Ok(Some(String::new())) };
-    let of_shell = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
+    let of_shell = std::env::var(variable).ok().map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
+    let wanting = || Failure::usage(format!("{} wants a key", chosen.title));
     if !present {
-        return of_shell.map(|key| Some(key.trim().to_owned())).ok_or_else(|| {
-            Failure::usage(format!("{} wants a key", chosen.title))
-                .hint(format!("set {variable}, or hand it over with --key-stdin"))
-                .into()
-        });
+        let hint = format!("set {variable}, or hand it over with --key-stdin");
+        return Ok(Some(of_shell.ok_or_else(|| wanting().hint(hint))?));
     }
     let or_else = if of_shell.is_some() { format!(", Enter takes ${variable}") } else { String::new() };
     let typed = ask::hidden(&format!("key of {} (it is not shown{or_else}): ", chosen.title))?;
-    let Some(typed) = typed.map(|key| key.trim().to_owned()) else { return Ok(None) };
-    match (typed.is_empty(), of_shell) {
-        (false, _) => Ok(Some(typed)),
-        (true, Some(key)) => Ok(Some(key.trim().to_owned())),
-        (true, None) => Err(Failure::usage(format!("{} wants a key", chosen.title)).into()),
-    }
+    let Some(typed) = typed else { return Ok(None) };
+    let typed = Some(typed.trim().to_owned()).filter(|key| !key.is_empty());
+    Ok(Some(typed.or(of_shell).ok_or_else(wanting)?))
 }
 
 /// The model of those that the server lists.
@@ -250,8 +242,7 @@ fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyho
             return Err(Failure::usage("no model was chosen").into());
         };
         let said = said.trim();
-        let at = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        let named = listed.iter().find(|model| model.id == said).or_else(|| listed.get(at?));
+        let named = listed.iter().find(|model| model.id == said).or_else(|| ask::numbered(said, listed));
         match named {
             _ if said.is_empty() => return Ok(suggested.to_owned()),
             Some(model) => return Ok(model.id.clone()),
@@ -403,11 +394,8 @@ impl SlotEntry {
         let quoted = |text: &str| Value::from(text.replace("${", "$${")).to_string();
         let mut yaml = format!("{slot}:\n  base_url: {}\n", quoted(&self.base_url));
         let settings = [("wire", &self.wire), ("api_key_file", &self.key_file), ("id", &self.id)];
-        for (name, value) in settings {
-            if let Some(value) = value {
-                yaml.push_str(&format!("  {name}: {}\n", quoted(value)));
-            }
-        }
+        let line = |(name, value): (&str, &Option<String>)| Some(format!("  {name}: {}\n", quoted(value.as_deref()?)));
+        yaml.extend(settings.into_iter().filter_map(line));
         if self.echoes {
             yaml.push_str("  echo_reasoning: true\n");
         }

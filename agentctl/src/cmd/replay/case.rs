@@ -55,7 +55,7 @@ pub(super) struct LivePermissions {
 pub(super) struct TestFile {
     /// File of the recording, relative to this one; `NAME.jsonl` where absent.
     recording: Option<PathBuf>,
-    mode: Mode,
+    mode: PlayMode,
     /// Folder of the project, relative to this file.
     project: Option<PathBuf>,
     /// Lets tools that run change the project; needs --writable.
@@ -66,19 +66,10 @@ pub(super) struct TestFile {
     pub(super) expect: Expectations,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Mode {
-    #[default]
-    Strict,
-    LiveTools,
-    LiveModel,
-}
-
 impl TestCase {
     /// Returns whether tools run or a model is asked.
     pub(super) fn is_live(&self) -> bool {
-        self.file.mode != Mode::Strict
+        self.file.mode != PlayMode::Strict
     }
 
     /// The way to play it.
@@ -87,14 +78,12 @@ impl TestCase {
     /// When its file asks for more than it is permitted, or its project cannot be used.
     pub(super) fn wishes(&self, update: bool, permitted: LivePermissions) -> Result<PlayRequest, Failure> {
         let LivePermissions { approve, writable } = permitted;
-        let TestFile { mode, project, .. } = &self.file;
         let asks = [("approve", self.file.approve, approve), ("writable", self.file.writable, writable)];
         if let Some((key, ..)) = asks.iter().find(|(_, asks, is_permitted)| self.is_live() && *asks && !is_permitted) {
             return Err(Failure::usage(format!("the file of the test {} says {key}: true", self.name))
                 .hint(format!("read it and its recording; --{key} permits that")));
         }
-        let is_named = project.is_some();
-        let project = match project {
+        let project = match &self.file.project {
             Some(path) => fs::canonicalize(path).map_err(|error| {
                 Failure::usage(format!("could not find the project {}: {error}", path.display()))
                     .hint(format!("set `project` of {} to a folder that exists", self.name))
@@ -102,16 +91,11 @@ impl TestCase {
             None => std::env::current_dir()
                 .map_err(|error| Failure::usage(format!("could not find the current folder: {error}")))?,
         };
-        if self.is_live() && is_named && !lies_within(&project, &self.base) {
+        if self.is_live() && self.file.project.is_some() && !lies_within(&project, &self.base) {
             return Err(Failure::usage(format!("the project of the test {} lies outside of the tests", self.name))
                 .hint("name the folder that holds both, and the test: agentctl test DIR NAME --live"));
         }
-        let mode = match mode {
-            Mode::Strict => PlayMode::Strict,
-            Mode::LiveTools => PlayMode::LiveTools,
-            Mode::LiveModel => PlayMode::LiveModel,
-        };
-        let TestFile { writable, approve, .. } = self.file;
+        let TestFile { mode, writable, approve, .. } = self.file;
         let update = update && !self.is_live();
         Ok(PlayRequest { text: Vec::new(), mode, project: Some(project), writable, approve, update })
     }
@@ -283,9 +267,7 @@ impl PlayedTurns {
             EventKind::ItemCompleted { item, .. } => match &item.body {
                 ItemBody::ToolCall(call) => self.called.push(call.name.clone()),
                 ItemBody::ToolResult(result) => {
-                    if let Some(error) = result.error {
-                        self.failed.push(format!("{} ({})", result.name, error.as_str()));
-                    }
+                    self.failed.extend(result.error.map(|error| format!("{} ({})", result.name, error.as_str())));
                 }
                 _ => {}
             },
@@ -329,67 +311,52 @@ impl Expectations {
 
     fn text_failures(&self, text: &str, failures: &mut Vec<String>) -> anyhow::Result<()> {
         let TextExpectations { equals, contains, excludes, .. } = &self.text;
-        let answer = || format!("the answer is: {}", crate::report::cut(text, 2000));
-        if let Some(equals) = equals.as_ref().filter(|equals| equals.trim_end() != text.trim_end()) {
-            failures.push(format!("expected the answer {equals:?}; {}", answer()));
-        }
-        for part in contains.iter().filter(|part| !text.contains(part.as_str())) {
-            failures.push(format!("expected {part:?} in the answer; {}", answer()));
-        }
-        for part in excludes.iter().filter(|part| text.contains(part.as_str())) {
-            failures.push(format!("expected no {part:?} in the answer; {}", answer()));
-        }
-        if let Some(pattern) = self.pattern().map_err(anyhow::Error::msg)?
-            && !pattern.is_match(text)
-        {
-            failures.push(format!("expected the answer to match {:?}; {}", pattern.as_str(), answer()));
-        }
+        let answer = format!("the answer is: {}", crate::report::cut(text, 2000));
+        let equals = equals.iter().filter(|equals| equals.trim_end() != text.trim_end());
+        failures.extend(equals.map(|equals| format!("expected the answer {equals:?}; {answer}")));
+        let has = |part: &&String| text.contains(part.as_str());
+        let missing = contains.iter().filter(|part| !has(part));
+        failures.extend(missing.map(|part| format!("expected {part:?} in the answer; {answer}")));
+        failures
+            .extend(excludes.iter().filter(has).map(|part| format!("expected no {part:?} in the answer; {answer}")));
+        let pattern = self.pattern().map_err(anyhow::Error::msg)?.filter(|pattern| !pattern.is_match(text));
+        failures
+            .extend(pattern.map(|pattern| format!("expected the answer to match {:?}; {answer}", pattern.as_str())));
         Ok(())
     }
 
     fn tool_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
         let ToolExpectations { called, not_called, at_most, no_failures } = &self.tools;
+        let (calls, all) = (played.called.len(), listed(&played.called));
         let was_called = |tool: &&String| played.called.contains(*tool);
-        for tool in called.iter().filter(|tool| !was_called(tool)) {
-            failures.push(format!("expected a call of {tool}; called were: {}", listed(&played.called)));
-        }
-        for tool in not_called.iter().filter(was_called) {
-            failures.push(format!("expected no call of {tool}"));
-        }
-        if let Some(most) = at_most.filter(|most| played.called.len() > *most) {
-            let calls = played.called.len();
-            failures.push(format!("expected at most {most} calls; there are {calls}: {}", listed(&played.called)));
-        }
+        let missing = called.iter().filter(|tool| !was_called(tool));
+        failures.extend(missing.map(|tool| format!("expected a call of {tool}; called were: {all}")));
+        failures.extend(not_called.iter().filter(was_called).map(|tool| format!("expected no call of {tool}")));
+        let most = at_most.filter(|most| calls > *most);
+        failures.extend(most.map(|most| format!("expected at most {most} calls; there are {calls}: {all}")));
         if *no_failures && !played.failed.is_empty() {
             failures.push(format!("expected no failed call; failed: {}", listed(&played.failed)));
         }
-        if let Some(asked) = self.asked.as_ref().filter(|asked| **asked != played.asked) {
-            failures.push(format!(
-                "expected to be asked about {}; asked was: {}",
-                listed(asked),
-                listed(&played.asked)
-            ));
-        }
+        let asked = self.asked.as_ref().filter(|asked| **asked != played.asked);
+        let were = listed(&played.asked);
+        failures.extend(asked.map(|asked| format!("expected to be asked about {}; asked was: {were}", listed(asked))));
     }
 
     fn file_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
+        let FileExpectations { changed, not_changed } = &self.files;
         let is_changed = |path: &&String| played.changed.contains(*path);
-        for path in self.files.changed.iter().filter(|path| !is_changed(path)) {
-            failures.push(format!("expected a change of {path}; changed were: {}", listed(&played.changed)));
-        }
-        for path in self.files.not_changed.iter().filter(is_changed) {
-            failures.push(format!("expected no change of {path}"));
-        }
+        let (missing, all) = (changed.iter().filter(|path| !is_changed(path)), listed(&played.changed));
+        failures.extend(missing.map(|path| format!("expected a change of {path}; changed were: {all}")));
+        failures.extend(not_changed.iter().filter(is_changed).map(|path| format!("expected no change of {path}")));
     }
 
     fn cost_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
         let CostExpectations { max_steps, max_tokens, max_usd } = self.cost;
-        if let Some(most) = max_steps.filter(|most| played.steps > *most) {
-            failures.push(format!("expected at most {most} steps; there are {}", played.steps));
-        }
-        if let Some(most) = max_tokens.filter(|most| played.usage.tokens() > *most) {
-            failures.push(format!("expected at most {most} tokens; there are {}", played.usage.tokens()));
-        }
+        let (steps, tokens) = (played.steps, played.usage.tokens());
+        let most = max_steps.filter(|most| steps > *most);
+        failures.extend(most.map(|most| format!("expected at most {most} steps; there are {steps}")));
+        let most = max_tokens.filter(|most| tokens > *most);
+        failures.extend(most.map(|most| format!("expected at most {most} tokens; there are {tokens}")));
         let Some(most) = max_usd else { return };
         match played.usage.cost_microusd.filter(|_| played.usage.unpriced_calls == 0) {
             // Millionths are far below what a float cannot hold.

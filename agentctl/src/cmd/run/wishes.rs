@@ -33,7 +33,7 @@ use crate::{
     mount::ProjectChoice,
     render::jsonl::{self, TurnNotes},
     session::SessionTarget,
-    terminal::sanitize::clean_line,
+    terminal::{note, note_lines, sanitize::clean_line},
     turn::Renderer,
 };
 
@@ -112,9 +112,7 @@ pub(super) async fn mentioned(
     let bundle = Bundle::collect(found, &mounts, source);
     let missing = mentions::missing(words, here);
     let missing = missing.iter().map(|path| format!("#{path} names no file; it is only text"));
-    for note in bundle.notes.iter().cloned().chain(missing) {
-        crate::terminal::note(&clean_line(&note));
-    }
+    note_lines(bundle.notes.iter().cloned().chain(missing));
     bundle
 }
 
@@ -201,7 +199,7 @@ pub(super) async fn play(
         return Ok(Exit::Failed);
     }
     if choice.update {
-        crate::terminal::note(&format!("{} has the requests as they are now", path.display()));
+        note(&format!("{} has the requests as they are now", path.display()));
     }
     Ok(last.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }
@@ -218,7 +216,7 @@ fn folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
 pub(super) async fn record(daemon: &Daemon, session: SessionId, path: &Path) -> anyhow::Result<()> {
     let text = daemon.client.record(&session.to_string()).await?;
     replay::write(path, &text)?;
-    crate::terminal::note(&format!("recorded: {}", path.display()));
+    note(&format!("recorded: {}", path.display()));
     Ok(())
 }
 
@@ -245,10 +243,6 @@ pub(super) struct ResultOnly {
 }
 
 impl Renderer for ResultOnly {
-    fn pause(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.notes.take(event);
         match &event.kind {
@@ -263,26 +257,5 @@ impl Renderer for ResultOnly {
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
         let line = visible::json(jsonl::result(self.session, result, &self.notes)?.to_string());
         io::stdout().write_all(format!("{line}\n").as_bytes())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn instructions_may_stand_in_a_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("rules.md");
-        fs::write(&file, "Rhyme.").unwrap();
-        let of_file = format!("@{}", file.display());
-        assert_eq!(
-            (instructions("Rhyme.").unwrap(), instructions(&of_file).unwrap()),
-            ("Rhyme.".into(), "Rhyme.".into())
-        );
-        fs::write(&file, "x".repeat(MAX_TURN_INSTRUCTIONS + 1)).unwrap();
-        for bad in [of_file.as_str(), "@/none/such"] {
-            assert!(instructions(bad).unwrap_err().hint.is_some());
-        }
     }
 }

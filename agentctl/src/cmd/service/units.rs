@@ -218,9 +218,8 @@ pub(super) fn environment_file() -> Result<PathBuf, Failure> {
 /// # Errors
 /// When the file cannot be read or written.
 pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
-    let texts = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let wanted: BTreeMap<String, String> =
-        texts.filter(|(name, value)| is_wanted(name) && !value.trim().is_empty()).collect();
+        daemon::variables().filter(|(name, value)| is_wanted(name) && !value.trim().is_empty()).collect();
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
@@ -240,9 +239,7 @@ fn with(before: &str, wanted: &BTreeMap<String, String>) -> String {
     let name_of = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
     let stays = |line: &&str| name_of(line).is_none_or(|name| !wanted.contains_key(&name));
     let mut text: String = before.lines().filter(stays).flat_map(|line| [line, "\n"]).collect();
-    for (name, value) in wanted {
-        text.push_str(&format!("{name}={}\n", quoted_value(value)));
-    }
+    text.extend(wanted.iter().map(|(name, value)| format!("{name}={}\n", quoted_value(value))));
     text
 }
 
@@ -288,18 +285,5 @@ mod tests {
         let text = with(before, &wanted);
         assert_eq!(text, "# mine\nOTHER=1\nA_API_KEY=\"k\\\"e\\$y\"\nMODEL_BASIC_ID=\"m\"\n");
         assert_eq!(with(&text, &wanted), text);
-    }
-
-    #[test]
-    fn only_keys_addresses_and_models_are_taken() {
-        for (name, expected) in [
-            ("OPENAI_API_KEY", true),
-            ("X_BASE_URL", true),
-            ("MODEL_CODE_ID", true),
-            ("HOME", false),
-            ("BAD-_API_KEY", false),
-        ] {
-            assert_eq!(is_wanted(name), expected, "{name}");
-        }
     }
 }

@@ -117,7 +117,7 @@ impl KeptRequests<'_> {
         let of_turn = self.all().await?.exchanges;
         let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         at.and_then(|at| of_turn.get(at)).map(|exchange| exchange.number).ok_or_else(|| {
-            let kept = report::count(of_turn.len() as u64, "request");
+            let kept = report::count(of_turn.len(), "request");
             Failure::new(ErrorKind::NotFound, format!("there is no request {number} of this turn"))
                 .hint(format!("{kept} of it are kept; `agentctl trace --requests` lists those of all turns"))
         })

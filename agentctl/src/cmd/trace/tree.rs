@@ -59,7 +59,7 @@ pub(super) fn lines(turn: &TurnTrace, columns: usize, color: bool) -> Vec<String
 }
 
 impl Sheet {
-    pub(super) fn of(turn: &TurnTrace, columns: usize, color: bool) -> Self {
+    fn of(turn: &TurnTrace, columns: usize, color: bool) -> Self {
         Self {
             columns: columns.max(20),
             color,
@@ -70,20 +70,20 @@ impl Sheet {
     }
 
     /// The names of the columns.
-    pub(super) fn heading(&self) -> String {
+    fn heading(&self) -> String {
         let names = ["START", "TIME", "TOKENS", "COST"].map(str::to_owned);
         let line = self.row("", "", &names, "");
         paint(self.color, STRONG, &line)
     }
 
-    pub(super) fn turn(&self, turn: &TurnTrace, before: &str) -> String {
+    fn turn(&self, turn: &TurnTrace, before: &str) -> String {
         let label = of_turn(turn);
         let figures = self.figures(turn.at, turn.duration_ms(), &turn.usage);
         self.labelled(before, &label, STRONG, &figures, &self.bar(turn.at, turn.end))
     }
 
     /// Lines of spans and of what is below them.
-    pub(super) fn spans(&self, spans: &[Span], before: &str, lines: &mut Vec<String>) {
+    fn spans(&self, spans: &[Span], before: &str, lines: &mut Vec<String>) {
         for (at, span) in spans.iter().enumerate() {
             let is_last = at + 1 == spans.len();
             let branch = if is_last { "└ " } else { "├ " };
@@ -186,10 +186,10 @@ impl Sheet {
 const LOOKED_AT: usize = 2000;
 
 /// Words of a span: its kind, its subject, and the rest.
-pub(super) struct Label {
-    pub(super) kind: String,
-    pub(super) subject: String,
-    pub(super) rest: String,
+struct Label {
+    kind: String,
+    subject: String,
+    rest: String,
     is_bad: bool,
 }
 
@@ -199,7 +199,7 @@ impl Label {
     }
 
     /// Words of a span.
-    pub(super) fn of(span: &Span) -> Self {
+    fn of(span: &Span) -> Self {
         let mut label = match &span.kind {
             SpanKind::Input { text, steered } => Self::new(if *steered { "added" } else { "input" }, "", prose(text)),
             SpanKind::ModelCall(call) => Self::of_call(call),
@@ -227,14 +227,10 @@ impl Label {
 
     fn of_call(call: &ModelCallSpan) -> Self {
         let kind = if call.step == 0 { "model".to_owned() } else { format!("step {}", call.step) };
-        let mut rest = Vec::new();
-        if let Some(first) = call.first_token_ms {
-            let about = if call.is_estimated { "about " } else { "" };
-            rest.push(format!("first token {about}{}", duration(first)));
-        }
-        if call.retries > 0 {
-            rest.push(format!("{} retried", call.retries));
-        }
+        let about = if call.is_estimated { "about " } else { "" };
+        let first = call.first_token_ms.map(|first| format!("first token {about}{}", duration(first)));
+        let retried = (call.retries > 0).then(|| format!("{} retried", call.retries));
+        let rest: Vec<String> = first.into_iter().chain(retried).collect();
         Self::new(kind, seen(&call.model), rest.join(", "))
     }
 
@@ -273,15 +269,13 @@ impl Label {
 }
 
 /// Words of a turn: its number, how it ended, and who worked with which model.
-pub(super) fn of_turn(turn: &TurnTrace) -> Label {
+fn of_turn(turn: &TurnTrace) -> Label {
     let reason = turn.outcome.as_ref().map(|end| end.reason);
     let end = reason.map_or_else(|| "not over".to_owned(), |reason| report::word(reason).replace('_', " "));
     let mut rest = vec![seen(&turn.agent)];
     rest.extend(turn.slot.map(Slot::as_str).map(str::to_owned));
     rest.push(seen(&turn.model));
-    if turn.waited_ms > 0 {
-        rest.push(format!("waited {}", duration(turn.waited_ms)));
-    }
+    rest.extend((turn.waited_ms > 0).then(|| format!("waited {}", duration(turn.waited_ms))));
     let error = turn.outcome.as_ref().and_then(|end| end.error.as_ref());
     rest.extend(error.map(|error| prose(&error.message)));
     rest.retain(|part| !part.is_empty());
@@ -290,7 +284,7 @@ pub(super) fn of_turn(turn: &TurnTrace) -> Label {
 }
 
 /// Tokens of requests and answers.
-pub(super) fn tokens(usage: &Usage) -> String {
+fn tokens(usage: &Usage) -> String {
     if usage.tokens() == 0 {
         return String::new();
     }

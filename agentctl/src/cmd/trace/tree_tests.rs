@@ -142,11 +142,6 @@ fn sample() -> TurnTrace {
 }
 
 #[test]
-fn eighty_columns_hold_names_and_figures() {
-    insta::assert_snapshot!(lines(&sample(), 80, false).join("\n"));
-}
-
-#[test]
 fn wide_terminals_have_bars() {
     insta::assert_snapshot!(lines(&sample(), 130, false).join("\n"));
 }

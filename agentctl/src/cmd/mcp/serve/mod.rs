@@ -331,16 +331,8 @@ impl Renderer for Progress {
         Ok(())
     }
 
-    fn finish(&mut self, _: &TurnResult) -> io::Result<()> {
-        Ok(())
-    }
-
     fn leave(&mut self) -> io::Result<()> {
         self.left = true;
-        Ok(())
-    }
-
-    fn pause(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -382,21 +374,7 @@ async fn send_progress(
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt as _;
-
     use super::*;
-
-    #[tokio::test]
-    async fn the_end_is_told_and_nothing_else() {
-        let over = CancellationToken::new();
-        let mut input = Input { inner: &b"ab"[..], over: over.clone() };
-        assert_eq!(input.read(&mut [0; 1]).await.unwrap(), 1);
-        assert_eq!(input.read(&mut []).await.unwrap(), 0);
-        assert_eq!(input.read(&mut [0; 8]).await.unwrap(), 1);
-        assert!(!over.is_cancelled());
-        assert_eq!(input.read(&mut [0; 8]).await.unwrap(), 0);
-        assert!(over.is_cancelled());
-    }
 
     #[test]
     fn text_is_told_by_its_end_now_and_then() {

@@ -80,11 +80,11 @@ pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
 }
 
 /// A turn that waits.
-pub(super) fn waits(session: SessionId, turn: TurnId, pending: &[Interrupt], note: &str) -> CallToolResult {
+pub(super) fn waits(at: WaitingTurn, pending: &[Interrupt], note: &str) -> CallToolResult {
     CallToolResult::structured(json!({
         "status": "waiting",
-        "session_id": session,
-        "turn_id": turn,
+        "session_id": at.session,
+        "turn_id": at.turn,
         "text": "",
         "stop_reason": null,
         "denials": [],

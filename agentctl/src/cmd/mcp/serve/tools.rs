@@ -286,22 +286,4 @@ mod tests {
         assert_eq!((ask.on_interrupt, ask.if_busy), (AtInterrupt::Wait, WhenBusy::Refuse));
         assert_eq!((ask.session_id, ask.model, ask.folder, ask.max_steps), (None, None, None, None));
     }
-
-    #[test]
-    fn what_does_not_fit_is_said() {
-        #[track_caller]
-        fn check<T: DeserializeOwned + std::fmt::Debug>(arguments: Value, said: &str) {
-            let failure = read::<T>("it", object(arguments)).unwrap_err();
-            assert!(failure.message.contains(said) && failure.hint.is_some(), "{failure:?}");
-        }
-        check::<Ask>(json!({"prompt": 3}), "expected a string");
-        check::<Ask>(json!({"prompt": "x", "on_interrupt": "approve"}), "unknown variant `approve`");
-        check::<Ask>(json!({"promt": "x"}), "unknown field `promt`");
-        check::<Ask>(json!({"prompt": "x", "model": "huge"}), "unknown variant `huge`");
-        check::<Ask>(json!({"prompt": "x", "max_steps": 0}), "nonzero");
-        check::<Answer>(json!({"interrupt_id": "x"}), "missing field `decision`");
-        check::<Answer>(json!({"interrupt_id": "x", "decision": "always"}), "unknown variant `always`");
-        check::<Search>(json!({"query": "x"}), "missing field `session_id`");
-        check::<List>(json!({"limit": -1}), "invalid value");
-    }
 }

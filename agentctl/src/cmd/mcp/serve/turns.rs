@@ -86,7 +86,8 @@ impl AgentServer {
             ..daemon.turn(args.prompt)
         };
         let is_new = matches!(session, SessionChoice::New(_));
-        let line = SocketLine::start(&daemon, StartRequest { session, start }).await?.answering_as(client);
+        let request = StartRequest { session, start };
+        let line = SocketLine::start(&daemon, request, Vec::new()).await?.answering_as(client);
         let turn = line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon named no turn"))?;
         self.reach.began(is_new.then(|| line.session()), turn);
         let at = WaitingTurn { session: line.session(), turn, seen: 0 };
@@ -146,12 +147,10 @@ impl AgentServer {
             () = self.nobody_waits(context) => return Err(gone().into()),
             decided = self.decide(&args, interrupt, &person) => decided?,
         };
-        let (Some(answer), Some(at)) = (decided, at) else {
-            let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
+        let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
+        let Some(answer) = decided else {
             let asked: Vec<Interrupt> = interrupt.cloned().into_iter().collect();
-            return Ok(person
-                .asks(&asked)
-                .unwrap_or_else(|| shown::waits(at.session, at.turn, &asked, NO_ANSWER).into()));
+            return Ok(person.asks(&asked).unwrap_or_else(|| shown::waits(at, &asked, NO_ANSWER).into()));
         };
         self.go_on(&daemon, (id, interrupt), answer, at, person, context).await
     }
@@ -174,7 +173,7 @@ impl AgentServer {
             let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
             return self.follow(&daemon, line, at, person, None, context).await;
         };
-        let waits = || shown::waits(at.session, at.turn, std::slice::from_ref(interrupt), NO_ANSWER).into();
+        let waits = || shown::waits(at, std::slice::from_ref(interrupt), NO_ANSWER).into();
         match person.answered(interrupt, answers) {
             Ok(Some(answer)) => self.go_on(&daemon, (id, Some(interrupt)), answer, at, person, context).await,
             Ok(None) => Ok(waits()),
@@ -283,10 +282,7 @@ impl AgentServer {
         let (mut progress, told) = Progress::of(at.turn, at.seen);
         let work = async {
             let rest = until_it_rests(daemon, line, at, &mut progress, &mut person);
-            match limit {
-                Some(limit) => tokio::time::timeout(limit, rest).await.ok(),
-                None => Some(rest.await),
-            }
+            tokio::time::timeout(limit.unwrap_or(Duration::MAX), rest).await.ok()
         };
         let outcome = tokio::select! {
             biased;
@@ -324,7 +320,7 @@ impl AgentServer {
         for interrupt in pending {
             self.told.remember(interrupt.id, at);
         }
-        person.asks(pending).unwrap_or_else(|| shown::waits(at.session, at.turn, pending, note).into())
+        person.asks(pending).unwrap_or_else(|| shown::waits(at, pending, note).into())
     }
 
     /// The folder that a caller named. It is the one that the server was started with, or one below it: whoever started it
