@@ -6,7 +6,6 @@ use std::{io, path::PathBuf};
 
 use agentd_core::{
     archive::ImportReport,
-    error::ErrorKind,
     event::Event,
     knowledge::{
         DocumentFinds, DocumentListing, DocumentProgress, DocumentQuery, KnowledgeStats, PartRange, Password, Reading,
@@ -24,8 +23,8 @@ use tonic::{Code, Streaming};
 
 use crate::{
     MAX_CHUNK_BYTES,
-    client::{Client, ClientError, ClientErrorKind},
-    convert::{Wire as _, WireError},
+    client::{Client, ClientError},
+    convert::{Wire as _, WireError, mirrored},
     v1::{
         self, export_piece, import_piece, index_documents_response, play_event::Kind, play_request,
         search_documents_step,
@@ -156,8 +155,7 @@ impl Client {
         let (read, answer) = tokio::join!(send_pieces(content, None, pieces, piece), archives.import(frames));
         // A file that cannot be read is the cause where both failed.
         if let Err(SendError::Unreadable(error)) = read {
-            let message = format!("could not read the file to import: {error}");
-            return Err(ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message));
+            return Err(ClientError::invalid(format!("could not read the file to import: {error}")));
         }
         Ok(answer?.into_inner().try_into()?)
     }
@@ -269,13 +267,8 @@ pub struct PlayProblem {
     pub diff: String,
 }
 
-impl From<v1::PlayOutcome> for PlayReport {
-    fn from(outcome: v1::PlayOutcome) -> Self {
-        let problem =
-            |v1::PlayProblem { turn, step, message, place, diff }| PlayProblem { turn, step, message, place, diff };
-        Self { problems: outcome.problems.into_iter().map(problem).collect(), turns: outcome.turns }
-    }
-}
+mirrored! { PlayReport as v1::PlayOutcome: problems turns }
+mirrored! { PlayProblem as v1::PlayProblem: turn step message place diff }
 
 /// Something that happens while a recording is played.
 #[derive(Debug)]
@@ -306,7 +299,7 @@ impl PlayStream {
                     Err(error) => return Err(error.into()),
                 },
                 Some(Kind::Data(data)) => return Ok(Some(PlayStep::Piece(data))),
-                Some(Kind::Outcome(outcome)) => return Ok(Some(PlayStep::Over(outcome.into()))),
+                Some(Kind::Outcome(outcome)) => return Ok(Some(PlayStep::Over(outcome.try_into()?))),
                 // Of a newer daemon.
                 None => {}
             }

@@ -42,15 +42,15 @@ use crate::{
 };
 
 /// Calls of services that take a request and answer once, a row each. Of the answer comes the `whole`, `nothing`, `all` values of
-/// a list in it, or `only` one field.
+/// a list in it, `only` one field, or a `needed` one, converted, with its name in errors.
 macro_rules! calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $kind:ty),*) -> $value:ty
-        = $stub:ident.$method:ident($request:expr) $what:ident $($part:ident)?;)*) => {
+        = $stub:ident.$method:ident($request:expr) $what:ident $($part:ident $($called:literal)?)?;)*) => {
         impl $crate::client::Client {
             $($(#[$doc])*
             pub async fn $name(&self, $($arg: $kind),*) -> Result<$value, $crate::client::ClientError> {
                 let answer = self.$stub().$method($request).await?.into_inner();
-                calls!(@$what answer $($part)?)
+                calls!(@$what answer $($part $($called)?)?)
             })*
         }
     };
@@ -66,6 +66,9 @@ macro_rules! calls {
     };
     (@only $answer:ident $part:ident) => {
         Ok($answer.$part)
+    };
+    (@needed $answer:ident $part:ident $called:literal) => {
+        Ok($crate::convert::part($answer.$part, $called)?)
     };
 }
 
@@ -275,6 +278,11 @@ impl ClientError {
     /// An error of that kind.
     pub fn new(kind: ClientErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
+    }
+
+    /// The refusal of something that the daemon would refuse, too.
+    fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
     }
 
     /// Adds what to do about it.

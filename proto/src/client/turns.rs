@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use agentd_core::{
     client_file::{ClientFileAnswer, ClientFileRequest},
     client_tool::ClientToolCall,
-    error::ErrorKind,
     event::Event,
     ids::{InterruptId, SessionId, TurnId},
     input::{InputPart, PictureData},
@@ -50,6 +49,15 @@ pub struct StartRequest {
     pub session: SessionChoice,
     /// The start itself.
     pub start: StartTurn,
+}
+
+calls! {
+    /// Cancels the turn that runs in a session, or this one only. Its `TurnEnded` says when it has ended.
+    ///
+    /// # Errors
+    /// When no such turn runs, or the connection fails.
+    fn cancel_turn(session: &str, turn: Option<TurnId>) -> () =
+        turns_client.cancel_turn(v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.to_wire() }) nothing;
 }
 
 impl Client {
@@ -120,16 +128,6 @@ impl Client {
         let request =
             v1::SteerTurnRequest { session: session.to_owned(), turn_id: turn.to_wire(), text: text.to_owned() };
         self.turns_client().steer_turn(request).await?;
-        Ok(())
-    }
-
-    /// Cancels the turn that runs in a session, or this one only. Its `TurnEnded` says when it has ended.
-    ///
-    /// # Errors
-    /// When no such turn runs, or the connection fails.
-    pub async fn cancel_turn(&self, session: &str, turn: Option<TurnId>) -> Result<(), ClientError> {
-        let request = v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.to_wire() };
-        self.turns_client().cancel_turn(request).await?;
         Ok(())
     }
 }
@@ -260,9 +258,9 @@ impl TurnSender {
         // The daemon could read nothing behind it.
         let bytes = answer.encoded_len();
         if bytes > MAX_MESSAGE_BYTES - FRAME_BYTES {
-            let message =
-                format!("the answer has {bytes} bytes; a message has at most {} MiB", MAX_MESSAGE_BYTES >> 20);
-            return Err(ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
+            let most = MAX_MESSAGE_BYTES >> 20;
+            let message = format!("the answer has {bytes} bytes; a message has at most {most} MiB");
+            return Err(ClientError::invalid(message)
                 .with_hint("answer with less, or put it into a file that the tools read"));
         }
         self.send(Command::ToolAnswer(answer)).await
@@ -353,11 +351,9 @@ fn check_length(text: &str) -> Result<(), ClientError> {
     if text.len() <= MAX_PROMPT_BYTES {
         return Ok(());
     }
-    Err(ClientError::new(
-        ClientErrorKind::Answered(ErrorKind::InvalidInput),
-        format!("the input has {} bytes; a turn takes at most {} MiB", text.len(), MAX_PROMPT_BYTES / 1024 / 1024),
-    )
-    .with_hint("upload it with --file PATH and let the tools read it"))
+    let (bytes, most) = (text.len(), MAX_PROMPT_BYTES / 1024 / 1024);
+    Err(ClientError::invalid(format!("the input has {bytes} bytes; a turn takes at most {most} MiB"))
+        .with_hint("upload it with --file PATH and let the tools read it"))
 }
 
 fn header_id<T>(headers: &MetadataMap, name: &'static str) -> Result<T, ClientError>
