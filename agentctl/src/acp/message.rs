@@ -344,11 +344,6 @@ pub(super) fn not_a_request(why: &str) -> Error {
     worded(ErrorCode::InvalidRequest, why)
 }
 
-/// A method that is not there.
-pub(super) fn unknown_method(name: &str) -> Error {
-    worded(ErrorCode::MethodNotFound, format!("there is no method {name:?}"))
-}
-
 /// Parameters that do not fit a method.
 pub(super) fn misfit(why: impl Into<String>) -> Error {
     worded(ErrorCode::InvalidParams, why)
@@ -358,22 +353,6 @@ pub(super) fn misfit(why: impl Into<String>) -> Error {
 pub(super) fn unknown_session(id: &str) -> Error {
     let message = format!("Session not found: {id}");
     worded(ErrorCode::ResourceNotFound, message).data(json!({"hint": "session/list shows those that there are"}))
-}
-
-/// A request that the editor has cancelled.
-pub(super) fn cancelled() -> Error {
-    worded(ErrorCode::RequestCancelled, "the request was cancelled")
-}
-
-/// A request that broke because of a defect here.
-pub(super) fn broken() -> Error {
-    let message = "the request failed because of a defect of agentctl; the session is as it was";
-    worded(ErrorCode::InternalError, message)
-}
-
-/// A prompt whose editor has gone.
-pub(super) fn left() -> Error {
-    worded(ErrorCode::RequestCancelled, "the editor has gone; the turn continues without it")
 }
 
 /// A failure on the way to the daemon, or of the daemon.
@@ -397,7 +376,8 @@ fn told(code: ErrorCode, message: &str, hint: Option<&str>, kind: ErrorKind) -> 
     worded(code, words).data(json!({"kind": kind, "hint": hint}))
 }
 
-fn worded(code: ErrorCode, message: impl Into<String>) -> Error {
+/// An error of that code in these words.
+pub(super) fn worded(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::new(code.into(), message)
 }
 
@@ -527,6 +507,5 @@ mod tests {
         check(ErrorKind::InvalidInput, -32602);
         check(ErrorKind::Busy, -32603);
         assert_eq!(i32::from(unknown_session("x").code), -32002);
-        assert_eq!(i32::from(cancelled().code), -32800);
     }
 }

@@ -370,7 +370,6 @@ pub(super) async fn close(
         session::take_back_servers(&daemon, &session).await;
     }
     bridge.close(session.id);
-    session.unwatch();
     Ok(CloseSessionResponse::new())
 }
 
@@ -383,9 +382,7 @@ pub(super) async fn delete(bridge: &Bridge, request: &DeleteSessionRequest) -> R
     {
         return Err(error.into());
     }
-    if let Some(session) = bridge.close(id) {
-        session.unwatch();
-    }
+    bridge.close(id);
     Ok(DeleteSessionResponse::new())
 }
 

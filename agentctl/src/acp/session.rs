@@ -195,18 +195,16 @@ pub(super) async fn bring_servers(daemon: &Daemon, session: &OpenSession, named:
     if named.is_empty() {
         return Vec::new();
     }
-    let (known, unknown): (Vec<_>, Vec<_>) =
-        named.iter().map(|server| (server, wire(server))).partition(|(_, wire)| wire.is_some());
+    let (known, servers): (Vec<McpServer>, Vec<SessionServer>) =
+        named.iter().filter_map(|server| Some((server.clone(), wire(server)?))).unzip();
     let mut notices: Vec<String> = Vec::new();
-    if !unknown.is_empty() {
+    if known.len() < named.len() {
         notices.push("an MCP server of the editor is reached in a way that agentd does not know".to_owned());
     }
-    let (named, servers): (Vec<McpServer>, Vec<SessionServer>) =
-        known.into_iter().filter_map(|(server, wire)| Some((server.clone(), wire?))).unzip();
     let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
     match daemon.client.set_session_servers(request(daemon, session, servers)).await {
         Ok((views, version)) => {
-            session.state().servers = Some(EditorServers { named, version });
+            session.state().servers = Some(EditorServers { named: known, version });
             notices.extend(names.iter().zip(&views).filter_map(|(name, view)| trouble(name, view)));
         }
         Err(error) => {
