@@ -305,7 +305,8 @@ impl SessionTarget {
         }
     }
 
-    fn name(&self) -> String {
+    /// The same by name; nothing of one that is still to be made.
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Named(name) => name.clone(),
             Self::Known(id) => id.to_string(),

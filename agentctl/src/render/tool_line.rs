@@ -198,7 +198,11 @@ fn summary(result: &ToolResult, argument: &str) -> String {
     let first = clean_line(text.lines().next().unwrap_or_default());
     if let Some(error) = result.error {
         let words = if first.is_empty() { error.as_str().to_owned() } else { without_code(&first, error.as_str()) };
-        return if error == ToolErrorCode::Denied { refused(&words) } else { words };
+        return match words.strip_suffix(ADVICE) {
+            // People are not told what the model is to do now.
+            Some(told) if error == ToolErrorCode::Denied => told.to_owned(),
+            _ => words,
+        };
     }
     match result.exit_code {
         Some(code @ 129..) => return format!("exit {code}, ended by signal {}", code - 128),
@@ -222,11 +226,6 @@ fn summary(result: &ToolResult, argument: &str) -> String {
         1 => first,
         lines => format!("{} lines", number(lines)),
     }
-}
-
-/// A refusal as people read it: without what the model is told to do now.
-fn refused(words: &str) -> String {
-    words.strip_suffix(ADVICE).unwrap_or(words).to_owned()
 }
 
 /// The first line of what a subagent said, or why it failed; none of any other result.

@@ -60,9 +60,7 @@ pub(crate) trait ChatBackend: Send {
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
     /// Waits for a reason to leave the prompt; for turns of other clients only where that is asked for.
-    fn wake(&mut self, _for_turns: bool) -> BoxFuture<'_, Wake> {
-        Box::pin(std::future::pending())
-    }
+    fn wake(&mut self, for_turns: bool) -> BoxFuture<'_, Wake>;
 
     /// Follows another client's turn, after the event of this number.
     fn join(&mut self, after: u64) -> BoxFuture<'_, anyhow::Result<Exit>>;

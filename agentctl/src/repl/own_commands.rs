@@ -14,11 +14,12 @@ use std::{
 use agentd_core::{
     error::ErrorKind,
     plugin::{PluginReport, PluginState},
-    project::{PROJECT_FOLDER, ProjectReport, ProjectTrust},
+    project::{PROJECT_FOLDER, ProjectCommand, ProjectReport, ProjectTrust},
 };
 use agentd_proto::client::Client;
 
 use super::slash;
+pub(crate) use super::slash::is_own_name as is_name;
 use crate::{daemon, failure::Failure, project, terminal::sanitize::clean_line};
 
 /// The largest file, in bytes.
@@ -67,11 +68,6 @@ pub(crate) struct OwnCommands {
     pub(super) problems: Vec<String>,
 }
 
-/// True for what commands of a person's or a project's own may be called.
-pub(crate) fn is_name(name: &str) -> bool {
-    slash::is_own_name(name)
-}
-
 /// The plugins whose commands there are. Where the daemon does not tell there are none.
 pub(crate) async fn plugins(client: &Client) -> Vec<PluginReport> {
     let plugins = client.known_plugins().await.unwrap_or_default();
@@ -82,7 +78,7 @@ pub(crate) async fn plugins(client: &Client) -> Vec<PluginReport> {
 pub(crate) fn all(plugins: &[PluginReport], project: Option<&ProjectReport>) -> OwnCommands {
     let mut found = person_folder().map(|folder| collect(&folder)).unwrap_or_default();
     for plugin in plugins {
-        add_plugin(&mut found, plugin);
+        add(&mut found, CommandOrigin::Plugin, &plugin.commands, |name| plugin_file(plugin, name));
     }
     if let Some(project) = project {
         add_project(&mut found, project);
@@ -162,26 +158,26 @@ fn plugin_file(plugin: &PluginReport, name: &str) -> String {
     clean_line(&format!("commands/{name}.md of the plugin {}", plugin.name))
 }
 
-/// Adds the commands of a plugin.
-fn add_plugin(found: &mut OwnCommands, plugin: &PluginReport) {
-    for command in &plugin.commands {
-        match parse(CommandOrigin::Plugin, &command.name, plugin_file(plugin, &command.name), &command.text) {
-            Ok(command) => add(found, command),
-            Err(problem) => found.problems.push(problem),
+/// Adds commands of others, those of which nobody before has one of the name.
+fn add(
+    found: &mut OwnCommands,
+    origin: CommandOrigin,
+    commands: &[ProjectCommand],
+    file_of: impl Fn(&str) -> String,
+) {
+    for ProjectCommand { name, text } in commands {
+        let known = found.commands.iter().find(|known| known.name == *name);
+        let because = known.map(|known| match known.origin {
+            CommandOrigin::Person => "you have a command of this name".to_owned(),
+            CommandOrigin::Plugin | CommandOrigin::Project => format!("of {}", known.file),
+        });
+        match (parse(origin, name, file_of(name), text), because) {
+            (Ok(command), None) => found.commands.push(command),
+            (Ok(command), Some(because)) => {
+                found.problems.push(format!("{}: not used, because {because}", command.file));
+            }
+            (Err(problem), _) => found.problems.push(problem),
         }
-    }
-}
-
-/// Adds a command, if nobody before has one of its name.
-fn add(found: &mut OwnCommands, command: OwnCommand) {
-    match found.commands.iter().find(|known| known.name == command.name) {
-        Some(OwnCommand { origin: CommandOrigin::Person, .. }) => {
-            found.problems.push(format!("{}: not used, because you have a command of this name", command.file));
-        }
-        Some(known) => {
-            found.problems.push(format!("{}: not used, because of {}", command.file, known.file));
-        }
-        None => found.commands.push(command),
     }
 }
 
@@ -194,13 +190,7 @@ fn add_project(found: &mut OwnCommands, project: &ProjectReport) {
         }
         return;
     }
-    for command in &project.commands {
-        let file = project_file(project, &command.name);
-        match parse(CommandOrigin::Project, &command.name, file, &command.text) {
-            Ok(command) => add(found, command),
-            Err(problem) => found.problems.push(problem),
-        }
-    }
+    add(found, CommandOrigin::Project, &project.commands, |name| project_file(project, name));
 }
 
 fn has_ending(path: &Path) -> bool {
@@ -384,8 +374,6 @@ fn words(arguments: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::project::ProjectCommand;
-
     use super::*;
 
     #[test]

@@ -233,26 +233,24 @@ impl KeptOutput {
         self.head.push_str(&text[..cut]);
         self.tail.push_str(&text[cut..]);
         if self.tail.len() > 2 * TAIL {
-            self.shorten();
+            let surplus = self.surplus();
+            self.left_out += surplus;
+            self.tail.drain(..surplus);
         }
     }
 
-    fn shorten(&mut self) {
-        let surplus = self.tail.ceil_char_boundary(self.tail.len().saturating_sub(TAIL));
-        self.left_out += surplus;
-        self.tail.drain(..surplus);
+    /// Bytes at the beginning of the tail that are too many.
+    fn surplus(&self) -> usize {
+        self.tail.ceil_char_boundary(self.tail.len().saturating_sub(TAIL))
     }
 
     fn text(&self) -> String {
-        let mut kept = Self { head: self.head.clone(), tail: self.tail.clone(), left_out: self.left_out };
-        if kept.tail.len() > TAIL {
-            kept.shorten();
-        }
-        let between = match kept.left_out {
+        let surplus = self.surplus();
+        let between = match self.left_out + surplus {
             0 => String::new(),
             bytes => format!("\n[… {bytes} bytes left out …]\n"),
         };
-        format!("{}{between}{}", kept.head, kept.tail)
+        format!("{}{between}{}", self.head, &self.tail[surplus..])
     }
 }
 
