@@ -385,17 +385,3 @@ pub(super) async fn delete(bridge: &Bridge, request: &DeleteSessionRequest) -> R
     bridge.close(id);
     Ok(DeleteSessionResponse::new())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursors_are_read_as_they_are_written() {
-        let cursor = Cursor(1_767_225_600_000_000_001, SessionId::generate());
-        assert_eq!(Cursor::read(&cursor.written()), Ok(cursor));
-        for bad in ["", "1", "x-y", "1-", "-1-2"] {
-            assert!(Cursor::read(bad).is_err(), "{bad}");
-        }
-    }
-}
