@@ -444,16 +444,6 @@ mod tests {
     }
 
     #[test]
-    fn the_status_stands_above_the_prompt_and_goes_with_the_line() {
-        let prompt = ChatPrompt { known: CompletionCache::default() };
-        prompt.known.change_status(|status| status.model = "m".to_owned());
-        assert_eq!(prompt.render_prompt_left(), "ask · no folder · m\n");
-        assert_eq!(prompt.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
-        assert_eq!(SENT.render_prompt_left(), "");
-        assert_eq!(SENT.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
-    }
-
-    #[test]
     fn a_long_message_is_shown_in_part() {
         let lines = |number: usize| (0..number).map(|at| format!("line {at}")).collect::<Vec<_>>().join("\n");
         assert_eq!(shown_message("one\ntwo"), "one\n… two");

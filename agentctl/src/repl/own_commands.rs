@@ -416,52 +416,34 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_those_of_the_person_and_then_of_a_trusted_project() {
+    fn a_file_that_is_no_command_is_told_and_a_project_that_changed_has_none() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| fs::write(root.path().join(path), text).unwrap();
-        write("review.md", "---\ndescription: Mine\n---\nReview $1");
         write("compact.md", "Mine");
         write("notes.txt", "no command");
         write("empty.md", "---\ndescription: x\n---\n \n");
         write("large.md", &"x".repeat(70_000));
-        let command = |name: &str, text: &str| ProjectCommand { name: name.to_owned(), text: text.to_owned() };
+        let command = |name: &str| ProjectCommand { name: name.to_owned(), text: "x".to_owned() };
         let mut project = ProjectReport {
-            path: "/src/app".into(),
             trust: ProjectTrust::Trusted,
-            commands: vec![
-                command("review", "Theirs"),
-                command("ship-it", "Ship $ARGUMENTS"),
-                command("bad name", "x"),
-                command("help", "x"),
-            ],
+            commands: ["ship-it", "bad name"].map(command).into(),
             ..ProjectReport::default()
         };
         let mut found = collect(root.path());
         add_project(&mut found, &project);
-        let names: Vec<_> = found.commands.iter().map(|command| (command.name.as_str(), command.origin)).collect();
-        assert_eq!(names, [("review", CommandOrigin::Person), ("ship-it", CommandOrigin::Project)]);
-        assert_eq!(found.commands[1].file, "/src/app/.agentd/commands/ship-it.md");
-        let told = |found: &OwnCommands, name: &str, why: &str| {
+        assert_eq!((found.commands.len(), found.problems.len()), (1, 4), "{found:?}");
+        let told = |name: &str, why: &str| {
             assert!(found.problems.iter().any(|problem| problem.contains(name) && problem.contains(why)), "{found:?}");
         };
-        assert_eq!(found.problems.len(), 6, "{found:?}");
-        told(&found, "compact.md", "/compact is a command of the chat");
-        told(&found, "empty.md", "it has no prompt");
-        told(&found, "large.md", "larger than 64 KiB");
-        told(&found, "review.md", "you have a command of this name");
-        told(&found, "bad name.md", "letters, digits");
-        told(&found, "help.md", "/help is a command of the chat");
+        told("compact.md", "/compact is a command of the chat");
+        told("empty.md", "it has no prompt");
+        told("large.md", "larger than 64 KiB");
+        told("bad name.md", "letters, digits");
         assert_eq!(read("none", &root.path().join("none.md")), Ok(None));
-
-        for trust in [ProjectTrust::Untrusted, ProjectTrust::Changed] {
-            project.trust = trust;
-            let mut found = collect(root.path());
-            add_project(&mut found, &project);
-            assert!(found.commands.iter().all(|command| command.origin == CommandOrigin::Person), "{found:?}");
-            told(&found, "4 commands of this project", "not trusted");
-            let failure = find("ship-it", &[], Some(&project)).unwrap_err();
-            assert!(failure.hint.unwrap().contains("agentctl project trust /src/app"));
-        }
-        assert_eq!(find("nobodys", &[], Some(&project)).ok(), Some(None));
+        project.trust = ProjectTrust::Changed;
+        let mut found = OwnCommands::default();
+        add_project(&mut found, &project);
+        assert!(found.commands.is_empty() && found.problems[0].contains("not trusted"), "{found:?}");
+        assert!(find("ship-it", &[], Some(&project)).is_err());
     }
 }
