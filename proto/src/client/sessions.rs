@@ -184,35 +184,14 @@ impl Client {
     /// # Errors
     /// When the journal cannot be read, or the connection fails.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
-        Ok(self.session_page("", limit, false).await?.0)
+        Ok(self.filtered_sessions("", limit, false, &SessionFilter::default()).await?.0)
     }
 
-    /// The same, each followed by those that work for it, which are not counted.
-    ///
-    /// # Errors
-    /// As of [`Self::sessions`].
-    pub async fn sessions_and_children(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
-        Ok(self.session_page("", limit, true).await?.0)
-    }
-
-    /// A page of the list, and where the next one begins, if there is one. `after` says where this one does: empty for the
-    /// first. If `children` is set, each session is followed by those that work for it, which are not counted.
+    /// A page of the list of those that fit a filter, and where the next one begins, if there is one. `after` says where this one
+    /// does: empty for the first. If `children` is set, each session is followed by those that work for it, which are not counted.
     ///
     /// # Errors
     /// As of [`Self::sessions`], and when `after` is no such place.
-    pub async fn session_page(
-        &self,
-        after: &str,
-        limit: usize,
-        children: bool,
-    ) -> Result<(Vec<SessionSummary>, Option<String>), ClientError> {
-        self.filtered_sessions(after, limit, children, &SessionFilter::default()).await
-    }
-
-    /// The same of those that fit a filter.
-    ///
-    /// # Errors
-    /// As of [`Self::session_page`].
     pub async fn filtered_sessions(
         &self,
         after: &str,
@@ -236,23 +215,12 @@ impl Client {
         Ok(self.sessions_client().find(request).await?.into_inner().session_id.parse().map_err(WireError::from)?)
     }
 
-    /// Replaces a session's settings, all of them; its folders are added to those that it has.
+    /// Replaces a session's settings, all of them. Their folders are added to those that it has, or are `only_these_folders` that
+    /// it sees then.
     ///
     /// # Errors
     /// When there is no such session, the settings make no sense, or the connection fails.
-    pub async fn configure_session(&self, session: &str, settings: &SessionSettings) -> Result<(), ClientError> {
-        self.configure(session, settings, false).await
-    }
-
-    /// The same; the session sees the added folders of these settings then, and no others.
-    ///
-    /// # Errors
-    /// As of [`Self::configure_session`].
-    pub async fn configure_with_folders(&self, session: &str, settings: &SessionSettings) -> Result<(), ClientError> {
-        self.configure(session, settings, true).await
-    }
-
-    async fn configure(
+    pub async fn configure_session(
         &self,
         session: &str,
         settings: &SessionSettings,

@@ -172,30 +172,6 @@ impl TurnStream {
     pub async fn next_frame(&mut self) -> Result<Option<TurnFrame>, ClientError> {
         self.events.next_frame().await
     }
-
-    /// Answers an interrupt. A refusal comes back as a warning event with the code `command_refused`.
-    ///
-    /// # Errors
-    /// When the stream has ended.
-    pub async fn answer(&self, id: InterruptId, answer: &Answer) -> Result<(), ClientError> {
-        self.sender.answer(id, answer).await
-    }
-
-    /// Adds input to the turn.
-    ///
-    /// # Errors
-    /// When the stream has ended, or the text is too long.
-    pub async fn steer(&self, text: &str) -> Result<(), ClientError> {
-        self.sender.steer(text).await
-    }
-
-    /// Cancels the turn; its `TurnEnded` follows.
-    ///
-    /// # Errors
-    /// When the stream has ended.
-    pub async fn cancel(&self) -> Result<(), ClientError> {
-        self.sender.cancel().await
-    }
 }
 
 /// A frame that comes down the stream of a turn.
