@@ -24,7 +24,9 @@ use agentd_core::{
 use tonic::Streaming;
 
 use crate::{
-    client::{Client, ClientError, ClientErrorKind, ConfigView, DaemonStatus, Finding, McpServerView, ReloadOutcome},
+    client::{
+        Client, ClientError, ClientErrorKind, ConfigView, DaemonStatus, Finding, McpServerView, ReloadOutcome, next_known,
+    },
     convert::{Wire, WireError, all, newer},
     v1::{self, test_model_response::Part, trace_piece, watch_event::Kind},
 };
@@ -372,13 +374,7 @@ impl WatchStream {
     /// # Errors
     /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops.
     pub async fn next(&mut self) -> Result<Option<WatchEvent>, ClientError> {
-        while let Some(event) = self.0.message().await? {
-            match WatchEvent::try_from(event) {
-                Err(error) if error.is_unknown_kind() => tracing::debug!(%error, "skipped an event"),
-                event => return Ok(Some(event?)),
-            }
-        }
-        Ok(None)
+        next_known(&mut self.0, WatchEvent::try_from).await
     }
 }
 

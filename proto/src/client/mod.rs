@@ -27,7 +27,7 @@ use std::{
 use agentd_core::error::ErrorKind;
 use hyper_util::rt::TokioIo;
 use tonic::{
-    Code, Status,
+    Code, Status, Streaming,
     transport::{Channel, Endpoint},
 };
 use tower::service_fn;
@@ -70,6 +70,20 @@ macro_rules! calls {
     (@needed $answer:ident $part:ident $called:literal) => {
         Ok($crate::convert::part($answer.$part, $called)?)
     };
+}
+
+/// The next message of a stream, as it is read; none after the last. Those of kinds that are not known here are skipped.
+async fn next_known<W, T>(
+    stream: &mut Streaming<W>,
+    read: fn(W) -> Result<T, WireError>,
+) -> Result<Option<T>, ClientError> {
+    while let Some(message) = stream.message().await? {
+        match read(message) {
+            Err(error) if error.is_unknown_kind() => tracing::debug!(%error, "skipped a message"),
+            known => return Ok(Some(known?)),
+        }
+    }
+    Ok(None)
 }
 
 mod archives;

@@ -17,12 +17,13 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, metadata::MetadataMap};
 
-use super::{Client, ClientError, ClientErrorKind, NewSession, sessions::check_paths};
+use super::{Client, ClientError, ClientErrorKind, NewSession, next_known, sessions::check_paths};
 use crate::{
     MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
     convert::{self, Wire as _, WireError},
     v1::{
         self,
+        event::Kind,
         turn_request::{AnswerInterrupt, Cancel, Command, Start, Steer, ToolAnswer, tool_answer::Outcome},
     },
 };
@@ -283,26 +284,14 @@ impl EventStream {
     }
 
     async fn next_frame(&mut self) -> Result<Option<TurnFrame>, ClientError> {
-        while let Some(event) = self.stream.message().await? {
-            let event = match event {
-                v1::Event { kind: Some(v1::event::Kind::ToolRequested(requested)), .. } => {
-                    return Ok(Some(TurnFrame::ToolRequested(requested.try_into()?)));
-                }
-                v1::Event { kind: Some(v1::event::Kind::FileRequested(requested)), .. } => {
-                    match requested.try_into() {
-                        Err(error @ WireError::Unknown(_)) => tracing::debug!(%error, "skipped a question"),
-                        requested => return Ok(Some(TurnFrame::FileRequested(requested?))),
-                    }
-                    continue;
-                }
-                event => event,
-            };
-            match Event::try_from(event) {
-                Err(error) if error.is_unknown_kind() => tracing::debug!(%error, "skipped an event"),
-                event => return Ok(Some(TurnFrame::Event(Box::new(event?)))),
-            }
-        }
-        Ok(None)
+        next_known(&mut self.stream, |event| {
+            Ok(match event.kind {
+                Some(Kind::ToolRequested(requested)) => TurnFrame::ToolRequested(requested.try_into()?),
+                Some(Kind::FileRequested(requested)) => TurnFrame::FileRequested(requested.try_into()?),
+                _ => TurnFrame::Event(Box::new(event.try_into()?)),
+            })
+        })
+        .await
     }
 }
 

@@ -27,23 +27,11 @@ pub enum SocketError {
     #[error("the socket path {} is not absolute", .0.display())]
     NotAbsolute(PathBuf),
     /// The kernel takes no path of that length.
-    #[error("the socket path {} has {length} bytes; the limit is {limit}", path.display())]
-    TooLong {
-        /// The path.
-        path: PathBuf,
-        /// Its length in bytes.
-        length: usize,
-        /// The longest that is possible, in bytes.
-        limit: usize,
-    },
-    /// Others could put a socket of theirs in the place of ours.
-    #[error("the socket's folder {} is not safe: {problem}", folder.display())]
-    UnsafeFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// The problem.
-        problem: &'static str,
-    },
+    #[error("the socket path {} has {} bytes; the limit is {}", .0.display(), .0.as_os_str().len(), MAX_PATH_BYTES)]
+    TooLong(PathBuf),
+    /// Others could put a socket of theirs in the place of ours: the folder, and why.
+    #[error("the socket's folder {} is not safe: {}", .0.display(), .1)]
+    UnsafeFolder(PathBuf, &'static str),
     /// A daemon listens there.
     #[error("a daemon is already listening at {}", .0.display())]
     Live(PathBuf),
@@ -184,8 +172,7 @@ fn own_path(place: &SocketPlace) -> PathBuf {
 const MAX_PATH_BYTES: usize = 107;
 
 pub(super) fn check_length(path: PathBuf) -> Result<PathBuf, SocketError> {
-    let length = path.as_os_str().len();
-    if length > MAX_PATH_BYTES { Err(SocketError::TooLong { path, length, limit: MAX_PATH_BYTES }) } else { Ok(path) }
+    if path.as_os_str().len() > MAX_PATH_BYTES { Err(SocketError::TooLong(path)) } else { Ok(path) }
 }
 
 #[cfg(test)]

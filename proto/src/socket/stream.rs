@@ -279,7 +279,7 @@ fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
     } else {
         return Ok(());
     };
-    Err(SocketError::UnsafeFolder { folder: folder.to_owned(), problem })
+    Err(SocketError::UnsafeFolder(folder.to_owned(), problem))
 }
 
 /// Takes away the socket of a daemon that is no more. Only a refused connection proves that.
