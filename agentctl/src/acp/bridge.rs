@@ -177,8 +177,11 @@ impl Bridge {
     /// Says something in a turn: as notices where the editor shows them, else in the place of the agent's words.
     pub(super) async fn say(&self, session: &OpenSession, words: &[String]) {
         if self.editor().shows.notices {
-            self.update(session, words.iter().filter_map(|words| updates::notice(NoticeSeverity::Info, words)).collect())
-                .await;
+            self.update(
+                session,
+                words.iter().filter_map(|words| updates::notice(NoticeSeverity::Info, words)).collect(),
+            )
+            .await;
         } else if !words.is_empty() {
             let lines: Vec<String> = words.iter().map(|words| format!("> {}", words.replace('\n', "\n> "))).collect();
             self.update(session, vec![updates::message(&format!("{}\n\n", lines.join("\n>\n")))]).await;

@@ -402,7 +402,8 @@ mod tests {
         for name in ["notes.txt", ".env"] {
             let file = folder.path().join(name);
             std::fs::write(&file, "KEY=1").unwrap();
-            let parts = read(vec![link(name, Url::from_file_path(&file).unwrap().as_str())], &Places::default()).unwrap();
+            let parts =
+                read(vec![link(name, Url::from_file_path(&file).unwrap().as_str())], &Places::default()).unwrap();
             assert_eq!(matches!(&parts[0], Part::File { .. }), name == "notes.txt", "{parts:?}");
         }
     }

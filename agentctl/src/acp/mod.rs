@@ -29,7 +29,8 @@ use std::{
 };
 
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, CancelRequestNotification, Error, ErrorCode, PromptRequest, PromptResponse, RequestId, StopReason,
+    AGENT_METHOD_NAMES, CancelRequestNotification, Error, ErrorCode, PromptRequest, PromptResponse, RequestId,
+    StopReason,
 };
 use clap::Args;
 use futures_util::FutureExt as _;

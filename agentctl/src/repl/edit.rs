@@ -36,9 +36,9 @@ impl Draft {
             ("content", suffix.clone()),
             ("new_string", suffix),
         ];
-        let found = fields.into_iter().find_map(|(name, suffix)| {
-            Some(Self { field: Some(name), suffix: suffix?, text: text(name)?.to_owned() })
-        });
+        let found = fields
+            .into_iter()
+            .find_map(|(name, suffix)| Some(Self { field: Some(name), suffix: suffix?, text: text(name)?.to_owned() }));
         found.unwrap_or_else(|| Self::json(pretty(args)))
     }
 

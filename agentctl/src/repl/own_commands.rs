@@ -159,12 +159,7 @@ fn plugin_file(plugin: &PluginReport, name: &str) -> String {
 }
 
 /// Adds commands of others, those of which nobody before has one of the name.
-fn add(
-    found: &mut OwnCommands,
-    origin: CommandOrigin,
-    commands: &[ProjectCommand],
-    file_of: impl Fn(&str) -> String,
-) {
+fn add(found: &mut OwnCommands, origin: CommandOrigin, commands: &[ProjectCommand], file_of: impl Fn(&str) -> String) {
     for ProjectCommand { name, text } in commands {
         let known = found.commands.iter().find(|known| known.name == *name);
         let because = known.map(|known| match known.origin {

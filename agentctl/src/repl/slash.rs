@@ -105,7 +105,11 @@ pub(crate) static TABLE: [Entry; 37] = [
     with("agent", "NAME", "choose the agent of this session, which no model leaves; main goes back"),
     with("plan", "TASK", "have the model plan a task: you approve, edit or reject the plan before anything changes"),
     plain("init", "have the model look at the project and write its AGENTS.md", Slash::Init),
-    plain("trust", "use the instructions, agents, skills and commands in .agentd/ of the project, as they were shown", Slash::Trust),
+    plain(
+        "trust",
+        "use the instructions, agents, skills and commands in .agentd/ of the project, as they were shown",
+        Slash::Trust,
+    ),
     plain("sessions", "choose a session to go to; type to search", Slash::Sessions),
     plain("resume", "the same as /sessions", Slash::Resume),
     with("load", "SESSION", "go to another session: id, end of an id, title, or number in /sessions"),

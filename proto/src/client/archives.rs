@@ -25,10 +25,7 @@ use crate::{
     MAX_CHUNK_BYTES,
     client::{Client, ClientError, next_known},
     convert::{Wire, WireError, choices, mirrored},
-    v1::{
-        self, export_piece, import_piece, index_documents_response, play_event, play_request,
-        search_documents_step,
-    },
+    v1::{self, export_piece, import_piece, index_documents_response, play_event, play_request, search_documents_step},
     view::ExportedContent,
 };
 

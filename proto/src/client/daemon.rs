@@ -25,7 +25,8 @@ use tonic::Streaming;
 
 use crate::{
     client::{
-        Client, ClientError, ClientErrorKind, ConfigView, DaemonStatus, Finding, McpServerView, ReloadOutcome, next_known,
+        Client, ClientError, ClientErrorKind, ConfigView, DaemonStatus, Finding, McpServerView, ReloadOutcome,
+        next_known,
     },
     convert::{Wire, WireError, all, newer},
     v1::{self, test_model_response::Part, trace_piece, watch_event::Kind},

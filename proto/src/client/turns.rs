@@ -237,8 +237,9 @@ impl TurnSender {
         if bytes > MAX_MESSAGE_BYTES - FRAME_BYTES {
             let most = MAX_MESSAGE_BYTES >> 20;
             let message = format!("the answer has {bytes} bytes; a message has at most {most} MiB");
-            return Err(ClientError::invalid(message)
-                .with_hint("answer with less, or put it into a file that the tools read"));
+            return Err(
+                ClientError::invalid(message).with_hint("answer with less, or put it into a file that the tools read")
+            );
         }
         self.send(Command::ToolAnswer(answer)).await
     }

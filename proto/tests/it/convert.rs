@@ -237,7 +237,8 @@ fn the_audit_log_survives() {
 
     let finding = |problem| AuditFinding { file: "audit.jsonl".to_owned(), line: 3, problem, message: "!".to_owned() };
     let head = AuditHead { n: 4, hash: "ab".to_owned() };
-    let report = AuditReport { lines: 4, files: Vec::new(), head, findings: vec![finding(AuditProblem::Recorded)], more: 0 };
+    let report =
+        AuditReport { lines: 4, files: Vec::new(), head, findings: vec![finding(AuditProblem::Recorded)], more: 0 };
     assert!(v1::VerifyAuditResponse::from(&report).holds, "damage that was set aside before is none now");
     check::<v1::VerifyAuditResponse, _>(&report);
     let damaged = AuditReport { findings: vec![finding(AuditProblem::Changed)], ..report };

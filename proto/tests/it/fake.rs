@@ -42,8 +42,7 @@ impl FakeDaemon {
         let path = home.path().join("agentd.sock");
         let (incoming, _) = bind(&path).await.unwrap();
         let fake = Fake { protocol_version };
-        let router =
-            Server::builder().add_service(TurnsServer::new(fake.clone())).add_service(DaemonServer::new(fake));
+        let router = Server::builder().add_service(TurnsServer::new(fake.clone())).add_service(DaemonServer::new(fake));
         tokio::spawn(async move { router.serve_with_incoming(incoming.into_stream()).await.unwrap() });
         Self { _home: home, path }
     }
