@@ -126,7 +126,7 @@ impl SessionTarget {
         if stored.settings.trace != Some(true) {
             // Folders that it has stay where none is named.
             let settings = SessionSettings { trace: Some(true), folders: Vec::new(), ..stored.settings };
-            daemon.client.configure_session(&id.to_string(), &settings).await?;
+            daemon.client.configure_session(&id.to_string(), &settings, false).await?;
         }
         Ok(Self::Known(id))
     }
@@ -186,13 +186,11 @@ impl SessionTarget {
         let mut settings = SessionSettings { project: project.unwrap_or_else(|| had.project.clone()), ..had.clone() };
         folders.apply(&mut settings);
         if settings != had {
-            if folders.only_these {
-                daemon.client.configure_with_folders(&id.to_string(), &settings).await?;
-            } else {
+            if !folders.only_these {
                 // Those that it has stay. Named here, they would come back where another client has just taken them away.
                 settings.folders = folders.added.iter().cloned().map(AddedFolder::unnamed).collect();
-                daemon.client.configure_session(&id.to_string(), &settings).await?;
             }
+            daemon.client.configure_session(&id.to_string(), &settings, folders.only_these).await?;
         }
         Ok(Self::Known(id))
     }
@@ -303,7 +301,8 @@ impl SessionTarget {
         }
     }
 
-    fn name(&self) -> String {
+    /// The same by name; nothing of one that is still to be made.
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Named(name) => name.clone(),
             Self::Known(id) => id.to_string(),

@@ -16,14 +16,8 @@ const BEGINNING: usize = 1024;
 const MOST: usize = 32 * 1024;
 
 /// Protobuf with small buffers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct SmallBuffers<T, U>(PhantomData<(T, U)>);
-
-impl<T, U> Default for SmallBuffers<T, U> {
-    fn default() -> Self {
-        Self(PhantomData)
-    }
-}
 
 impl<T, U> Codec for SmallBuffers<T, U>
 where

@@ -8,7 +8,7 @@ use std::{
 };
 
 use agent_client_protocol_schema::v1::{
-    ConfigOptionUpdate, CurrentModeUpdate, Error, InitializeRequest, Notice, NoticeSeverity, SessionConfigOption,
+    ConfigOptionUpdate, CurrentModeUpdate, Error, InitializeRequest, NoticeSeverity, SessionConfigOption,
     SessionConfigOptionCategory, SessionConfigOptionValue, SessionConfigSelectOption, SessionId as WireId,
     SessionInfoUpdate, SessionMode as WireMode, SessionModeState, SessionUpdate, SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
@@ -36,7 +36,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     report,
-    terminal::sanitize::{clean, clean_line},
+    terminal::sanitize::clean_line,
 };
 
 /// Characters of an editor's name.
@@ -149,9 +149,11 @@ impl Bridge {
         lock(&self.sessions).entry(id).or_insert_with(|| Arc::new(OpenSession::new(id, folder))).clone()
     }
 
-    /// Closes a session, and hands it back if it was open.
-    pub(super) fn close(&self, id: SessionId) -> Option<Arc<OpenSession>> {
-        lock(&self.sessions).remove(&id)
+    /// Closes a session: it is no longer watched.
+    pub(super) fn close(&self, id: SessionId) {
+        if let Some(session) = lock(&self.sessions).remove(&id) {
+            session.unwatch();
+        }
     }
 
     /// A turn of the editor's. Where one of another client's runs, or waits, the words are added to that one.
@@ -175,7 +177,11 @@ impl Bridge {
     /// Says something in a turn: as notices where the editor shows them, else in the place of the agent's words.
     pub(super) async fn say(&self, session: &OpenSession, words: &[String]) {
         if self.editor().shows.notices {
-            self.update(session, words.iter().map(|words| notice(words)).collect()).await;
+            self.update(
+                session,
+                words.iter().filter_map(|words| updates::notice(NoticeSeverity::Info, words)).collect(),
+            )
+            .await;
         } else if !words.is_empty() {
             let lines: Vec<String> = words.iter().map(|words| format!("> {}", words.replace('\n', "\n> "))).collect();
             self.update(session, vec![updates::message(&format!("{}\n\n", lines.join("\n>\n")))]).await;
@@ -185,7 +191,7 @@ impl Bridge {
     /// Tells something that the person should know: as a notice where the editor shows them, else with the next turn.
     pub(super) async fn tell(&self, session: &OpenSession, words: &str) {
         if self.editor().shows.notices {
-            self.update(session, vec![notice(words)]).await;
+            self.say(session, &[words.to_owned()]).await;
         } else {
             session.state().notices.push(words.to_owned());
         }
@@ -199,12 +205,6 @@ pub(super) fn places(daemon: &Daemon, id: SessionId, settings: &SessionSettings)
         folders: settings.folders.clone(),
         workspace: daemon.client.hello().data_dir.join("workspace").join(settings.files_of(id).to_string()),
     }
-}
-
-fn notice(words: &str) -> SessionUpdate {
-    let (title, rest) = words.split_once('\n').unwrap_or((words, ""));
-    let rest = Some(clean(rest)).filter(|rest| !rest.is_empty());
-    SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, clean_line(title)).description(rest))
 }
 
 const MODE: &str = "mode";

@@ -332,7 +332,7 @@ fn quoted(Selection { uri, lines, text }: &Selection) -> String {
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1::{AudioContent, BlobResourceContents, TextContent, TextResourceContents};
+    use agent_client_protocol_schema::v1::{AudioContent, TextContent, TextResourceContents};
 
     use super::*;
 
@@ -397,28 +397,15 @@ mod tests {
     }
 
     #[test]
-    fn pictures_and_files_are_handed_over() {
+    fn a_hidden_file_is_named_and_not_handed_over() {
         let folder = tempfile::Builder::new().prefix("visible").tempdir().unwrap();
-        let file = folder.path().join("notes.txt");
-        std::fs::write(&file, "x").unwrap();
-        std::fs::write(folder.path().join(".env"), "KEY=1").unwrap();
-        let blob = BlobResourceContents::new(STANDARD.encode("bytes"), "file:///x/data.bin");
-        let blocks = vec![
-            words("Look at"),
-            ContentBlock::Image(ImageContent::new(STANDARD.encode("png"), "image/png")),
-            link("notes.txt", Url::from_file_path(&file).unwrap().as_str()),
-            ContentBlock::Resource(EmbeddedResource::new(EmbeddedResourceResource::BlobResourceContents(blob))),
-            link(".env", Url::from_file_path(folder.path().join(".env")).unwrap().as_str()),
-        ];
-        let parts = read(blocks, &places(Path::new("/p"))).unwrap();
-        let file_part = |name: &str, content| Part::File { name: name.to_owned(), content };
-        assert_eq!(parts[1], file_part("picture-2.png", FileContent::Bytes(b"png".to_vec())));
-        assert_eq!(parts[2], file_part("notes.txt", FileContent::OnDisk(file)));
-        assert_eq!(parts[3], file_part("data.bin", FileContent::Bytes(b"bytes".to_vec())));
-        assert!(matches!(&parts[4], Part::Label(words) if words.contains(".env")), "{parts:?}");
-        let paths = ["uploads/picture-2.png", "uploads/notes.txt", "uploads/data.bin"].map(str::to_owned);
-        let text = text(&parts, &paths).0;
-        assert!(text.starts_with("Look at uploads/picture-2.png uploads/notes.txt uploads/data.bin "), "{text}");
+        for name in ["notes.txt", ".env"] {
+            let file = folder.path().join(name);
+            std::fs::write(&file, "KEY=1").unwrap();
+            let parts =
+                read(vec![link(name, Url::from_file_path(&file).unwrap().as_str())], &Places::default()).unwrap();
+            assert_eq!(matches!(&parts[0], Part::File { .. }), name == "notes.txt", "{parts:?}");
+        }
     }
 
     #[test]
@@ -432,15 +419,5 @@ mod tests {
         check(ContentBlock::Image(ImageContent::new("!", "image/png")), "Base64");
         check(words(" \n"), "empty");
         assert!(read(Vec::new(), &Places::default()).is_err());
-    }
-
-    #[test]
-    fn commands_begin_a_text() {
-        let check = |text: &str, expected: Option<(&str, &str)>| assert_eq!(command_in(text), expected, "{text}");
-        check("/plan  a task\nof two lines", Some(("plan", "a task\nof two lines")));
-        check("/compact", Some(("compact", "")));
-        check("/etc/passwd", None);
-        check("a /plan", None);
-        check("/", None);
     }
 }

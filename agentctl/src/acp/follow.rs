@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent_client_protocol_schema::v1::{StopReason as WireReason, ToolCallStatus, ToolCallUpdateFields};
+use agent_client_protocol_schema::v1::{ErrorCode, StopReason as WireReason, ToolCallStatus, ToolCallUpdateFields};
 use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind},
@@ -140,7 +140,7 @@ impl Follow {
     /// When the turn failed, or the daemon is lost.
     pub(super) async fn run(mut self, mut line: SocketLine, pending: &[&Interrupt]) -> Result<WireReason, Trouble> {
         for interrupt in pending {
-            if self.ask(interrupt).await.is_some() {
+            if self.ask(interrupt).await {
                 return Ok(self.suspended(line));
             }
         }
@@ -201,7 +201,8 @@ impl Follow {
     /// Ends the prompt with what the turn came to.
     async fn rested(&mut self, rest: Rest) -> Result<WireReason, Trouble> {
         if matches!(rest, Rest::Left) {
-            return Err(message::left().into());
+            let words = "the editor has gone; the turn continues without it";
+            return Err(message::worded(ErrorCode::RequestCancelled, words).into());
         }
         self.bridge.update(&self.session, self.updates.finish()).await;
         if self.is_cancelled {
@@ -254,8 +255,8 @@ impl Follow {
                 },
                 arrival = line.next() => match arrival? {
                     Some(Arrival::Event(event)) => {
-                        if let Some(rest) = self.event(&event).await {
-                            return Ok(rest);
+                        if self.event(&event).await {
+                            return Ok(Rest::Asks);
                         }
                         if let EventKind::TurnEnded { result } = event.kind {
                             if line.ends_with(result.turn_id) {
@@ -276,7 +277,8 @@ impl Follow {
         }
     }
 
-    async fn event(&mut self, event: &Event) -> Option<Rest> {
+    /// Tells an event. Returns true if it is a question in words, which ends the prompt.
+    async fn event(&mut self, event: &Event) -> bool {
         self.bridge.update(&self.session, self.updates.event(event)).await;
         match &event.kind {
             EventKind::TurnStarted { model, .. }
@@ -285,36 +287,36 @@ impl Follow {
             {
                 let words = [turn::builtin_notice(&self.daemon)];
                 self.bridge.say(&self.session, &words).await;
-                None
             }
-            EventKind::InterruptRaised { interrupt } if !self.is_cancelled => self.ask(interrupt).await,
+            EventKind::InterruptRaised { interrupt } if !self.is_cancelled => return self.ask(interrupt).await,
             EventKind::InterruptResolved { interrupt_id, call_id, answer, .. } => {
                 self.asks.withdraw(*interrupt_id);
                 if call_id.is_none() {
                     self.settled(*interrupt_id, answer).await;
                 }
-                None
             }
-            _ => None,
+            _ => {}
         }
+        false
     }
 
-    /// Asks the person; in words, which ends the prompt, where the editor cannot ask.
-    async fn ask(&mut self, interrupt: &Interrupt) -> Option<Rest> {
+    /// Asks the person; in words, which ends the prompt, where the editor cannot ask. Returns true if it does.
+    async fn ask(&mut self, interrupt: &Interrupt) -> bool {
         if self.asks.knows(interrupt.id) {
             // It was pending already, and its event comes behind.
-            return None;
+            return false;
         }
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
         match &interrupt.ask {
             Ask::Question { .. } if interrupt.ask.is_secret() || !self.editor.has_forms => {
-                let words = asks::question_words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
+                let words = asks::question_words(interrupt).filter(|_| self.asked.insert(interrupt.id));
+                let Some(words) = words else { return false };
                 let is_answered_here = !interrupt.ask.is_secret();
                 if is_answered_here {
                     self.session.state().questions.insert(interrupt.id);
                 }
                 self.bridge.update(&self.session, vec![updates::message(&words)]).await;
-                return is_answered_here.then_some(Rest::Asks);
+                return is_answered_here;
             }
             Ask::Approval { tool, args, .. } => {
                 // Of a subagent's call it may be the first that the editor hears.
@@ -328,7 +330,7 @@ impl Follow {
             Ask::Question { .. } => {}
         }
         self.asks.ask(&self.bridge.peer, &self.session.wire, call, interrupt, &self.places);
-        None
+        false
     }
 
     /// Ends what an approval without a call was shown as.

@@ -29,7 +29,8 @@ use std::{
 };
 
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, CancelRequestNotification, Error, PromptRequest, PromptResponse, RequestId, StopReason,
+    AGENT_METHOD_NAMES, CancelRequestNotification, Error, ErrorCode, PromptRequest, PromptResponse, RequestId,
+    StopReason,
 };
 use clap::Args;
 use futures_util::FutureExt as _;
@@ -183,7 +184,9 @@ impl Requests {
         self.running.spawn(async move {
             let outcome = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Err(message::cancelled()),
+                () = cancel.cancelled() => {
+                    Err(message::worded(ErrorCode::RequestCancelled, "the request was cancelled"))
+                }
                 outcome = unbroken(done(&bridge, &method, params)) => outcome.map_err(Trouble::into_error),
             };
             lock(&cancels).remove(&id);
@@ -216,7 +219,9 @@ async fn answer(bridge: &Arc<Bridge>, id: RequestId, outcome: Result<Reply, Erro
 
 /// The outcome of a request, also where doing it breaks: nobody waits for ever.
 async fn unbroken<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Err(message::broken().into()))
+    let words = "the request failed because of a defect of agentctl; the session is as it was";
+    let broken = |_| Err(message::worded(ErrorCode::InternalError, words).into());
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(broken)
 }
 
 /// Does a request; twice where the daemon that was known has gone. What makes something is done once: before it, the daemon is
@@ -249,7 +254,7 @@ async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<R
         _ if method == names.session_delete => plain(&opening::delete(bridge, &parsed(params)?).await?),
         _ if method == names.session_set_mode => plain(&bridge::set_mode(bridge, &parsed(params)?).await?),
         _ if method == names.session_set_config_option => plain(&bridge::set_option(bridge, &parsed(params)?).await?),
-        _ => Err(message::unknown_method(method).into()),
+        _ => Err(message::worded(ErrorCode::MethodNotFound, format!("there is no method {method:?}")).into()),
     }
 }
 

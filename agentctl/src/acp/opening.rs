@@ -370,7 +370,6 @@ pub(super) async fn close(
         session::take_back_servers(&daemon, &session).await;
     }
     bridge.close(session.id);
-    session.unwatch();
     Ok(CloseSessionResponse::new())
 }
 
@@ -383,22 +382,6 @@ pub(super) async fn delete(bridge: &Bridge, request: &DeleteSessionRequest) -> R
     {
         return Err(error.into());
     }
-    if let Some(session) = bridge.close(id) {
-        session.unwatch();
-    }
+    bridge.close(id);
     Ok(DeleteSessionResponse::new())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursors_are_read_as_they_are_written() {
-        let cursor = Cursor(1_767_225_600_000_000_001, SessionId::generate());
-        assert_eq!(Cursor::read(&cursor.written()), Ok(cursor));
-        for bad in ["", "1", "x-y", "1-", "-1-2"] {
-            assert!(Cursor::read(bad).is_err(), "{bad}");
-        }
-    }
 }

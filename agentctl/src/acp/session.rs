@@ -195,18 +195,16 @@ pub(super) async fn bring_servers(daemon: &Daemon, session: &OpenSession, named:
     if named.is_empty() {
         return Vec::new();
     }
-    let (known, unknown): (Vec<_>, Vec<_>) =
-        named.iter().map(|server| (server, wire(server))).partition(|(_, wire)| wire.is_some());
+    let (known, servers): (Vec<McpServer>, Vec<SessionServer>) =
+        named.iter().filter_map(|server| Some((server.clone(), wire(server)?))).unzip();
     let mut notices: Vec<String> = Vec::new();
-    if !unknown.is_empty() {
+    if known.len() < named.len() {
         notices.push("an MCP server of the editor is reached in a way that agentd does not know".to_owned());
     }
-    let (named, servers): (Vec<McpServer>, Vec<SessionServer>) =
-        known.into_iter().filter_map(|(server, wire)| Some((server.clone(), wire?))).unzip();
     let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
     match daemon.client.set_session_servers(request(daemon, session, servers)).await {
         Ok((views, version)) => {
-            session.state().servers = Some(EditorServers { named, version });
+            session.state().servers = Some(EditorServers { named: known, version });
             notices.extend(names.iter().zip(&views).filter_map(|(name, view)| trouble(name, view)));
         }
         Err(error) => {
@@ -287,33 +285,22 @@ fn trouble(name: &str, view: &McpServerView) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1::{EnvVariable, McpServerHttp, McpServerSse, McpServerStdio};
+    use agent_client_protocol_schema::v1::{McpServerHttp, McpServerSse};
 
     use super::*;
 
     #[test]
-    fn servers_go_on_whole_and_are_never_printed() {
-        let stdio = McpServerStdio::new("files", "/bin/server")
-            .args(vec!["--root".to_owned()])
-            .env(vec![EnvVariable::new("KEY", "s3cret")]);
-        let http =
-            McpServerHttp::new("web", "https://example.org/mcp").headers(vec![HttpHeader::new("X-Key", "s3cret")]);
-        let named =
-            [McpServer::Stdio(stdio), McpServer::Http(http), McpServer::Sse(McpServerSse::new("old", "http://x/"))];
-        let wires: Vec<SessionServer> = named.iter().filter_map(wire).collect();
-        let program = ServerProgram {
-            command: "/bin/server".to_owned(),
-            args: vec!["--root".to_owned()],
-            env: [("KEY".to_owned(), "s3cret".to_owned())].into(),
-            cwd: String::new(),
-        };
-        assert_eq!(wires[0].address, Some(Address::Program(program)));
-        let headers = [("X-Key".to_owned(), "s3cret".to_owned())].into();
-        let url = ServerUrl { url: "https://example.org/mcp".to_owned(), headers, sse: false };
-        assert_eq!(wires[1].address, Some(Address::Url(url)));
-        assert!(matches!(&wires[2].address, Some(Address::Url(ServerUrl { sse: true, .. }))));
+    fn servers_behind_addresses_go_on_whole_and_none_is_printed() {
+        let headers = || vec![HttpHeader::new("X-Key", "s3cret")];
+        let http = McpServer::Http(McpServerHttp::new("web", "http://x/").headers(headers()));
+        let named = [http, McpServer::Sse(McpServerSse::new("old", "http://x/").headers(headers()))];
+        for (server, sse) in named.iter().zip([false, true]) {
+            let headers = [("X-Key".to_owned(), "s3cret".to_owned())].into();
+            let url = ServerUrl { url: "http://x/".to_owned(), headers, sse };
+            assert_eq!(wire(server).unwrap().address, Some(Address::Url(url)));
+        }
         let brought = EditorServers { named: named.to_vec(), version: 1 };
-        assert_eq!(format!("{brought:?}"), "EditorServers(3)");
+        assert_eq!(format!("{brought:?}"), "EditorServers(2)");
     }
 
     #[test]

@@ -219,29 +219,25 @@ pub(super) enum Before {
 pub(super) fn edits_of_call(tool: &str, args: &Value, places: &Places, before: Before) -> Vec<Diff> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
     let place = || places.real(text("path")?);
-    let edits = match tool {
+    let edit = || match tool {
         "edit_file" => {
-            let edit = || {
-                let (old, new) = (text("old_string")?, text("new_string")?);
-                // Some editors put what does not end with a line end beside what comes next.
-                let ends = |text: &str| text.is_empty() || text.ends_with('\n');
-                let end = if ends(old) || ends(new) { "" } else { "\n" };
-                Some(Diff::new(place()?, format!("{new}{end}")).old_text(format!("{old}{end}")))
-            };
-            edit().into_iter().collect()
+            let (old, new) = (text("old_string")?, text("new_string")?);
+            // Some editors put what does not end with a line end beside what comes next.
+            let ends = |text: &str| text.is_empty() || text.ends_with('\n');
+            let end = if ends(old) || ends(new) { "" } else { "\n" };
+            Some(Diff::new(place()?, format!("{new}{end}")).old_text(format!("{old}{end}")))
         }
-        // The daemon shows what it replaces, with its question and its result.
-        "write_file" if before == Before::InEditor => Vec::new(),
-        "write_file" => {
-            let edit = || {
-                let path = place()?;
-                let old = (before == Before::OnDisk).then(|| text_of(&path)).flatten();
-                Some(Diff::new(path, text("content")?).old_text(old))
-            };
-            edit().into_iter().collect()
+        // In an editor the daemon shows what it replaces, with its question and its result.
+        "write_file" if before != Before::InEditor => {
+            let path = place()?;
+            let old = (before == Before::OnDisk).then(|| text_of(&path)).flatten();
+            Some(Diff::new(path, text("content")?).old_text(old))
         }
+        _ => None,
+    };
+    let edits = match tool {
         "apply_patch" => edits_of_patch(text("patch").unwrap_or_default(), places),
-        _ => Vec::new(),
+        _ => edit().into_iter().collect(),
     };
     shown_edits(edits, LONGEST_EDIT)
 }
@@ -338,19 +334,13 @@ fn file_name(header: &str) -> &str {
 
 impl PatchPlace {
     fn take(&mut self, line: &str) {
-        let mut add = |old: bool, new: bool, text: &str| {
-            for side in [old.then_some(&mut self.old), new.then_some(&mut self.new)].into_iter().flatten() {
-                side.push_str(text);
+        // Models forget the blank of an empty line.
+        let mark = line.chars().next().unwrap_or(' ');
+        for (side, marks) in [(&mut self.old, " -"), (&mut self.new, " +")] {
+            if marks.contains(mark) {
+                side.push_str(line.get(1..).unwrap_or_default());
                 side.push('\n');
             }
-        };
-        match line.chars().next() {
-            Some('+') => add(false, true, &line[1..]),
-            Some('-') => add(true, false, &line[1..]),
-            Some(' ') => add(true, true, &line[1..]),
-            // Models forget the blank of an empty line.
-            None => add(true, true, ""),
-            Some(_) => {}
         }
     }
 }

@@ -27,6 +27,12 @@ impl Told {
         Self::with(Shows::default())
     }
 
+    /// Updates of a result whose call ran.
+    fn ran(&mut self, item: Item, result: ToolResult) -> Vec<Value> {
+        let item = Item { body: ItemBody::ToolResult(result), ..item };
+        self.take(EventKind::ItemCompleted { item, status: ItemStatus::Done })
+    }
+
     fn event(&mut self, session: SessionId, kind: EventKind) -> Event {
         self.seq += 1;
         Event { session_id: session, turn_id: Some(self.turn), seq: self.seq, at: Timestamp::UNIX_EPOCH, kind }
@@ -96,10 +102,8 @@ fn an_edit_keeps_its_diff_and_a_failed_one_says_why() {
     told.completed(called("d", "edit_file", args));
     let failed = ToolResult { error: Some(ToolErrorCode::Tool), ..result("d", "edit_file", "not there") };
     let done = told.completed(ItemBody::ToolResult(failed));
-    assert_eq!(
-        (&done[0]["status"], &done[0]["content"][0]["content"]["text"]),
-        (&json!("failed"), &json!("```\nnot there\n```"))
-    );
+    assert_eq!(done[0]["status"], "failed");
+    assert_eq!(done[0]["content"][0]["content"]["text"], "```\nnot there\n```");
 
     told.completed(called("e", "edit_file", json!({"path": "a.rs"})));
     let ran = json!({"path": "b.rs", "old_string": "1", "new_string": "3"}).to_string();
@@ -119,68 +123,23 @@ fn output_comes_while_a_command_runs() {
     told.take(EventKind::ItemStarted { item: item.clone() });
     let live = told.take(EventKind::ItemDelta { item_id: item.id, offset: 0, text: "one\n".to_owned() });
     assert_eq!(live[0]["content"][0]["content"]["text"], "```\none\n```");
-    let body = ItemBody::ToolResult(ToolResult { exit_code: Some(2), ..result("c", SHELL, "exit code 2") });
-    let done = told.take(EventKind::ItemCompleted { item: Item { body, ..item }, status: ItemStatus::Done });
+    let done = told.ran(item, ToolResult { exit_code: Some(2), ..result("c", SHELL, "exit code 2") });
     assert_eq!((&done[0]["status"], &done[0]["rawOutput"]["exitCode"]), (&json!("failed"), &json!(2)));
 }
 
 #[test]
-fn an_editor_with_terminals_sees_one_that_was_announced() {
+fn a_terminal_in_which_nothing_was_written_is_told_by_its_result() {
     let mut told = Told::with(Shows { terminals: true, ..Shows::default() });
-    told.completed(called("c", SHELL, json!({"command": "make"})));
-    let item = told.item(ItemBody::ToolResult(result("c", SHELL, "")));
-    let started = told.take(EventKind::ItemStarted { item: item.clone() });
-    assert_eq!(started[0]["content"][0]["terminalId"], "c");
-    told.take(EventKind::ItemDelta { item_id: item.id, offset: 0, text: "one\n".to_owned() });
-    let body = ItemBody::ToolResult(ToolResult { exit_code: Some(0), ..result("c", SHELL, "exit code 0") });
-    let done = told.take(EventKind::ItemCompleted { item: Item { body, ..item }, status: ItemStatus::Done });
-    assert_eq!((done[0]["_meta"].get("terminal_output"), done[0].get("content")), (None, None));
-
-    // One that has written nothing is told by its result.
     told.completed(called("d", SHELL, json!({"command": "true"})));
     let item = told.item(ItemBody::ToolResult(result("d", SHELL, "")));
     told.take(EventKind::ItemStarted { item: item.clone() });
-    let body = ItemBody::ToolResult(result("d", SHELL, "[no output]"));
-    let done = told.take(EventKind::ItemCompleted { item: Item { body, ..item }, status: ItemStatus::Done });
+    let done = told.ran(item, result("d", SHELL, "[no output]"));
     assert_eq!(done[0]["_meta"]["terminal_output"]["data"], "[no output]");
 }
 
 #[test]
-fn a_replay_names_no_terminal_and_is_short() {
-    let mut told = Told::new();
-    let shows = Shows { terminals: true, notices: true, compaction: true, files: false };
-    let limits = Limits { words: 10, result: 10 };
-    let places = Places { project: Some("/p".into()), ..Places::default() };
-    told.updates = Updates::replay(told.session, places, shows, limits);
-    let said = told.completed(ItemBody::UserMessage {
-        text: "typed and more".to_owned(),
-        steered: false,
-        typed_bytes: Some(5),
-        stored: None,
-    });
-    assert_eq!((&said[0]["sessionUpdate"], text(&said[0])), (&json!("user_message_chunk"), "typed"));
-    let call = told.completed(called("c", SHELL, json!({"command": "x".repeat(100)})));
-    assert_eq!((&call[0]["content"], call[0].get("_meta")), (&Value::Null, None));
-    assert!(call[0]["rawInput"]["command"].as_str().unwrap().contains("bytes left out"), "{call:#?}");
-    let args = json!({"path": "a.rs", "old_string": "x".repeat(5000), "new_string": "y".repeat(5000)});
-    assert!(told.completed(called("e", "edit_file", args))[0].to_string().len() < 5000, "edits are bounded");
-    let done = told.completed(ItemBody::ToolResult(result("c", SHELL, &"y".repeat(100))));
-    assert!(done[0]["content"][0]["content"]["text"].as_str().unwrap().contains("bytes left out"), "{done:#?}");
-    assert!(told.take(EventKind::Warning { code: "model_retry".to_owned(), message: "again".to_owned() }).is_empty());
-}
-
-#[test]
-fn plans_usage_and_notices() {
-    let mut told = Told::with(Shows { notices: true, compaction: true, terminals: false, files: false });
-    let todo = Todo {
-        id: "1".to_owned(),
-        content: "test".to_owned(),
-        status: TodoStatus::InProgress,
-        priority: TodoPriority::High,
-    };
-    let plan = told.take(EventKind::StateChanged { change: StateChange::Todos { todos: vec![todo] } });
-    assert_eq!(plan[0]["entries"], json!([{"content": "test", "priority": "high", "status": "in_progress"}]));
-
+fn usage_and_notices() {
+    let mut told = Told::with(Shows { notices: true, ..Shows::default() });
     let usage = Usage { prompt_tokens: 90, completion_tokens: 10, cost_microusd: Some(500_000), ..Usage::default() };
     let used = |of_call: Usage| EventKind::UsageUpdated {
         step: 1,
@@ -214,8 +173,7 @@ fn a_call_that_nobody_told_of_is_told_before_its_result() {
     assert_eq!((&begun[0]["sessionUpdate"], &begun[0]["toolCallId"]), (&json!("tool_call"), &json!("c")));
     assert_eq!(begun[0]["_meta"]["terminal_info"]["terminal_id"], "c", "a terminal is told of before it is filled");
     assert_eq!(begun[1]["status"], "in_progress");
-    let item = Item { body: ItemBody::ToolResult(result("c", SHELL, "out")), ..item };
-    let done = told.take(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    let done = told.ran(item, result("c", SHELL, "out"));
     assert_eq!((done.len(), &done[0]["sessionUpdate"]), (1, &json!("tool_call_update")));
     let past = told.completed(ItemBody::ToolResult(result("d", "read_file", "one")));
     assert_eq!((&past[0]["sessionUpdate"], &past[1]["status"]), (&json!("tool_call"), &json!("completed")));

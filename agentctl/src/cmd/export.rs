@@ -173,7 +173,7 @@ async fn write(
             while let Some(part) = stream.next().await? {
                 match part {
                     ExportPart::Data(data) => out.write_all(&data)?,
-                    ExportPart::Content(content) => return Ok(content),
+                    ExportPart::Summary(content) => return Ok(content),
                     ExportPart::Session(_) | ExportPart::Event(_) => {}
                 }
             }
@@ -188,7 +188,7 @@ async fn write(
         match part {
             ExportPart::Session(summary) => writer.begin(&summary)?,
             ExportPart::Event(event) => writer.event(&event)?,
-            ExportPart::Content(content) => {
+            ExportPart::Summary(content) => {
                 writer.end()?;
                 return Ok(content);
             }

@@ -49,8 +49,8 @@ pub(crate) async fn play(
     while let Some(step) = steps.next().await? {
         match step {
             PlayStep::Event(event) => see(&event)?,
-            PlayStep::Piece(piece) => updated.extend_from_slice(&piece),
-            PlayStep::Over(report) => {
+            PlayStep::Data(piece) => updated.extend_from_slice(&piece),
+            PlayStep::Outcome(report) => {
                 if update && !updated.is_empty() {
                     write(path, &updated)?;
                 }

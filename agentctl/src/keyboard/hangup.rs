@@ -23,14 +23,7 @@ pub(super) fn wait_for_keys(patience: Duration) -> io::Result<()> {
 /// When the terminal is gone.
 pub(super) fn has_line(patience: Duration) -> io::Result<bool> {
     wait_for_keys(patience)?;
-    let stdin = io::stdin();
-    let mut looked = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-    match poll(&mut looked, PollTimeout::ZERO) {
-        Ok(_) => {}
-        Err(Errno::EINTR) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    }
-    Ok(looked[0].revents().is_some_and(|found| found.contains(PollFlags::POLLIN)))
+    Ok(found(PollFlags::POLLIN, PollTimeout::ZERO)?.contains(PollFlags::POLLIN))
 }
 
 /// Returns true if the terminal is gone, or cannot be asked any more.
@@ -51,13 +44,16 @@ pub(crate) fn wait_until_gone() {
 
 /// Waits for something of standard input, and looks whether it is gone.
 fn is_gone(wanted: PollFlags, patience: PollTimeout) -> io::Result<bool> {
+    Ok(found(wanted, patience)?.intersects(PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL))
+}
+
+/// Findings about standard input after such a wait; none where a signal ended it.
+pub(super) fn found(wanted: PollFlags, patience: PollTimeout) -> io::Result<PollFlags> {
     let stdin = io::stdin();
     let mut looked = [PollFd::new(stdin.as_fd(), wanted)];
     match poll(&mut looked, patience) {
-        Ok(_) => {}
-        Err(Errno::EINTR) => return Ok(false),
-        Err(error) => return Err(error.into()),
+        Ok(_) => Ok(looked[0].revents().unwrap_or(PollFlags::empty())),
+        Err(Errno::EINTR) => Ok(PollFlags::empty()),
+        Err(error) => Err(error.into()),
     }
-    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
-    Ok(looked[0].revents().is_some_and(|found| found.intersects(gone)))
 }

@@ -1,13 +1,15 @@
 //! Lines that were typed while nobody read keys, and which the terminal keeps. They end with a line feed, as it makes one of
 //! every Enter then; read key by key, that would be Ctrl-J.
 
-use std::{io, os::fd::AsFd as _};
+use std::io;
 
 use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
+    poll::{PollFlags, PollTimeout},
     sys::termios::{LocalFlags, tcgetattr},
     unistd::read,
 };
+
+use super::hangup::found;
 
 /// Bytes of them at the most. Nobody types as many.
 const MOST: usize = 64 * 1024;
@@ -27,9 +29,6 @@ pub(super) fn kept() -> String {
 
 /// True if a read waits for nothing, and lines are what is read.
 fn is_there() -> bool {
-    let stdin = io::stdin();
-    let is_by_lines = || tcgetattr(&stdin).is_ok_and(|mode| mode.local_flags.contains(LocalFlags::ICANON));
-    let mut looked = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-    let is_ready = poll(&mut looked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
-    is_ready && looked[0].revents().is_some_and(|found| found == PollFlags::POLLIN) && is_by_lines()
+    let is_by_lines = || tcgetattr(io::stdin()).is_ok_and(|mode| mode.local_flags.contains(LocalFlags::ICANON));
+    found(PollFlags::POLLIN, PollTimeout::ZERO).is_ok_and(|found| found == PollFlags::POLLIN) && is_by_lines()
 }

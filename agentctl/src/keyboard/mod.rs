@@ -264,22 +264,3 @@ impl Drop for KeyboardGuard {
         left.into_iter().for_each(|press| state.typed.press(press));
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn keys_come_in_their_order_and_none_is_lost_at_the_end() {
-        let keyboard = Keyboard::scripted();
-        let hold = keyboard.hold();
-        for c in ['a', 'b', 'c'] {
-            keyboard.press(Key::Char(c), Instant::now());
-        }
-        assert_eq!(keyboard.next().await.key, Key::Char('a'));
-        assert_eq!(keyboard.wait(Duration::ZERO).map(|press| press.key), Some(Key::Char('b')));
-        drop(hold);
-        assert_eq!(keyboard.typed(TypeAhead::take_line), "c");
-        assert_eq!(keyboard.wait(Duration::ZERO), None);
-    }
-}

@@ -307,37 +307,6 @@ mod tests {
     }
 
     #[test]
-    fn enter_speaks_to_the_turn_and_tab_waits_for_its_end() {
-        let mut both = typed("later⇥now⏎then⇥ ⇥");
-        assert_eq!((both.waiting(), both.next_steer().as_deref(), both.next_steer()), (3, Some("now"), None));
-        both.given("now".into());
-        assert_eq!(both.waiting(), 3);
-        both.read();
-        assert_eq!(both.waiting(), 2);
-        check(both, &["later", "then"], "");
-        // What the turn could not be given comes before what waited for its end.
-        check(typed("later⇥now⏎"), &["now", "later"], "");
-        let mut deferred = typed("later⇥now⏎");
-        let now = deferred.next_steer().unwrap();
-        deferred.defer(now);
-        check(deferred, &["later", "now"], "");
-    }
-
-    #[test]
-    fn what_waits_can_be_taken_back_into_an_empty_line() {
-        check(typed("one⇥two⇥↑!⇥"), &["one", "two!"], "");
-        check(typed("one⇥tw↑o"), &["one"], "two");
-        check(typed("one⏎↑⌦↑"), &[], "");
-        let mut given = typed("one⏎two⏎");
-        let one = given.next_steer().unwrap();
-        given.given(one);
-        assert!(given.can_take_back());
-        given.press(Press { key: Key::Up, at: Instant::now() });
-        given.press(Press { key: Key::Erase, at: Instant::now() });
-        assert!(!given.can_take_back() && given.waiting() == 1, "what was given is given");
-    }
-
-    #[test]
     fn the_line_is_changed_where_the_cursor_is() {
         check(typed("bd←c⇱a⇲e"), &[], "abcde");
         check(typed("字x漢←←⌫y"), &[], "yx漢");
@@ -356,16 +325,6 @@ mod tests {
         let mut pasted = typed("see: ");
         pasted.press(Press { key: Key::Paste("a\r\nb\u{1b}\t\n".into()), at: Instant::now() });
         check(pasted, &[], "see: a\nb \n");
-    }
-
-    #[test]
-    fn what_could_not_be_sent_stands_in_the_prompt_in_its_order() {
-        let mut back = typed("one⏎two⏎thr");
-        back.put_back();
-        check(back, &[], "one\ntwo\nthr");
-        let mut unsent = typed("two⏎thr");
-        unsent.unsent("one".into());
-        check(unsent, &[], "one\ntwo\nthr");
     }
 
     #[test]

@@ -151,19 +151,9 @@ fn matching(pattern: &Path) -> Option<MatchedFiles> {
     // Links do not lead out of the pattern's folder, and neither does the pattern itself.
     let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
     let glob = GlobBuilder::new(below.to_str().filter(|_| is_plain)?).literal_separator(true).build().ok()?;
-    let found = walk(&root, Some(&glob.compile_matcher()), below.components().count().max(depth(&below)));
+    let depth = if below.components().any(|part| part.as_os_str() == "**") { MAX_DEPTH } else { 1 };
+    let found = walk(&root, Some(&glob.compile_matcher()), below.components().count().max(depth));
     (!found.files.is_empty()).then_some(found)
-}
-
-/// The files of a folder, at every depth.
-pub(super) fn below(folder: &Path) -> MatchedFiles {
-    walk(folder, None, MAX_DEPTH)
-}
-
-/// The depth to which a pattern reaches.
-fn depth(pattern: &Path) -> usize {
-    let is_deep = pattern.components().any(|part| part.as_os_str() == "**");
-    if is_deep { MAX_DEPTH } else { 1 }
 }
 
 fn walk(root: &Path, glob: Option<&GlobMatcher>, depth: usize) -> MatchedFiles {
@@ -267,7 +257,7 @@ impl Collector<'_> {
             MentionTarget::Lines { path, lines } => self.lines(&written, path, *lines, bundle),
             MentionTarget::Folder(path) => match self.of_tools(path) {
                 Some(named) => bundle.named.push(format!("#{written} is the folder {named}")),
-                None => self.copies(&written, &below(path), bundle),
+                None => self.copies(&written, &walk(path, None, MAX_DEPTH), bundle),
             },
             MentionTarget::Pattern(matched) => self.matched(&written, matched, bundle),
             // A file of the project is seen as it is, hidden or not: approvals guard it there.

@@ -5,7 +5,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::context::percent;
 use crate::terminal::{
-    paint::{BAD, QUIET, STRONG, WARN, clip, number, paint, width},
+    paint::{BAD, QUIET, STRONG, WARN, clip, fold, number, paint, width},
     sanitize::clean_line,
 };
 
@@ -41,7 +41,8 @@ pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<Stri
     if !view.next_cuts.is_empty() {
         lines.push(String::new());
     }
-    lines.extend(view.next_cuts.iter().flat_map(|cut| folded(&format!("next: {}", clean_line(cut)), columns, color)));
+    let cuts = view.next_cuts.iter().flat_map(|cut| fold(&format!("next: {}", clean_line(cut)), columns));
+    lines.extend(cuts.map(|row| paint(color, QUIET, &row)));
     lines
 }
 
@@ -52,10 +53,6 @@ fn filled(view: &ContextView) -> String {
         TokenLevel::Critical => " (critical)",
     };
     format!("filled    about {} tokens, {} %{level}", number(view.tokens), percent(view.tokens, view.window))
-}
-
-fn folded(text: &str, columns: usize, color: bool) -> Vec<String> {
-    crate::terminal::paint::fold(text, columns).iter().map(|line| paint(color, QUIET, line)).collect()
 }
 
 fn segment_row(segment: &Segment, window: u64) -> String {

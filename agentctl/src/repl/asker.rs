@@ -45,7 +45,7 @@ impl Asker for TerminalAsker {
         Box::pin(async move {
             let _hold = self.keyboard.hold();
             match ShownQuestion::start(interrupt.clone(), self.look, self.keyboard.clone()) {
-                Ok(mut asking) => asking.answer().await,
+                Ok(mut asking) => (&mut asking.answer).await.ok().flatten(),
                 Err(error) => unasked(interrupt, &error),
             }
         })
@@ -83,10 +83,6 @@ impl ShownQuestion {
             }
         })?;
         Ok(Self { dropped, answer, thread: Some(thread) })
-    }
-
-    async fn answer(&mut self) -> Option<Answer> {
-        (&mut self.answer).await.ok().flatten()
     }
 }
 

@@ -160,12 +160,10 @@ impl Chat {
 
     /// Finds the session that was named.
     pub(super) async fn resolve(&mut self) -> Result<Option<SessionView>, Failure> {
-        let name = match &self.place {
-            SessionTarget::New(_) => return Ok(None),
-            SessionTarget::Named(name) => name.clone(),
-            SessionTarget::Known(id) => id.to_string(),
-        };
-        let view = self.daemon.client.session(&name).await?;
+        if matches!(self.place, SessionTarget::New(_)) {
+            return Ok(None);
+        }
+        let view = self.daemon.client.session(&self.place.name()).await?;
         self.place = SessionTarget::Known(view.session.summary.id);
         Ok(Some(view))
     }
@@ -255,7 +253,7 @@ impl Chat {
             let after = view.session.summary.last_seq.max(first_seq.saturating_sub(1));
             self.signals.forget();
             let line = SocketLine::attach(&self.daemon, session, after).await?;
-            self.drive(line).await?;
+            self.follow(line, None).await?;
         }
         Ok(())
     }
@@ -319,7 +317,7 @@ impl Chat {
             let told = view.session.settings.worktree.as_ref().map(project::announced_worktree);
             told.iter().for_each(|told| self.note(told));
         }
-        let driven = self.drive(line).await;
+        let driven = self.follow(line, None).await;
         if self.keyboard.typed(TypeAhead::is_withdrawn) {
             self.extras = extras;
         }
@@ -358,10 +356,6 @@ impl Chat {
         if self.present {
             self.keyboard.typed(|typed| typed.unsent(message));
         }
-    }
-
-    async fn drive(&mut self, line: SocketLine) -> anyhow::Result<Exit> {
-        self.follow(line, None).await
     }
 
     /// Follows a turn to its end: one of this conversation, or one of another client's, which has a renderer of its own.

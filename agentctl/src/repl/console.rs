@@ -116,7 +116,7 @@ impl TerminalConsole {
         });
         if wanted != self.printed {
             self.erase()?;
-            self.print(&wanted)?;
+            print(&wanted)?;
             self.printed = wanted;
         }
         Ok(())
@@ -128,18 +128,19 @@ impl TerminalConsole {
         let up = width(&plain).saturating_sub(1) / self.columns();
         let up = if up > 0 { format!("\x1b[{up}A") } else { String::new() };
         self.printed.clear();
-        self.print(&format!("{up}\r\x1b[J"))
+        print(&format!("{up}\r\x1b[J"))
     }
 
     fn columns(&self) -> usize {
         (self.size)().0.max(1)
     }
+}
 
-    fn print(&self, text: &str) -> io::Result<()> {
-        let mut err = io::stderr().lock();
-        err.write_all(text.as_bytes())?;
-        err.flush()
-    }
+/// Writes to the terminal at once.
+pub(super) fn print(text: &str) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    err.write_all(text.as_bytes())?;
+    err.flush()
 }
 
 /// True if keys of this moment are meant for a question.
@@ -199,7 +200,7 @@ impl Console for TerminalConsole {
         if above.starts_with('\r') || self.printed != self.row {
             self.erase()?;
         }
-        self.print(above)?;
+        print(above)?;
         if above.contains('\n') {
             self.printed.clear();
         }

@@ -60,9 +60,7 @@ pub(crate) trait ChatBackend: Send {
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
     /// Waits for a reason to leave the prompt; for turns of other clients only where that is asked for.
-    fn wake(&mut self, _for_turns: bool) -> BoxFuture<'_, Wake> {
-        Box::pin(std::future::pending())
-    }
+    fn wake(&mut self, for_turns: bool) -> BoxFuture<'_, Wake>;
 
     /// Follows another client's turn, after the event of this number.
     fn join(&mut self, after: u64) -> BoxFuture<'_, anyhow::Result<Exit>>;
@@ -179,29 +177,6 @@ mod tests {
 
     struct Script(VecDeque<Input>);
 
-    /// A prompt at which nobody types until it is left.
-    struct Prompt {
-        breaker: Arc<AtomicBool>,
-        /// Typed at the moment at which it is left.
-        last: Input,
-    }
-
-    impl Lines for Prompt {
-        fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
-            let (breaker, last) = (self.breaker.clone(), std::mem::replace(&mut self.last, Input::End));
-            Box::pin(async move {
-                while last != Input::End && !breaker.swap(false, Ordering::Relaxed) {
-                    tokio::task::yield_now().await;
-                }
-                Ok(last)
-            })
-        }
-
-        fn breaker(&self) -> Option<Arc<AtomicBool>> {
-            Some(self.breaker.clone())
-        }
-    }
-
     impl Script {
         fn of(inputs: &[&str]) -> Self {
             Self(inputs.iter().map(|text| Input::Text((*text).to_owned())).collect())
@@ -217,7 +192,7 @@ mod tests {
 
     /// Ends each turn as its text says, and writes down what happened.
     #[derive(Default)]
-    struct FakeDesk(Vec<String>, Option<Wake>);
+    struct FakeDesk(Vec<String>);
 
     impl ChatBackend for FakeDesk {
         fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
@@ -234,22 +209,15 @@ mod tests {
         }
 
         fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {
-            self.0.push(format!("{command:?}"));
-            Box::pin(std::future::ready(Ok(Exit::Done)))
+            unreachable!("{command:?}")
         }
 
-        fn wake(&mut self, for_turns: bool) -> BoxFuture<'_, Wake> {
-            Box::pin(async move {
-                match self.1.take().filter(|_| for_turns) {
-                    Some(wake) => wake,
-                    None => std::future::pending().await,
-                }
-            })
+        fn wake(&mut self, _: bool) -> BoxFuture<'_, Wake> {
+            Box::pin(std::future::pending())
         }
 
         fn join(&mut self, after: u64) -> BoxFuture<'_, anyhow::Result<Exit>> {
-            self.0.push(format!("join {after}"));
-            Box::pin(std::future::ready(Ok(Exit::Done)))
+            unreachable!("{after}")
         }
 
         fn note(&mut self, text: &str) {
@@ -268,13 +236,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_line_is_a_turn_and_blank_ones_are_none() {
-        let (exit, log) = held(Script::of(&["one", "", "  ", "/tools", "two", "/quit", "three"]), false).await;
-        assert_eq!(exit.unwrap(), Exit::Done);
-        assert_eq!(log, ["say one", "Tools", "say two"]);
-    }
-
-    #[tokio::test]
     async fn a_script_ends_with_its_worst_turn() {
         #[track_caller]
         fn check((exit, log): (anyhow::Result<Exit>, Vec<String>), expected: Exit, turns: usize) {
@@ -286,19 +247,6 @@ mod tests {
         check(held(Script::of(&["cancelled", "fine"]), false).await, Exit::Cancelled, 1);
         check(held(Script::of(&["/nonsense", "fine"]), false).await, Exit::Usage, 1);
         check(held(Script::of(&["fails", "lost", "cancelled", "fine"]), true).await, Exit::Done, 4);
-    }
-
-    #[tokio::test]
-    async fn the_prompt_is_left_for_a_turn_of_another_client_and_an_input_goes_before_it() {
-        async fn check(last: Input, wake: Wake, expected: &[&str]) {
-            let mut desk = FakeDesk(Vec::new(), Some(wake));
-            let exit = hold(&mut Prompt { breaker: Arc::default(), last }, &mut desk, true).await;
-            assert_eq!(exit.unwrap(), if wake == Wake::End(Exit::HungUp) { Exit::HungUp } else { Exit::Done });
-            assert_eq!(desk.0, expected);
-        }
-        check(Input::Aside, Wake::Turn { after: 7 }, &["join 7"]).await;
-        check(Input::Text("one".to_owned()), Wake::Turn { after: 7 }, &["say one"]).await;
-        check(Input::Aside, Wake::End(Exit::HungUp), &[]).await;
     }
 
     #[tokio::test]

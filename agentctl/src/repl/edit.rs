@@ -17,94 +17,70 @@ const LONGEST_SUFFIX: usize = 12;
 
 /// Part of a call that a person changes.
 #[derive(Debug, PartialEq, Eq)]
-enum Draft {
-    /// The text of one argument.
-    Field { name: &'static str, suffix: String, text: String },
-    /// All arguments.
-    Json { text: String },
+struct Draft {
+    /// The argument whose text it is; none where it is all of them, as JSON.
+    field: Option<&'static str>,
+    /// The suffix of its file, by which an editor knows its language.
+    suffix: String,
+    text: String,
 }
 
 impl Draft {
     /// The draft that fits a call: its command, or the text for its file.
     fn of(args: &Value) -> Self {
-        let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
-        if let Some(text) = text("command") {
-            return Self::Field { name: "command", suffix: ".sh".to_owned(), text };
-        }
-        if let Some(text) = text(Ask::PLAN) {
-            return Self::Field { name: Ask::PLAN, suffix: ".md".to_owned(), text };
-        }
-        let suffix = args.get("path").and_then(Value::as_str).map(suffix_of);
-        let field = ["content", "new_string"].into_iter().find_map(|name| Some((name, text(name)?)));
-        match (field, suffix) {
-            (Some((name, text)), Some(suffix)) => Self::Field { name, suffix, text },
-            _ => Self::json(args),
-        }
+        let text = |name: &str| args.get(name).and_then(Value::as_str);
+        let suffix = text("path").map(suffix_of);
+        let fields = [
+            ("command", Some(".sh".to_owned())),
+            (Ask::PLAN, Some(".md".to_owned())),
+            ("content", suffix.clone()),
+            ("new_string", suffix),
+        ];
+        let found = fields
+            .into_iter()
+            .find_map(|(name, suffix)| Some(Self { field: Some(name), suffix: suffix?, text: text(name)?.to_owned() }));
+        found.unwrap_or_else(|| Self::json(pretty(args)))
     }
 
-    fn json(args: &Value) -> Self {
-        Self::Json { text: pretty(args) }
+    fn json(text: String) -> Self {
+        Self { field: None, suffix: ".json".to_owned(), text }
     }
 
     /// The same as one line can hold it.
     fn in_a_line(self, args: &Value) -> Self {
-        match self {
+        let is_json = match self.field {
             // What a line cannot show as it is stands in it with its escapes.
-            Self::Field { text, .. } if text.contains(visible::is_hidden) => {
-                Self::Json { text: visible::json(args.to_string()) }
-            }
-            Self::Json { text } if text == pretty(args) => Self::Json { text: visible::json(args.to_string()) },
-            draft => draft,
-        }
-    }
-
-    fn text(&self) -> &str {
-        match self {
-            Self::Field { text, .. } | Self::Json { text } => text,
-        }
-    }
-
-    fn suffix(&self) -> &str {
-        match self {
-            Self::Field { suffix, .. } => suffix,
-            Self::Json { .. } => ".json",
-        }
+            Some(_) => self.text.contains(visible::is_hidden),
+            None => self.text == pretty(args),
+        };
+        if is_json { Self::json(visible::json(args.to_string())) } else { self }
     }
 
     fn prompt(&self) -> String {
-        match self {
-            Self::Field { name, .. } => format!("  {}: ", name.replace('_', " ")),
-            Self::Json { .. } => "  arguments: ".to_owned(),
-        }
+        format!("  {}: ", self.field.unwrap_or("arguments").replace('_', " "))
     }
 
     /// The same with what the person has made of it.
     fn with(self, edited: String) -> Self {
-        match self {
+        let text = match self.field {
             // Editors end the last line; nobody asked for that.
-            Self::Field { name, suffix, text } if edited.strip_suffix('\n') == Some(&text) => {
-                Self::Field { name, suffix, text }
-            }
-            Self::Field { name: "command", suffix, .. } => {
-                Self::Field { name: "command", suffix, text: edited.trim_end_matches('\n').to_owned() }
-            }
-            Self::Field { name, suffix, .. } => Self::Field { name, suffix, text: edited },
-            Self::Json { .. } => Self::Json { text: edited },
-        }
+            Some(_) if edited.strip_suffix('\n') == Some(self.text.as_str()) => self.text,
+            Some("command") => edited.trim_end_matches('\n').to_owned(),
+            _ => edited,
+        };
+        Self { text, ..self }
     }
 
     /// The call's arguments with it.
     fn arguments(&self, args: &Value) -> Result<Value, String> {
-        match self {
-            Self::Field { name: name @ ("command" | Ask::PLAN), text, .. } if text.trim().is_empty() => {
-                Err(format!("the {name} is empty"))
-            }
-            Self::Field { name, text, .. } => {
+        match self.field {
+            Some(name @ ("command" | Ask::PLAN)) if self.text.trim().is_empty() => Err(format!("the {name} is empty")),
+            Some(name) => {
                 let mut args = args.clone();
-                args[*name] = Value::String(text.clone());
+                args[name] = Value::String(self.text.clone());
                 Ok(args)
             }
-            Self::Json { text } => match serde_json::from_str::<Value>(text) {
+            None => match serde_json::from_str::<Value>(&self.text) {
                 Ok(args) if args.is_object() => Ok(args),
                 Ok(_) => Err("the arguments must be a JSON object".to_owned()),
                 Err(error) => Err(format!("invalid JSON: {error}")),
@@ -128,11 +104,11 @@ impl Question<'_> {
         let mut draft = Draft::of(args);
         loop {
             let with_editor;
-            (draft, with_editor) = match self.console.edit(draft.text(), draft.suffix())? {
+            (draft, with_editor) = match self.console.edit(&draft.text, &draft.suffix)? {
                 Some(edited) => (draft.with(edited), true),
                 None => {
                     let draft = draft.in_a_line(args);
-                    let Some(edited) = self.line(&draft.prompt(), draft.text())? else { return Ok(None) };
+                    let Some(edited) = self.line(&draft.prompt(), &draft.text)? else { return Ok(None) };
                     (draft.with(edited), false)
                 }
             };
@@ -171,7 +147,7 @@ mod tests {
     fn a_command_and_a_files_text_are_edited_as_they_are() {
         let check = |args: Value, suffix: &str, text: &str, edited: &str, expected: Value| {
             let draft = Draft::of(&args);
-            assert_eq!((draft.suffix(), draft.text()), (suffix, text));
+            assert_eq!((draft.suffix.as_str(), draft.text.as_str()), (suffix, text));
             assert_eq!(draft.with(edited.to_owned()).arguments(&args), Ok(expected));
         };
         let command = json!({"command": "make", "timeout": 5});

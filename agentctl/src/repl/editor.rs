@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use agentd_core::session::SessionMode;
+use agentd_core::{model::Slot, session::SessionMode};
 use futures_util::future::BoxFuture;
 use reedline::{
     Color, ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, FileBackedHistory, Highlighter,
@@ -170,7 +170,7 @@ fn read(
             // An empty prompt in its place, which is left at once, takes it off the screen.
             editor.run_edit_commands(&[EditCommand::Clear]);
             breaks.store(true, Ordering::Relaxed);
-            editor.read_line(&NoPrompt)?;
+            editor.read_line(&NO_PROMPT)?;
             return Ok(ReadLine::Broken(pastes.unfold(&begun)));
         }
         Signal::Success(text) => Input::Text(join_lines(&pastes.unfold(&text))),
@@ -223,7 +223,7 @@ fn reedline(
         .with_ansi_colors(color)
         .with_edit_mode(Box::new(keys))
         .with_highlighter(Box::new(Plain { any: Arc::clone(any) }))
-        .with_transient_prompt(Box::new(Mark))
+        .with_transient_prompt(Box::new(SENT))
         .with_validator(Box::new(WholeInput))
         .with_hinter(Box::new(DefaultHinter::default().with_min_chars(2)))
         .with_completer(Box::new(Names(known)))
@@ -325,17 +325,15 @@ fn names(
         let fits = sessions.iter().filter(is_meant);
         return fits.map(|(id, title)| (start, id.clone(), title.clone())).collect();
     }
-    if let Some((argument, start)) = argument_of("/model ") {
-        let fits = agentd_core::model::Slot::ALL.iter().filter(|slot| slot.as_str().starts_with(argument));
-        return fits.map(|slot| (start, slot.to_string(), "model slot".to_owned())).collect();
-    }
-    if let Some((argument, start)) = argument_of("/mode ") {
-        let fits = SessionMode::ALL.into_iter().filter(|mode| mode.as_str().starts_with(argument));
-        return fits.map(|mode| (start, mode.to_string(), mode.description().to_owned())).collect();
-    }
-    if let Some((argument, start)) = argument_of("/compact ") {
-        let fits = COMPACT.iter().filter(|(word, _)| word.starts_with(argument));
-        return fits.map(|(word, does)| (start, (*word).to_owned(), (*does).to_owned())).collect();
+    let words = [
+        ("/model ", Slot::ALL.map(|slot| (slot.as_str(), "model slot")).to_vec()),
+        ("/mode ", SessionMode::ALL.map(|mode| (mode.as_str(), mode.description())).to_vec()),
+        ("/compact ", COMPACT.to_vec()),
+    ];
+    let words = words.into_iter().find_map(|(name, words)| Some((argument_of(name)?, words)));
+    if let Some(((argument, start), words)) = words {
+        let fits = words.into_iter().filter(|(word, _)| word.starts_with(argument));
+        return fits.map(|(word, does)| (start, word.to_owned(), does.to_owned())).collect();
     }
     let Some(name) = typed.strip_prefix('/') else { return Vec::new() };
     let of_table = slash::TABLE.iter().filter(|entry| entry.name.starts_with(name)).map(|entry| {
@@ -378,35 +376,16 @@ impl Prompt for ChatPrompt {
     }
 }
 
+/// Prompt that is a mark before the first row, and one before all others.
+struct Marks(&'static str, &'static str);
+
 /// Prompt of which nothing is seen.
-struct NoPrompt;
-
-impl Prompt for NoPrompt {
-    fn render_prompt_left(&self) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
-    fn render_prompt_right(&self) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
-    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
-    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
-    fn render_prompt_history_search_indicator(&self, _: PromptHistorySearch) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-}
+const NO_PROMPT: Marks = Marks("", "");
 
 /// Prompt of a line that was sent: the mark alone, so that the transcript has no status lines in it.
-struct Mark;
+const SENT: Marks = Marks(INDICATOR, "… ");
 
-impl Prompt for Mark {
+impl Prompt for Marks {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         Cow::Borrowed("")
     }
@@ -416,11 +395,11 @@ impl Prompt for Mark {
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        Cow::Borrowed(INDICATOR)
+        Cow::Borrowed(self.0)
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
-        Cow::Borrowed("… ")
+        Cow::Borrowed(self.1)
     }
 
     fn render_prompt_history_search_indicator(&self, _: PromptHistorySearch) -> Cow<'_, str> {
@@ -462,16 +441,6 @@ mod tests {
         assert_eq!(words("ada@p"), [""; 0]);
         assert_eq!(words("@pdf and"), [""; 0]);
         assert_eq!(names("use @pd", &[], &known, &[]), [(5, "pdf".to_owned(), "skill: forms".to_owned())]);
-    }
-
-    #[test]
-    fn the_status_stands_above_the_prompt_and_goes_with_the_line() {
-        let prompt = ChatPrompt { known: CompletionCache::default() };
-        prompt.known.change_status(|status| status.model = "m".to_owned());
-        assert_eq!(prompt.render_prompt_left(), "ask · no folder · m\n");
-        assert_eq!(prompt.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
-        assert_eq!(Mark.render_prompt_left(), "");
-        assert_eq!(Mark.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
     }
 
     #[test]

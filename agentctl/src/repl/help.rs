@@ -37,7 +37,7 @@ const IN_TURN: [(&str, &str); 4] = [
 impl Chat {
     /// All commands, and the keys.
     pub(super) async fn help(&mut self) -> Result<(), Failure> {
-        for entry in slash::TABLE {
+        for entry in &slash::TABLE {
             self.row(&format!("/{} {}", entry.name, entry.argument), entry.does, USAGE);
         }
         let project = match self.project().await? {

@@ -93,29 +93,3 @@ fn offer(entry: &fs::DirEntry, begun: &str) -> Option<String> {
     let kind = fits.then(|| fs::metadata(entry.path()).ok()).flatten()?;
     if kind.is_dir() { Some(format!("{name}/")) } else { kind.is_file().then_some(name) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_completed_from_what_is_there() {
-        let folder = tempfile::Builder::new().prefix("mentions").tempdir().unwrap();
-        for name in ["report.pdf", "rest/x", ".rc", "other"] {
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "x").unwrap();
-        }
-        let text = |text: &str| text.replace('@', &folder.path().display().to_string());
-        let check = |typed: &str, expected: &[&str]| {
-            let (_, offered) = complete(&text(typed)).unwrap();
-            let expected: Vec<String> = expected.iter().map(|path| text(path)).collect();
-            assert_eq!(offered, expected, "{typed}");
-        };
-        check("see #@/re", &["@/report.pdf", "@/rest/"]);
-        check("see #@/rest/", &["@/rest/x"]);
-        check("#@/.", &[]);
-        assert_eq!(complete("no mention"), None);
-        assert_eq!(complete(&text("#@/re")).unwrap().0, 1);
-    }
-}

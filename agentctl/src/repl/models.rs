@@ -5,7 +5,6 @@ use agentd_proto::client::SessionView;
 
 use super::{chat::Chat, conversation::ChatBackend as _, picker::Choice};
 use crate::{
-    daemon::Daemon,
     exit::Exit,
     failure::Failure,
     model_name::{ModelChoice, ModelName},
@@ -69,8 +68,13 @@ impl Chat {
         let slot = self.model_choice().await?.slot.unwrap_or_default();
         let choice = name.resolve(&self.daemon.client, slot).await?;
         let is_default = choice == ModelChoice::default();
-        let set = self.place.set_model(&self.daemon, choice).await?;
-        let set = set.unwrap_or_else(|choice| self.foreseen(&choice));
+        let set = match &mut self.place {
+            SessionTarget::New(new) => {
+                (new.slot, new.model) = (choice.slot, choice.id.clone());
+                self.foreseen(&choice)
+            }
+            place => self.daemon.client.set_model(&place.name(), choice.slot, choice.id.as_deref()).await?,
+        };
         let model = clean_line(&set.model.id);
         let how = if is_default { "as configured".to_owned() } else { format!("slot {}", set.slot) };
         let window = match set.model.window_source {
@@ -101,28 +105,13 @@ impl Chat {
     pub(super) fn foreseen(&self, choice: &ModelChoice) -> SlotInfo {
         let slot = choice.slot.unwrap_or_default();
         let own = self.slots.iter().find(|info| info.slot == slot).cloned();
-        let mut info = own.unwrap_or_else(|| SlotInfo { slot, falls_back_to: None, model: unknown() });
+        let unknown = || SlotInfo { slot, falls_back_to: None, model: ModelInfo::default() };
+        let mut info = own.unwrap_or_else(unknown);
         if let Some(id) = choice.id.as_ref().filter(|id| **id != info.model.id) {
             info.model.id.clone_from(id);
             info.model.window_source = WindowSource::Default;
         }
         info
-    }
-}
-
-/// A model of which nothing is known.
-fn unknown() -> ModelInfo {
-    ModelInfo {
-        id: String::new(),
-        wire: String::new(),
-        base_url: None,
-        context_window: 0,
-        window_source: WindowSource::Default,
-        native_tools: true,
-        embedded: false,
-        echo_reasoning: false,
-        sees_pictures: false,
-        figures: Vec::new(),
     }
 }
 
@@ -163,32 +152,12 @@ fn window(tokens: u64) -> String {
     format!("{} tokens", number(tokens))
 }
 
-impl SessionTarget {
-    /// Sets the model of the session. Of one that is still to be made it is kept until then, and handed back.
-    pub(super) async fn set_model(
-        &mut self,
-        daemon: &Daemon,
-        choice: ModelChoice,
-    ) -> Result<Result<SlotInfo, ModelChoice>, Failure> {
-        let ModelChoice { slot, id } = &choice;
-        let name = match self {
-            Self::New(new) => {
-                (new.slot, new.model) = (*slot, id.clone());
-                return Ok(Err(choice));
-            }
-            Self::Named(name) => name.clone(),
-            Self::Known(id) => id.to_string(),
-        };
-        Ok(Ok(daemon.client.set_model(&name, *slot, id.as_deref()).await?))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn slot(slot: Slot, id: &str, falls_back_to: Option<Slot>) -> SlotInfo {
-        let model = ModelInfo { id: id.to_owned(), context_window: 32_768, ..unknown() };
+        let model = ModelInfo { id: id.to_owned(), context_window: 32_768, ..ModelInfo::default() };
         SlotInfo { slot, falls_back_to, model }
     }
 

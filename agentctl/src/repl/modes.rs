@@ -42,8 +42,7 @@ impl Chat {
     async fn set_mode(&mut self, mode: SessionMode) -> Result<(), Failure> {
         match &mut self.place {
             SessionTarget::New(new) => new.mode = Some(mode),
-            SessionTarget::Named(name) => self.daemon.client.set_mode(name, mode, daemon::CLIENT).await?,
-            SessionTarget::Known(id) => self.daemon.client.set_mode(&id.to_string(), mode, daemon::CLIENT).await?,
+            place => self.daemon.client.set_mode(&place.name(), mode, daemon::CLIENT).await?,
         }
         self.known.change_status(|status| (status.mode, status.chosen) = (mode, None));
         Ok(())

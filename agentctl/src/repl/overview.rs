@@ -6,6 +6,7 @@ use agentd_core::{
     context::PromptReport,
     event::EventKind,
     folder::Mounts,
+    grant::HeldGrant,
     model::Slot,
     session::{Mount, TodoStatus},
     turn::TurnResult,
@@ -145,10 +146,7 @@ impl Chat {
     /// # Errors
     /// When the daemon is lost.
     pub(super) async fn project(&mut self) -> Result<Option<Mount>, Failure> {
-        match self.place.id() {
-            Some(id) => Ok(self.daemon.client.session(&id.to_string()).await?.session.settings.project),
-            None => Ok(self.place.project().cloned()),
-        }
+        Ok(self.mounts().await?.project)
     }
 
     /// The folders of the session, or of the one to be.
@@ -189,9 +187,7 @@ impl Chat {
         self.note(&format!("tools     {shown} of {} shown to the model; /tools lists them", tools.len()));
         let skills = skills.iter().filter(|skill| skill.usable).count();
         self.note(&format!("skills    {skills}; /skills lists them"));
-        self.tell_lasting_grants(
-            grants?.into_iter().filter(|held| held.session_id.is_none()).map(|held| held.grant.rule),
-        );
+        self.tell_lasting_grants(&grants?);
         Ok(Exit::Done)
     }
 
@@ -199,15 +195,15 @@ impl Chat {
     pub(super) async fn list_lasting_grants(&mut self) -> anyhow::Result<Exit> {
         let held = self.daemon.client.grants(None).await?;
         self.note("a new session has the rules that hold in every session:");
-        self.tell_lasting_grants(held.into_iter().filter(|held| held.session_id.is_none()).map(|held| held.grant.rule));
+        self.tell_lasting_grants(&held);
         Ok(Exit::Done)
     }
 
-    fn tell_lasting_grants(&mut self, rules: impl Iterator<Item = String>) {
-        let rules: Vec<String> = rules.collect();
-        if rules.is_empty() {
+    fn tell_lasting_grants(&mut self, held: &[HeldGrant]) {
+        if held.iter().all(|held| held.session_id.is_some()) {
             self.note("granted   nothing for good");
         }
-        rules.iter().for_each(|rule| self.note(&format!("granted   {}", visible::line(rule))));
+        let lasting = held.iter().filter(|held| held.session_id.is_none());
+        lasting.for_each(|held| self.note(&format!("granted   {}", visible::line(&held.grant.rule))));
     }
 }

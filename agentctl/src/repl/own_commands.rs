@@ -14,11 +14,12 @@ use std::{
 use agentd_core::{
     error::ErrorKind,
     plugin::{PluginReport, PluginState},
-    project::{PROJECT_FOLDER, ProjectReport, ProjectTrust},
+    project::{PROJECT_FOLDER, ProjectCommand, ProjectReport, ProjectTrust},
 };
 use agentd_proto::client::Client;
 
 use super::slash;
+pub(crate) use super::slash::is_own_name as is_name;
 use crate::{daemon, failure::Failure, project, terminal::sanitize::clean_line};
 
 /// The largest file, in bytes.
@@ -67,11 +68,6 @@ pub(crate) struct OwnCommands {
     pub(super) problems: Vec<String>,
 }
 
-/// True for what commands of a person's or a project's own may be called.
-pub(crate) fn is_name(name: &str) -> bool {
-    slash::is_own_name(name)
-}
-
 /// The plugins whose commands there are. Where the daemon does not tell there are none.
 pub(crate) async fn plugins(client: &Client) -> Vec<PluginReport> {
     let plugins = client.known_plugins().await.unwrap_or_default();
@@ -82,7 +78,7 @@ pub(crate) async fn plugins(client: &Client) -> Vec<PluginReport> {
 pub(crate) fn all(plugins: &[PluginReport], project: Option<&ProjectReport>) -> OwnCommands {
     let mut found = person_folder().map(|folder| collect(&folder)).unwrap_or_default();
     for plugin in plugins {
-        add_plugin(&mut found, plugin);
+        add(&mut found, CommandOrigin::Plugin, &plugin.commands, |name| plugin_file(plugin, name));
     }
     if let Some(project) = project {
         add_project(&mut found, project);
@@ -162,26 +158,21 @@ fn plugin_file(plugin: &PluginReport, name: &str) -> String {
     clean_line(&format!("commands/{name}.md of the plugin {}", plugin.name))
 }
 
-/// Adds the commands of a plugin.
-fn add_plugin(found: &mut OwnCommands, plugin: &PluginReport) {
-    for command in &plugin.commands {
-        match parse(CommandOrigin::Plugin, &command.name, plugin_file(plugin, &command.name), &command.text) {
-            Ok(command) => add(found, command),
-            Err(problem) => found.problems.push(problem),
+/// Adds commands of others, those of which nobody before has one of the name.
+fn add(found: &mut OwnCommands, origin: CommandOrigin, commands: &[ProjectCommand], file_of: impl Fn(&str) -> String) {
+    for ProjectCommand { name, text } in commands {
+        let known = found.commands.iter().find(|known| known.name == *name);
+        let because = known.map(|known| match known.origin {
+            CommandOrigin::Person => "you have a command of this name".to_owned(),
+            CommandOrigin::Plugin | CommandOrigin::Project => format!("of {}", known.file),
+        });
+        match (parse(origin, name, file_of(name), text), because) {
+            (Ok(command), None) => found.commands.push(command),
+            (Ok(command), Some(because)) => {
+                found.problems.push(format!("{}: not used, because {because}", command.file));
+            }
+            (Err(problem), _) => found.problems.push(problem),
         }
-    }
-}
-
-/// Adds a command, if nobody before has one of its name.
-fn add(found: &mut OwnCommands, command: OwnCommand) {
-    match found.commands.iter().find(|known| known.name == command.name) {
-        Some(OwnCommand { origin: CommandOrigin::Person, .. }) => {
-            found.problems.push(format!("{}: not used, because you have a command of this name", command.file));
-        }
-        Some(known) => {
-            found.problems.push(format!("{}: not used, because of {}", command.file, known.file));
-        }
-        None => found.commands.push(command),
     }
 }
 
@@ -194,13 +185,7 @@ fn add_project(found: &mut OwnCommands, project: &ProjectReport) {
         }
         return;
     }
-    for command in &project.commands {
-        let file = project_file(project, &command.name);
-        match parse(CommandOrigin::Project, &command.name, file, &command.text) {
-            Ok(command) => add(found, command),
-            Err(problem) => found.problems.push(problem),
-        }
-    }
+    add(found, CommandOrigin::Project, &project.commands, |name| project_file(project, name));
 }
 
 fn has_ending(path: &Path) -> bool {
@@ -384,8 +369,6 @@ fn words(arguments: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::project::ProjectCommand;
-
     use super::*;
 
     #[test]
@@ -428,52 +411,34 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_those_of_the_person_and_then_of_a_trusted_project() {
+    fn a_file_that_is_no_command_is_told_and_a_project_that_changed_has_none() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| fs::write(root.path().join(path), text).unwrap();
-        write("review.md", "---\ndescription: Mine\n---\nReview $1");
         write("compact.md", "Mine");
         write("notes.txt", "no command");
         write("empty.md", "---\ndescription: x\n---\n \n");
         write("large.md", &"x".repeat(70_000));
-        let command = |name: &str, text: &str| ProjectCommand { name: name.to_owned(), text: text.to_owned() };
+        let command = |name: &str| ProjectCommand { name: name.to_owned(), text: "x".to_owned() };
         let mut project = ProjectReport {
-            path: "/src/app".into(),
             trust: ProjectTrust::Trusted,
-            commands: vec![
-                command("review", "Theirs"),
-                command("ship-it", "Ship $ARGUMENTS"),
-                command("bad name", "x"),
-                command("help", "x"),
-            ],
+            commands: ["ship-it", "bad name"].map(command).into(),
             ..ProjectReport::default()
         };
         let mut found = collect(root.path());
         add_project(&mut found, &project);
-        let names: Vec<_> = found.commands.iter().map(|command| (command.name.as_str(), command.origin)).collect();
-        assert_eq!(names, [("review", CommandOrigin::Person), ("ship-it", CommandOrigin::Project)]);
-        assert_eq!(found.commands[1].file, "/src/app/.agentd/commands/ship-it.md");
-        let told = |found: &OwnCommands, name: &str, why: &str| {
+        assert_eq!((found.commands.len(), found.problems.len()), (1, 4), "{found:?}");
+        let told = |name: &str, why: &str| {
             assert!(found.problems.iter().any(|problem| problem.contains(name) && problem.contains(why)), "{found:?}");
         };
-        assert_eq!(found.problems.len(), 6, "{found:?}");
-        told(&found, "compact.md", "/compact is a command of the chat");
-        told(&found, "empty.md", "it has no prompt");
-        told(&found, "large.md", "larger than 64 KiB");
-        told(&found, "review.md", "you have a command of this name");
-        told(&found, "bad name.md", "letters, digits");
-        told(&found, "help.md", "/help is a command of the chat");
+        told("compact.md", "/compact is a command of the chat");
+        told("empty.md", "it has no prompt");
+        told("large.md", "larger than 64 KiB");
+        told("bad name.md", "letters, digits");
         assert_eq!(read("none", &root.path().join("none.md")), Ok(None));
-
-        for trust in [ProjectTrust::Untrusted, ProjectTrust::Changed] {
-            project.trust = trust;
-            let mut found = collect(root.path());
-            add_project(&mut found, &project);
-            assert!(found.commands.iter().all(|command| command.origin == CommandOrigin::Person), "{found:?}");
-            told(&found, "4 commands of this project", "not trusted");
-            let failure = find("ship-it", &[], Some(&project)).unwrap_err();
-            assert!(failure.hint.unwrap().contains("agentctl project trust /src/app"));
-        }
-        assert_eq!(find("nobodys", &[], Some(&project)).ok(), Some(None));
+        project.trust = ProjectTrust::Changed;
+        let mut found = OwnCommands::default();
+        add_project(&mut found, &project);
+        assert!(found.commands.is_empty() && found.problems[0].contains("not trusted"), "{found:?}");
+        assert!(find("ship-it", &[], Some(&project)).is_err());
     }
 }

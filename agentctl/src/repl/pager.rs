@@ -74,16 +74,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_persons_own_program_gets_all_of_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let seen = folder.path().join("seen");
-        let text: String = (0..10_000).map(|number| format!("line {number}\n")).collect();
-        let pager = format!("cat > '{}'", seen.display());
-        assert!(run(Some(OsStr::new(&pager)), &text, || false).unwrap());
-        assert_eq!(std::fs::read_to_string(seen).unwrap(), text);
-    }
-
-    #[test]
     fn one_that_fails_has_shown_nothing_and_one_that_stays_is_ended() {
         assert!(!run(Some(OsStr::new("exit 1")), "text", || false).unwrap());
         assert!(run(Some(OsStr::new("exec sleep 600")), "text", || true).unwrap());

@@ -1,7 +1,7 @@
 //! A list to choose from: arrow keys, letters to search, Enter takes, Esc leaves.
 
 use std::{
-    io::{self, Write as _},
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::plain::ask_line;
+use super::{console::print, plain::ask_line};
 use crate::{
     keyboard::{Key, Keyboard},
     terminal::{
@@ -61,11 +61,6 @@ enum Outcome {
 }
 
 impl<'a> List<'a> {
-    #[cfg(test)]
-    fn new(choices: &'a [Choice]) -> Self {
-        Self::at(choices, 0)
-    }
-
     fn at(choices: &'a [Choice], at: usize) -> Self {
         Self { choices, search: String::new(), fitting: (0..choices.len()).collect(), at }
     }
@@ -194,7 +189,7 @@ fn choose_by_number(
     stop: &AtomicBool,
 ) -> io::Result<Option<usize>> {
     loop {
-        write!(io::stderr(), "{}", list.numbered(title))?;
+        print(&list.numbered(title))?;
         let Some(line) = ask_line(keyboard, "number, or words to search, or Enter to leave: ", stop)? else {
             return Ok(None);
         };
@@ -211,10 +206,8 @@ fn choose_by_number(
 
 /// Puts rows in the place of those that were drawn.
 fn redraw(drawn: usize, rows: &[String]) -> io::Result<()> {
-    let mut err = io::stderr().lock();
     let up = if drawn > 1 { format!("\x1b[{}A", drawn - 1) } else { String::new() };
-    write!(err, "{up}\r\x1b[J{}", rows.join("\r\n"))?;
-    err.flush()
+    print(&format!("{up}\r\x1b[J{}", rows.join("\r\n")))
 }
 
 #[cfg(test)]
@@ -231,7 +224,7 @@ mod tests {
     #[test]
     fn keys_move_search_take_and_leave() {
         let choices = choices();
-        let mut list = List::new(&choices);
+        let mut list = List::at(&choices, 0);
         assert_eq!(list.press(Key::Up), Outcome::Goes);
         assert_eq!(list.press(Key::Down), Outcome::Goes);
         assert_eq!(list.press(Key::Enter), Outcome::Taken(1));
@@ -252,7 +245,7 @@ mod tests {
     #[test]
     fn rows_fit_the_window_and_are_harmless() {
         let many: Vec<Choice> = (0..50).map(|n| Choice::new(&format!("{n} {}", "漢字".repeat(40)), "x")).collect();
-        let mut list = List::new(&many);
+        let mut list = List::at(&many, 0);
         for _ in 0..30 {
             list.press(Key::Down);
         }
@@ -262,13 +255,13 @@ mod tests {
             assert!(size.0 < 10 || rows.iter().any(|row| row.starts_with("› 30")), "{size:?}: {rows:?}");
         }
         let choices = choices();
-        assert!(!List::new(&choices).rows("Sessions", (80, 24), false).concat().contains('\x1b'));
+        assert!(!List::at(&choices, 0).rows("Sessions", (80, 24), false).concat().contains('\x1b'));
     }
 
     #[test]
     fn on_a_plain_terminal_rows_have_numbers() {
         let choices = choices();
-        let mut list = List::new(&choices);
+        let mut list = List::at(&choices, 0);
         let all = list.numbered("Sessions");
         assert!(all.starts_with("Sessions:\n  1  Fix the tests  app/, 2 h ago\n  2  漢字"), "{all}");
         assert!(!all.contains('\x1b'));

@@ -4,7 +4,7 @@
 //! Enter each, so that what is typed while a turn runs goes the same way as elsewhere.
 
 use std::{
-    io::{self, Write as _},
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    console::{Console, Key},
+    console::{Console, Key, print},
     conversation::{Input, Lines},
     own_editor,
 };
@@ -86,12 +86,6 @@ pub(super) fn ask_line(keyboard: &Keyboard, prompt: &str, stop: &AtomicBool) -> 
         Some((TypedLine::Words(words), _)) => Ok(Some(words)),
         Some((TypedLine::Leave, _)) | None => print("\n").map(|()| None),
     }
-}
-
-fn print(text: &str) -> io::Result<()> {
-    let mut err = io::stderr().lock();
-    err.write_all(text.as_bytes())?;
-    err.flush()
 }
 
 /// The prompt of a plain terminal.

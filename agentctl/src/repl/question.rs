@@ -38,13 +38,13 @@ pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool)
     let mut question = Question { console, interrupt, color, is_dropped: false };
     if let (Some(plan), Ask::Approval { args, .. }) = (interrupt.ask.plan(), &interrupt.ask) {
         question.show_plan(plan, is_edited(&interrupt.ask))?;
-        return question.approval(args, Risk::Medium, plan, Offers::new(&[], &[], &[]));
+        return question.approval(args, Risk::Medium, plan, Offers::default());
     }
     match &interrupt.ask {
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
             let preview = preview.clone().unwrap_or_else(|| pretty(args));
             question.show_approval(tool, *risk, &asking::why(reason, *layer, rule.as_deref()), &preview)?;
-            question.approval(args, *risk, &preview, Offers::new(grants, wider, for_good))
+            question.approval(args, *risk, &preview, Offers { grants, wider, for_good, chosen: None })
         }
         Ask::Question { question: text, context, default, required, choices, secret } => {
             question.show_question(text, context.as_deref(), choices)?;
@@ -59,7 +59,7 @@ fn is_edited(ask: &Ask) -> bool {
 }
 
 /// The rules that an `always` can keep: the exact ones, or one that reaches further, as the person chooses.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Offers<'a> {
     grants: &'a [String],
     wider: &'a [String],
@@ -70,10 +70,6 @@ struct Offers<'a> {
 }
 
 impl<'a> Offers<'a> {
-    fn new(grants: &'a [String], wider: &'a [String], for_good: &'a [String]) -> Self {
-        Self { grants, wider, for_good, chosen: None }
-    }
-
     /// Rules that would be kept now.
     fn rules(&self) -> &'a [String] {
         self.chosen.and_then(|at| self.wider.get(at..=at)).unwrap_or(self.grants)

@@ -2,15 +2,11 @@
 
 use std::collections::VecDeque;
 
-use agentd_core::{
-    ids::{InterruptId, SessionId, TurnId},
-    interrupt::AskedBy,
-    policy::Layer,
-};
+use agentd_core::{interrupt::AskedBy, policy::Layer};
 use serde_json::json;
 
 use super::*;
-use crate::terminal::sanitize::clean;
+use crate::{samples, terminal::sanitize::clean};
 
 #[derive(Default)]
 struct Typist {
@@ -61,21 +57,9 @@ fn keys(text: &str) -> VecDeque<Key> {
 }
 
 fn interrupt(ask: Ask) -> Interrupt {
-    Interrupt {
-        id: InterruptId::generate(),
-        session_id: SessionId::generate(),
-        turn_id: TurnId::generate(),
-        call_id: None,
-        asked_by: AskedBy {
-            session_title: Some("Build it".into()),
-            client: Some("phone".into()),
-            ..AskedBy::default()
-        },
-        ask,
-        raised_at: Timestamp::UNIX_EPOCH,
-        deadline: None,
-        on_deadline: None,
-    }
+    let asked_by =
+        AskedBy { session_title: Some("Build it".into()), client: Some("phone".into()), ..AskedBy::default() };
+    Interrupt { asked_by, ..samples::interrupt(ask) }
 }
 
 fn approval(grants: &[&str]) -> Interrupt {
@@ -228,14 +212,9 @@ fn an_approval_shows_what_would_happen() {
       y yes, once  n no  a always here  g for good  e edit  s later
       keep these rules for this session? Enter yes, Esc no   approved, and kept for this session: run_bash_command: make; run_bash_command: cc \u{1b}[2Jx
     "#);
-    insta::assert_snapshot!(check(&approval(&[]), "s", None), @r#"
-    ? The model wants to use run_bash_command (medium risk)
-      for: the main agent in "Build it", started by phone
-      why: it runs a command (the defaults: the session's confirm_exec is on)
-      make \u{1b}[2Jall
-      no rule could name exactly this: it can be approved once only
-      y yes, once  n no  e edit  s later   left open; answer it later with: agentctl answer ID approve
-    "#);
+    let shown = check(&approval(&[]), "s", None);
+    assert!(shown.contains("no rule could name exactly this: it can be approved once only\n"), "{shown}");
+    assert!(shown.ends_with("left open; answer it later with: agentctl answer ID approve"), "{shown}");
 }
 
 #[test]
@@ -247,17 +226,6 @@ fn files_of_a_command_are_kept_as_they_are_shown() {
     let shown = check(&kept, "es", None);
     assert!(shown.contains("n no  s later") && !shown.contains("edit"), "{shown}");
     assert!(shown.contains("Keep what the command wrote? (medium risk)"), "{shown}");
-}
-
-#[test]
-fn a_long_preview_is_bounded_and_can_be_viewed() {
-    let mut long = approval(&[]);
-    if let Ask::Approval { preview, .. } = &mut long.ask {
-        *preview = Some((1..=30).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n"));
-    }
-    let shown = check(&long, "y", Some(Answer::Approve));
-    assert!(shown.contains("line 4\n") && shown.contains("… 26 more lines") && !shown.contains("line 5\n"), "{shown}");
-    assert!(check(&long, "vy", Some(Answer::Approve)).contains("line 30\n"));
 }
 
 #[test]

@@ -233,26 +233,24 @@ impl KeptOutput {
         self.head.push_str(&text[..cut]);
         self.tail.push_str(&text[cut..]);
         if self.tail.len() > 2 * TAIL {
-            self.shorten();
+            let surplus = self.surplus();
+            self.left_out += surplus;
+            self.tail.drain(..surplus);
         }
     }
 
-    fn shorten(&mut self) {
-        let surplus = self.tail.ceil_char_boundary(self.tail.len().saturating_sub(TAIL));
-        self.left_out += surplus;
-        self.tail.drain(..surplus);
+    /// Bytes at the beginning of the tail that are too many.
+    fn surplus(&self) -> usize {
+        self.tail.ceil_char_boundary(self.tail.len().saturating_sub(TAIL))
     }
 
     fn text(&self) -> String {
-        let mut kept = Self { head: self.head.clone(), tail: self.tail.clone(), left_out: self.left_out };
-        if kept.tail.len() > TAIL {
-            kept.shorten();
-        }
-        let between = match kept.left_out {
+        let surplus = self.surplus();
+        let between = match self.left_out + surplus {
             0 => String::new(),
             bytes => format!("\n[… {bytes} bytes left out …]\n"),
         };
-        format!("{}{between}{}", kept.head, kept.tail)
+        format!("{}{between}{}", self.head, &self.tail[surplus..])
     }
 }
 
@@ -286,22 +284,6 @@ fn longest_run(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn kept(text: &str) -> KeptOutput {
-        let mut output = KeptOutput::default();
-        output.push(text);
-        output
-    }
-
-    #[test]
-    fn the_model_is_given_the_command_and_its_output_in_a_fence() {
-        assert_eq!(
-            block("make", "/home/ada", "exit 2", &kept("one\ntwo\n")),
-            "The person ran this command in their own shell, in /home/ada: exit 2\n```\n$ make\none\ntwo\n```"
-        );
-        assert!(block("true", "/", "exit 0", &kept("")).ends_with("$ true\n(no output)\n```"));
-        assert!(block("cat x.md", "/", "exit 0", &kept("````\nobey\n````\n")).ends_with("\n`````"));
-    }
-
     #[test]
     fn a_long_output_has_its_beginning_and_its_end() {
         let mut output = KeptOutput::default();
@@ -311,8 +293,9 @@ mod tests {
         let text = output.text();
         assert!(text.starts_with("line 0 é\n") && text.ends_with("line 19999 é\n"), "{}", &text[..20]);
         assert!(text.contains(" bytes left out …]") && text.len() <= HEAD + TAIL + 100, "{}", text.len());
-        let whole = "x".repeat(HEAD + TAIL);
-        assert_eq!(kept(&whole).text(), whole);
+        let (mut output, whole) = (KeptOutput::default(), "x".repeat(HEAD + TAIL));
+        output.push(&whole);
+        assert_eq!(output.text(), whole);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -107,12 +108,10 @@ fn head_file(git: &Path) -> Option<PathBuf> {
 }
 
 fn read_start(path: &Path) -> Option<String> {
-    use std::io::Read as _;
-    let metadata = fs::metadata(path).ok()?;
-    let mut text = String::new();
-    let is_file = metadata.is_file();
-    is_file.then(|| fs::File::open(path).ok()?.take(HEAD_BYTES).read_to_string(&mut text).ok()).flatten()?;
-    Some(text)
+    // Asked before it is opened: opening a pipe would wait for its other end.
+    let is_file = fs::metadata(path).ok()?.is_file();
+    let file = is_file.then(|| fs::File::open(path).ok()).flatten()?;
+    io::read_to_string(file.take(HEAD_BYTES)).ok()
 }
 
 #[cfg(test)]

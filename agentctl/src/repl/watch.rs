@@ -21,11 +21,6 @@ impl SeenUpTo {
     pub(super) fn of(line: &SocketLine) -> Self {
         Self { session: line.session(), seq: line.last_seq() }
     }
-
-    /// The number where it is that of this session.
-    fn in_session(seen: Option<Self>, session: SessionId) -> Option<u64> {
-        seen.filter(|seen| seen.session == session).map(|seen| seen.seq)
-    }
 }
 
 /// Waits until a turn is under way in a session that is not shown here, and tells the number of the event before it. Never
@@ -52,9 +47,9 @@ async fn begun_elsewhere(
     seen: &mut Option<SeenUpTo>,
 ) -> Result<Option<u64>, ClientError> {
     let name = session.to_string();
-    let after = match SeenUpTo::in_session(*seen, session) {
-        Some(seq) => seq,
-        None => {
+    let after = match *seen {
+        Some(seen) if seen.session == session => seen.seq,
+        _ => {
             let view = client.session(&name).await?;
             if let Some(before) = before_turn(&view) {
                 return Ok(Some(before));

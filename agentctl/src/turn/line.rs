@@ -330,7 +330,7 @@ impl Line for SocketLine {
         self.cancelled = true;
         // Where this fails the line is broken, which `next` finds out, or the turn has ended by itself.
         let _ = match &self.source {
-            Source::Turn(stream) => stream.cancel().await,
+            Source::Turn(stream) => stream.sender().cancel().await,
             Source::Events(_) => self.client.cancel_turn(&self.session.to_string(), self.turn).await,
             Source::Broken { .. } | Source::Over => Ok(()),
         };

@@ -6,7 +6,6 @@ use std::{io, path::PathBuf};
 
 use agentd_core::{
     archive::ImportReport,
-    error::ErrorKind,
     event::Event,
     knowledge::{
         DocumentFinds, DocumentListing, DocumentProgress, DocumentQuery, KnowledgeStats, PartRange, Password, Reading,
@@ -24,12 +23,9 @@ use tonic::{Code, Streaming};
 
 use crate::{
     MAX_CHUNK_BYTES,
-    client::{Client, ClientError, ClientErrorKind},
-    convert::{Wire as _, WireError},
-    v1::{
-        self, export_piece, import_piece, index_documents_response, play_event::Kind, play_request,
-        search_documents_step,
-    },
+    client::{Client, ClientError, next_known},
+    convert::{Wire, WireError, choices, mirrored},
+    v1::{self, export_piece, import_piece, index_documents_response, play_event, play_request, search_documents_step},
     view::ExportedContent,
 };
 
@@ -46,8 +42,15 @@ pub enum ExportPart {
     /// The next event.
     Event(Box<Event>),
     /// Content of the archive; last.
-    Content(ExportedContent),
+    Summary(ExportedContent),
 }
+
+choices! { ExportPart as export_piece::Part, export_piece, "a part of a session" {
+    Session(summary),
+    Data(data),
+    Event(event),
+    Summary(content),
+} }
 
 /// A session that is being read.
 #[derive(Debug)]
@@ -61,21 +64,7 @@ impl ExportStream {
     /// # Errors
     /// When the session cannot be read to its end, or the connection fails.
     pub async fn next(&mut self) -> Result<Option<ExportPart>, ClientError> {
-        while let Some(piece) = self.pieces.message().await? {
-            let part = match piece.part {
-                Some(export_piece::Part::Session(summary)) => ExportPart::Session(Box::new(summary.try_into()?)),
-                Some(export_piece::Part::Data(data)) => ExportPart::Data(data),
-                Some(export_piece::Part::Event(event)) => match Event::try_from(event) {
-                    Ok(event) => ExportPart::Event(Box::new(event)),
-                    Err(error) if error.is_unknown_kind() => continue,
-                    Err(error) => return Err(error.into()),
-                },
-                Some(export_piece::Part::Summary(summary)) => ExportPart::Content(summary.try_into()?),
-                None => continue,
-            };
-            return Ok(Some(part));
-        }
-        Ok(None)
+        next_known(&mut self.pieces, |piece| Wire::from_wire(piece.part, "a part")).await
     }
 }
 
@@ -156,8 +145,7 @@ impl Client {
         let (read, answer) = tokio::join!(send_pieces(content, None, pieces, piece), archives.import(frames));
         // A file that cannot be read is the cause where both failed.
         if let Err(SendError::Unreadable(error)) = read {
-            let message = format!("could not read the file to import: {error}");
-            return Err(ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message));
+            return Err(ClientError::invalid(format!("could not read the file to import: {error}")));
         }
         Ok(answer?.into_inner().try_into()?)
     }
@@ -270,13 +258,8 @@ pub struct PlayProblem {
     pub diff: String,
 }
 
-impl From<v1::PlayOutcome> for PlayReport {
-    fn from(outcome: v1::PlayOutcome) -> Self {
-        let problem =
-            |v1::PlayProblem { turn, step, message, place, diff }| PlayProblem { turn, step, message, place, diff };
-        Self { problems: outcome.problems.into_iter().map(problem).collect(), turns: outcome.turns }
-    }
-}
+mirrored! { PlayReport as v1::PlayOutcome: problems turns }
+mirrored! { PlayProblem as v1::PlayProblem: turn step message place diff }
 
 /// Something that happens while a recording is played.
 #[derive(Debug)]
@@ -284,10 +267,16 @@ pub enum PlayStep {
     /// An event of the session that is played.
     Event(Box<Event>),
     /// A piece of the updated recording.
-    Piece(Vec<u8>),
+    Data(Vec<u8>),
     /// The end of it, last.
-    Over(PlayReport),
+    Outcome(PlayReport),
 }
+
+choices! { PlayStep as play_event::Kind, play_event, "a step of a play" {
+    Event(event),
+    Data(data),
+    Outcome(report),
+} }
 
 /// The steps of a play.
 pub struct PlayStream(Streaming<v1::PlayEvent>);
@@ -298,21 +287,7 @@ impl PlayStream {
     /// # Errors
     /// When the recording cannot be played, or the connection fails.
     pub async fn next(&mut self) -> Result<Option<PlayStep>, ClientError> {
-        while let Some(event) = self.0.message().await? {
-            match event.kind {
-                Some(Kind::Event(event)) => match event.try_into() {
-                    Ok(event) => return Ok(Some(PlayStep::Event(Box::new(event)))),
-                    // Of a newer daemon.
-                    Err(WireError::Unknown(_)) => {}
-                    Err(error) => return Err(error.into()),
-                },
-                Some(Kind::Data(data)) => return Ok(Some(PlayStep::Piece(data))),
-                Some(Kind::Outcome(outcome)) => return Ok(Some(PlayStep::Over(outcome.into()))),
-                // Of a newer daemon.
-                None => {}
-            }
-        }
-        Ok(None)
+        next_known(&mut self.0, |event| Wire::from_wire(event.kind, "a step")).await
     }
 }
 

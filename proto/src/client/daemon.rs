@@ -24,8 +24,11 @@ use agentd_core::{
 use tonic::Streaming;
 
 use crate::{
-    client::{Client, ClientError, ClientErrorKind, ConfigView, DaemonStatus, Finding, McpServerView, ReloadOutcome},
-    convert::{self, Wire, WireError, all, newer},
+    client::{
+        Client, ClientError, ClientErrorKind, ConfigView, DaemonStatus, Finding, McpServerView, ReloadOutcome,
+        next_known,
+    },
+    convert::{Wire, WireError, all, newer},
     v1::{self, test_model_response::Part, trace_piece, watch_event::Kind},
 };
 
@@ -35,6 +38,31 @@ calls! {
     /// # Errors
     /// When the connection fails.
     fn status() -> DaemonStatus = daemon.status(v1::StatusRequest {}) whole;
+
+    /// Makes the daemon read its configuration again.
+    ///
+    /// # Errors
+    /// When the configuration has a mistake; then the old one holds on. When the connection fails.
+    fn reload() -> ReloadOutcome = daemon.reload(v1::ReloadRequest {}) whole;
+
+    /// Tells the daemon to stop and returns its process id at once. Running turns may take until the deadline, or
+    /// the configured time, to come to an end; then they are suspended.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    fn stop(deadline: Option<Duration>) -> u32 = daemon.stop(v1::StopRequest { drain_ms: deadline.to_wire() }) only pid;
+
+    /// The five slots and the models that serve them.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    fn models() -> Vec<SlotInfo> = daemon.models(v1::ModelsRequest::default()) all slots;
+
+    /// The same, after the servers were asked for what nobody configured of their models; two seconds at the most.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    fn models_looked_up() -> Vec<SlotInfo> = daemon.models(v1::ModelsRequest { look_up: true }) all slots;
 
     /// Examines everything that is stored, at about a second for each 100 MB, and returns the problems.
     ///
@@ -111,6 +139,14 @@ calls! {
             name: name.to_owned(), came_back_to: came_back_to.to_owned(),
         }) nothing;
 
+    /// Starts a server now, for a project in that folder; an empty one stands for that of the last session.
+    ///
+    /// # Errors
+    /// When there is none of that name, it cannot be started, or the connection fails.
+    fn start_mcp_server(name: &str, folder: &str) -> McpServerView = mcp.start(v1::StartMcpServerRequest {
+        name: name.to_owned(), folder: folder.to_owned(),
+    }) needed server "the server";
+
     /// Finds out whether the person's `mcp_servers.yaml` could have this text.
     ///
     /// # Errors
@@ -160,22 +196,6 @@ calls! {
 }
 
 impl Client {
-    /// The five slots and the models that serve them.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn models(&self) -> Result<Vec<SlotInfo>, ClientError> {
-        self.slots(v1::ModelsRequest::default()).await
-    }
-
-    /// The same, after the servers were asked for what nobody configured of their models; two seconds at the most.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn models_looked_up(&self) -> Result<Vec<SlotInfo>, ClientError> {
-        self.slots(v1::ModelsRequest { look_up: true }).await
-    }
-
     /// Tests the model of a slot, shows the plan and each check when it is done, and returns all of them.
     ///
     /// # Errors
@@ -203,31 +223,6 @@ impl Client {
         Ok(checks)
     }
 
-    async fn slots(&self, request: v1::ModelsRequest) -> Result<Vec<SlotInfo>, ClientError> {
-        Ok(convert::all(self.daemon().models(request).await?.into_inner().slots)?)
-    }
-
-    /// Tells the daemon to stop and returns its process id at once. Running turns may take until the deadline, or
-    /// the configured time, to come to an end; then they are suspended.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn stop(&self, deadline: Option<Duration>) -> Result<u32, ClientError> {
-        let drain_ms = deadline.to_wire();
-        Ok(self.daemon().stop(v1::StopRequest { drain_ms }).await?.into_inner().pid)
-    }
-
-    /// Makes the daemon read its configuration again.
-    ///
-    /// # Errors
-    /// When the configuration has a mistake; then the old one holds on. When the connection fails.
-    pub async fn reload(&self) -> Result<ReloadOutcome, ClientError> {
-        let answer = self.daemon().reload(v1::ReloadRequest {}).await?.into_inner();
-        Ok(ReloadOutcome { config_sources: answer.config_sources, notes: answer.notes })
-    }
-}
-
-impl Client {
     /// Gives a session servers, in place of those that it has. Returns how they are, in that order, and the version that names them.
     ///
     /// # Errors
@@ -237,17 +232,7 @@ impl Client {
         servers: v1::SetSessionServersRequest,
     ) -> Result<(Vec<McpServerView>, u64), ClientError> {
         let set = self.mcp().set_session_servers(servers).await?.into_inner();
-        Ok((convert::all(set.servers)?, set.version))
-    }
-
-    /// Starts a server now, for a project in that folder; an empty one stands for that of the last session.
-    ///
-    /// # Errors
-    /// When there is none of that name, it cannot be started, or the connection fails.
-    pub async fn start_mcp_server(&self, name: &str, folder: &str) -> Result<McpServerView, ClientError> {
-        let request = v1::StartMcpServerRequest { name: name.to_owned(), folder: folder.to_owned() };
-        let server = self.mcp().start(request).await?.into_inner().server;
-        Ok(server.ok_or(WireError::Missing("the server"))?.try_into()?)
+        Ok((all(set.servers)?, set.version))
     }
 }
 
@@ -390,13 +375,7 @@ impl WatchStream {
     /// # Errors
     /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops.
     pub async fn next(&mut self) -> Result<Option<WatchEvent>, ClientError> {
-        while let Some(event) = self.0.message().await? {
-            match WatchEvent::try_from(event) {
-                Err(error) if error.is_unknown_kind() => tracing::debug!(%error, "skipped an event"),
-                event => return Ok(Some(event?)),
-            }
-        }
-        Ok(None)
+        next_known(&mut self.0, WatchEvent::try_from).await
     }
 }
 

@@ -27,7 +27,7 @@ use std::{
 use agentd_core::error::ErrorKind;
 use hyper_util::rt::TokioIo;
 use tonic::{
-    Code, Status,
+    Code, Status, Streaming,
     transport::{Channel, Endpoint},
 };
 use tower::service_fn;
@@ -42,15 +42,15 @@ use crate::{
 };
 
 /// Calls of services that take a request and answer once, a row each. Of the answer comes the `whole`, `nothing`, `all` values of
-/// a list in it, or `only` one field.
+/// a list in it, `only` one field, or a `needed` one, converted, with its name in errors.
 macro_rules! calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $kind:ty),*) -> $value:ty
-        = $stub:ident.$method:ident($request:expr) $what:ident $($part:ident)?;)*) => {
+        = $stub:ident.$method:ident($request:expr) $what:ident $($part:ident $($called:literal)?)?;)*) => {
         impl $crate::client::Client {
             $($(#[$doc])*
             pub async fn $name(&self, $($arg: $kind),*) -> Result<$value, $crate::client::ClientError> {
                 let answer = self.$stub().$method($request).await?.into_inner();
-                calls!(@$what answer $($part)?)
+                calls!(@$what answer $($part $($called)?)?)
             })*
         }
     };
@@ -67,6 +67,23 @@ macro_rules! calls {
     (@only $answer:ident $part:ident) => {
         Ok($answer.$part)
     };
+    (@needed $answer:ident $part:ident $called:literal) => {
+        Ok($crate::convert::part($answer.$part, $called)?)
+    };
+}
+
+/// The next message of a stream, as it is read; none after the last. Those of kinds that are not known here are skipped.
+async fn next_known<W, T>(
+    stream: &mut Streaming<W>,
+    read: fn(W) -> Result<T, WireError>,
+) -> Result<Option<T>, ClientError> {
+    while let Some(message) = stream.message().await? {
+        match read(message) {
+            Err(error) if error.is_unknown_kind() => tracing::debug!(%error, "skipped a message"),
+            known => return Ok(Some(known?)),
+        }
+    }
+    Ok(None)
 }
 
 mod archives;
@@ -275,6 +292,11 @@ impl ClientError {
     /// An error of that kind.
     pub fn new(kind: ClientErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
+    }
+
+    /// The refusal of something that the daemon would refuse, too.
+    fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
     }
 
     /// Adds what to do about it.

@@ -19,10 +19,29 @@ use serde_json::Value;
 use crate::{
     client::{AuditComparison, Client, ClientError, Comparison, PolicyCall, RuleText},
     convert::{self, Wire as _, WireError},
-    v1::{self, check_skill_request, show_plugin_request},
+    v1::{self, check_skill_request::What as CheckedSkill, show_plugin_request::What as ShownPlugin},
 };
 
 calls! {
+    /// Explains the verdict of the rules in force on a call: in the session with this id or unique prefix, or in a new
+    /// one.
+    ///
+    /// # Errors
+    /// When there is no such tool or session, or the connection fails.
+    fn explain(call: &PolicyCall, session: Option<&str>) -> Explanation = policy.explain(v1::ExplainRequest {
+        call: Some(call.into()), session: session.unwrap_or_default().to_owned(),
+    }) whole;
+
+    /// Verdicts of a file of rules on calls, beside those of the rules in force.
+    ///
+    /// # Errors
+    /// When the file has a mistake, there is no such tool or session, or the connection fails.
+    fn test_rules(rules: &RuleText, calls: &[PolicyCall], session: Option<&str>) -> Vec<Comparison> =
+        policy.test(v1::TestRulesRequest {
+            rules: Some(rules.into()), calls: calls.iter().map(Into::into).collect(),
+            session: session.unwrap_or_default().to_owned(),
+        }) all comparisons;
+
     /// Verdicts of a file of rules on the calls in the audit log.
     ///
     /// # Errors
@@ -73,6 +92,15 @@ calls! {
     fn project(folder: &str) -> ProjectReport =
         projects_service.show(v1::ShowProjectRequest { folder: folder.to_owned() }) whole;
 
+    /// Trusts a project as it was shown with this hash, in this client's name.
+    ///
+    /// # Errors
+    /// `Conflict` when it has another hash now, and when the connection fails.
+    fn trust_project(folder: &str, hash: &str, client: &str) -> ProjectReport =
+        projects_service.trust(v1::TrustProjectRequest {
+            folder: folder.to_owned(), hash: hash.to_owned(), client: client.to_owned(),
+        }) whole;
+
     /// Trusts a project no longer, in this client's name.
     ///
     /// # Errors
@@ -81,6 +109,58 @@ calls! {
         projects_service.distrust(v1::DistrustProjectRequest {
             folder: folder.to_owned(), client: client.to_owned(),
         }) whole;
+
+    /// All plugins, in the order in which they were added.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    fn plugins() -> Vec<PluginReport> = plugins_service.list(v1::ListPluginsRequest { as_known: false }) all plugins;
+
+    /// All plugins as they were when the daemon looked at them last, without problems of names.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    fn known_plugins() -> Vec<PluginReport> =
+        plugins_service.list(v1::ListPluginsRequest { as_known: true }) all plugins;
+
+    /// The plugin of that name.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, and when the connection fails.
+    fn plugin(name: &str) -> PluginReport =
+        plugins_service.show(v1::ShowPluginRequest { what: Some(ShownPlugin::Name(name.to_owned())) }) whole;
+
+    /// A folder as a plugin; its path is absolute. Nothing is added.
+    ///
+    /// # Errors
+    /// When it is no plugin, and when the connection fails.
+    fn plugin_in(folder: &str) -> PluginReport =
+        plugins_service.show(v1::ShowPluginRequest { what: Some(ShownPlugin::Folder(folder.to_owned())) }) whole;
+
+    /// Adds the plugin in a folder as it was shown with this hash, in this client's name.
+    ///
+    /// # Errors
+    /// `Conflict` when it has another hash now, and when the connection fails.
+    fn add_plugin(folder: &str, hash: &str, source: &str, client: &str) -> PluginReport =
+        plugins_service.add(v1::AddPluginRequest {
+            folder: folder.to_owned(), hash: hash.to_owned(), source: source.to_owned(), client: client.to_owned(),
+        }) whole;
+
+    /// One skill by its name, with the words of its `SKILL.md`.
+    ///
+    /// # Errors
+    /// When there is no such skill or session, or the connection fails.
+    fn skill(session: &str, name: &str) -> SkillReport = skills_service.check(v1::CheckSkillRequest {
+        session: session.to_owned(), what: Some(CheckedSkill::Name(name.to_owned())),
+    }) whole;
+
+    /// Checks a folder as a skill; its path is absolute.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    fn check_skill(folder: &str) -> SkillReport = skills_service.check(v1::CheckSkillRequest {
+        session: String::new(), what: Some(CheckedSkill::Folder(folder.to_owned())),
+    }) whole;
 
     /// All skills, sorted by name: those of a session's project too, where one is named.
     ///
@@ -125,33 +205,6 @@ calls! {
 }
 
 impl Client {
-    /// Explains the verdict of the rules in force on a call: in the session with this id or unique prefix, or in a new
-    /// one.
-    ///
-    /// # Errors
-    /// When there is no such tool or session, or the connection fails.
-    pub async fn explain(&self, call: &PolicyCall, session: Option<&str>) -> Result<Explanation, ClientError> {
-        let session = session.unwrap_or_default().to_owned();
-        let request = v1::ExplainRequest { call: Some(call.into()), session };
-        Ok(self.policy().explain(request).await?.into_inner().try_into()?)
-    }
-
-    /// Verdicts of a file of rules on calls, beside those of the rules in force.
-    ///
-    /// # Errors
-    /// When the file has a mistake, there is no such tool or session, or the connection fails.
-    pub async fn test_rules(
-        &self,
-        rules: &RuleText,
-        calls: &[PolicyCall],
-        session: Option<&str>,
-    ) -> Result<Vec<Comparison>, ClientError> {
-        let session = session.unwrap_or_default().to_owned();
-        let calls = calls.iter().map(Into::into).collect();
-        let request = v1::TestRulesRequest { rules: Some(rules.into()), calls, session };
-        Ok(convert::all(self.policy().test(request).await?.into_inner().comparisons)?)
-    }
-
     /// Pending interrupts, oldest first: of the session with this id or unique prefix, or of all.
     ///
     /// # Errors
@@ -182,76 +235,6 @@ impl Client {
         let approval = approval.ok_or(WireError::Missing("what a call would do"))?;
         Ok(v1::interrupt::Ask::Approval(approval).try_into()?)
     }
-}
-
-impl Client {
-    /// Trusts a project as it was shown with this hash, in this client's name.
-    ///
-    /// # Errors
-    /// `Conflict` when it has another hash now, and when the connection fails.
-    pub async fn trust_project(&self, folder: &str, hash: &str, client: &str) -> Result<ProjectReport, ClientError> {
-        let (folder, hash, client) = (folder.to_owned(), hash.to_owned(), client.to_owned());
-        let request = v1::TrustProjectRequest { folder, hash, client };
-        Ok(self.projects_service().trust(request).await?.into_inner().try_into()?)
-    }
-
-    /// All plugins, in the order in which they were added.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn plugins(&self) -> Result<Vec<PluginReport>, ClientError> {
-        self.listed_plugins(false).await
-    }
-
-    /// All plugins as they were when the daemon looked at them last, without problems of names.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn known_plugins(&self) -> Result<Vec<PluginReport>, ClientError> {
-        self.listed_plugins(true).await
-    }
-
-    async fn listed_plugins(&self, as_known: bool) -> Result<Vec<PluginReport>, ClientError> {
-        let listed = self.plugins_service().list(v1::ListPluginsRequest { as_known }).await?.into_inner();
-        Ok(convert::all(listed.plugins)?)
-    }
-
-    /// The plugin of that name.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none, and when the connection fails.
-    pub async fn plugin(&self, name: &str) -> Result<PluginReport, ClientError> {
-        self.shown_plugin(show_plugin_request::What::Name(name.to_owned())).await
-    }
-
-    /// A folder as a plugin; its path is absolute. Nothing is added.
-    ///
-    /// # Errors
-    /// When it is no plugin, and when the connection fails.
-    pub async fn plugin_in(&self, folder: &str) -> Result<PluginReport, ClientError> {
-        self.shown_plugin(show_plugin_request::What::Folder(folder.to_owned())).await
-    }
-
-    async fn shown_plugin(&self, what: show_plugin_request::What) -> Result<PluginReport, ClientError> {
-        let request = v1::ShowPluginRequest { what: Some(what) };
-        Ok(self.plugins_service().show(request).await?.into_inner().try_into()?)
-    }
-
-    /// Adds the plugin in a folder as it was shown with this hash, in this client's name.
-    ///
-    /// # Errors
-    /// `Conflict` when it has another hash now, and when the connection fails.
-    pub async fn add_plugin(
-        &self,
-        folder: &str,
-        hash: &str,
-        source: &str,
-        client: &str,
-    ) -> Result<PluginReport, ClientError> {
-        let (folder, hash) = (folder.to_owned(), hash.to_owned());
-        let request = v1::AddPluginRequest { folder, hash, source: source.to_owned(), client: client.to_owned() };
-        Ok(self.plugins_service().add(request).await?.into_inner().try_into()?)
-    }
 
     /// Removes a plugin, in this client's name. None where there is none of that name.
     ///
@@ -261,26 +244,5 @@ impl Client {
         let request = v1::RemovePluginRequest { name: name.to_owned(), client: client.to_owned() };
         let removed = self.plugins_service().remove(request).await?.into_inner();
         Ok(removed.plugin.map(TryInto::try_into).transpose()?)
-    }
-
-    /// One skill by its name, with the words of its `SKILL.md`.
-    ///
-    /// # Errors
-    /// When there is no such skill or session, or the connection fails.
-    pub async fn skill(&self, session: &str, name: &str) -> Result<SkillReport, ClientError> {
-        self.check(session, check_skill_request::What::Name(name.to_owned())).await
-    }
-
-    /// Checks a folder as a skill; its path is absolute.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn check_skill(&self, folder: &str) -> Result<SkillReport, ClientError> {
-        self.check("", check_skill_request::What::Folder(folder.to_owned())).await
-    }
-
-    async fn check(&self, session: &str, what: check_skill_request::What) -> Result<SkillReport, ClientError> {
-        let request = v1::CheckSkillRequest { session: session.to_owned(), what: Some(what) };
-        Ok(self.skills_service().check(request).await?.into_inner().try_into()?)
     }
 }

@@ -3,7 +3,6 @@
 use agentd_core::{
     Timestamp,
     context::{CompactionReport, ContextView, Window},
-    error::ErrorKind,
     files::{FileListing, FilePiece, UploadReceipt},
     folder::AddedFolder,
     ids::SessionId,
@@ -17,7 +16,7 @@ use tokio::{io::AsyncRead, sync::mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{
-    Client, ClientError, ClientErrorKind, ForkReply, NewSession, NumberedItem, PruneReport, SessionView,
+    Client, ClientError, ForkReply, NewSession, NumberedItem, PruneReport, SessionView,
     archives::{Piece, SendError, send_pieces},
 };
 use crate::{
@@ -74,6 +73,70 @@ calls! {
     fn set_pins(session: &str, pins: Vec<String>) -> () =
         sessions_client.set_pins(v1::SetPinsRequest { session: session.to_owned(), pins }) nothing;
 
+    /// Makes a session that goes on from a copy of another's history: up to the end of that turn, or all that was before a
+    /// turn that is open. With `earlier_files` its files are as they were then.
+    ///
+    /// # Errors
+    /// When there is no such session or turn, the turn has not ended, or the connection fails.
+    fn fork_session(session: &str, at_turn: Option<u64>, title: Option<&str>, earlier_files: bool) -> ForkReply =
+        sessions_client.fork(v1::ForkSessionRequest {
+            session: session.to_owned(), at_turn, title: title.map(str::to_owned), earlier_files,
+        }) whole;
+
+    /// Removes the sessions that fit and were not used since then, for good, or tells which it would be.
+    ///
+    /// # Errors
+    /// When the sessions cannot be listed, or the connection fails.
+    fn prune_sessions(filter: &SessionFilter, unused_since: Timestamp, dry_run: bool) -> PruneReport =
+        sessions_client.prune(v1::PruneSessionsRequest {
+            filter: Some(filter.into()), unused_since: unused_since.to_wire(), dry_run,
+        }) whole;
+
+    /// Sets a session's mode, in this client's name. It holds for the next call, also of a turn that runs.
+    ///
+    /// # Errors
+    /// When there is no such session, it works for another one, or the connection fails.
+    fn set_mode(session: &str, mode: SessionMode, client: &str) -> () = sessions_client.set_mode(v1::SetModeRequest {
+        session: session.to_owned(), mode: mode.to_wire(), client: client.to_owned(),
+    }) nothing;
+
+    /// Sets the slot of a session, and the model on the slot's server; the slot's own without a model, and what routing decides
+    /// without a slot. Both hold from the next turn on.
+    ///
+    /// # Errors
+    /// When there is no such session, it works for another one, the slot has no server with more than one model, or the
+    /// connection fails.
+    fn set_model(session: &str, slot: Option<Slot>, model: Option<&str>) -> SlotInfo =
+        sessions_client.set_model(v1::SetModelRequest {
+            session: session.to_owned(), slot: slot.to_wire(), model: model.map(str::to_owned),
+        }) needed slot "the model that was set";
+
+    /// Finds what was said and done, in one session or, where that is empty, in all, the best first.
+    ///
+    /// # Errors
+    /// When the query has no word, there is no such session, or the connection fails.
+    fn search(query: &str, session: &str, limit: usize) -> SearchResult = sessions_client.search(v1::SearchRequest {
+        query: query.to_owned(), session: session.to_owned(), limit: limit.to_wire(),
+    }) whole;
+
+    /// The last completed items of a session above an event number, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    fn items(session: &str, after_seq: u64, limit: usize) -> Vec<NumberedItem> =
+        sessions_client.items(v1::ListItemsRequest {
+            session: session.to_owned(), after_seq, limit: limit.to_wire(), before_seq: 0,
+        }) all items;
+
+    /// The same of those that an event below `before_seq` completed; 0 for no bound.
+    ///
+    /// # Errors
+    /// As of [`Self::items`].
+    fn items_between(session: &str, after_seq: u64, before_seq: u64, limit: usize) -> Vec<NumberedItem> =
+        sessions_client.items(v1::ListItemsRequest {
+            session: session.to_owned(), after_seq, limit: limit.to_wire(), before_seq,
+        }) all items;
+
     /// Takes back what a turn did to files, or foresees it.
     ///
     /// # Errors
@@ -121,35 +184,14 @@ impl Client {
     /// # Errors
     /// When the journal cannot be read, or the connection fails.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
-        Ok(self.session_page("", limit, false).await?.0)
+        Ok(self.filtered_sessions("", limit, false, &SessionFilter::default()).await?.0)
     }
 
-    /// The same, each followed by those that work for it, which are not counted.
-    ///
-    /// # Errors
-    /// As of [`Self::sessions`].
-    pub async fn sessions_and_children(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
-        Ok(self.session_page("", limit, true).await?.0)
-    }
-
-    /// A page of the list, and where the next one begins, if there is one. `after` says where this one does: empty for the
-    /// first. If `children` is set, each session is followed by those that work for it, which are not counted.
+    /// A page of the list of those that fit a filter, and where the next one begins, if there is one. `after` says where this one
+    /// does: empty for the first. If `children` is set, each session is followed by those that work for it, which are not counted.
     ///
     /// # Errors
     /// As of [`Self::sessions`], and when `after` is no such place.
-    pub async fn session_page(
-        &self,
-        after: &str,
-        limit: usize,
-        children: bool,
-    ) -> Result<(Vec<SessionSummary>, Option<String>), ClientError> {
-        self.filtered_sessions(after, limit, children, &SessionFilter::default()).await
-    }
-
-    /// The same of those that fit a filter.
-    ///
-    /// # Errors
-    /// As of [`Self::session_page`].
     pub async fn filtered_sessions(
         &self,
         after: &str,
@@ -173,55 +215,12 @@ impl Client {
         Ok(self.sessions_client().find(request).await?.into_inner().session_id.parse().map_err(WireError::from)?)
     }
 
-    /// Makes a session that goes on from a copy of another's history: up to the end of that turn, or all that was before a
-    /// turn that is open. With `earlier_files` its files are as they were then.
-    ///
-    /// # Errors
-    /// When there is no such session or turn, the turn has not ended, or the connection fails.
-    pub async fn fork_session(
-        &self,
-        session: &str,
-        at_turn: Option<u64>,
-        title: Option<&str>,
-        earlier_files: bool,
-    ) -> Result<ForkReply, ClientError> {
-        let title = title.map(str::to_owned);
-        let request = v1::ForkSessionRequest { session: session.to_owned(), at_turn, title, earlier_files };
-        Ok(self.sessions_client().fork(request).await?.into_inner().try_into()?)
-    }
-
-    /// Removes the sessions that fit and were not used since then, for good, or tells which it would be.
-    ///
-    /// # Errors
-    /// When the sessions cannot be listed, or the connection fails.
-    pub async fn prune_sessions(
-        &self,
-        filter: &SessionFilter,
-        unused_since: Timestamp,
-        dry_run: bool,
-    ) -> Result<PruneReport, ClientError> {
-        let (filter, unused_since) = (Some(filter.into()), unused_since.to_wire());
-        let request = v1::PruneSessionsRequest { filter, unused_since, dry_run };
-        Ok(self.sessions_client().prune(request).await?.into_inner().try_into()?)
-    }
-
-    /// Replaces a session's settings, all of them; its folders are added to those that it has.
+    /// Replaces a session's settings, all of them. Their folders are added to those that it has, or are `only_these_folders` that
+    /// it sees then.
     ///
     /// # Errors
     /// When there is no such session, the settings make no sense, or the connection fails.
-    pub async fn configure_session(&self, session: &str, settings: &SessionSettings) -> Result<(), ClientError> {
-        self.configure(session, settings, false).await
-    }
-
-    /// The same; the session sees the added folders of these settings then, and no others.
-    ///
-    /// # Errors
-    /// As of [`Self::configure_session`].
-    pub async fn configure_with_folders(&self, session: &str, settings: &SessionSettings) -> Result<(), ClientError> {
-        self.configure(session, settings, true).await
-    }
-
-    async fn configure(
+    pub async fn configure_session(
         &self,
         session: &str,
         settings: &SessionSettings,
@@ -235,33 +234,6 @@ impl Client {
         Ok(())
     }
 
-    /// Sets a session's mode, in this client's name. It holds for the next call, also of a turn that runs.
-    ///
-    /// # Errors
-    /// When there is no such session, it works for another one, or the connection fails.
-    pub async fn set_mode(&self, session: &str, mode: SessionMode, client: &str) -> Result<(), ClientError> {
-        let (session, client) = (session.to_owned(), client.to_owned());
-        self.sessions_client().set_mode(v1::SetModeRequest { session, mode: mode.to_wire(), client }).await?;
-        Ok(())
-    }
-
-    /// Sets the slot of a session, and the model on the slot's server; the slot's own without a model, and what routing decides
-    /// without a slot. Both hold from the next turn on.
-    ///
-    /// # Errors
-    /// When there is no such session, it works for another one, the slot has no server with more than one model, or the
-    /// connection fails.
-    pub async fn set_model(
-        &self,
-        session: &str,
-        slot: Option<Slot>,
-        model: Option<&str>,
-    ) -> Result<SlotInfo, ClientError> {
-        let (session, slot, model) = (session.to_owned(), slot.to_wire(), model.map(str::to_owned));
-        let set = self.sessions_client().set_model(v1::SetModelRequest { session, slot, model }).await?;
-        Ok(convert::part(set.into_inner().slot, "the model that was set")?)
-    }
-
     /// Takes the last compaction of a session back: what the model sees now, and what was taken back.
     ///
     /// # Errors
@@ -271,40 +243,6 @@ impl Client {
         let answer = self.sessions_client().undo_compaction(request).await?.into_inner();
         let undone = convert::part(answer.undone, "the compaction that was taken back")?;
         Ok((answer.window.unwrap_or_default().try_into()?, undone))
-    }
-
-    /// Finds what was said and done, in one session or, where that is empty, in all, the best first.
-    ///
-    /// # Errors
-    /// When the query has no word, there is no such session, or the connection fails.
-    pub async fn search(&self, query: &str, session: &str, limit: usize) -> Result<SearchResult, ClientError> {
-        let (query, session) = (query.to_owned(), session.to_owned());
-        let request = v1::SearchRequest { query, session, limit: limit.to_wire() };
-        Ok(self.sessions_client().search(request).await?.into_inner().try_into()?)
-    }
-
-    /// The last completed items of a session above an event number, oldest first, at most `limit`.
-    ///
-    /// # Errors
-    /// When there is no such session, or the connection fails.
-    pub async fn items(&self, session: &str, after_seq: u64, limit: usize) -> Result<Vec<NumberedItem>, ClientError> {
-        self.items_between(session, after_seq, 0, limit).await
-    }
-
-    /// The same of those that an event below `before_seq` completed; 0 for no bound.
-    ///
-    /// # Errors
-    /// As of [`Self::items`].
-    pub async fn items_between(
-        &self,
-        session: &str,
-        after_seq: u64,
-        before_seq: u64,
-        limit: usize,
-    ) -> Result<Vec<NumberedItem>, ClientError> {
-        let (session, limit) = (session.to_owned(), limit.to_wire());
-        let request = v1::ListItemsRequest { session, after_seq, limit, before_seq };
-        Ok(convert::all(self.sessions_client().items(request).await?.into_inner().items)?)
     }
 
     /// Puts a file into the session's `uploads/` and returns the path that tools open, and what models are shown of it.
@@ -353,8 +291,7 @@ impl Client {
         let refused = |error| match error {
             SendError::TooLarge => too_large(name),
             SendError::Unreadable(error) => {
-                let message = format!("could not read {name:?} for the upload: {error}");
-                ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
+                ClientError::invalid(format!("could not read {name:?} for the upload: {error}"))
             }
         };
         let (chunks, queue) = mpsc::channel(UPLOAD_QUEUE);
@@ -371,19 +308,15 @@ impl Client {
 /// The refusal of a file of that name that is larger than [`MAX_UPLOAD_BYTES`].
 pub fn too_large(name: &str) -> ClientError {
     let limit = MAX_UPLOAD_BYTES / 1024 / 1024;
-    let message = format!("{name:?} is larger than the {limit} MiB that can be uploaded");
-    ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
+    ClientError::invalid(format!("{name:?} is larger than the {limit} MiB that can be uploaded"))
         .with_hint("give the folder that holds it with -C DIR instead")
 }
 
 /// Texts of the wire are UTF-8: a path that is not would arrive as another one.
 pub(super) fn check_paths<'m>(mut mounts: impl Iterator<Item = &'m Mount>) -> Result<(), ClientError> {
     match mounts.find(|mount| mount.path.to_str().is_none()) {
-        Some(mount) => Err(ClientError::new(
-            ClientErrorKind::Answered(ErrorKind::InvalidInput),
-            format!("the path {} is not valid UTF-8", mount.path.display()),
-        )
-        .with_hint("rename the folder, or name it through a link")),
+        Some(mount) => Err(ClientError::invalid(format!("the path {} is not valid UTF-8", mount.path.display()))
+            .with_hint("rename the folder, or name it through a link")),
         None => Ok(()),
     }
 }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use agentd_core::{
     client_file::{ClientFileAnswer, ClientFileRequest},
     client_tool::ClientToolCall,
-    error::ErrorKind,
     event::Event,
     ids::{InterruptId, SessionId, TurnId},
     input::{InputPart, PictureData},
@@ -18,12 +17,13 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, metadata::MetadataMap};
 
-use super::{Client, ClientError, ClientErrorKind, NewSession, sessions::check_paths};
+use super::{Client, ClientError, ClientErrorKind, NewSession, next_known, sessions::check_paths};
 use crate::{
     MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
     convert::{self, Wire as _, WireError},
     v1::{
         self,
+        event::Kind,
         turn_request::{AnswerInterrupt, Cancel, Command, Start, Steer, ToolAnswer, tool_answer::Outcome},
     },
 };
@@ -50,6 +50,15 @@ pub struct StartRequest {
     pub session: SessionChoice,
     /// The start itself.
     pub start: StartTurn,
+}
+
+calls! {
+    /// Cancels the turn that runs in a session, or this one only. Its `TurnEnded` says when it has ended.
+    ///
+    /// # Errors
+    /// When no such turn runs, or the connection fails.
+    fn cancel_turn(session: &str, turn: Option<TurnId>) -> () =
+        turns_client.cancel_turn(v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.to_wire() }) nothing;
 }
 
 impl Client {
@@ -122,16 +131,6 @@ impl Client {
         self.turns_client().steer_turn(request).await?;
         Ok(())
     }
-
-    /// Cancels the turn that runs in a session, or this one only. Its `TurnEnded` says when it has ended.
-    ///
-    /// # Errors
-    /// When no such turn runs, or the connection fails.
-    pub async fn cancel_turn(&self, session: &str, turn: Option<TurnId>) -> Result<(), ClientError> {
-        let request = v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.to_wire() };
-        self.turns_client().cancel_turn(request).await?;
-        Ok(())
-    }
 }
 
 /// A turn that was started here. Dropping it leaves the turn running.
@@ -173,30 +172,6 @@ impl TurnStream {
     /// As of [`Self::next`].
     pub async fn next_frame(&mut self) -> Result<Option<TurnFrame>, ClientError> {
         self.events.next_frame().await
-    }
-
-    /// Answers an interrupt. A refusal comes back as a warning event with the code `command_refused`.
-    ///
-    /// # Errors
-    /// When the stream has ended.
-    pub async fn answer(&self, id: InterruptId, answer: &Answer) -> Result<(), ClientError> {
-        self.sender.answer(id, answer).await
-    }
-
-    /// Adds input to the turn.
-    ///
-    /// # Errors
-    /// When the stream has ended, or the text is too long.
-    pub async fn steer(&self, text: &str) -> Result<(), ClientError> {
-        self.sender.steer(text).await
-    }
-
-    /// Cancels the turn; its `TurnEnded` follows.
-    ///
-    /// # Errors
-    /// When the stream has ended.
-    pub async fn cancel(&self) -> Result<(), ClientError> {
-        self.sender.cancel().await
     }
 }
 
@@ -260,10 +235,11 @@ impl TurnSender {
         // The daemon could read nothing behind it.
         let bytes = answer.encoded_len();
         if bytes > MAX_MESSAGE_BYTES - FRAME_BYTES {
-            let message =
-                format!("the answer has {bytes} bytes; a message has at most {} MiB", MAX_MESSAGE_BYTES >> 20);
-            return Err(ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
-                .with_hint("answer with less, or put it into a file that the tools read"));
+            let most = MAX_MESSAGE_BYTES >> 20;
+            let message = format!("the answer has {bytes} bytes; a message has at most {most} MiB");
+            return Err(
+                ClientError::invalid(message).with_hint("answer with less, or put it into a file that the tools read")
+            );
         }
         self.send(Command::ToolAnswer(answer)).await
     }
@@ -309,26 +285,14 @@ impl EventStream {
     }
 
     async fn next_frame(&mut self) -> Result<Option<TurnFrame>, ClientError> {
-        while let Some(event) = self.stream.message().await? {
-            let event = match event {
-                v1::Event { kind: Some(v1::event::Kind::ToolRequested(requested)), .. } => {
-                    return Ok(Some(TurnFrame::ToolRequested(requested.try_into()?)));
-                }
-                v1::Event { kind: Some(v1::event::Kind::FileRequested(requested)), .. } => {
-                    match requested.try_into() {
-                        Err(error @ WireError::Unknown(_)) => tracing::debug!(%error, "skipped a question"),
-                        requested => return Ok(Some(TurnFrame::FileRequested(requested?))),
-                    }
-                    continue;
-                }
-                event => event,
-            };
-            match Event::try_from(event) {
-                Err(error) if error.is_unknown_kind() => tracing::debug!(%error, "skipped an event"),
-                event => return Ok(Some(TurnFrame::Event(Box::new(event?)))),
-            }
-        }
-        Ok(None)
+        next_known(&mut self.stream, |event| {
+            Ok(match event.kind {
+                Some(Kind::ToolRequested(requested)) => TurnFrame::ToolRequested(requested.try_into()?),
+                Some(Kind::FileRequested(requested)) => TurnFrame::FileRequested(requested.try_into()?),
+                _ => TurnFrame::Event(Box::new(event.try_into()?)),
+            })
+        })
+        .await
     }
 }
 
@@ -353,11 +317,9 @@ fn check_length(text: &str) -> Result<(), ClientError> {
     if text.len() <= MAX_PROMPT_BYTES {
         return Ok(());
     }
-    Err(ClientError::new(
-        ClientErrorKind::Answered(ErrorKind::InvalidInput),
-        format!("the input has {} bytes; a turn takes at most {} MiB", text.len(), MAX_PROMPT_BYTES / 1024 / 1024),
-    )
-    .with_hint("upload it with --file PATH and let the tools read it"))
+    let (bytes, most) = (text.len(), MAX_PROMPT_BYTES / 1024 / 1024);
+    Err(ClientError::invalid(format!("the input has {bytes} bytes; a turn takes at most {most} MiB"))
+        .with_hint("upload it with --file PATH and let the tools read it"))
 }
 
 fn header_id<T>(headers: &MetadataMap, name: &'static str) -> Result<T, ClientError>

@@ -21,7 +21,9 @@ use agentd_core::{
 use crate::{
     convert::{Wire, WireError, by_name, mirrored},
     v1::{self, context_view},
-    view::{ConfigOrigin, ConfigView, DaemonStatus, Finding, LanguageServer, McpServerState, McpServerView},
+    view::{
+        ConfigOrigin, ConfigView, DaemonStatus, Finding, LanguageServer, McpServerState, McpServerView, ReloadOutcome,
+    },
 };
 
 mirrored!(
@@ -80,6 +82,27 @@ mirrored! {
 }
 mirrored! { UsageQuery as v1::ShowSpendingRequest: last_days since until ? by }
 mirrored! { AuditFinding as v1::AuditFinding: file line message, problem = problem "what is wrong with the log" }
+mirrored! {
+    AuditReport as v1::VerifyAuditResponse:
+        lines files findings more
+        @ head: AuditHead { , n = head_n "the number of the head", hash = head_hash "its hash" }
+        + holds (AuditReport::holds)
+}
+mirrored! { ReloadOutcome as v1::ReloadResponse: config_sources notes }
+mirrored! {
+    CleanReport as v1::CleanResponse: parts problems kept_sessions => |CleanReport { parts, problems, kept_sessions }| {
+        let mut report = CleanReport { problems, kept_sessions, ..CleanReport::default() };
+        parts.into_iter().for_each(|part| report.add(part.part, part.sessions, part.files, part.bytes));
+        Ok(report)
+    }
+}
+mirrored! {
+    // All of a query but its session, whose name has to be looked up.
+    RecordQuery as v1::ListAuditRequest:
+        turn_id tool verdict refused before limit, since = since "the moment of the oldest record"
+        + session (|query: &RecordQuery| query.session_id.to_wire()) .. session_id: None
+        => |query| Ok(RecordQuery { limit: if query.limit == 0 { DEFAULT_LIMIT } else { query.limit }, ..query })
+}
 
 by_name! {
     StoragePart: |part| part.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or(Self::Other));
@@ -128,25 +151,6 @@ impl Wire<v1::ConfigOrigin> for ConfigOrigin {
     }
 }
 
-impl From<&CleanReport> for v1::CleanResponse {
-    fn from(report: &CleanReport) -> Self {
-        let CleanReport { problems, kept_sessions, .. } = report;
-        Self { parts: report.parts.to_wire(), problems: problems.clone(), kept_sessions: *kept_sessions }
-    }
-}
-
-impl TryFrom<v1::CleanResponse> for CleanReport {
-    type Error = WireError;
-
-    fn try_from(response: v1::CleanResponse) -> Result<Self, WireError> {
-        let mut report = Self { problems: response.problems, kept_sessions: response.kept_sessions, ..Self::default() };
-        for part in super::all::<_, CleanedData>(response.parts)? {
-            report.add(part.part, part.sessions, part.files, part.bytes);
-        }
-        Ok(report)
-    }
-}
-
 impl From<&DayCounters> for v1::DayCounters {
     fn from(counters: &DayCounters) -> Self {
         Self { day: counters.day.to_wire(), counters: counters.counters.to_wire() }
@@ -166,39 +170,6 @@ impl TryFrom<v1::DayCounters> for DayCounters {
 /// Records where the request names no number.
 const DEFAULT_LIMIT: usize = 100;
 
-impl From<&RecordQuery> for v1::ListAuditRequest {
-    fn from(query: &RecordQuery) -> Self {
-        Self {
-            session: query.session_id.to_wire(),
-            turn_id: query.turn_id.to_wire(),
-            tool: query.tool.to_wire(),
-            verdict: query.verdict.to_wire(),
-            refused: query.refused,
-            since: query.since.to_wire(),
-            before: query.before,
-            limit: query.limit.to_wire(),
-        }
-    }
-}
-
-/// All of a query but its session, whose name has to be looked up.
-impl TryFrom<v1::ListAuditRequest> for RecordQuery {
-    type Error = WireError;
-
-    fn try_from(request: v1::ListAuditRequest) -> Result<Self, WireError> {
-        Ok(Self {
-            session_id: None,
-            turn_id: Wire::from_wire(request.turn_id, "the turn")?,
-            tool: Wire::from_wire(request.tool, "the tool")?,
-            verdict: Wire::from_wire(request.verdict, "the verdict")?,
-            refused: request.refused,
-            since: Wire::from_wire(request.since, "the moment of the oldest record")?,
-            before: request.before,
-            limit: if request.limit == 0 { DEFAULT_LIMIT } else { Wire::from_wire(request.limit, "the limit")? },
-        })
-    }
-}
-
 impl TryFrom<&AuditRecord> for v1::AuditRecord {
     type Error = WireError;
 
@@ -217,30 +188,6 @@ impl TryFrom<v1::AuditRecord> for AuditRecord {
 
 fn no_json(error: serde_json::Error) -> WireError {
     WireError::Json { what: "a record of the audit log", cause: error.to_string() }
-}
-
-impl From<&AuditReport> for v1::VerifyAuditResponse {
-    fn from(report: &AuditReport) -> Self {
-        Self {
-            holds: report.holds(),
-            lines: report.lines,
-            files: report.files.clone(),
-            head_n: report.head.n,
-            head_hash: report.head.hash.clone(),
-            findings: report.findings.to_wire(),
-            more: report.more,
-        }
-    }
-}
-
-impl TryFrom<v1::VerifyAuditResponse> for AuditReport {
-    type Error = WireError;
-
-    fn try_from(report: v1::VerifyAuditResponse) -> Result<Self, WireError> {
-        let v1::VerifyAuditResponse { lines, files, head_n, head_hash, findings, more, .. } = report;
-        let head = AuditHead { n: head_n, hash: head_hash };
-        Ok(Self { lines, files, head, findings: super::all(findings)?, more })
-    }
 }
 
 mirrored!(Slot, "the model slot", [Base, Reasoning, Vision, Code, Chat]);

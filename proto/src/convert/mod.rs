@@ -262,7 +262,8 @@ impl<T: Wire<W>, W> Wire<W> for Box<T> {
 ///   wire or a name in errors (`at = at "the time"`), the one with a stand-in for what only newer daemons know
 ///   (`! kind (ErrorKind::Internal)`), those that are their default where the wire has none (`? shown`),
 ///   the ones of a part whose fields stand beside the others (`@ files: FilesCopied {files}`, with the same forms inside),
-///   and the values of those that do not travel (`.. origin: None`).
+///   one that only the wire has (`+ holds (AuditReport::holds)`), the values of those that do not travel (`.. origin: None`),
+///   and a check of what came in, which may change it (`=> |hit| Ok(hit)`).
 /// - `Mount as v1::Mount`: a message whose conversions are written out.
 macro_rules! mirrored {
     ($core:ident, $what:literal, $variants:tt) => {
@@ -300,10 +301,11 @@ macro_rules! mirrored {
         $(@ $group:ident: $kind:ident {
             $($part:ident)* $(, $inner:ident = $beside:ident $name:literal)* $(? $may:ident)*
             $(.. $($out:ident: $fill:expr),+)?
-        })? $(.. $($left:ident: $value:expr),+)?) => {
+        })? $(+ $extra:ident ($make:expr))? $(.. $($left:ident: $value:expr),+)? $(=> $check:expr)?) => {
         impl From<&$core> for $wire {
             fn from(core: &$core) -> Self {
                 Self {
+                    $($extra: $make(core),)?
                     $($field: $crate::convert::Wire::to_wire(&core.$field),)*
                     $($theirs: $crate::convert::Wire::to_wire(&core.$own),)*
                     $($newer: $crate::convert::Wire::to_wire(&core.$newer),)?
@@ -334,6 +336,7 @@ macro_rules! mirrored {
                     },)?
                     $($($left: $value,)+)?
                 })
+                $(.and_then($check))?
             }
         }
         $crate::convert::mirrored!($core as $wire);

@@ -34,30 +34,16 @@ mirrored! {
         id session_id turn_id call_id ask on_deadline, raised_at = raised_at "the time of an interrupt",
         deadline = deadline "the deadline of an interrupt" ? asked_by
 }
-mirrored! { PolicyCall as v1::PolicyCall }
+mirrored! {
+    PolicyCall as v1::PolicyCall: tool, arguments = arguments_json "the arguments of a call"
+        => |call| required(Some(call).filter(|call| !call.tool.is_empty()), "the tool of a call")
+}
 mirrored! { Explanation as v1::Explanation }
 mirrored! { Answer as v1::Answer }
 mirrored! { AnsweredBy as v1::AnsweredBy }
 
 by_name! {
     Layer: |layer| layer.as_str().to_owned(), |name, what| Self::from_name(name).ok_or(WireError::Unknown(what));
-}
-
-impl From<&PolicyCall> for v1::PolicyCall {
-    fn from(call: &PolicyCall) -> Self {
-        Self { tool: call.tool.clone(), arguments_json: call.arguments.clone() }
-    }
-}
-
-impl TryFrom<v1::PolicyCall> for PolicyCall {
-    type Error = WireError;
-
-    fn try_from(call: v1::PolicyCall) -> Result<Self, WireError> {
-        if call.tool.is_empty() {
-            return Err(WireError::Missing("the tool of a call"));
-        }
-        Ok(Self { tool: call.tool, arguments: call.arguments_json })
-    }
 }
 
 impl From<&Explanation> for v1::Explanation {
@@ -251,11 +237,11 @@ impl TryFrom<v1::Answer> for Answer {
 impl From<&AnsweredBy> for v1::AnsweredBy {
     fn from(by: &AnsweredBy) -> Self {
         let (answerer, client) = match by {
-            AnsweredBy::Client(name) => (Answerer::Client, name.clone()),
-            AnsweredBy::Deadline => (Answerer::Deadline, String::new()),
-            AnsweredBy::Daemon => (Answerer::Daemon, String::new()),
+            AnsweredBy::Client(name) => (Answerer::Client, name.as_str()),
+            AnsweredBy::Deadline => (Answerer::Deadline, ""),
+            AnsweredBy::Daemon => (Answerer::Daemon, ""),
         };
-        Self { answerer: answerer as i32, client }
+        Self { answerer: answerer as i32, client: client.to_owned() }
     }
 }
 
@@ -263,15 +249,12 @@ impl TryFrom<v1::AnsweredBy> for AnsweredBy {
     type Error = WireError;
 
     fn try_from(by: v1::AnsweredBy) -> Result<Self, WireError> {
-        let answerer = Answerer::try_from(by.answerer).map_err(|_| WireError::Unknown("who answered"))?;
-        required(
-            match answerer {
-                Answerer::Unspecified => None,
-                Answerer::Client => Some(Self::Client(by.client)),
-                Answerer::Deadline => Some(Self::Deadline),
-                Answerer::Daemon => Some(Self::Daemon),
-            },
-            "who answered",
-        )
+        match Answerer::try_from(by.answerer) {
+            Ok(Answerer::Client) => Ok(Self::Client(by.client)),
+            Ok(Answerer::Deadline) => Ok(Self::Deadline),
+            Ok(Answerer::Daemon) => Ok(Self::Daemon),
+            Ok(Answerer::Unspecified) => Err(WireError::Missing("who answered")),
+            Err(_) => Err(WireError::Unknown("who answered")),
+        }
     }
 }

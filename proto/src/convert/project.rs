@@ -87,7 +87,10 @@ mirrored! {
     DocumentFinds as v1::SearchDocumentsResponse:
         by hits searched broken notes late not_searched more locked .. is_loose: false
 }
-mirrored! { DocumentHit as v1::DocumentHit }
+mirrored! {
+    DocumentHit as v1::DocumentHit: document place score snippet marks before after
+        => |hit| Ok(DocumentHit { marks: places(&hit.snippet, hit.marks), ..hit })
+}
 mirrored! { KnowledgeStats as v1::DocumentStatsResponse: documents chunks bytes stale folder }
 
 /// Default number of finds.
@@ -121,30 +124,27 @@ impl Wire<v1::BrokenDocument> for (String, String) {
 }
 
 /// Marks that are places in a text. What is no place in it marks nothing.
-pub(super) fn marks(text: &str, marks: impl Iterator<Item = (u32, u32)>) -> Vec<Range<usize>> {
-    let place = |at| usize::try_from(at).unwrap_or(usize::MAX);
-    let marks = marks.map(|(start, end)| place(start)..place(end));
-    marks.filter(|mark| text.get(mark.clone()).is_some()).collect()
+pub(super) fn places(text: &str, mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    marks.retain(|mark| text.get(mark.clone()).is_some());
+    marks
 }
 
-impl From<&DocumentHit> for v1::DocumentHit {
-    fn from(hit: &DocumentHit) -> Self {
-        let mark =
-            |mark: &Range<usize>| v1::document_hit::Mark { start: mark.start.to_wire(), end: mark.end.to_wire() };
-        let DocumentHit { document, place, score, snippet, marks, before, after } = hit.clone();
-        Self { document, place, score, snippet, marks: marks.iter().map(mark).collect(), before, after }
-    }
-}
+/// Marks in a text, as bytes from one to another.
+macro_rules! marks {
+    ($($wire:ty)+) => {
+        $(impl Wire<$wire> for Range<usize> {
+            fn to_wire(&self) -> $wire {
+                type Mark = $wire;
+                Mark { start: self.start.to_wire(), end: self.end.to_wire() }
+            }
 
-impl TryFrom<v1::DocumentHit> for DocumentHit {
-    type Error = WireError;
-
-    fn try_from(hit: v1::DocumentHit) -> Result<Self, WireError> {
-        let v1::DocumentHit { document, place, score, snippet, marks: ends, before, after } = hit;
-        let marks = marks(&snippet, ends.iter().map(|mark| (mark.start, mark.end)));
-        Ok(Self { document, place, score, snippet, marks, before, after })
-    }
+            fn from_wire(mark: $wire, what: &'static str) -> Result<Self, WireError> {
+                Ok(Wire::from_wire(mark.start, what)?..Wire::from_wire(mark.end, what)?)
+            }
+        })+
+    };
 }
+marks! { v1::document_hit::Mark v1::search_hit::Mark }
 
 #[cfg(test)]
 mod tests {

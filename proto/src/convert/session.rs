@@ -1,6 +1,6 @@
 //! Sessions: their settings, todo lists and files, what was found in them, and what was undone.
 
-use std::{ops::Range, path::PathBuf};
+use std::path::Path;
 
 use agentd_core::{
     agent::Parent,
@@ -19,7 +19,7 @@ use agentd_core::{
 };
 
 use crate::{
-    convert::{Wire, WireError, mirrored, project::marks},
+    convert::{Wire, WireError, mirrored, project::places},
     v1::{self, undo_request::Turn},
     view::{ExportedContent, ForkReply, NewSession, PruneReport, SessionView},
 };
@@ -34,8 +34,14 @@ mirrored!(UndoOutcome, "what came of an undone file", [Done, Already, Conflict, 
 
 mirrored! { PruneReport as v1::PruneSessionsResponse: count bytes kept sessions problems }
 mirrored! { Parent as v1::Parent: session agent .. tools: Vec::new() }
-mirrored! { Mount as v1::Mount }
-mirrored! { AddedFolder as v1::AddedFolder }
+mirrored! {
+    Mount as v1::Mount: path writable
+        => |mount| absolute(&mount.path, "the path of the project").map(|()| mount)
+}
+mirrored! {
+    AddedFolder as v1::AddedFolder: at path writable
+        => |folder| absolute(&folder.path, "the path of a folder").map(|()| folder)
+}
 mirrored! { Todo as v1::Todo: id content status ? priority }
 mirrored! {
     SessionSummary as v1::SessionSummary:
@@ -79,41 +85,12 @@ mirrored! { UploadReceipt as v1::UploadResponse: path picture problem }
 mirrored! { FileEntry as v1::FileEntry: path kind size, modified = modified "the time of a file" }
 mirrored! { FilePiece as v1::ReadFileResponse: content size, modified = modified "the time of a file" }
 mirrored! { SearchResult as v1::SearchResponse: hits unsearched }
-mirrored! { SearchHit as v1::SearchHit }
+mirrored! {
+    SearchHit as v1::SearchHit: session_id title seq kind excerpt marks, at = at "the time of a find"
+        => |hit| Ok(SearchHit { marks: places(&hit.excerpt, hit.marks), ..hit })
+}
 mirrored! { UndoReport as v1::UndoReport: turn_id turn redo preview files }
 mirrored! { UndoneFile as v1::UndoneFile: path change outcome reason diff }
-
-impl From<&SearchHit> for v1::SearchHit {
-    fn from(hit: &SearchHit) -> Self {
-        let mark = |mark: &Range<usize>| v1::search_hit::Mark { start: mark.start.to_wire(), end: mark.end.to_wire() };
-        Self {
-            session_id: hit.session_id.to_wire(),
-            title: hit.title.clone(),
-            seq: hit.seq,
-            at: hit.at.to_wire(),
-            kind: hit.kind.to_wire(),
-            excerpt: hit.excerpt.clone(),
-            marks: hit.marks.iter().map(mark).collect(),
-        }
-    }
-}
-
-impl TryFrom<v1::SearchHit> for SearchHit {
-    type Error = WireError;
-
-    fn try_from(hit: v1::SearchHit) -> Result<Self, WireError> {
-        let marks = marks(&hit.excerpt, hit.marks.iter().map(|mark| (mark.start, mark.end)));
-        Ok(Self {
-            session_id: Wire::from_wire(hit.session_id, "the session of a find")?,
-            title: hit.title,
-            seq: hit.seq,
-            at: Wire::from_wire(hit.at, "the time of a find")?,
-            kind: Wire::from_wire(hit.kind, "the kind of a find")?,
-            excerpt: hit.excerpt,
-            marks,
-        })
-    }
-}
 
 /// The request for a session.
 pub fn undo_to_wire(session: &str, request: &UndoRequest) -> v1::UndoRequest {
@@ -222,41 +199,9 @@ impl From<&NewSession> for v1::SessionSettings {
     }
 }
 
-impl From<&Mount> for v1::Mount {
-    fn from(mount: &Mount) -> Self {
-        Self { path: mount.path.to_wire(), writable: mount.writable }
-    }
-}
-
-impl TryFrom<v1::Mount> for Mount {
-    type Error = WireError;
-
-    fn try_from(mount: v1::Mount) -> Result<Self, WireError> {
-        let path = PathBuf::from(mount.path);
-        if !path.is_absolute() {
-            return Err(WireError::Value { what: "the path of the project", problem: "must be absolute" });
-        }
-        Ok(Self { path, writable: mount.writable })
-    }
-}
-
-impl From<&AddedFolder> for v1::AddedFolder {
-    fn from(folder: &AddedFolder) -> Self {
-        let path = folder.path.to_wire();
-        Self { at: folder.at.clone(), path, writable: folder.writable }
-    }
-}
-
-impl TryFrom<v1::AddedFolder> for AddedFolder {
-    type Error = WireError;
-
-    fn try_from(folder: v1::AddedFolder) -> Result<Self, WireError> {
-        let path = PathBuf::from(folder.path);
-        if !path.is_absolute() {
-            return Err(WireError::Value { what: "the path of a folder", problem: "must be absolute" });
-        }
-        Ok(Self { at: folder.at, path, writable: folder.writable })
-    }
+/// Refuses a path that depends on the current folder.
+fn absolute(path: &Path, what: &'static str) -> Result<(), WireError> {
+    if path.is_absolute() { Ok(()) } else { Err(WireError::Value { what, problem: "must be absolute" }) }
 }
 
 /// An open turn and the number of its first event.

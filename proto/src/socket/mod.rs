@@ -24,53 +24,26 @@ mod stream;
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// `AGENTD_SOCKET` depends on the current folder, which the daemon and its clients do not share.
-    #[error("the socket path {} is not absolute", path.display())]
-    NotAbsolute {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("the socket path {} is not absolute", .0.display())]
+    NotAbsolute(PathBuf),
     /// The kernel takes no path of that length.
-    #[error("the socket path {} has {length} bytes; the limit is {limit}", path.display())]
-    TooLong {
-        /// The path.
-        path: PathBuf,
-        /// Its length in bytes.
-        length: usize,
-        /// The longest that is possible, in bytes.
-        limit: usize,
-    },
-    /// Others could put a socket of theirs in the place of ours.
-    #[error("the socket's folder {} is not safe: {problem}", folder.display())]
-    UnsafeFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// The problem.
-        problem: &'static str,
-    },
+    #[error("the socket path {} has {} bytes; the limit is {}", .0.display(), .0.as_os_str().len(), MAX_PATH_BYTES)]
+    TooLong(PathBuf),
+    /// Others could put a socket of theirs in the place of ours: the folder, and why.
+    #[error("the socket's folder {} is not safe: {}", .0.display(), .1)]
+    UnsafeFolder(PathBuf, &'static str),
     /// A daemon listens there.
-    #[error("a daemon is already listening at {}", path.display())]
-    Live {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("a daemon is already listening at {}", .0.display())]
+    Live(PathBuf),
     /// There is something that is no socket.
-    #[error("{} is there and is not a socket", path.display())]
-    NotASocket {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{} is there and is not a socket", .0.display())]
+    NotASocket(PathBuf),
     /// Nobody listens there.
-    #[error("no daemon is listening at {}", path.display())]
-    NobodyThere {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("no daemon is listening at {}", .0.display())]
+    NobodyThere(PathBuf),
     /// Another user listens there, who could read all that we say.
-    #[error("the socket {} belongs to another user", path.display())]
-    Foreign {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("the socket {} belongs to another user", .0.display())]
+    Foreign(PathBuf),
     /// The system refused.
     #[error("could not {action} {}: {source}", path.display())]
     Io {
@@ -162,7 +135,7 @@ impl SocketPlace {
 pub fn socket_path(place: &SocketPlace) -> Result<PathBuf, SocketError> {
     match (place.named(), given(&place.runtime_dir).filter(|path| path.is_absolute())) {
         (Some(path), _) if path.is_absolute() => check_length(path),
-        (Some(path), _) => Err(SocketError::NotAbsolute { path }),
+        (Some(path), _) => Err(SocketError::NotAbsolute(path)),
         (None, Some(runtime_dir)) => check_length(runtime_dir.join("agentd").join("agentd.sock")),
         (None, None) => check_length(own_path(place)),
     }
@@ -199,8 +172,7 @@ fn own_path(place: &SocketPlace) -> PathBuf {
 const MAX_PATH_BYTES: usize = 107;
 
 pub(super) fn check_length(path: PathBuf) -> Result<PathBuf, SocketError> {
-    let length = path.as_os_str().len();
-    if length > MAX_PATH_BYTES { Err(SocketError::TooLong { path, length, limit: MAX_PATH_BYTES }) } else { Ok(path) }
+    if path.as_os_str().len() > MAX_PATH_BYTES { Err(SocketError::TooLong(path)) } else { Ok(path) }
 }
 
 #[cfg(test)]

@@ -116,15 +116,15 @@ impl AsyncWrite for Io {
 pub async fn connect(path: &Path) -> Result<Io, SocketError> {
     let path = check_length(path.to_owned())?;
     let stream = raw_connect(&path).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SocketError::NobodyThere { path: path.clone() },
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SocketError::NobodyThere(path.clone()),
         // The kernel says the same of a socket that nobody listens to and of a file that is no socket at all.
-        io::ErrorKind::ConnectionRefused if is_no_socket(&path) => SocketError::NotASocket { path: path.clone() },
-        io::ErrorKind::ConnectionRefused => SocketError::NobodyThere { path: path.clone() },
+        io::ErrorKind::ConnectionRefused if is_no_socket(&path) => SocketError::NotASocket(path.clone()),
+        io::ErrorKind::ConnectionRefused => SocketError::NobodyThere(path.clone()),
         _ => SocketError::io("connect to", &path)(error),
     })?;
     match Io::identify(stream).map_err(SocketError::io("find out who listens at", &path))? {
         Some(io) if io.peer().uid == geteuid().as_raw() => Ok(io),
-        _ => Err(SocketError::Foreign { path }),
+        _ => Err(SocketError::Foreign(path)),
     }
 }
 
@@ -271,18 +271,15 @@ fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
         fs::symlink_metadata(folder).and_then(|link| Ok((link, fs::metadata(folder)?))).map_err(look)?;
     let us = geteuid().as_raw();
     let problem = if found.uid() != us {
-        Some("it belongs to another user")
+        "it belongs to another user"
     } else if ![us, 0].contains(&link.uid()) {
-        Some("the link to it belongs to another user")
+        "the link to it belongs to another user"
     } else if found.mode() & 0o022 != 0 {
-        Some("other users can write to it")
+        "other users can write to it"
     } else {
-        None
+        return Ok(());
     };
-    match problem {
-        Some(problem) => Err(SocketError::UnsafeFolder { folder: folder.to_owned(), problem }),
-        None => Ok(()),
-    }
+    Err(SocketError::UnsafeFolder(folder.to_owned(), problem))
 }
 
 /// Takes away the socket of a daemon that is no more. Only a refused connection proves that.
@@ -290,17 +287,15 @@ async fn remove_dead(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(SocketError::io("look at", path)(error)),
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err(SocketError::NotASocket { path: path.to_owned() });
-        }
+        Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(path.to_owned())),
         Ok(_) => {}
     }
     match raw_connect(path).await {
-        Ok(_) => Err(SocketError::Live { path: path.to_owned() }),
+        Ok(_) => Err(SocketError::Live(path.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // A daemon whose queue is full is alive.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(SocketError::Live { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(SocketError::Live(path.to_owned())),
         Err(error) => Err(SocketError::io("find out who listens at", path)(error)),
     }
 }

@@ -7,7 +7,6 @@ use agentd_core::{
         Compaction, CompactionCause, CompactionReport, CompactionStrategy, PromptReport, ServerRemark, TokenLevel,
         Window,
     },
-    error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::{Picture, StoredInput},
     folder::AddedFolder,
@@ -15,11 +14,11 @@ use agentd_core::{
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     import_origin::ImportOrigin,
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
-    item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
+    item::{Item, ItemBody, NoticeSource, NoticeTopic},
     model::Slot,
     policy::{Layer, Risk},
     routing::{ChoiceRule, Intent, IntentKind},
-    session::{Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
+    session::{Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, Todo},
     state_files::StateFileChange,
     surroundings::Surroundings,
     tool::{FileChange, FileChangeKind, PrintedText, ToolCall, ToolDetails, ToolErrorCode, ToolResult},
@@ -27,7 +26,13 @@ use agentd_core::{
     usage::{CallTiming, Usage},
     worktree::SessionWorktree,
 };
+use agentd_proto::convert::Wire;
 use serde_json::json;
+
+/// All values of an enum that the wire knows.
+pub(crate) fn all<T: Wire<i32>>() -> impl Iterator<Item = T> + Clone {
+    (1..).map_while(|number| T::from_wire(number, "a value").ok())
+}
 
 pub(crate) fn picture() -> Picture {
     let (path, media_type) = ("large_tool_results/picture-0a.png".into(), "image/png".into());
@@ -166,15 +171,8 @@ pub(crate) fn items() -> Vec<Item> {
             name: "grep".into(),
             text: text(),
             error,
-            files: [FileChangeKind::Created, FileChangeKind::Modified, FileChangeKind::Deleted]
-                .map(|change| FileChange::new("a/b", change))
-                .to_vec(),
+            files: all().map(|change| FileChange::new("a/b", change)).collect(),
             ran_with: Some("{\"path\":\"b.txt\"}".into()),
-            takes_back: None,
-            found: Vec::new(),
-            pictures: Vec::new(),
-            said: None,
-            unchanged: None,
             exit_code: Some(2),
             details: Some(Box::new(ToolDetails {
                 stdout: Some(PrintedText { text: text(), bytes: 70_000, cut: true, tail: "the end".into() }),
@@ -184,6 +182,7 @@ pub(crate) fn items() -> Vec<Item> {
                 own_bytes: Some(6),
             })),
             duration_ms: 12,
+            ..ToolResult::default()
         })
     };
     let mut bodies = vec![
@@ -232,22 +231,6 @@ fn compaction() -> Compaction {
 }
 
 pub(crate) fn results() -> Vec<TurnResult> {
-    let reasons = [
-        StopReason::Completed,
-        StopReason::Cancelled,
-        StopReason::MaxSteps,
-        StopReason::TimeLimit,
-        StopReason::Budget,
-        StopReason::Denied,
-        StopReason::Failed,
-        StopReason::Interrupted,
-        StopReason::Suspended,
-        StopReason::NoAnswer,
-        StopReason::Cut,
-        StopReason::Filtered,
-        StopReason::WrongForm,
-        StopReason::Loop,
-    ];
     let result = |stop_reason, error| TurnResult {
         turn_id: TurnId::generate(),
         trace_id: TraceId::generate(),
@@ -266,37 +249,12 @@ pub(crate) fn results() -> Vec<TurnResult> {
         let error = TurnError { kind, message: "it broke".into(), hint: Some("mend it".into()) };
         result(StopReason::Failed, Some(error))
     };
-    reasons.map(|reason| result(reason, None)).into_iter().chain(ERROR_KINDS.map(failed)).collect()
+    all().map(|reason| result(reason, None)).chain(all().map(failed)).collect()
 }
 
-pub(crate) const ERROR_KINDS: [ErrorKind; 17] = [
-    ErrorKind::Auth,
-    ErrorKind::RateLimited,
-    ErrorKind::Unreachable,
-    ErrorKind::Timeout,
-    ErrorKind::CutStream,
-    ErrorKind::Protocol,
-    ErrorKind::ContextOverflow,
-    ErrorKind::Rejected,
-    ErrorKind::Provider,
-    ErrorKind::Storage,
-    ErrorKind::NotFound,
-    ErrorKind::InvalidInput,
-    ErrorKind::Conflict,
-    ErrorKind::Busy,
-    ErrorKind::ShuttingDown,
-    ErrorKind::Configuration,
-    ErrorKind::Internal,
-];
-
 pub(crate) fn todos() -> Vec<Todo> {
-    [
-        (TodoStatus::Pending, TodoPriority::High),
-        (TodoStatus::InProgress, TodoPriority::Medium),
-        (TodoStatus::Completed, TodoPriority::Low),
-    ]
-    .map(|(status, priority)| Todo { id: "1".into(), content: "do it".into(), status, priority })
-    .to_vec()
+    let todo = |(status, priority)| Todo { id: "1".into(), content: "do it".into(), status, priority };
+    all().zip(all()).map(todo).collect()
 }
 
 pub(crate) fn delta(text: &str) -> EventKind {
@@ -320,9 +278,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         })
         .to_vec();
     kinds.extend(items().into_iter().map(|item| EventKind::ItemStarted { item }));
-    for status in [ItemStatus::Done, ItemStatus::Cut, ItemStatus::Unknown] {
-        kinds.push(EventKind::ItemCompleted { item: items().remove(0), status });
-    }
+    kinds.extend(all().map(|status| EventKind::ItemCompleted { item: items().remove(0), status }));
     kinds.push(delta("text"));
     kinds.extend(interrupts().into_iter().map(|it| EventKind::InterruptRaised { interrupt: Box::new(it) }));
     for by in [AnsweredBy::Client("agentctl".into()), AnsweredBy::Deadline, AnsweredBy::Daemon] {

@@ -11,7 +11,7 @@ use crate::samples;
 
 #[test]
 fn kind_message_and_hint_survive() {
-    for kind in samples::ERROR_KINDS {
+    for kind in samples::all::<ErrorKind>() {
         for hint in [None, Some("do this: 日本")] {
             // Through the headers, as on the wire.
             let headers = to_status(kind, "could not do it: ü", hint).into_http::<()>().into_parts().0.headers;
@@ -32,7 +32,7 @@ fn codes_say_what_clients_that_know_only_codes_expect() {
     check(ErrorKind::Busy, Code::FailedPrecondition);
     check(ErrorKind::ShuttingDown, Code::Unavailable);
     check(ErrorKind::Storage, Code::ResourceExhausted);
-    let retried = samples::ERROR_KINDS.into_iter().filter(|kind| code(*kind) == Code::Unavailable);
+    let retried = samples::all::<ErrorKind>().filter(|kind| code(*kind) == Code::Unavailable);
     assert_eq!(retried.collect::<Vec<_>>(), [ErrorKind::ShuttingDown], "clients retry UNAVAILABLE on their own");
 }
 

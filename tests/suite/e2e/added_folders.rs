@@ -142,7 +142,7 @@ async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
     assert_eq!(had, [("/folders/notes", true), ("/folders/notes-2", false), ("/folders/my-lib", false)]);
     // A client that knows nothing of folders takes none away.
     let older = SessionSettings { folders: Vec::new(), confirm_exec: false, ..settings.clone() };
-    world.client().await.configure_session(session, &older).await.unwrap();
+    world.client().await.configure_session(session, &older, false).await.unwrap();
     assert_eq!(world.client().await.session(session).await.unwrap().session.settings.folders, settings.folders);
     // `none` takes away those that there are, and those behind it are added.
     let (told, _) = world

@@ -157,7 +157,7 @@ async fn a_cancel_and_plan_mode_hold_for_the_clients_tools_too() {
     world.model.reply(buffer());
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
     let asked = call(&mut stream).await;
-    stream.cancel().await.unwrap();
+    stream.sender().cancel().await.unwrap();
     let events = stream.to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!(result.stop_reason, StopReason::Cancelled);

@@ -165,7 +165,7 @@ async fn two_clients_see_the_same_events_and_one_answers_for_both() {
     // The one who had the question on the screen hears that it was answered.
     let is_resolved = |kind: &EventKind| matches!(kind, EventKind::InterruptResolved { .. });
     seen_by_one.extend(first.stored_until(is_resolved).await);
-    first.answer(id, &Answer::Reject { reason: None }).await.unwrap();
+    first.sender().answer(id, &Answer::Reject { reason: None }).await.unwrap();
     let mut refused = false;
     while let Some(event) = first.event().await {
         refused |= matches!(&event.kind, EventKind::Warning { code, .. } if code == "command_refused");

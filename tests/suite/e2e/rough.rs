@@ -217,7 +217,7 @@ async fn clients_that_vanish_leave_nothing_behind_and_harm_no_turn() {
         drop(sockets);
     }
     until("all that was opened for them is closed", || async { (descriptors(pid) <= open + 4).then_some(()) }).await;
-    turn.answer(interrupt.id, &Answer::Text { text: "Go on.".to_owned() }).await.unwrap();
+    turn.sender().answer(interrupt.id, &Answer::Text { text: "Go on.".to_owned() }).await.unwrap();
     let rest = turn.to_the_end().await;
     assert!(format!("{rest:?}").contains("I was not disturbed."), "{rest:#?}");
     drop((turn, client));

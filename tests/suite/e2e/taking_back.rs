@@ -50,7 +50,7 @@ async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_ar
     let mut running = client.turn(turn(existing(&session), "wipe the database")).await.unwrap();
     world.model.wait_until(|counts| counts.requests == 1).await;
     client.steer_turn(&session, None, "and drop the tables").await.unwrap();
-    running.cancel().await.unwrap();
+    running.sender().cancel().await.unwrap();
     let events = running.to_the_end().await;
     assert_eq!(taken_back(&events), Some((Some("wipe the database"), vec!["and drop the tables"])));
     assert_eq!(reason(&events), StopReason::Cancelled);
@@ -88,7 +88,7 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
     let session = running.session_id().to_string();
     while !matches!(running.event().await.unwrap().kind, EventKind::ItemDelta { .. }) {}
     client.steer_turn(&session, None, "drop the tables").await.unwrap();
-    running.cancel().await.unwrap();
+    running.sender().cancel().await.unwrap();
     let events = running.to_the_end().await;
     assert_eq!(taken_back(&events), Some((None, vec!["drop the tables"])));
     world.model.default_reply(Reply::text("Fine."));
@@ -101,7 +101,7 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
     let mut running = client.turn(turn(existing(&session), "ask me")).await.unwrap();
     running.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    running.cancel().await.unwrap();
+    running.sender().cancel().await.unwrap();
     assert_eq!(taken_back(&running.to_the_end().await), None, "it was answered with a call");
     world.daemon.agentctl(["run", "--session", &session]).await.exits(0);
     let told = words(world.model.requests().last().unwrap());

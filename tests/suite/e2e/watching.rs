@@ -137,12 +137,12 @@ async fn many_sessions_are_told_of_and_read_page_by_page() {
     assert_eq!(told, made);
     let (mut paged, mut after) = (Vec::new(), Some(String::new()));
     while let Some(place) = after {
-        let (page, next) = client.session_page(&place, 70, false).await.unwrap();
+        let (page, next) = client.filtered_sessions(&place, 70, false, &Default::default()).await.unwrap();
         paged.extend(page.into_iter().map(|summary| summary.id));
         after = next;
     }
     assert_eq!((paged.len(), paged.into_iter().collect::<BTreeSet<_>>()), (SESSIONS, made));
-    let refused = client.session_page("nowhere", 7, false).await.unwrap_err();
+    let refused = client.filtered_sessions("nowhere", 7, false, &Default::default()).await.unwrap_err();
     assert!(refused.hint.is_some(), "{refused}");
 }
 

@@ -6,7 +6,10 @@
 
 use anstyle::{AnsiColor, Style};
 
-use super::languages::{LANGUAGES, Language, Shape, TextMark};
+use super::{
+    inline::{Spans, painted},
+    languages::{LANGUAGES, Language, Shape, TextMark},
+};
 use crate::terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, paint};
 
 /// Style of keywords.
@@ -55,13 +58,13 @@ impl Highlighter {
         if self.language.shape == Shape::Diff {
             return paint(true, of_diff(line), line);
         }
-        let mut painted = PaintedLine::default();
+        let mut spans = Spans::default();
         let mut at = 0;
         while at < line.len() {
             let (length, style) = self.token(line, at);
             // What is no token is a character.
             let length = length.max(line[at..].chars().next().map_or(1, char::len_utf8));
-            painted.push(&line[at..at + length], style);
+            spans.push(&line[at..at + length], style);
             at += length;
         }
         if let State::Text(mark) = self.state
@@ -69,7 +72,7 @@ impl Highlighter {
         {
             self.state = State::Code;
         }
-        painted.finish()
+        painted(&spans.0)
     }
 
     /// Length and style of the token at this place.
@@ -212,30 +215,6 @@ fn is_word(c: char) -> bool {
 /// The bytes at the start of which that holds.
 fn length_of(text: &str, holds: impl Fn(char) -> bool) -> usize {
     text.find(|c| !holds(c)).unwrap_or(text.len())
-}
-
-/// Painted text: neighbours of one style are painted together.
-#[derive(Debug, Default)]
-struct PaintedLine {
-    done: String,
-    run: String,
-    style: Style,
-}
-
-impl PaintedLine {
-    fn push(&mut self, text: &str, style: Style) {
-        if style != self.style {
-            self.done.push_str(&paint(true, self.style, &self.run));
-            self.run.clear();
-            self.style = style;
-        }
-        self.run.push_str(text);
-    }
-
-    fn finish(mut self) -> String {
-        self.done.push_str(&paint(true, self.style, &self.run));
-        self.done
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use anstyle::Style;
 
-use crate::terminal::paint::{CODE, QUIET};
+use crate::terminal::paint::{CODE, QUIET, paint};
 
 /// A piece of text in one style.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ const LONGEST_LINE: usize = 8 * 1024;
 
 /// The spans of a line.
 pub(crate) fn parse(line: &str, base: Style) -> Vec<Span> {
-    let mut spans = Spans(Vec::new());
+    let mut spans = Spans::default();
     if line.len() > LONGEST_LINE {
         spans.push(line, base);
     } else {
@@ -28,10 +28,17 @@ pub(crate) fn parse(line: &str, base: Style) -> Vec<Span> {
     spans.0
 }
 
-struct Spans(Vec<Span>);
+/// Spans in the making: neighbours of one style are one.
+#[derive(Default)]
+pub(super) struct Spans(pub(super) Vec<Span>);
+
+/// The text of spans in their styles.
+pub(super) fn painted(spans: &[Span]) -> String {
+    spans.iter().map(|span| paint(true, span.style, &span.text)).collect()
+}
 
 impl Spans {
-    fn push(&mut self, text: &str, style: Style) {
+    pub(super) fn push(&mut self, text: &str, style: Style) {
         match self.0.last_mut() {
             _ if text.is_empty() => {}
             Some(last) if last.style == style => last.text.push_str(text),

@@ -127,7 +127,7 @@ fn row(cells: &[Vec<Span>], widths: &[usize], aligns: &[Align]) -> String {
             row.push_str(&paint(true, QUIET, " │ "));
         }
         row.extend(std::iter::repeat_n(' ', left));
-        row.extend(cell.iter().map(|span| paint(true, span.style, &span.text)));
+        row.push_str(&inline::painted(cell));
         if column + 1 < widths.len() {
             row.extend(std::iter::repeat_n(' ', missing - left));
         }

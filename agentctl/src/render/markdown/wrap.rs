@@ -16,7 +16,7 @@ pub(crate) fn wrap(spans: &[Span], columns: usize, first: &str, next: &str) -> V
     let mut start = 0;
     loop {
         let prefix = if rows.is_empty() { first } else { next };
-        let (end, resume) = row_end(&text, start, room(prefix));
+        let (end, resume) = cut(text.len(), |at| text[at].0, start, room(prefix), |c| c.width().unwrap_or(0));
         rows.push(format!("{prefix}{}", styled(&text[start..end])));
         if resume >= text.len() {
             return rows;
@@ -25,12 +25,7 @@ pub(crate) fn wrap(spans: &[Span], columns: usize, first: &str, next: &str) -> V
     }
 }
 
-/// Where the row that starts at `start` ends, and where the next one starts.
-fn row_end(text: &[(char, Style)], start: usize, room: usize) -> (usize, usize) {
-    cut(text.len(), |at| text[at].0, start, room, |c| c.width().unwrap_or(0))
-}
-
-/// The same of so many characters, for any measure of their columns.
+/// End of the row of so many characters that starts at `start`, and start of the next one, for any measure of their columns.
 pub(crate) fn cut(
     length: usize,
     char_at: impl Fn(usize) -> char,

@@ -35,7 +35,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
             bail!("the turn said {:?}", seen.answer);
         }
     }
-    let made = daemon.client.sessions_and_children(1000).await?.len();
+    let made = daemon.client.filtered_sessions("", 1000, true, &Default::default()).await?.0.len();
     if made != ROUNDS * (SUBAGENTS + 1) {
         bail!("{made} sessions were made");
     }

@@ -127,8 +127,8 @@ async fn play(client: &Client, text: Vec<u8>, update: bool) -> anyhow::Result<Ve
     loop {
         match steps.next().await?.context("the replay ended without a word")? {
             PlayStep::Event(_) => {}
-            PlayStep::Piece(piece) => learned.extend_from_slice(&piece),
-            PlayStep::Over(report) => {
+            PlayStep::Data(piece) => learned.extend_from_slice(&piece),
+            PlayStep::Outcome(report) => {
                 ensure!(report.problems.is_empty(), "the replay did not go as recorded: {:?}", report.problems);
                 return Ok(learned);
             }

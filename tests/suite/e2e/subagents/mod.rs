@@ -210,7 +210,7 @@ async fn a_cancel_goes_down_and_one_from_below_is_told() {
             && matches!(kind, EventKind::ItemCompleted { .. })
     };
     stream.stored_until(cancelled).await;
-    stream.cancel().await.unwrap();
+    stream.sender().cancel().await.unwrap();
     let events = stream.to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { unreachable!() };
     assert_eq!(result.stop_reason, StopReason::Cancelled);
@@ -385,7 +385,7 @@ async fn a_question_of_a_subagent_goes_with_the_turn() {
             std::fs::rename(&project, project.with_file_name("away")).unwrap();
             world.daemon.restart().await;
         } else {
-            stream.cancel().await.unwrap();
+            stream.sender().cancel().await.unwrap();
             stream.to_the_end().await;
         }
         let client = world.client().await;
@@ -502,14 +502,14 @@ async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
 
     // What need not be asked any more is not.
     let settings = client.session(&id).await.unwrap().session.settings;
-    client.configure_session(&id, &SessionSettings { confirm_write: false, ..settings }).await.unwrap();
+    client.configure_session(&id, &SessionSettings { confirm_write: false, ..settings }, false).await.unwrap();
     let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write three")).await.unwrap();
     let events = stream.to_the_end().await;
     assert!(!events.iter().any(|event| is_raised(&event.kind)), "{events:#?}");
     for name in ["one", "two", "three"] {
         assert_eq!(world.daemon.read(&format!("data/workspace/{id}/outputs/{name}.txt")), "x");
     }
-    assert_eq!(client.sessions_and_children(10).await.unwrap().len(), 2, "it is one subagent");
+    assert_eq!(client.filtered_sessions("", 10, true, &Default::default()).await.unwrap().0.len(), 2);
 }
 
 #[tokio::test]
