@@ -342,7 +342,6 @@ impl ClientFiles for FileLines {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::catalogue::Catalogue;
     use serde_json::json;
 
     use super::*;
@@ -357,13 +356,7 @@ mod tests {
 
     #[test]
     fn bad_tools_are_refused_with_a_hint() {
-        let own = agentd_core::tool::ToolSpec {
-            name: "read_file".to_owned(),
-            description: String::new(),
-            parameters: json!({}),
-            effect: agentd_core::tool::Effect::Read,
-        };
-        let stock = ToolCatalog::new(Arc::new(Catalogue::default()), vec![(own, false)]);
+        let stock = ToolCatalog::new(Arc::default(), vec![(agentd_policy::read_tool(), false)]);
         let refusal = |tools: &[ClientTool], words: &str| {
             let canonical = |name: &str| if name == "Read" { "read_file".to_owned() } else { name.to_owned() };
             let error = check(tools, &stock, canonical).unwrap_err();
@@ -381,16 +374,6 @@ mod tests {
         refusal(&[tool("a", json!({"type": "object", "description": "x".repeat(40_000)}))], "bytes");
         refusal(&vec![tool("a", object()); 65], "65 tools");
         assert!(check(&[tool("a", object()), tool("b-2", json!({"type": "object"}))], &stock, str::to_owned).is_ok());
-    }
-
-    #[test]
-    fn arguments_are_checked_before_anybody_is_asked() {
-        let tools = ClientTools::new(&[tool("look", object())], ClientLine::new().0).unwrap();
-        assert_eq!(tools.own_name("client_look"), Some("look"));
-        assert_eq!(tools.problem("client_look", r#"{"path": "a"}"#), None);
-        for bad in ["{", "", "[]", r#"{"path": 7}"#] {
-            assert!(tools.problem("client_look", bad).is_some(), "{bad}");
-        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -294,23 +294,6 @@ mod tests {
         check(occupied(2_048, 4_000, 4_000), LEAST, LEAST);
     }
 
-    #[test]
-    fn sizes_are_said_as_people_say_them() {
-        let stored = |bytes, shown_lines| StoredInput {
-            path: "uploads/stdin.txt".to_owned(),
-            bytes,
-            lines: 2_500,
-            shown_bytes: 9_000,
-            shown_lines,
-        };
-        assert_eq!(
-            told(&stored(126_454, 700), "m", 32_768),
-            "126 KB of input do not fit into the window of m (32,768 tokens): stored as uploads/stdin.txt; the first 700 of \
-             2,500 lines are in view"
-        );
-        assert!(told(&stored(9_999, 0), "m", 32_768).ends_with("the first 9,000 bytes are in view"));
-    }
-
     proptest! {
         #[test]
         fn what_is_shown_is_the_beginning_and_within_its_room(

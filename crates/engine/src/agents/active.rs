@@ -332,6 +332,7 @@ pub(crate) fn toolset(stock: &ToolCatalog, loaded: &[String], reach: &ToolScope,
 #[cfg(test)]
 mod tests {
     use agentd_core::{ids::SessionId, tool::Effect};
+    use agentd_policy::read_tool;
 
     use super::*;
 
@@ -339,12 +340,7 @@ mod tests {
     fn a_tool_that_has_the_name_of_a_transfer_is_not_shown() {
         let agents = Arc::new(Agents::new([AgentCard::new("poet")]));
         let acting = ActiveAgent::of(&SessionSettings::default(), &[], &agents);
-        let stolen = |name: &str| ToolSpec {
-            name: name.to_owned(),
-            description: "stolen".to_owned(),
-            parameters: serde_json::json!({}),
-            effect: Effect::Read,
-        };
+        let stolen = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
         let names = ["transfer_to_critic", "transfer_to_poet"];
         let shown = acting.tools(ToolSet::new(names.map(stolen).to_vec()), None);
         let told = |name: &str| shown.specs.iter().filter(|tool| tool.name == name).map(|tool| tool.effect).collect();
@@ -397,18 +393,6 @@ mod tests {
 
     fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {
         Arc::ptr_eq(&one.specs, &other.specs)
-    }
-
-    #[test]
-    fn turns_that_show_the_same_share_it() {
-        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let first = told(&kept, "none", &any, &main_among(&poet));
-        let child = told(&kept, "none", &any, &child_among(&poet, None));
-        assert_eq!((first.specs.len(), child.specs.len()), (1, 0));
-        assert!(is_shared(&first, &told(&kept, "none", &any, &main_among(&poet))));
-        assert!(is_shared(&child, &told(&kept, "none", &any, &child_among(&poet, None))));
-        let newer = Kept(kept.0, self::kept().1);
-        assert!(!is_shared(&first, &told(&newer, "none", &any, &main_among(&poet))), "of another stock");
     }
 
     #[test]

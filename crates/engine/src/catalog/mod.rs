@@ -358,12 +358,7 @@ mod tests {
     use super::*;
 
     fn tool(name: &str, tier: ToolTier, tags: &[&str]) -> CatalogueTool {
-        let spec = ToolSpec {
-            name: name.to_owned(),
-            description: String::new(),
-            parameters: serde_json::json!({}),
-            effect: Effect::Read,
-        };
+        let spec = ToolSpec { name: name.to_owned(), ..agentd_policy::read_tool() };
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
         let label = ToolLabel { tier, always_available: name == "ask_human", tags, ..ToolLabel::default() };
         CatalogueTool { spec, origin: ToolOrigin::BuiltIn, label, stands_for: None, foreign: None }
@@ -413,25 +408,5 @@ mod tests {
         check(&["delegate_task"], &named(&["lint", "shell", "grep"]), &["ask_human", "grep", "lint"]);
         let free = ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools: None }), ..any };
         check(&[], &free, &["ask_human", "grep", "read_file", "transfer_to_x"]);
-    }
-
-    #[test]
-    fn each_says_why() {
-        let (mentioned, reach) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
-        let why: Vec<String> = tools().standings(&mentioned, &reach).into_iter().map(|standing| standing.why).collect();
-        assert_eq!(
-            why,
-            [
-                "it belongs to every turn",
-                "@delegate_task in an input loads it for the session",
-                "@draw in an input loads it for the session",
-                "it is enabled",
-                "another tool has its name (built in)",
-                "it was mentioned or found in this session",
-                "it belongs to every turn",
-                "tools.yaml says `enabled: never`, or what it works with is not configured",
-                "it is enabled",
-            ]
-        );
     }
 }

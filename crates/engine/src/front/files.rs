@@ -248,18 +248,3 @@ fn told(SessionSummary { id, title, updated_at, .. }: &SessionSummary, now: Time
     };
     format!("{title} · {age} · {end}")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_told_from_an_id_and_a_title() {
-        for (name, expected) in [("1", 1), (" 12 ", 12), ("9999", 9999), ("last", 1), ("Last", 1)] {
-            assert_eq!(place(name), Some(expected), "{name}");
-        }
-        for name in ["0", "01900000", "12345678", "1a", "", "last one", "+1"] {
-            assert_eq!(place(name), None, "{name}");
-        }
-    }
-}

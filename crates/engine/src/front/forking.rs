@@ -337,8 +337,6 @@ async fn changes_behind(store: &dyn Store, id: SessionId, through: u64) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::tool::FileState;
-
     use super::*;
 
     #[track_caller]
@@ -372,27 +370,5 @@ mod tests {
         check(&inside, 40, Some(2), Ok((30, 2)));
         check(&inside, 40, Some(4), Err("turn 3 of this session has not ended"));
         check(&inside, 40, None, Ok((30, 2)));
-    }
-
-    #[test]
-    fn a_file_of_the_project_comes_back_beside_it() {
-        let state = |kind| FileState { kind, hash: "ab".to_owned(), size: 1, mode: 0o644 };
-        let change = |before, path: &str| FileChange {
-            before,
-            project: Some("/home/me/app".into()),
-            ..FileChange::new(path, FileChangeKind::Modified)
-        };
-        let check = |before, path: &str, expected: Option<&str>| {
-            let found = beside(&change(before, path), "outputs/at-turn-3");
-            assert_eq!(found.as_ref().map(|found| found.path.as_str()), expected);
-            if let Some(found) = found {
-                assert!(found.is_recorded() && found.project.is_none() && found.after.is_none(), "{found:?}");
-            }
-        };
-        check(Some(state(FileKind::File)), "/project/src/a.rs", Some("outputs/at-turn-3/project/src/a.rs"));
-        check(Some(state(FileKind::File)), "/folders/lib/a", Some("outputs/at-turn-3/folders/lib/a"));
-        check(Some(state(FileKind::Link)), "/project/link", None);
-        check(Some(state(FileKind::Folder)), "/project/src/", None);
-        check(None, "/project/new", None);
     }
 }

@@ -98,19 +98,3 @@ impl Drop for OpenQuestion<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_said_holds_while_the_client_is_there() {
-        let of_client = AnswerMode::new(OnInterrupt::Approve, true);
-        assert_eq!(of_client.now(), OnInterrupt::Approve);
-        of_client.clone().leave();
-        assert_eq!((of_client.now(), of_client.said()), (OnInterrupt::Wait, OnInterrupt::Approve));
-        let for_good = AnswerMode::new(OnInterrupt::Approve, false);
-        for_good.leave();
-        assert_eq!(for_good.now(), OnInterrupt::Approve);
-    }
-}

@@ -276,21 +276,4 @@ mod tests {
         check("Why was it slow? I looked.\n\nIt was the disk.\n\nI fixed it.\n\nAll is well.", false);
         check("", false);
     }
-
-    #[test]
-    fn the_open_ones_are_named() {
-        let todo = |id: &str, status| Todo {
-            id: id.to_owned(),
-            content: format!("do {id}"),
-            status,
-            priority: Default::default(),
-        };
-        let mut todos = vec![todo("1", TodoStatus::Completed), todo("2", TodoStatus::InProgress)];
-        assert!(notice(&open(&todos)).contains("1 todo open: 2. do 2. Do what"), "{}", notice(&open(&todos)));
-        todos.extend((3..10).map(|id| todo(&id.to_string(), TodoStatus::Pending)));
-        assert!(
-            notice(&open(&todos)).contains("8 todos open: 2. do 2; 3. do 3; 4. do 4; 5. do 5; 6. do 6 (and 3 more)")
-        );
-        assert!(open(&todos[..1]).is_empty());
-    }
 }

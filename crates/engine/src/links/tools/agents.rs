@@ -280,29 +280,3 @@ fn next_stack(chain: &[&str], to: &str, changes: u32) -> Result<Vec<String>, Str
     }
     Ok(stack(&[chain, &[to]].concat()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_has_the_session_twice_and_the_chain_is_short() {
-        let check = |stack: &[&str], to: &str, changes: u32, expected: Result<&[&str], &str>| {
-            let chain: Vec<&str> = ["main"].into_iter().chain(stack.iter().copied()).collect();
-            match (next_stack(&chain, to, changes), expected) {
-                (Ok(next), Ok(expected)) => assert_eq!(next, expected),
-                (Err(why), Err(words)) => assert!(why.contains(words), "{why}"),
-                (next, expected) => panic!("{next:?} is not {expected:?}"),
-            }
-        };
-        check(&[], "a", 0, Ok(&["a"]));
-        check(&["a"], "b", 1, Ok(&["a", "b"]));
-        check(&["a", "b"], "a", 2, Err("main → a → b"));
-        check(&["a"], "a", 1, Err("in a ring"));
-        check(&["a", "b"], "main", 9, Ok(&[]));
-        check(&["a", "b"], "main", 99, Ok(&[]));
-        check(&[], "main", 0, Err("you are `main`"));
-        check(&["a", "b", "c", "d", "e"], "f", 5, Err("5 agents"));
-        check(&[], "a", 10, Err("10 times"));
-    }
-}

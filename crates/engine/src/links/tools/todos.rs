@@ -198,21 +198,4 @@ mod tests {
         check(r#"{"todos": [{"content": "a", "status": "done"}]}"#, Err("unknown variant `done`"));
         check("not json", Err("expected"));
     }
-
-    #[test]
-    fn the_reminder_names_current_next_and_the_rest() {
-        let todo = |content: &str, status| Todo {
-            id: content.to_owned(),
-            content: content.to_owned(),
-            status,
-            priority: TodoPriority::Medium,
-        };
-        use TodoStatus::{Completed, InProgress, Pending};
-        assert_eq!(reminder(&[]), None);
-        assert_eq!(reminder(&[todo("a", Completed)]).unwrap(), "All todos are completed.");
-        assert_eq!(
-            reminder(&[todo("a", InProgress), todo("b", Pending), todo("c", Pending)]).unwrap(),
-            "Current todo: a. Next: b (and 1 more)"
-        );
-    }
 }

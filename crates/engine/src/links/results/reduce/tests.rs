@@ -60,35 +60,6 @@ fn a_failed_test_of_cargo() {
 }
 
 #[test]
-fn a_failed_test_of_pytest() {
-    let mut text = "exit code 1 after 12.0 s\nstdout:\n============================= test session starts \
-        ==============================\nplatform linux -- Python 3.12.3, pytest-8.3.3, pluggy-1.5.0\nrootdir: /project\n\
-        collected 321 items\n\n"
-        .to_owned();
-    text +=
-        &filler(300, |n| format!("tests/test_api.py::test_error_{n} PASSED                                [{n:3}%]"));
-    text += "tests/test_cart.py::test_total FAILED                                      [100%]\n\n\
-        =================================== FAILURES ===================================\n\
-        __________________________________ test_total __________________________________\n\n    def test_total():\n\
-        \u{20}       cart = Cart()\n        cart.add(\"tea\", 3, price=2.5)\n>       assert cart.total() == 7.5\n\
-        E       assert 5.0 == 7.5\nE        +  where 5.0 = total()\n\ntests/test_cart.py:14: AssertionError\n\
-        =========================== short test summary info ============================\n\
-        FAILED tests/test_cart.py::test_total - assert 5.0 == 7.5\n\
-        ======================== 1 failed, 320 passed in 11.52s ========================\n";
-    reduces(
-        &text,
-        "Why does the cart fail?",
-        &[
-            "exit code 1 after 12.0 s",
-            "tests/test_cart.py::test_total FAILED",
-            ">       assert cart.total() == 7.5\nE       assert 5.0 == 7.5\n",
-            "1 failed, 320 passed in 11.52s",
-        ],
-        &["test_error_150"],
-    );
-}
-
-#[test]
 fn a_compiler_that_warns_more_than_it_fails() {
     let warning = |n: usize| {
         format!(
@@ -113,29 +84,6 @@ fn a_compiler_that_warns_more_than_it_fails() {
             "make: *** [Makefile:14: src/table.o] Error 1",
         ],
         &["part50.c:50", "part150.c:150"],
-    );
-}
-
-#[test]
-fn a_script_of_npm() {
-    let mut text = "exit code 1 after 8.8 s\nstdout:\n\n> shop@1.0.0 build\n> webpack --mode production\n\n".to_owned();
-    text += &filler(250, |n| format!("asset {n:04}.chunk.js {n} KiB [emitted] [minimized] (name: chunk-{n})"));
-    text += "ERROR in ./src/cart.js 12:22\nModule parse failed: Unexpected token (12:22)\n\
-        You may need an appropriate loader to handle this file type.\n|   const total = items.reduce(\n\
-        >     (sum, item) => sum + item.price *,\n|   );\n\n";
-    text += &filler(60, |n| format!("    modules by path ./node_modules/dep-{n}/ {n} KiB"));
-    text += "webpack 5.94.0 compiled with 1 error in 8123 ms\nstderr:\nnpm ERR! code ELIFECYCLE\nnpm ERR! errno 1\n\
-        npm ERR! shop@1.0.0 build: `webpack --mode production`\nnpm ERR! Exit status 1\n";
-    reduces(
-        &text,
-        "Make the bundle",
-        &[
-            "ERROR in ./src/cart.js 12:22\nModule parse failed: Unexpected token (12:22)\n",
-            "> shop@1.0.0 build",
-            "npm ERR! code ELIFECYCLE",
-            "compiled with 1 error",
-        ],
-        &["0125.chunk.js"],
     );
 }
 
