@@ -338,7 +338,7 @@ async fn read(engine: &Engine, session: SessionId, room: &mut usize) -> Result<V
     let mut events: Vec<Arc<Event>> = Vec::new();
     while *room > 0 {
         let after = events.last().map_or(0, |event| event.seq);
-        let page = engine.events(session, after, PAGE.min(*room)).await?;
+        let page = engine.ports().store.events(session, after, PAGE.min(*room)).await?;
         if page.is_empty() {
             break;
         }

@@ -105,7 +105,7 @@ service! { Daemon:
     }
 
     async fn list_models(&self, request: v1::ListModelsRequest) -> v1::ListModelsResponse {
-        let models = self.engine.listed_models(or_default(request.slot, SLOT)?).await?;
+        let models = self.engine.ports().models.get(or_default(request.slot, SLOT)?).listed().await?;
         Ok(v1::ListModelsResponse { models: models.iter().map(Into::into).collect() })
     }
 
@@ -180,7 +180,7 @@ service! { Spending:
 
     async fn counters(&self, request: v1::CountersRequest) -> v1::CountersResponse {
         let (since, until) = (Wire::from_wire(request.since, "since")?, Wire::from_wire(request.until, "until")?);
-        let days = self.engine.counters(since, until).await?;
+        let days = self.engine.ports().store.counters(since, until).await?;
         Ok(v1::CountersResponse { days: days.iter().map(Into::into).collect() })
     }
 }

@@ -54,6 +54,10 @@ pub(crate) struct Attachment {
 pub(crate) struct SelectedLines(Option<LineRange>);
 
 impl Attachment {
+    fn file(path: String, picture: Option<Picture>) -> Self {
+        Self { path, picture, text: None, selected: None }
+    }
+
     fn selection(Selection { uri, lines, text }: &Selection) -> Self {
         let selected = Some(SelectedLines(*lines));
         Self { path: uri.clone(), picture: None, text: Some(text.clone()), selected }
@@ -118,12 +122,10 @@ pub(crate) async fn read(
 ) -> Vec<Attachment> {
     let before = handed.next().into_iter().map(|path| {
         let picture = handed.picture(&path).cloned();
-        Attachment { path, picture, text: None, selected: None }
+        Attachment::file(path, picture)
     });
     let given = parts.iter().map(|part| match part {
-        AttachedPart::File { path, picture } => {
-            Attachment { path: path.clone(), picture: picture.clone(), text: None, selected: None }
-        }
+        AttachedPart::File { path, picture } => Attachment::file(path.clone(), picture.clone()),
         AttachedPart::Selection(selection) => Attachment::selection(selection),
     });
     let mut files: Vec<Attachment> = before.chain(given).collect();
@@ -246,7 +248,7 @@ mod tests {
     use super::*;
 
     fn file(path: &str, text: Option<&str>) -> Attachment {
-        Attachment { path: path.to_owned(), picture: None, text: text.map(str::to_owned), selected: None }
+        Attachment { text: text.map(str::to_owned), ..Attachment::file(path.to_owned(), None) }
     }
 
     fn told(handed: &[Attachment], window: u64) -> String {

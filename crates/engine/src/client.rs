@@ -86,13 +86,8 @@ impl ClientTools {
     pub(crate) fn new(tools: &[ClientTool], line: ClientLine) -> Result<Self, EngineError> {
         let known = |tool: &ClientTool| Ok((tool.called(), (tool.name.clone(), validator(tool)?)));
         let known = tools.iter().map(known).collect::<Result<_, EngineError>>()?;
-        let of_client = |tool: &ClientTool| CatalogueTool {
-            spec: tool.spec(),
-            origin: ToolOrigin::Conversation,
-            label: ToolLabel::default(),
-            stands_for: None,
-            foreign: None,
-        };
+        let of_client =
+            |tool: &ClientTool| CatalogueTool::own(tool.spec(), ToolOrigin::Conversation, ToolLabel::default());
         Ok(Self { tools: tools.iter().map(of_client).collect(), known, line })
     }
 
@@ -284,11 +279,11 @@ impl From<StartTurn> for TurnStart {
     }
 }
 
-/// The lines of an open turn, which clients that join it add to.
+/// The clients that hold files for a turn, to which those that join it are added. The one that came last is asked.
 #[derive(Debug, Default)]
-pub(crate) struct OpenFileLines(watch::Sender<Vec<FileLine>>);
+pub(crate) struct FileLines(watch::Sender<Vec<FileLine>>);
 
-impl OpenFileLines {
+impl FileLines {
     pub(crate) fn new(lines: Vec<FileLine>) -> Self {
         Self(watch::Sender::new(lines))
     }
@@ -303,17 +298,6 @@ impl OpenFileLines {
         }
     }
 
-    /// The same for the turn's task, as they are at any time.
-    pub(crate) fn live(&self) -> Arc<FileLines> {
-        Arc::new(FileLines(self.0.subscribe()))
-    }
-}
-
-/// The clients that hold files for a turn. The one that came last is asked.
-#[derive(Debug)]
-pub(crate) struct FileLines(watch::Receiver<Vec<FileLine>>);
-
-impl FileLines {
     fn last(&self) -> Option<FileLine> {
         self.0.borrow().iter().rev().find(|line| !line.is_gone()).cloned()
     }
@@ -379,8 +363,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_is_late_is_left_alone_for_a_while() {
         let (line, mut questions) = FileLine::new(ClientFileAccess::Read);
-        let files = OpenFileLines::new(vec![line]);
-        let files = files.live();
+        let files = FileLines::new(vec![line]);
         assert_eq!(files.ask("a", FileAction::Read).await, Err(NoAnswer::Late));
         let late = questions.recv().await.unwrap();
         assert!(late.reply.is_closed());
@@ -399,9 +382,8 @@ mod tests {
     async fn the_client_that_came_last_is_asked_as_long_as_it_is_there() {
         let (first, mut first_questions) = FileLine::new(ClientFileAccess::Read);
         let (second, second_questions) = FileLine::new(ClientFileAccess::ReadWrite);
-        let open = OpenFileLines::new(vec![first]);
-        let files = open.live();
-        open.join(vec![second]);
+        let files = FileLines::new(vec![first]);
+        files.join(vec![second]);
         assert_eq!(files.access(), Some(ClientFileAccess::ReadWrite));
         drop(second_questions);
         assert_eq!(files.access(), Some(ClientFileAccess::Read));

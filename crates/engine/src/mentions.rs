@@ -16,10 +16,7 @@ use agentd_core::{
     path,
 };
 
-use crate::catalog::{MentionedTools, NO_PROJECT, ToolCatalog, ToolScope};
-
-/// The tool by which an agent is given work.
-const DELEGATE: &str = "delegate_task";
+use crate::catalog::{DELEGATE, MentionedTools, NO_PROJECT, ToolCatalog, ToolScope};
 
 /// Names that can be mentioned.
 pub(crate) struct KnownNames<'a> {

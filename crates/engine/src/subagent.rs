@@ -22,7 +22,7 @@ use agentd_core::{
     ports::CallProgress,
     session::SessionSettings,
     tool::{ToolErrorCode, ToolOutput},
-    turn::{IfBusy, StartTurn, StopReason, TurnOptions},
+    turn::{StartTurn, StopReason, TurnOptions},
     worktree::SessionWorktree,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -287,15 +287,10 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
     let start = StartTurn {
         text: Some(text),
         typed_bytes: Some(0),
-        whole: false,
-        answer_schema: None,
-        compact: None,
         slot: context.settings.slot.or(own).or(Some(context.models.slot)),
         max_steps: Some(max_steps),
-        planning: None,
         on_interrupt: context.rules.answering.now(),
         while_connected: context.rules.answering.while_connected(),
-        if_busy: IfBusy::Refuse,
         client: context.ids.client.clone().unwrap_or_default(),
         environment: (*context.control.environment).clone(),
         // What its client did not allow the turn, nobody may do for it.

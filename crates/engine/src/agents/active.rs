@@ -185,14 +185,9 @@ impl ActiveAgent {
             }
             standing.tool.spec = handoff_tools::told_of(&standing.tool.spec, &self.offered());
         }
+        let label = ToolLabel { category: "agent".to_owned(), ..ToolLabel::default() };
         let transfers = transfers.into_iter().map(|spec| ToolStanding {
-            tool: CatalogueTool {
-                spec,
-                origin: ToolOrigin::Conversation,
-                label: ToolLabel { category: "agent".to_owned(), ..ToolLabel::default() },
-                stands_for: None,
-                foreign: None,
-            },
+            tool: CatalogueTool::own(spec, ToolOrigin::Conversation, label.clone()),
             visible: true,
             why: "the agent is enabled".to_owned(),
         });
@@ -347,15 +342,8 @@ mod tests {
         let (free, taken): (Vec<Effect>, Vec<Effect>) = (told(names[0]), told(names[1]));
         assert_eq!((free, taken), (vec![Effect::Read], vec![Effect::State]));
 
-        let origin = ToolOrigin::BuiltIn;
         let standing = |name: &str| ToolStanding {
-            tool: CatalogueTool {
-                spec: stolen(name),
-                origin: origin.clone(),
-                label: ToolLabel::default(),
-                stands_for: None,
-                foreign: None,
-            },
+            tool: CatalogueTool::own(stolen(name), ToolOrigin::BuiltIn, ToolLabel::default()),
             visible: true,
             why: String::new(),
         };

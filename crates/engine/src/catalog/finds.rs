@@ -40,14 +40,6 @@ struct Now {
     tools: ToolSet,
 }
 
-/// Result of a search.
-pub(crate) struct Hits<'a> {
-    /// The tools that fit best, the best first.
-    pub(crate) best: Vec<&'a CatalogueTool>,
-    /// Number of further ones.
-    pub(crate) more: usize,
-}
-
 impl Finds {
     /// The finds of a turn that shows these tools, some of them because they were mentioned or found so far.
     pub(crate) fn new(stock: Arc<ToolCatalog>, reach: ToolScope, shown: ToolSet, loaded: Vec<String>) -> Self {
@@ -89,14 +81,14 @@ impl Finds {
         if is_found { self.stock.get(name) } else { None }
     }
 
-    /// The tools that fit best of those that the turn does not show.
-    pub(crate) fn search(&self, query: &str) -> Hits<'_> {
+    /// The tools that fit best of those that the turn does not show, the best first, and the number of further ones.
+    pub(crate) fn search(&self, query: &str) -> (Vec<&CatalogueTool>, usize) {
         let query = of_query(query);
         let fitting = self.hidden().map(|tool| (fit(&query, tool), tool)).filter(|(fit, _)| *fit > 0);
         let mut fitting: Vec<(u32, &CatalogueTool)> = fitting.collect();
         fitting.sort_by(|(one, a), (other, b)| other.cmp(one).then_with(|| a.spec.name.cmp(&b.spec.name)));
         let more = fitting.len().saturating_sub(MOST_TOLD);
-        Hits { best: fitting.into_iter().take(MOST_TOLD).map(|(_, tool)| tool).collect(), more }
+        (fitting.into_iter().take(MOST_TOLD).map(|(_, tool)| tool).collect(), more)
     }
 
     /// Lets the model call what it has found. Returns the names for which there is no room any more.
@@ -169,7 +161,7 @@ const PREFACE: &str = "MCP servers that the person has configured, each with its
 
 /// The servers whose tools may be used, a line each; empty where there are none. `finds` where tools can be found that are not
 /// shown.
-pub(crate) fn servers(stock: &ToolCatalog, reach: &ToolScope, finds: bool) -> String {
+fn servers(stock: &ToolCatalog, reach: &ToolScope, finds: bool) -> String {
     let usable = stock.usable(reach).filter_map(|tool| tool.foreign.as_ref());
     let mut usable: BTreeSet<&str> = usable.map(|foreign| foreign.server.as_str()).collect();
     usable.extend(stock.unlisted(reach).map(|server| server.name.as_str()));

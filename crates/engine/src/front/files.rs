@@ -4,10 +4,9 @@
 use agentd_core::{
     Timestamp,
     error::ErrorKind,
-    files::{FileListing, FilePiece, SessionTree, UploadReceipt},
+    files::{SessionTree, UploadReceipt},
     guide::{Skill, SkillListing},
     ids::SessionId,
-    knowledge::DocumentPage,
     model::Slot,
     ports::Workspace,
     session::{SessionFilter, SessionPage, SessionSummary},
@@ -42,46 +41,6 @@ impl Engine {
             tracing::warn!(session = %session, "the next turn will not see a notice of {}: {error}", uploaded.path);
         }
         Ok(uploaded)
-    }
-
-    /// Content of a folder of a session's files, or one file, by the paths that tools use.
-    ///
-    /// # Errors
-    /// When there is no such session or file.
-    pub async fn list_files(&self, session: SessionId, path: String) -> Result<FileListing, EngineError> {
-        let tree = self.tree(session).await?;
-        Ok(self.shared.ports.workspaces.list_files(tree, path).await?)
-    }
-
-    /// The documents of a session, open: the file of that path, or those in that folder; all of them where it is empty.
-    /// They come in pages: without the first `skip`, and no more than `most`.
-    ///
-    /// # Errors
-    /// As of [`Self::list_files`].
-    pub async fn open_documents(
-        &self,
-        session: SessionId,
-        path: String,
-        skip: usize,
-        most: usize,
-    ) -> Result<DocumentPage, EngineError> {
-        let tree = self.tree(session).await?;
-        Ok(self.shared.ports.workspaces.open_documents(tree, path, skip, most).await?)
-    }
-
-    /// A piece of a file, from that byte on.
-    ///
-    /// # Errors
-    /// As of [`Self::list_files`].
-    pub async fn read_file(
-        &self,
-        session: SessionId,
-        path: String,
-        offset: u64,
-        most: usize,
-    ) -> Result<FilePiece, EngineError> {
-        let tree = self.tree(session).await?;
-        Ok(self.shared.ports.workspaces.read_file(tree, path, offset, most).await?)
     }
 
     /// Writes a whole file wherever tools may write, and returns its path. It is a person's own act, so nobody is asked.
@@ -133,7 +92,10 @@ impl Engine {
     }
 
     /// The files of a session, with its folders made.
-    async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
+    ///
+    /// # Errors
+    /// As of [`Self::workspace`].
+    pub async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
         let (files_of, tree) = self.session(session).await?.tree().await?;
         self.shared.ports.workspaces.open(files_of, tree.workspace.mounts()).await?;
         Ok(tree)

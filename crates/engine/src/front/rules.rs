@@ -254,10 +254,8 @@ impl Engine {
         let others = Arc::new(self.shared.stock().others());
         let unheld = !self.shared.ports.toolbox.holds_commands().await;
         let contained = self.shared.ports.toolbox.contains_commands().await;
-        let Some(id) = session else {
-            let settings = self.session_defaults();
-            return Ok(DryRunSubject { settings, workspace: None, kept, others, unheld, contained });
-        };
+        let at = DryRunSubject { settings: self.session_defaults(), workspace: None, kept, others, unheld, contained };
+        let Some(id) = session else { return Ok(at) };
         let unknown = || EngineError::new(ErrorKind::NotFound, format!("there is no session {id}"));
         let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
         // Nothing is made for it: whoever asks only wants to know. Where the project is gone no rule reaches into it, and
@@ -269,7 +267,7 @@ impl Engine {
                 None
             }
         };
-        Ok(DryRunSubject { settings, workspace, kept, others, unheld, contained })
+        Ok(DryRunSubject { settings, workspace, ..at })
     }
 
     /// Looks up the files of a call that would be made there.

@@ -124,12 +124,6 @@ const MAX_PATH: usize = 1024;
 /// Characters that end a word of a command line.
 const BETWEEN_WORDS: &str = ";|&()<>\"'`=$";
 
-/// The folder in which commands start, and the tools that run them.
-pub(crate) struct Commands<'a> {
-    pub(crate) start: &'a str,
-    pub(crate) is_command: &'a dyn Fn(&str) -> bool,
-}
-
 /// The files that the history tells, with the digest of the last version.
 pub(crate) fn known_files(history: &[Arc<Item>]) -> BTreeMap<&str, &str> {
     sources(history).map(|source| (source.name.as_str(), source.digest.as_str())).collect()
@@ -155,8 +149,13 @@ fn sources(history: &[Arc<Item>]) -> impl Iterator<Item = &agentd_core::item::No
     })
 }
 
-/// Paths that calls which ran have named or changed, and files that were read again behind a summary.
-pub(crate) fn touched<'a>(items: impl Iterator<Item = &'a Arc<Item>>, commands: &Commands<'_>) -> Vec<String> {
+/// Paths that calls which ran have named or changed, and files that were read again behind a summary. Commands start in that
+/// folder.
+pub(crate) fn touched<'a>(
+    items: impl Iterator<Item = &'a Arc<Item>>,
+    start: &str,
+    is_command: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let (mut calls, mut paths) = (HashMap::new(), Vec::new());
     for item in items {
         match &item.body {
@@ -165,7 +164,7 @@ pub(crate) fn touched<'a>(items: impl Iterator<Item = &'a Arc<Item>>, commands: 
                 paths.extend(result.files.iter().take(MAX_PATHS).map(|file| file.path.clone()));
                 if let Some(call) = calls.get(&result.call_id) {
                     let arguments = result.ran_with.as_ref().unwrap_or(&call.arguments);
-                    add_named(arguments, (commands.is_command)(&call.name).then_some(commands.start), &mut paths);
+                    add_named(arguments, is_command(&call.name).then_some(start), &mut paths);
                 }
             }
             ItemBody::Notice { topic: NoticeTopic::ReadAgain, sources, .. } => {

@@ -206,8 +206,7 @@ mod tests {
         };
         #[track_caller]
         fn check(items: &[Arc<Item>], expected: &[&str]) {
-            let commands = memory::Commands { start: "/project", is_command: &|name| name == "run" };
-            assert_eq!(memory::touched(items.iter(), &commands), expected);
+            assert_eq!(memory::touched(items.iter(), "/project", |name| name == "run"), expected);
         }
         let read = call("1", "read_file", json!({"path": "a/b.rs", "limit": 3, "paths": ["c"], "text": "two\nlines"}));
         check(&[Arc::clone(&read), result("1", None)], &["a/b.rs", "c"]);

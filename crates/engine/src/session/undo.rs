@@ -21,7 +21,7 @@ use crate::{
     links::UNDO_PATCH,
     recovery::reading,
     session::actor::{Actor, Fault},
-    state_changes::{self, DiffChoice, RevertPlan},
+    state_changes::{self, RevertPlan},
     turn::recorder::whole,
 };
 
@@ -52,7 +52,7 @@ impl Actor {
         let workspace = self.workspace().await?;
         let parts = &self.shared.ports;
         let (on_disk, of_state) = state_changes::apart(changes);
-        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, DiffChoice::All).await?;
+        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, true).await?;
         let mut undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await?;
         undone.files.extend(way.undone.files);
         undone.changes.extend(way.undone.changes);
@@ -91,12 +91,9 @@ impl Actor {
     /// Changes of files in the journal.
     async fn ledger(&self) -> Result<Ledger, Fault> {
         let mut ledger = Ledger::default();
-        let note = |event: Arc<Event>| {
-            match event.is_damaged() {
-                true => ledger.note_damage(event.turn_id),
-                false => ledger.note(event.turn_id, &event.kind),
-            }
-            Ok(())
+        let note = |event: Arc<Event>| match event.is_damaged() {
+            true => ledger.note_damage(event.turn_id),
+            false => ledger.note(event.turn_id, &event.kind),
         };
         reading::each_after(&*self.shared.ports.store, self.id, 0, note).await?;
         Ok(ledger)

@@ -66,7 +66,7 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     let known: &TurnState = state;
     let (step, mut usage) = (known.steps, known.usage);
     let running: Vec<_> = batch.iter().map(|due| run_call(context, due, known).boxed()).collect();
-    let mut running = stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1));
+    let mut running = stream::iter(running).buffer_unordered(context.config.parallel_calls.max(1));
     let mut outcomes = Vec::with_capacity(batch.len());
     // All come to their end, also where one cannot: none is cut off without a word in the audit log.
     loop {

@@ -113,10 +113,11 @@ impl GatedCall<'_> {
             held,
             contained,
         };
-        let mut judgement = context.rules.policy.judge(&facts);
+        let mut judgement = context.rules.policy.now().judge(&facts);
         for path in context.tools.chain.affected_paths(call) {
             let arguments = json!({ "path": path }).to_string();
-            let named = context.rules.policy.judge(&CallContext { arguments: &arguments, followed: None, ..facts });
+            let facts = CallContext { arguments: &arguments, followed: None, ..facts };
+            let named = context.rules.policy.now().judge(&facts);
             if named.verdict.strictness() > judgement.verdict.strictness() {
                 // A rule that was kept for this path would say nothing of the next call, which may mean another.
                 judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };

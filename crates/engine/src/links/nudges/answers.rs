@@ -76,110 +76,94 @@ impl Link for AskAgain {
             let written = state.usage_of_answer;
             let Some((problem, times)) = state.unusable.tell() else { return Ok(()) };
             let info = context.models.model.info();
-            let notice = ItemBody::advice(for_model(problem, info, written));
-            if let Some((code, message)) = for_person(problem, info).filter(|_| times == 1) {
+            let (notice, warning) = told(problem, info, written);
+            if let Some((code, message)) = warning.filter(|_| times == 1) {
                 context.recorder.warn(code, message).await?;
             }
-            context.tell(state, notice).await
+            context.tell(state, ItemBody::advice(notice)).await
         }
         .boxed()
     }
 }
 
-/// Notice for the model, which wrote so many tokens.
-fn for_model(problem: &Problem, info: &ModelInfo, written: u64) -> String {
+/// The notice for the model, which wrote so many tokens; and a warning for the person, by its code and its words. What was cut was
+/// told with the answer.
+fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&'static str, String)>) {
     let limit =
         if written == 0 { "the token limit".to_owned() } else { format!("the token limit, at {written} tokens") };
+    let name = |tool: &str| if tool.is_empty() { "a tool" } else { tool }.to_owned();
     match problem {
         Problem::Empty { thoughts } => {
-            let what = if *thoughts { "held thoughts only" } else { "was empty" };
-            format!(
+            let (what, seen) = match thoughts {
+                true => ("held thoughts only", "thoughts, but neither words nor a call"),
+                false => ("was empty", "neither words nor a call"),
+            };
+            let notice = format!(
                 "Your last answer {what}: it had neither words for the person nor a tool call that could be read. Call \
                  the next tool, with whole JSON arguments, or answer the person in words."
-            )
+            );
+            (notice, Some(("empty_answer", format!("the model gave {seen}; it is asked again"))))
         }
-        Problem::CutWords => format!(
-            "Your answer was cut by {limit}. Go on exactly where it stops and repeat nothing of it, or call a tool."
-        ),
-        Problem::CutThoughts => format!(
-            "Your last answer was cut by {limit}, before it came to a word or a call. Think less: call the next tool, or \
-             answer the person in words."
-        ),
-        Problem::CutCall { tool } => format!(
-            "Your call of {} was cut by {limit}, and did not run. Write less at once: in smaller parts, each with a call \
-             of its own.",
-            name(tool)
-        ),
+        Problem::CutWords => {
+            let go_on = "Go on exactly where it stops and repeat nothing of it, or call a tool.";
+            (format!("Your answer was cut by {limit}. {go_on}"), None)
+        }
+        Problem::CutThoughts => {
+            let less = "Think less: call the next tool, or answer the person in words.";
+            (format!("Your last answer was cut by {limit}, before it came to a word or a call. {less}"), None)
+        }
+        Problem::CutCall { tool } => {
+            let less = "Write less at once: in smaller parts, each with a call of its own.";
+            (format!("Your call of {} was cut by {limit}, and did not run. {less}", name(tool)), None)
+        }
         Problem::Runaway { .. } => {
-            "Your last answer was cut because it repeated itself without end. Do not go on with it: call \
-                             the next tool, or answer the person in other words."
-                .to_owned()
+            let notice = "Your last answer was cut because it repeated itself without end. Do not go on with it: call the next \
+                          tool, or answer the person in other words.";
+            (notice.to_owned(), None)
         }
-        Problem::ForeignCall { tool } if info.native_tools => format!(
-            "Your last answer held a call of {} as text, and it did not run. Call tools only through the tool interface, \
-             never in the text. Make that call again so, or answer the person in words.",
-            name(tool)
-        ),
-        Problem::ForeignCall { tool } => format!(
-            "Your last answer held a call of {} in a form that is not read, and it did not run. To use a tool, answer with \
-             one JSON object and nothing else: {{\"tool\": \"NAME\", \"args\": {{ARGUMENTS}}}}",
-            name(tool)
-        ),
-        Problem::DoubtfulCall { tool } => format!(
-            "Your last answer holds a call of {} among other words, so it did not run. To make the call, answer with its \
-             JSON object and nothing else. If it was only an example, give your answer again as it was.",
-            name(tool)
-        ),
-        Problem::Filtered => "The provider withheld your last answer.".to_owned(),
-        Problem::WrongForm { reasons } => format!(
-            "Your last answer does not match the JSON Schema that the answer of this turn has to be in:\n- {}\n\nGive the \
-             whole document again, corrected, and nothing else. Call no tool for it.",
-            reasons.join("\n- ")
-        ),
-    }
-}
-
-/// The code and the words of a warning. What was cut was told with the answer.
-fn for_person(problem: &Problem, info: &ModelInfo) -> Option<(&'static str, String)> {
-    match problem {
-        Problem::Empty { thoughts } => {
-            let what = if *thoughts { "thoughts, but neither words nor a call" } else { "neither words nor a call" };
-            Some(("empty_answer", format!("the model gave {what}; it is asked again")))
+        Problem::ForeignCall { tool } => {
+            let tool = name(tool);
+            let (notice, seen) = if info.native_tools {
+                let notice = format!(
+                    "Your last answer held a call of {tool} as text, and it did not run. Call tools only through the tool \
+                     interface, never in the text. Make that call again so, or answer the person in words."
+                );
+                let seen = "in its text, where its server should have read the call; it is asked again. If this goes on, set \
+                            native_tools: false for the model in models.yaml, or start its server with its tool parser (vLLM: \
+                            --enable-auto-tool-choice --tool-call-parser, llama.cpp: --jinja)";
+                (notice, seen)
+            } else {
+                let notice = format!(
+                    "Your last answer held a call of {tool} in a form that is not read, and it did not run. To use a tool, \
+                     answer with one JSON object and nothing else: {{\"tool\": \"NAME\", \"args\": {{ARGUMENTS}}}}"
+                );
+                (notice, "in a form that is not read; it is asked again")
+            };
+            (notice, Some(("call_as_text", format!("the model called {tool} {seen}"))))
         }
-        Problem::ForeignCall { tool } if info.native_tools => Some((
-            "call_as_text",
-            format!(
-                "the model called {} in its text, where its server should have read the call; it is asked again. If this \
-                 goes on, set native_tools: false for the model in models.yaml, or start its server with its tool parser \
-                 (vLLM: --enable-auto-tool-choice --tool-call-parser, llama.cpp: --jinja)",
-                name(tool)
-            ),
-        )),
-        Problem::ForeignCall { tool } => Some((
-            "call_as_text",
-            format!("the model called {} in a form that is not read; it is asked again", name(tool)),
-        )),
-        Problem::DoubtfulCall { tool } => Some((
-            "call_in_doubt",
-            format!(
-                "the answer may be a call of {} or an example of one; it did not run, and the model is asked",
-                name(tool)
-            ),
-        )),
-        Problem::WrongForm { reasons } => Some((
-            "wrong_form",
-            format!("the answer does not match the schema: {}; the model is asked again", reasons.join("; ")),
-        )),
-        Problem::CutWords
-        | Problem::CutThoughts
-        | Problem::CutCall { .. }
-        | Problem::Runaway { .. }
-        | Problem::Filtered => None,
+        Problem::DoubtfulCall { tool } => {
+            let tool = name(tool);
+            let notice = format!(
+                "Your last answer holds a call of {tool} among other words, so it did not run. To make the call, answer with \
+                 its JSON object and nothing else. If it was only an example, give your answer again as it was."
+            );
+            let seen = format!(
+                "the answer may be a call of {tool} or an example of one; it did not run, and the model is asked"
+            );
+            (notice, Some(("call_in_doubt", seen)))
+        }
+        Problem::Filtered => ("The provider withheld your last answer.".to_owned(), None),
+        Problem::WrongForm { reasons } => {
+            let notice = format!(
+                "Your last answer does not match the JSON Schema that the answer of this turn has to be in:\n- {}\n\nGive \
+                 the whole document again, corrected, and nothing else. Call no tool for it.",
+                reasons.join("\n- ")
+            );
+            let reasons = reasons.join("; ");
+            let seen = format!("the answer does not match the schema: {reasons}; the model is asked again");
+            (notice, Some(("wrong_form", seen)))
+        }
     }
-}
-
-fn name(tool: &str) -> &str {
-    if tool.is_empty() { "a tool" } else { tool }
 }
 
 /// Beginning of what the model is told, by which it is known that it was.

@@ -19,8 +19,7 @@ use futures_util::FutureExt as _;
 use crate::{
     instructions::{
         self, PreambleContext,
-        memory::{self, Commands},
-        skills, told,
+        memory, skills, told,
     },
     turn::{
         Phase, TurnContext, TurnExit, TurnState, dispatch,
@@ -56,7 +55,7 @@ fn tell_again<'a>(
         return done(());
     }
     async move {
-        let limits = context.prompt.guide_limits;
+        let limits = context.config.guides;
         let Some(guides) = instructions::look(&*context.ports.workspaces, &context.files.workspace, limits).await
         else {
             return Ok(());
@@ -86,13 +85,13 @@ fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
     let here = context.control.environment.folder().filter(is_inside);
     let start = here.and_then(Path::to_str).unwrap_or("/project");
     let is_command = |name: &str| context.tool(name).is_some_and(|tool| tool.effect == Effect::Execute);
-    memory::touched(state.history[from..].iter().filter(is_new), &Commands { start, is_command: &is_command })
+    memory::touched(state.history[from..].iter().filter(is_new), start, is_command)
 }
 
 /// Tells the guides of folders that calls came to since the last look. At the first look of a turn, those that were told
 /// before are looked at again, and told where they changed or are gone.
 async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-    let (limits, workspace) = (context.prompt.guide_limits, &context.files.workspace);
+    let (limits, workspace) = (context.config.guides, &context.files.workspace);
     let works = matches!(state.phase, Phase::Working | Phase::Planning) && state.answer.is_none();
     if !limits.memory || !works || !state.pending_calls.is_empty() || workspace.project.is_none() {
         return Ok(());
@@ -227,7 +226,7 @@ async fn offer_package(
 }
 
 fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {
-    context.ports.workspaces.skills().filter(|_| context.prompt.guide_limits.skills)
+    context.ports.workspaces.skills().filter(|_| context.config.guides.skills)
 }
 
 /// Brings a skill into the session, if there is one of that name. What is wrong with it is a sentence.

@@ -37,7 +37,7 @@ pub(crate) struct Recall;
 impl Link for Recall {
     // Behind the room that is made before the first step: what that sets aside may be just what the input is about.
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        let begins = state.steps == 0 && !state.only_compacts() && context.prompt.recall && !is_told(context, state);
+        let begins = state.steps == 0 && !state.only_compacts() && context.config.recall && !is_told(context, state);
         if !begins {
             return done(());
         }
@@ -88,11 +88,8 @@ impl SetAside {
     }
 }
 
-/// A passage, and where it is from.
-struct Passage {
-    from: String,
-    text: String,
-}
+/// A passage, behind where it is from.
+type Passage = (String, String);
 
 /// The best passages for the input of the turn.
 async fn passages(context: &TurnContext, state: &TurnState, set_aside: &SetAside) -> Vec<Passage> {
@@ -109,7 +106,7 @@ async fn passages(context: &TurnContext, state: &TurnState, set_aside: &SetAside
     let mut found: Vec<Passage> = Vec::new();
     for query in recall::queries(&input.join("\n"), &in_view.join("\n")) {
         for passage in finds(context, set_aside, &query).await {
-            if found.len() < MOST && !found.iter().any(|known| known.text == passage.text) {
+            if found.len() < MOST && !found.iter().any(|(_, text)| *text == passage.1) {
                 found.push(passage);
             }
         }
@@ -139,7 +136,7 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
         let (passage, score) = recall::passage(&text, query);
         if score >= query.least {
             let from = format!("{}, {}", kind.as_str(), hit.at.strftime("%Y-%m-%d %H:%M UTC"));
-            scored.push((score, Passage { from, text: passage.to_owned() }));
+            scored.push((score, (from, passage.to_owned())));
         }
     }
     if scored.len() > query.most {
@@ -152,7 +149,7 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
 fn notice(passages: &[Passage]) -> ItemBody {
     let mut text = PREFACE.to_owned();
     let mut sources = Vec::new();
-    for Passage { from, text: passage } in passages {
+    for (from, passage) in passages {
         text.push_str(&format!("\n<passage from=\"{}\">\n{}\n</passage>", one_line(from), harmless(passage)));
         sources.push(NoticeSource { name: from.clone(), bytes: passage.len() as u64, ..NoticeSource::default() });
     }

@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use crate::{
     links::gates::set_aside,
-    state_changes::{self, DiffChoice, FORK_NOTICE, RevertPlan},
+    state_changes::{self, FORK_NOTICE, RevertPlan},
     turn::{
         TurnExit,
         call_record::FileLook,
@@ -229,7 +229,7 @@ struct Plan<'a> {
 }
 
 async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
-    let plan = plan(call, DiffChoice::All).await?;
+    let plan = plan(call, true).await?;
     let undone = follow(call, &plan, true).await?;
     Ok(Some(undone.files.iter().map(|file| described(file, str::to_owned)).collect::<Vec<_>>().join("\n")))
 }
@@ -239,7 +239,7 @@ async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
 async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
     let undone = async {
-        let plan = plan(call, DiffChoice::Conflicts).await?;
+        let plan = plan(call, false).await?;
         follow(call, &plan, true).await?;
         Ok((follow(call, &plan, false).await?, plan))
     };
@@ -260,7 +260,7 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 }
 
 /// Finds the edit that is meant, and the way back from it.
-async fn plan<'a>(call: &Invocation<'a>, shown: DiffChoice) -> Result<Plan<'a>, ToolOutput> {
+async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, ToolOutput> {
     let context = call.context;
     let arguments = arguments(call)?;
     let Some(edit) = meant(call, arguments.path.as_deref()) else {
@@ -277,7 +277,7 @@ async fn plan<'a>(call: &Invocation<'a>, shown: DiffChoice) -> Result<Plan<'a>, 
     }
     let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
     let now = Arc::clone(&context.files.state.borrow());
-    let of_state = RevertPlan::find(&*context.ports.store, context.ids.session, &of_state, &now, shown).await;
+    let of_state = RevertPlan::find(&*context.ports.store, context.ids.session, &of_state, &now, shows_all).await;
     let of_state = of_state.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
     Ok(Plan { edit, on_disk, of_state })
 }

@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agents::active::ProjectAgents,
     answer_form::AnswerForm,
-    client::{ClientLines, OfferedTools, OpenFileLines},
+    client::{ClientLines, FileLines, OfferedTools},
     error::EngineError,
     grants::SessionPermissions,
     mentions::Mentions,
@@ -119,7 +119,7 @@ pub(super) struct OpenTurn {
     /// Tools that its client answers.
     pub(super) of_client: OfferedTools,
     /// Clients that hold files of the project.
-    pub(super) file_lines: OpenFileLines,
+    pub(super) file_lines: Arc<FileLines>,
     /// Mentions of its input; none where they are not known any more, after a restart.
     pub(super) mentions: Option<Arc<Mentions>>,
     /// Additions to the turn that no model was given yet, each a started item: it is completed where it is taken, so
@@ -154,7 +154,7 @@ impl OpenTurn {
             compacts: false,
             form: None,
             of_client: None,
-            file_lines: OpenFileLines::default(),
+            file_lines: Arc::default(),
             mentions: None,
             steers: Vec::new(),
             under_way: HashMap::new(),
@@ -295,22 +295,12 @@ impl Actor {
                 _ => {}
             }
         }
-        let settings = &self.state.settings;
-        self.grants.send_if_modified(|live| {
-            let changed = !live.are_those_of(settings);
-            if changed {
-                *live = SessionPermissions::of(settings);
-            }
-            changed
-        });
-        let files = &self.state.files;
-        self.files.send_if_modified(|live| {
-            let changed = !Arc::ptr_eq(live, files);
-            if changed {
-                live.clone_from(files);
-            }
-            changed
-        });
+        if !self.grants.borrow().are_those_of(&self.state.settings) {
+            self.grants.send_replace(SessionPermissions::of(&self.state.settings));
+        }
+        if !Arc::ptr_eq(&self.files.borrow(), &self.state.files) {
+            self.files.send_replace(Arc::clone(&self.state.files));
+        }
     }
 
     pub(super) async fn change(&mut self, change: StateChange) -> Result<(), Fault> {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_context::{compaction::plan, text::ResultLimits};
+use agentd_context::text::ResultLimits;
 use agentd_core::{
     agent::MAIN,
     event::{EventKind, StateChange},
@@ -95,8 +95,8 @@ impl Actor {
                 max_steps: open.max_steps,
                 time: self.options.time_ms.map(Duration::from_millis).into_iter().chain(config.turn_time_limit).min(),
                 tokens: self.options.tokens.into_iter().chain(config.turn_token_budget).min(),
-                parallel_calls: config.parallel_calls,
             },
+            config,
             options: self.options.clone(),
             rules: TurnRules {
                 policy: shared.policy_in_force(),
@@ -122,7 +122,7 @@ impl Actor {
                 session: self.state.settings.files_of(self.id),
                 are_made: OnceCell::new(),
                 state: self.files.subscribe(),
-                of_client: open.file_lines.live(),
+                of_client: Arc::clone(&open.file_lines),
             },
             recorder,
             ports: Arc::clone(&shared.ports),
@@ -183,10 +183,6 @@ impl Actor {
         let window = models.windows.of(model).min(models.windows.of(chat));
         Ok(PromptSource {
             system: self.system(&acting.instructions(config), finds, workspace),
-            compact: Arc::clone(&config.compact_prompt),
-            max_message_history: plan::most_messages(config.max_message_history),
-            recall: config.recall,
-            guide_limits: config.guides,
             known_paths,
             results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
         })

@@ -21,7 +21,7 @@ use tokio::{task::JoinError, time::Instant};
 
 use crate::{
     attachments::Attachment,
-    client::{OpenFileLines, TurnStart},
+    client::{FileLines, TurnStart},
     error::EngineError,
     large_input::UserInput,
     recovery,
@@ -200,7 +200,7 @@ impl Actor {
             compacts: start.compact.is_some(),
             form,
             of_client,
-            file_lines: OpenFileLines::new(self.lines.remove(&turn_id).unwrap_or_default().files),
+            file_lines: Arc::new(FileLines::new(self.lines.remove(&turn_id).unwrap_or_default().files)),
             mentions: Some(mentions),
             ..OpenTurn::new(turn_id, trace_id, now, first_seq)
         });

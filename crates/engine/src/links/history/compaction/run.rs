@@ -80,7 +80,8 @@ fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
     let expected = request::expected(context, state, model).max(1);
     let window = u128::from(context.next_window(state)) * u128::from(guess) / u128::from(expected);
     let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(request::guess_fixed(context, model));
-    plan::Room { window, max_messages: context.prompt.max_message_history, echo_reasoning: model.echo_reasoning }
+    let max_messages = plan::most_messages(context.config.max_message_history);
+    plan::Room { window, max_messages, echo_reasoning: model.echo_reasoning }
 }
 
 async fn compact(

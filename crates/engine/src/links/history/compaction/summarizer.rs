@@ -53,7 +53,7 @@ pub(super) async fn ask(
         }
     }
     let window = context.models.windows.of(model.info());
-    let (prompt, now) = (&context.prompt.compact, context.ports.clock.now());
+    let (prompt, now) = (&context.config.compact_prompt, context.ports.clock.now());
     match summary::request(context.ids.session, prompt, earlier, replaced, strategy, window, now) {
         Some(request) => written(context, state, (slot, &**model), request, None).await,
         None => {
@@ -71,7 +71,7 @@ fn behind_conversation(
 ) -> Option<(ModelRequest, PromptReport)> {
     let (model, window) = (&context.models.model, context.window());
     let length = Length::of(strategy, window);
-    let input = summary::input(&context.prompt.compact, length);
+    let input = summary::input(&context.config.compact_prompt, length);
     let expected = request::expected(context, state, model.info());
     if expected.saturating_add(estimate(&input)).saturating_add(length.tokens()) > window {
         return None;

@@ -1,12 +1,12 @@
 //! Outputs as the programs write them, long enough to be reduced.
 
-use std::sync::LazyLock;
-
 use proptest::prelude::*;
 
 use super::*;
 
-static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns::read().unwrap());
+fn marker(wanted: Option<&Regex>) -> Marker<'_> {
+    Marker::new(PATTERNS.as_ref().unwrap(), wanted)
+}
 
 /// Lines as they stand between what is of interest.
 fn filler(count: usize, line: impl Fn(usize) -> String) -> String {
@@ -18,7 +18,7 @@ fn reduces(text: &str, asked: &str, shown: &[&str], gone: &[&str]) {
     const TOKENS: u64 = 900;
     assert!(estimate(text) > 2 * TOKENS, "the sample is too short");
     let keywords = pattern([asked]);
-    let reduced = reduce(&PATTERNS, text, keywords.as_ref(), TOKENS).expect("it is long enough");
+    let reduced = reduce(text, keywords.as_ref(), TOKENS).expect("it is long enough");
     for words in shown {
         assert!(reduced.contains(words), "{words:?} is missing in:\n{reduced}");
     }
@@ -133,10 +133,10 @@ fn progress_bars_and_huge_lines_take_no_place() {
 
 #[test]
 fn what_is_short_stays_as_it_is() {
-    assert_eq!(reduce(&PATTERNS, "", None, 100), None);
-    assert_eq!(reduce(&PATTERNS, "exit code 0\nall is well\n", None, 100), None);
-    assert_eq!(reduce(&PATTERNS, "error\n\n\n", None, 0), None);
-    assert_eq!(reduce(&PATTERNS, &"\n".repeat(2 * MOST_LINES), None, 1_000), None, "that is not worth its room");
+    assert_eq!(reduce("", None, 100), None);
+    assert_eq!(reduce("exit code 0\nall is well\n", None, 100), None);
+    assert_eq!(reduce("error\n\n\n", None, 0), None);
+    assert_eq!(reduce(&"\n".repeat(2 * MOST_LINES), None, 1_000), None, "that is not worth its room");
 }
 
 fn line() -> impl Strategy<Value = String> {
@@ -160,10 +160,10 @@ proptest! {
     ) {
         let text = lines.join("\n");
         let keywords = pattern([asked.as_str()]);
-        if let Some(reduced) = reduce(&PATTERNS, &text, keywords.as_ref(), tokens) {
+        if let Some(reduced) = reduce(&text, keywords.as_ref(), tokens) {
             prop_assert!(reduced.len() < text.len());
             prop_assert!(estimate(&reduced) <= tokens + 2 * 420 + 3 * GAP, "{} of {tokens}", estimate(&reduced));
-            let mut marker = Marker::new(&PATTERNS, None);
+            let mut marker = marker(None);
             let wrong = |line: &&str| matches!(marker.mark(line), Some((Mark::Wrong, _)));
             if let Some(first) = text.split(['\n', '\r']).find(wrong) {
                 prop_assert!(reduced.lines().any(|line| line == first), "{first:?} is lost in {reduced}");
@@ -174,7 +174,7 @@ proptest! {
 
 fn check(line: &str, expected: Option<Mark>) {
     let wanted = Regex::new("parser").unwrap();
-    let mut marker = Marker::new(&PATTERNS, Some(&wanted));
+    let mut marker = marker(Some(&wanted));
     assert_eq!(marker.mark(line).map(|(mark, _)| mark), expected, "{line}");
 }
 
@@ -220,7 +220,7 @@ fn what_went_wrong_is_known_in_many_words() {
 
 #[test]
 fn what_repeats_is_shown_twice() {
-    let mut marker = Marker::new(&PATTERNS, None);
+    let mut marker = marker(None);
     let marked = (0..10).filter(|n| marker.mark(&format!("{n} error: retry {n}")).is_some()).count();
     assert_eq!(marked, 2);
 }
