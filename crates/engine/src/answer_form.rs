@@ -16,7 +16,7 @@ const MAX_REASON: usize = 240;
 
 /// A schema, and what checks answers against it.
 pub(crate) struct AnswerForm {
-    schema: AnswerSchema,
+    pub(crate) schema: AnswerSchema,
     validator: Validator,
 }
 
@@ -33,10 +33,6 @@ impl AnswerForm {
     /// The form of a turn that may have none.
     pub(crate) fn of(schema: Option<&AnswerSchema>) -> Result<Option<Arc<Self>>, EngineError> {
         schema.map(|schema| Self::compile(schema).map(Arc::new)).transpose()
-    }
-
-    pub(crate) fn schema(&self) -> &AnswerSchema {
-        &self.schema
     }
 
     /// The document in an answer, as it was written there, or what is wrong with the answer.

@@ -93,10 +93,7 @@ pub(crate) async fn take(
     Ok(match shown {
         Ok(picture) => UploadReceipt { path, picture, problem: None },
         // The file itself is there: only no model is shown it.
-        Err(error) => {
-            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-            UploadReceipt { path, picture: None, problem: Some(format!("{error}{hint}")) }
-        }
+        Err(error) => UploadReceipt { path, picture: None, problem: Some(EngineError::from(error).sentence()) },
     })
 }
 

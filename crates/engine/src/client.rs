@@ -78,7 +78,7 @@ pub(crate) struct ClientTools {
     tools: Vec<CatalogueTool>,
     /// By the names that models use: the client's own name, and what checks arguments.
     known: HashMap<String, (String, Validator)>,
-    line: ClientLine,
+    pub(crate) line: ClientLine,
 }
 
 impl ClientTools {
@@ -103,10 +103,6 @@ impl ClientTools {
     /// The client's own name of a tool that models call so.
     pub(crate) fn own_name(&self, called: &str) -> Option<&str> {
         self.known.get(called).map(|(name, _)| name.as_str())
-    }
-
-    pub(crate) fn line(&self) -> &ClientLine {
-        &self.line
     }
 
     /// Problem of the arguments of a call, if there is one.

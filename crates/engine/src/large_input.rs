@@ -119,11 +119,6 @@ impl InputRoom {
         }
         Self { whole, shown, read }
     }
-
-    /// The same for a part of a summary, which has so many tokens.
-    pub(crate) fn in_summary(tokens: u64, read: u64) -> Self {
-        Self { whole: tokens, shown: tokens, read }
-    }
 }
 
 /// The places at which an input is parted, in bytes.

@@ -227,7 +227,10 @@ impl SessionSubagents {
         let mut watch = match Monitor::begin(call, session.clone(), turn, &work).await {
             Ok(watch) => watch,
             Err(lost) if self.is_stopping(call.context, &lost).await => return left_to_the_next_life(call).await,
-            Err(lost) => return Ok(settled(call, work.lost(&told(&lost)))),
+            Err(lost) => {
+                work.lost = Some(told(&lost));
+                return Ok(settled(call, work.output()));
+            }
         };
         watch.follow_to_end(&mut work).await?;
         let context = call.context;
@@ -301,10 +304,7 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
 }
 
 fn told(error: &EngineError) -> String {
-    match error.hint() {
-        Some(hint) => format!("the subagent could not work: {error}; {hint}"),
-        None => format!("the subagent could not work: {error}"),
-    }
+    format!("the subagent could not work: {}", error.sentence())
 }
 
 /// Time for a subagent to tell its end after a cancel. A tool of it has five seconds of that.
@@ -347,11 +347,11 @@ impl<'a> Monitor<'a> {
         turn: TurnId,
         work: &SubagentResult,
     ) -> Result<Self, EngineError> {
-        let events = session.subscribe(work.subagent().after).await?;
+        let events = session.subscribe(work.subagent.after).await?;
         let context = call.context;
         let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
         // Also for clients that wait to listen: it is there now.
-        progress.tell(&format!("{}: {}", work.subagent().name, work.subagent().task));
+        progress.tell(&format!("{}: {}", work.subagent.name, work.subagent.task));
         let grants = context.rules.grants.clone();
         let (asked, share) = (HashSet::new(), context.control.stopwatch.work());
         Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None, told_of_leave: false })
@@ -373,7 +373,7 @@ impl<'a> Monitor<'a> {
                 }
                 MonitorEvent::Event(gone) => {
                     let why = gone.and_then(Result::err).map_or_else(|| "it was closed".to_owned(), |e| e.to_string());
-                    work.end_lost(why);
+                    work.lost = Some(why);
                     return Ok(());
                 }
                 MonitorEvent::Stop(reason) => self.stop(work, reason).await,
@@ -390,7 +390,7 @@ impl<'a> Monitor<'a> {
                     let _ = self.session.client_left(self.turn).await;
                 }
                 MonitorEvent::GaveUp => {
-                    work.end_lost("it did not end in time after it was cancelled".to_owned());
+                    work.lost = Some("it did not end in time after it was cancelled".to_owned());
                     return Ok(());
                 }
             }
@@ -428,7 +428,7 @@ impl<'a> Monitor<'a> {
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => {
                 let arguments = subagents::one_line(&call.arguments, ARGUMENTS);
-                self.progress.tell(&format!("{}: {} {arguments}", work.subagent().name, call.name));
+                self.progress.tell(&format!("{}: {} {arguments}", work.subagent.name, call.name));
             }
             EventKind::InterruptRaised { interrupt } => {
                 if self.asked.is_empty() {

@@ -193,7 +193,7 @@ pub(crate) struct SubagentOutput {
 /// Result of a subagent's work for one call, as far as it is known.
 #[derive(Debug)]
 pub(crate) struct SubagentResult {
-    subagent: Subagent,
+    pub(crate) subagent: Subagent,
     /// Results of its turns, in order.
     turns: Vec<TurnResult>,
     files: Vec<FileChange>,
@@ -202,7 +202,7 @@ pub(crate) struct SubagentResult {
     /// Why the parent told it to end.
     stopped: Option<StopReason>,
     /// Why nobody knows its end.
-    lost: Option<String>,
+    pub(crate) lost: Option<String>,
 }
 
 impl SubagentResult {
@@ -216,10 +216,6 @@ impl SubagentResult {
             stopped: None,
             lost: None,
         }
-    }
-
-    pub(crate) fn subagent(&self) -> &Subagent {
-        &self.subagent
     }
 
     /// Takes in what the subagent's journal tells.
@@ -244,17 +240,6 @@ impl SubagentResult {
     /// The parent told it to end.
     pub(crate) fn stopped_for(&mut self, reason: StopReason) {
         self.stopped.get_or_insert(reason);
-    }
-
-    /// Nobody will hear its end.
-    pub(crate) fn end_lost(&mut self, why: String) {
-        self.lost = Some(why);
-    }
-
-    /// It could not be followed at all.
-    pub(crate) fn lost(mut self, why: &str) -> SubagentOutput {
-        self.end_lost(why.to_owned());
-        self.output()
     }
 
     /// Result of its last turn.

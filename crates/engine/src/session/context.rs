@@ -113,7 +113,7 @@ impl Actor {
             largest.tokens += rest;
         }
         let messages = plan::count_answers(&history);
-        let held = self.state.window().held;
+        let held = self.state.window.held;
         ContextView {
             model: model.id.clone(),
             window,
@@ -179,7 +179,7 @@ impl Actor {
     fn last_offload(&self) -> Option<Arc<Item>> {
         let seen = self.state.seen();
         let (id, _) = offload::last(&seen)?;
-        let is_last = self.state.number_of(id).is_some_and(|number| number > self.state.window().summary);
+        let is_last = self.state.number_of(id).is_some_and(|number| number > self.state.window.summary);
         seen.iter().find(|item| item.id == id).filter(|_| is_last).cloned()
     }
 
@@ -188,7 +188,7 @@ impl Actor {
         let ItemBody::Compaction(undone) = &offload.body else {
             return Err(EngineError::new(ErrorKind::Internal, "no results were moved to files").into());
         };
-        let window = Window { held: held(&self.state.seen()), ..self.state.window() };
+        let window = Window { held: held(&self.state.seen()), ..self.state.window };
         let back = Compaction { restores: Some(offload.id), before: window, ..Compaction::default() };
         let item = Item::new(offload.turn_id, ItemBody::Compaction(back));
         let change = EventKind::StateChanged { change: StateChange::Window { window } };
@@ -220,8 +220,8 @@ impl Actor {
     ) -> Result<(), Fault> {
         // The highest number, whatever the order: calls that ran side by side may have ended in another.
         let through = replaced.iter().filter_map(|id| self.state.number_of(*id)).max();
-        let through = through.unwrap_or(self.state.window().after);
-        let body = ItemBody::Compaction(Compaction { through, before: self.state.window(), ..compaction });
+        let through = through.unwrap_or(self.state.window.after);
+        let body = ItemBody::Compaction(Compaction { through, before: self.state.window, ..compaction });
         let item = Item { id, ..Item::new(turn_id, body) };
         let done = EventKind::ItemCompleted { item: item.clone(), status: ItemStatus::Done };
         self.commit(Some(turn_id), vec![done]).await?;

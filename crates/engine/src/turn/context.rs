@@ -218,7 +218,7 @@ impl TurnContext {
 
     /// The schema that the answer has to match.
     pub(crate) fn answer_schema(&self) -> Option<Arc<AnswerSchema>> {
-        self.answer_form.as_ref().map(|form| form.schema().clone().into())
+        self.answer_form.as_ref().map(|form| form.schema.clone().into())
     }
 
     /// The tap of a request that the turn makes.
@@ -352,7 +352,7 @@ impl TurnContext {
 
     fn rules_of(&self, tool: ToolSpec, own: String) -> ReadRules {
         let settings = self.rules.grants.of_session().over(&self.settings);
-        let (kept, foreign) = (self.rules.grants.for_good(), self.foreign(&tool));
+        let (kept, foreign) = (self.rules.grants.kept.now(), self.foreign(&tool));
         let session = (settings, kept, Arc::clone(&self.files.workspace));
         read_rules(self.rules.policy.clone(), session, (tool, foreign, own))
     }

@@ -109,7 +109,7 @@ impl GatedCall<'_> {
             settings: &settings,
             roots: &roots(&context.files.workspace),
             memories: context.files.workspace.memories.as_deref(),
-            kept: &context.rules.grants.for_good(),
+            kept: &context.rules.grants.kept.now(),
             held,
             contained,
         };

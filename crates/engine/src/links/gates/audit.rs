@@ -168,7 +168,7 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     match (call.record.judgement(), call.record.answered()) {
         (_, Some(answered)) => answered.by,
         (Some(Explanation { verdict: Verdict::Ask { .. }, .. }), None) => {
-            DecidedBy::OnInterrupt(call.context.rules.answering.said())
+            DecidedBy::OnInterrupt(call.context.rules.answering.said)
         }
         (Some(judgement), None) if !judgement.granted_by.is_empty() => DecidedBy::Grant,
         _ => DecidedBy::Rules,
@@ -181,13 +181,13 @@ fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool,
         return (false, DecidedBy::Daemon);
     }
     let by = match (call.record.judgement().map(|judgement| judgement.verdict), call.record.answered(), outcome) {
-        (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.said()),
+        (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.said),
         // A link answered its own tool.
         _ if call.record.entries().passed => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
         (_, Some(answered), _) => answered.by,
         (Some(Verdict::Ask { .. }), None, Ok(ToolOutput { error: Some(ToolErrorCode::Denied), .. })) => {
-            DecidedBy::OnInterrupt(call.context.rules.answering.said())
+            DecidedBy::OnInterrupt(call.context.rules.answering.said)
         }
         (_, None, Ok(_)) => DecidedBy::Tool,
         (_, None, Err(_)) => DecidedBy::Daemon,

@@ -96,10 +96,10 @@ async fn decide(call: &Invocation<'_>, what: &str, way_back: &[FileChange]) -> R
     let answering = &call.context.rules.answering;
     let args = serde_json::json!({ "paths": way_back.iter().map(|file| &file.path).collect::<Vec<_>>() });
     let (by, answer, decided) = match answering.now() {
-        OnInterrupt::Approve => (DecidedBy::OnInterrupt(answering.said()), None, Ok(())),
+        OnInterrupt::Approve => (DecidedBy::OnInterrupt(answering.said), None, Ok(())),
         OnInterrupt::Deny | OnInterrupt::Fail => {
             let why = "this run cannot ask anybody. Do not write it another way".to_owned();
-            (DecidedBy::OnInterrupt(answering.said()), None, Err(why))
+            (DecidedBy::OnInterrupt(answering.said), None, Err(why))
         }
         OnInterrupt::Wait if call.context.control.calls.is_cancelled() => {
             (DecidedBy::Daemon, None, Err("the turn ended before anybody could be asked".to_owned()))

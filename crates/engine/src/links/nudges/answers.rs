@@ -38,7 +38,7 @@ impl Link for InForm {
         if state.phase == Phase::Planning {
             return None;
         }
-        let now = context.answer_form.as_ref().map(|form| format!("{IN_FORM}\n\n{}", form.schema().text()));
+        let now = context.answer_form.as_ref().map(|form| format!("{IN_FORM}\n\n{}", form.schema.text()));
         reminder_or_over(state, NoticeTopic::AnswerForm, now, FREE)
     }
 

@@ -8,7 +8,6 @@ use std::{path::Path, sync::Arc};
 
 use agentd_core::{
     audit::DecidedBy,
-    error::WorkspaceError,
     guide::{self, GuideFile},
     item::{Item, ItemBody, NoticeTopic},
     ports,
@@ -17,6 +16,7 @@ use agentd_core::{
 use futures_util::FutureExt as _;
 
 use crate::{
+    error::EngineError,
     instructions::{
         self, PreambleContext,
         memory, skills, told,
@@ -194,7 +194,7 @@ impl Link for Skills {
                 if let Err(error) = skills.install(wanted, &progress, &call.context.control.calls).await {
                     let is_stopped = call.context.control.calls.is_cancelled();
                     let code = if is_stopped { call.context.stop_code() } else { ToolErrorCode::Tool };
-                    return Ok(ToolOutput::error(code, format!("{}. The command did not run", hinted(&error))));
+                    return Ok(ToolOutput::error(code, format!("{}. The command did not run", EngineError::from(error).sentence())));
                 }
             }
             offer_package(call, skills, next.run(call).await?).await
@@ -234,9 +234,5 @@ async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, 
     let Some(skills) = shelf(context) else { return Ok(Ok(())) };
     context.make_folders().await?;
     let linked = context.or_cancelled(skills.link(&context.files.workspace, name)).await?;
-    Ok(linked.map(drop).map_err(|error| hinted(&error)))
-}
-
-fn hinted(error: &WorkspaceError) -> String {
-    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
+    Ok(linked.map(drop).map_err(|error| EngineError::from(error).sentence()))
 }

@@ -71,7 +71,7 @@ async fn ask(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, Turn
     let failed = |code, text: String| ToolOutput::error(code, text + doubt);
     let output = tokio::select! {
         biased;
-        answer = timeout(PATIENCE, tools.line().ask(asked)) => match answer {
+        answer = timeout(PATIENCE, tools.line.ask(asked)) => match answer {
             Ok(Some(answer)) => taken(invocation, answer).await,
             Ok(None) => failed(ToolErrorCode::Tool, format!("{name}: no answer came; {GONE}")),
             Err(_) => {

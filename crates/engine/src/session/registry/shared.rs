@@ -27,7 +27,7 @@ use tokio::{
 use crate::{
     agents::active::ToolSetCache,
     catalog::ToolCatalog,
-    config::{EngineConfig, PolicyInForce, Ports},
+    config::{EngineConfig, Ports},
     grants::KeptHandle,
     recovery::RecoveredTurn,
     session::registry::worktree::ClosedFolders,
@@ -95,11 +95,6 @@ impl Shared {
             });
             new
         })
-    }
-
-    /// The rules, as they stand whenever they are asked.
-    pub(crate) fn policy_in_force(&self) -> PolicyInForce {
-        PolicyInForce(self.config.clone())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     agents::active::ActiveAgent,
     attachments,
     catalog::Finds,
-    config::EngineConfig,
+    config::{EngineConfig, PolicyInForce},
     error::EngineError,
     grants::LiveGrants,
     recovery::subagents,
@@ -44,8 +44,8 @@ impl Actor {
             history,
             todos: self.state.todos.clone(),
             meter: self.state.meter.clone(),
-            held: self.state.window().held,
-            reset_at: Some(self.state.window()).filter(|window| window.summary == 0).map_or(0, |window| window.after),
+            held: self.state.window.held,
+            reset_at: Some(self.state.window).filter(|window| window.summary == 0).map_or(0, |window| window.after),
             phase,
             ..TurnState::default()
         }
@@ -99,7 +99,7 @@ impl Actor {
             config,
             options: self.options.clone(),
             rules: TurnRules {
-                policy: shared.policy_in_force(),
+                policy: PolicyInForce(shared.config.clone()),
                 grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
                 answering: open.answering.clone(),
                 answered: self.interrupts.answered.clone(),

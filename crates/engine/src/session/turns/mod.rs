@@ -181,7 +181,7 @@ impl Actor {
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         let loading = self.loading(&mentions, &handed, slot);
         let (stand_in, stood_in) = self.stand_in_at_once(slot).unzip();
-        let answer_schema = form.as_ref().map(|form| form.schema().clone());
+        let answer_schema = form.as_ref().map(|form| form.schema.clone());
         let (of_client, gone) = self.offered(turn_id, &start.tools)?;
         let handed: Vec<_> = handed.into_iter().filter(|file| file.selected.is_none()).collect();
         let handed_over = handed.iter().map(|file| file.path.clone()).collect();
@@ -412,7 +412,7 @@ impl Actor {
                 only_compacted,
             }),
         });
-        self.interrupts.clear();
+        self.interrupts = Default::default();
         self.options = TurnOptions::default();
         self.state.meter = outcome.meter;
         self.commit(Some(open.turn_id), facts).await?;
