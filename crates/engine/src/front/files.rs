@@ -13,7 +13,7 @@ use agentd_core::{
     visible,
 };
 
-use crate::{attachments, config::Ports, error::EngineError, front::Engine, instructions::skills};
+use crate::{attachments, config::Ports, error::EngineError, front::Engine, instructions::skill_listings};
 
 impl Engine {
     /// Puts a file into a session's `uploads/`, and a copy that models are shown beside it where it is a picture. The next
@@ -86,7 +86,7 @@ impl Engine {
         let skills = shelf.usable(workspace.as_ref()).await;
         let (listed, others): (Vec<&Skill>, Vec<&Skill>) =
             skills.iter().partition(|skill| skill.enabled && self.shared.config().guides.skills);
-        let forms = skills::listings(&listed, window);
+        let forms = skill_listings(&listed, window);
         let others = others.into_iter().map(|skill| (skill.clone(), SkillListing::None));
         Ok(listed.into_iter().cloned().zip(forms).chain(others).collect())
     }

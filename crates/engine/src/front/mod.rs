@@ -32,7 +32,7 @@ use tokio::{
 };
 
 use crate::{
-    agents::active::{ActiveAgent, ToolSetCache},
+    agents::{ActiveAgent, ToolSetCache},
     catalog::{MentionedTools, ToolScope},
     config::{EngineConfig, Ports},
     error::EngineError,

@@ -23,8 +23,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::handoff_tools, error::EngineError, front::Engine, grants::not_kept, links::showable,
-    session::turns::asks::denied_edit,
+    agents, error::EngineError, front::Engine, grants::not_kept, links::showable, session::turns::asks::denied_edit,
 };
 
 /// Characters that are kept of a client's name.
@@ -170,7 +169,7 @@ impl Engine {
     /// The report with what the configuration has to say about its agents.
     fn checked(&self, mut report: ProjectReport) -> ProjectReport {
         let (configured, tools) = (self.agents(), self.tools());
-        let is_tool = |name: &str| tools.iter().any(|tool| tool.name == handoff_tools::canonical_name(name));
+        let is_tool = |name: &str| tools.iter().any(|tool| tool.name == agents::canonical_name(name));
         let mut problem = |message: String, is_fatal: bool| {
             report.problems.push(ProjectProblem { file: String::new(), message, is_fatal });
         };

@@ -30,7 +30,7 @@ use agentd_policy::read_tool;
 use tokio::time::timeout;
 
 use crate::{
-    agents::active::{self, ProjectAgents},
+    agents::{self, ProjectAgents},
     attachments::Attachment,
     catalog::{Finds, MentionedTools, ToolCatalog, ToolScope},
     config::PolicyInForce,
@@ -218,7 +218,7 @@ impl Actor {
             self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting())
         } else {
             // What one session alone has takes no place from what many share.
-            active::toolset(&stock, &loaded, &reach, &self.acting())
+            agents::toolset(&stock, &loaded, &reach, &self.acting())
         };
         let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
             Some(tools) => shown.followed_by(&tools.for_scope(&reach)),

@@ -34,9 +34,9 @@ use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::{active::ActiveAgent, handoff_tools},
+    agents::{self, ActiveAgent},
     answer_form::AnswerForm,
-    catalog::Finds,
+    catalog::{DELEGATE, Finds},
     client::{FileLines, OfferedTools},
     config::{EngineConfig, PolicyInForce, Ports},
     error::EngineError,
@@ -319,14 +319,14 @@ impl TurnContext {
         let found = || self.tools.finds.get(name).map(|tool| &tool.spec);
         // A name that others have for one of our tools means that one, unless a person gave it to another.
         let ours = |name: &str| {
-            visible(self.ports.toolbox.canonical_name(name)).or_else(|| visible(handoff_tools::canonical_name(name)))
+            visible(self.ports.toolbox.canonical_name(name)).or_else(|| visible(agents::canonical_name(name)))
         };
         visible(name).or_else(found).or_else(|| if self.tools.finds.is_known(name) { None } else { ours(name) })
     }
 
     /// Returns whether a call is one of `delegate_task`: nobody else's tool of that name.
     pub(crate) fn is_delegation(&self, name: &str) -> bool {
-        self.tool(name).is_some_and(|tool| tool.name == handoff_tools::DELEGATE)
+        self.tool(name).is_some_and(|tool| tool.name == DELEGATE)
     }
 
     /// Whose a visible tool is, where it is somebody else's.

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 
 use crate::{
     links::{
-        gates::{audit::arguments, set_aside::showable},
+        gates::audit::{arguments, showable},
         results::undo,
-        tools::client_tools,
+        tools::session_tools,
     },
     turn::{
         Phase, TurnExit,
@@ -360,8 +360,8 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         granted_by: Vec::new(),
         leads_to: None,
     });
-    if client_tools::is_meant(name) {
-        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, client_tools::GONE));
+    if session_tools::is_meant(name) {
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::GONE));
     }
     // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
     // at what the call is about.

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    links::gates::set_aside,
+    links::gates::audit::{report_interrupted, report_unchecked, settle_set_aside},
     state_changes::{self, FORK_NOTICE, RevertPlan},
     turn::{
         TurnExit,
@@ -174,7 +174,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
         Err(error) => Err(error),
     };
     if let (Err(_), Ok(changes)) = (&output, &changes) {
-        set_aside::interrupted(call, &changes.set_aside).await;
+        report_interrupted(call, &changes.set_aside).await;
     }
     let mut output = output?;
     let (notes, set_aside) = match changes {
@@ -186,12 +186,12 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
             let message = format!("what {} changed is not recorded, and cannot be undone: {error}", call.call.name);
             context.recorder.warn("not_recorded", message).await?;
             if is_checked {
-                set_aside::unchecked(call, &error.to_string(), &mut output).await?;
+                report_unchecked(call, &error.to_string(), &mut output).await?;
             }
             (vec![error.to_string()], FilesReverted::default())
         }
     };
-    set_aside::settle(call, set_aside, &mut output).await?;
+    settle_set_aside(call, set_aside, &mut output).await?;
     output.files.extend(state_changes::changes_of(&tool_context.state_files, &output.state_files));
     if !notes.is_empty() {
         output.text.push_str(&format!("\n[not recorded, and cannot be undone: {}]", notes.join("; ")));

@@ -5,7 +5,7 @@
 //! same turn. What the agents have said and done is one history.
 
 use agentd_core::{
-    agent::{AgentCard, MAIN},
+    agent::{AgentCard, MAIN, TRANSFERS as TRANSFER},
     event::StateChange,
     ids::SessionId,
     session::SessionMode,
@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    agents::handoff_tools::{DELEGATE, TRANSFER},
+    catalog::DELEGATE,
     turn::{
         InFlightCall, Phase, TurnContext, TurnExit, dispatch,
         hooks::{Hook, Invocation, Link, Next, Preview, Task},

@@ -32,7 +32,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::active::ProjectAgents,
+    agents::ProjectAgents,
     answer_form::AnswerForm,
     client::{ClientLines, FileLines, OfferedTools},
     error::EngineError,

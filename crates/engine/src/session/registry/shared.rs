@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    agents::active::ToolSetCache,
+    agents::ToolSetCache,
     catalog::ToolCatalog,
     config::{EngineConfig, Ports},
     grants::KeptHandle,

@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::active::ActiveAgent,
+    agents::ActiveAgent,
     attachments,
     catalog::Finds,
     config::{EngineConfig, PolicyInForce},

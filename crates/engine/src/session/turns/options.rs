@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    agent::MAIN,
+    agent::{MAIN, TRANSFERS},
     answer_schema::AnswerSchema,
     client_tool::ClientTool,
     event::EventKind,
@@ -15,7 +15,7 @@ use agentd_core::{
 };
 
 use crate::{
-    agents::handoff_tools,
+    agents,
     answer_form::AnswerForm,
     attachments::{self, Attachment},
     catalog::ToolScope,
@@ -119,7 +119,7 @@ impl Actor {
             return Ok(());
         }
         let mut allowed = start.options.allowed_tools.iter().flatten();
-        let transfers = |name: &str| name.starts_with(handoff_tools::TRANSFER);
+        let transfers = |name: &str| name.starts_with(TRANSFERS);
         let unlisted =
             |name: &str| stock.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
         let is_there = |name: &str| stock.get(&self.canonical(name)).is_some() || unlisted(name);
@@ -156,7 +156,7 @@ impl Actor {
 
     /// The name of our tool for which others have this one.
     pub(crate) fn canonical(&self, name: &str) -> String {
-        let ours = handoff_tools::canonical_name(name);
+        let ours = agents::canonical_name(name);
         self.shared.ports.toolbox.canonical_name(ours).to_owned()
     }
 

@@ -3,7 +3,6 @@
 
 mod files;
 mod run;
-mod summarizer;
 
 use agentd_context::compaction::plan::{self, CompactionRequest, limit};
 use agentd_core::{
