@@ -2,7 +2,6 @@
 
 pub(crate) mod asks;
 pub(crate) mod launch;
-pub(crate) mod options;
 pub(crate) mod queue;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -44,7 +43,7 @@ impl Actor {
         }
         let TurnStart { mut start, lines } = start;
         self.check_input(&start)?;
-        options::check_form(&start, self.open.is_some())?;
+        launch::check_form(&start, self.open.is_some())?;
         self.check_wishes(&mut start)?;
         match (&self.open, start.if_busy) {
             (None, _) => {
