@@ -309,7 +309,7 @@ async fn gather(engine: &Engine, session: SessionId) -> Result<CapturedSession, 
         began: summary.created_at,
         title: summary.title,
         project: view.session.settings.project.map(|mount| RecordedProject { writable: mount.writable }),
-        models: models(engine.models(), &events, view.session.settings.imported.as_deref()),
+        models: models(engine.ports().models.list(), &events, view.session.settings.imported.as_deref()),
         events,
         subagents,
     })

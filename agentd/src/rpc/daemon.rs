@@ -100,7 +100,7 @@ service! { Daemon:
     }
 
     async fn models(&self, request: v1::ModelsRequest) -> v1::ModelsResponse {
-        let slots = if request.look_up { self.engine.models_looked_up().await } else { self.engine.models() };
+        let slots = if request.look_up { self.engine.models_looked_up().await } else { self.engine.ports().models.list() };
         Ok(v1::ModelsResponse { slots: slots.iter().map(Into::into).collect() })
     }
 
@@ -137,7 +137,7 @@ service! { Daemon:
     }
 
     async fn agents(&self, _: v1::AgentsRequest) -> v1::AgentsResponse {
-        Ok(v1::AgentsResponse { agents: self.engine.agents().iter().map(Into::into).collect() })
+        Ok(v1::AgentsResponse { agents: self.engine.config().agents.iter().map(Into::into).collect() })
     }
 
     async fn stop(&self, request: v1::StopRequest) -> v1::StopResponse {

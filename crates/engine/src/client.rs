@@ -207,28 +207,23 @@ pub struct FileLine {
     sender: mpsc::Sender<ClientFileQuestion>,
     access: ClientFileAccess,
     asked: Arc<AtomicU64>,
-    begun: Instant,
-    /// Milliseconds since it began at which it may be asked again.
-    paused: Arc<AtomicU64>,
+    /// When it may be asked again.
+    paused: watch::Sender<Option<Instant>>,
 }
 
 impl FileLine {
     /// A line, and the end that whoever speaks to the client reads.
     pub fn new(access: ClientFileAccess) -> (Self, mpsc::Receiver<ClientFileQuestion>) {
         let (sender, questions) = mpsc::channel(FILE_QUEUE);
-        (Self { sender, access, asked: Arc::default(), begun: Instant::now(), paused: Arc::default() }, questions)
+        (Self { sender, access, asked: Arc::default(), paused: watch::Sender::default() }, questions)
     }
 
     fn is_gone(&self) -> bool {
         self.sender.is_closed()
     }
 
-    fn elapsed(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
     async fn ask(&self, path: &str, action: FileAction) -> Result<ClientFileAnswer, NoAnswer> {
-        if self.elapsed() < self.paused.load(Ordering::Relaxed) {
+        if self.paused.borrow().is_some_and(|until| Instant::now() < until) {
             return Err(NoAnswer::Late);
         }
         let limit = if action == FileAction::Read { READ } else { WRITE };
@@ -243,8 +238,7 @@ impl FileLine {
         match timeout(limit, answer).await {
             Ok(answer) => answer.map_err(|_| NoAnswer::Gone),
             Err(_) => {
-                let pause = u64::try_from(PAUSE.as_millis()).unwrap_or_default();
-                self.paused.store(self.elapsed().saturating_add(pause), Ordering::Relaxed);
+                self.paused.send_replace(Some(Instant::now() + PAUSE));
                 Err(NoAnswer::Late)
             }
         }

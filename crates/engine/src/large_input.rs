@@ -1,7 +1,7 @@
 //! An input that does not fit into the window: kept whole in a file of the session, and told by its beginning, its size and
 //! the way to the rest. Who gives a model something to read is not to guess from its answer how much of it was read.
 //!
-//! [`keep`] affected_paths files; all else is pure.
+//! [`keep`] writes files; all else is pure.
 
 use agentd_context::{
     ToolSet,

@@ -9,7 +9,7 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, atomic::Ordering},
+    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -331,15 +331,6 @@ struct Monitor<'a> {
     told_of_leave: bool,
 }
 
-/// Event of the monitor.
-enum MonitorEvent {
-    Event(Option<Result<Arc<Event>, EngineError>>),
-    Stop(StopReason),
-    Granted,
-    ClientLeft,
-    GaveUp,
-}
-
 impl<'a> Monitor<'a> {
     async fn begin(
         call: &'a Invocation<'a>,
@@ -359,57 +350,51 @@ impl<'a> Monitor<'a> {
 
     /// Follows it until the turn that does the work has ended.
     async fn follow_to_end(&mut self, work: &mut SubagentResult) -> Result<(), TurnExit> {
+        let context = self.call.context;
         loop {
-            match self.next().await {
-                MonitorEvent::Event(Some(Ok(event))) => {
-                    self.take_in(work, &event).await?;
-                    if matches!(&event.kind, EventKind::TurnEnded { result } if result.turn_id == self.turn) {
+            let runs = self.stopped.is_none();
+            let give_up_at = self.stopped.map(|(_, at)| at);
+            tokio::select! {
+                biased;
+                () = context.control.cancel.cancelled(), if runs => self.stop(work, StopReason::Cancelled).await,
+                () = context.rules.answering.left(), if !self.told_of_leave => {
+                    self.told_of_leave = true;
+                    // One that is gone asks nothing any more.
+                    let _ = self.session.client_left(self.turn).await;
+                }
+                event = self.events.next() => match event {
+                    Some(Ok(event)) => {
+                        self.take_in(work, &event).await?;
+                        if matches!(&event.kind, EventKind::TurnEnded { result } if result.turn_id == self.turn) {
+                            return Ok(());
+                        }
+                    }
+                    // The daemon stops: what is left to do is for its next life.
+                    Some(Err(error)) if error.kind() == ErrorKind::ShuttingDown => {
+                        return left_to_the_next_life(self.call).await;
+                    }
+                    gone => {
+                        let why = gone.and_then(Result::err);
+                        work.lost = Some(why.map_or_else(|| "it was closed".to_owned(), |error| error.to_string()));
                         return Ok(());
                     }
-                }
-                // The daemon stops: what is left to do is for its next life.
-                MonitorEvent::Event(Some(Err(error))) if error.kind() == ErrorKind::ShuttingDown => {
-                    return left_to_the_next_life(self.call).await;
-                }
-                MonitorEvent::Event(gone) => {
-                    let why = gone.and_then(Result::err).map_or_else(|| "it was closed".to_owned(), |e| e.to_string());
-                    work.lost = Some(why);
-                    return Ok(());
-                }
-                MonitorEvent::Stop(reason) => self.stop(work, reason).await,
+                },
                 // What a person allows for the session holds for those that work for it, and what they revoke does not.
-                MonitorEvent::Granted => {
+                () = self.grants.changed() => {
                     if let Err(error) = self.session.take_permissions(self.grants.of_session()).await {
                         let session = self.session.id();
                         tracing::warn!(%session, "what is allowed now could not be passed on: {error}");
                     }
                 }
-                MonitorEvent::ClientLeft => {
-                    self.told_of_leave = true;
-                    // One that is gone asks nothing any more.
-                    let _ = self.session.client_left(self.turn).await;
+                // One that waits for a person takes no time, whatever others have taken of it.
+                () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => {
+                    self.stop(work, StopReason::TimeLimit).await;
                 }
-                MonitorEvent::GaveUp => {
+                () = at(give_up_at) => {
                     work.lost = Some("it did not end in time after it was cancelled".to_owned());
                     return Ok(());
                 }
             }
-        }
-    }
-
-    async fn next(&mut self) -> MonitorEvent {
-        let context = self.call.context;
-        let runs = self.stopped.is_none();
-        let give_up_at = self.stopped.map(|(_, at)| at);
-        tokio::select! {
-            biased;
-            () = context.control.cancel.cancelled(), if runs => MonitorEvent::Stop(StopReason::Cancelled),
-            () = context.rules.answering.left(), if !self.told_of_leave => MonitorEvent::ClientLeft,
-            event = self.events.next() => MonitorEvent::Event(event),
-            () = self.grants.changed() => MonitorEvent::Granted,
-            // One that waits for a person takes no time, whatever others have taken of it.
-            () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => MonitorEvent::Stop(StopReason::TimeLimit),
-            () = at(give_up_at) => MonitorEvent::GaveUp,
         }
     }
 
@@ -451,7 +436,7 @@ impl<'a> Monitor<'a> {
     /// Tells it to end.
     async fn stop(&mut self, work: &mut SubagentResult, reason: StopReason) {
         self.stopped = Some((reason, Instant::now() + CANCEL_GRACE));
-        work.stopped_for(reason);
+        work.stopped.get_or_insert(reason);
         // One that has ended meanwhile has told so.
         let _ = self.session.cancel(Some(self.turn)).await;
     }

@@ -330,20 +330,9 @@ impl HistoryBuilder {
             self.completed(Item::new(turn.id, ItemBody::ToolResult(result)));
         }
         let duration_ms = u64::try_from(self.at.duration_since(turn.began).as_millis()).unwrap_or_default();
-        let result = TurnResult {
-            turn_id: turn.id,
-            trace_id: turn.trace_id,
-            text: turn.answer,
-            tool_used: false,
-            stop_reason: StopReason::Completed,
-            error: None,
-            steps: turn.steps,
-            usage: turn.usage,
-            denials: Vec::new(),
-            files: Vec::new(),
-            duration_ms,
-            only_compacted: false,
-        };
+        let nothing = TurnResult::new(turn.id, turn.trace_id, StopReason::Completed);
+        let result =
+            TurnResult { text: turn.answer, steps: turn.steps, usage: turn.usage, duration_ms, ..nothing };
         self.push(Some(turn.id), EventKind::TurnEnded { result: Box::new(result) });
     }
 

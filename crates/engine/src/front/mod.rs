@@ -11,7 +11,6 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_context::windows::ContextWindows;
 use agentd_core::{
-    agent::Agents,
     catalogue::ToolStanding,
     error::ErrorKind,
     event::Event,
@@ -169,10 +168,9 @@ impl Engine {
         session: Option<SessionId>,
         limit: usize,
     ) -> Result<SearchResult, EngineError> {
-        let query = SearchQuery::parse(query).ok_or_else(|| {
-            EngineError::new(ErrorKind::InvalidInput, "there is no word to look for")
-                .with_hint("give a few words that were used, such as: agentctl sessions search tax papers")
-        })?;
+        let hint = "give a few words that were used, such as: agentctl sessions search tax papers";
+        let wordless = || EngineError::invalid("there is no word to look for", hint);
+        let query = SearchQuery::parse(query).ok_or_else(wordless)?;
         Ok(self.shared.ports.store.search(query, session, limit).await?)
     }
 
@@ -195,12 +193,7 @@ impl Engine {
         self.session(stored.interrupt.session_id).await?.answer(id, answer, client).await
     }
 
-    /// All model slots.
-    pub fn models(&self) -> Vec<SlotInfo> {
-        self.shared.ports.models.list()
-    }
-
-    /// The same, after each server was asked for what nobody configured of its model.
+    /// All model slots, after each server was asked for what nobody configured of its model.
     pub async fn models_looked_up(&self) -> Vec<SlotInfo> {
         let models = &self.shared.ports.models;
         let all: Vec<_> = Slot::ALL.into_iter().map(|slot| models.get(slot)).collect();
@@ -227,11 +220,6 @@ impl Engine {
                 Ok(acting.standings(self.shared.stock().standings(&MentionedTools::new(), &ToolScope::default())))
             }
         }
-    }
-
-    /// The agents besides the main one.
-    pub fn agents(&self) -> Arc<Agents> {
-        Arc::clone(&self.shared.config().agents)
     }
 
     /// The links of the chain with the reason of each, in order.

@@ -157,8 +157,12 @@ impl Actor {
             let open = "a compaction cannot be taken back while a turn is open";
             return Err(EngineError::busy(open, "wait for its end, or cancel it").into());
         }
-        if let Some(offloaded) = self.last_offload() {
-            return self.undo_offload(&offloaded).await;
+        let seen = self.state.seen();
+        let last = offload::last(&seen).and_then(|(id, undone)| Some((undone, seen.iter().find(|item| item.id == id)?)));
+        let is_last = |item: &Item| self.state.number_of(item.id) > Some(self.state.window.summary);
+        if let Some((undone, offload)) = last.filter(|(_, item)| is_last(item)) {
+            let report = undone.report.clone();
+            return Ok((self.undo_offload(offload).await?, report));
         }
         let Some(compaction) = self.state.compaction().cloned() else {
             let nothing = EngineError::new(ErrorKind::Conflict, "there is no compaction to take back");
@@ -175,19 +179,8 @@ impl Actor {
         Ok((window, compaction.report))
     }
 
-    /// The compaction that moved results to files, where it is the last one that holds.
-    fn last_offload(&self) -> Option<Arc<Item>> {
-        let seen = self.state.seen();
-        let (id, _) = offload::last(&seen)?;
-        let is_last = self.state.number_of(id).is_some_and(|number| number > self.state.window.summary);
-        seen.iter().find(|item| item.id == id).filter(|_| is_last).cloned()
-    }
-
     /// Shows the results again that a compaction moved to files.
-    async fn undo_offload(&mut self, offload: &Item) -> Result<(Window, CompactionReport), Fault> {
-        let ItemBody::Compaction(undone) = &offload.body else {
-            return Err(EngineError::new(ErrorKind::Internal, "no results were moved to files").into());
-        };
+    async fn undo_offload(&mut self, offload: &Item) -> Result<Window, Fault> {
         let window = Window { held: held(&self.state.seen()), ..self.state.window };
         let back = Compaction { restores: Some(offload.id), before: window, ..Compaction::default() };
         let item = Item::new(offload.turn_id, ItemBody::Compaction(back));
@@ -196,7 +189,7 @@ impl Actor {
         let (items, summary) = load::window(&*self.shared.ports.store, self.id, window).await?;
         self.state.show(items, summary);
         self.tell_level().await?;
-        Ok((window, undone.report.clone()))
+        Ok(window)
     }
 
     /// Tells how full the window is, where that has changed without a turn.

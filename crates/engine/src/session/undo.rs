@@ -380,17 +380,17 @@ impl Ledger {
             EngineError::not_found(message, "agentctl sessions show lists what its turns did; name another with --turn")
         };
         let mut turns = self.turns.iter();
-        let named = match request.turn {
-            None | Some(TurnChoice::All | TurnChoice::Since(_)) => None,
+        let (named, unknown) = match request.turn {
+            None | Some(TurnChoice::All | TurnChoice::Since(_)) => (None, None),
             Some(TurnChoice::Number(number)) => {
-                let unknown = || nothing(format!("this session has no turn {number}; it has {}", self.turns.len()));
-                Some(turns.find(|past| past.number == number).ok_or_else(unknown)?)
+                let unknown = format!("{number}; it has {}", self.turns.len());
+                (turns.find(|past| past.number == number), Some(unknown))
             }
-            Some(TurnChoice::Id(id)) => {
-                let unknown = || nothing(format!("this session has no turn {id}"));
-                Some(turns.find(|past| past.turn_id == id).ok_or_else(unknown)?)
-            }
+            Some(TurnChoice::Id(id)) => (turns.find(|past| past.turn_id == id), Some(id.to_string())),
         };
+        if let (None, Some(unknown)) = (named, unknown) {
+            return Err(nothing(format!("this session has no turn {unknown}")));
+        }
         let is_undone = |past: &Past| self.undone.contains(&past.turn_id);
         let past = match (named, request.redo) {
             (Some(past), _) if self.came_from(past).is_some() => {

@@ -71,19 +71,15 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     // All come to their end, also where one cannot: none is cut off without a word in the audit log.
     loop {
         let is_stopped = context.control.calls.is_cancelled();
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
-            () = context.control.stopwatch.reaches(context.limits.time), if !is_stopped => {
-                context.control.calls.cancel();
-                continue;
-            }
-            ended = running.next() => ended,
-        };
-        let Some(ended) = ended else { break };
-        outcomes.push(match ended {
-            Ok(ended) => store(context, ended, step, &mut usage).await,
-            Err(stop) => Err(stop),
-        });
+            () = context.control.stopwatch.reaches(context.limits.time), if !is_stopped => context.control.calls.cancel(),
+            ended = running.next() => match ended {
+                Some(Ok(ended)) => outcomes.push(store(context, ended, step, &mut usage).await),
+                Some(Err(stop)) => outcomes.push(Err(stop)),
+                None => break,
+            },
+        }
     }
     drop(running);
     state.usage = usage;

@@ -6,7 +6,6 @@ use agentd_core::turn::StopReason;
 
 use super::{
     TurnContext, TurnExit, TurnState, dispatch,
-    recorder::EndVerdict,
     sample,
     step::{self, Step},
 };
@@ -37,11 +36,11 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
             TurnExit::SessionGone => return,
         };
         match context.recorder.end(outcome).await {
-            Ok(EndVerdict::NewInput) => {
+            Ok(false) => {
                 state.reopen();
                 exit = run_steps(&context, &mut state, true).await;
             }
-            Ok(EndVerdict::Ended) | Err(_) => return,
+            Ok(true) | Err(_) => return,
         }
     }
 }

@@ -27,7 +27,6 @@ use agentd_core::{
     session::{SessionSettings, SessionSummary},
     tool::FileChange,
     turn::{StopReason, TurnResult},
-    usage::Usage,
 };
 use tokio::runtime::Handle;
 
@@ -201,20 +200,7 @@ impl OpenTurns {
                 if self.turns.len() == MAX_OPEN {
                     return Err("more turns are open than a session has");
                 }
-                let result = TurnResult {
-                    turn_id: id,
-                    trace_id: *trace_id,
-                    text: String::new(),
-                    tool_used: false,
-                    stop_reason: StopReason::Interrupted,
-                    error: None,
-                    steps: 0,
-                    usage: Usage::default(),
-                    denials: Vec::new(),
-                    files: Vec::new(),
-                    duration_ms: 0,
-                    only_compacted: false,
-                };
+                let result = TurnResult::new(id, *trace_id, StopReason::Interrupted);
                 self.turns.push(OpenTurn { began: event.at, events: Vec::new(), result });
             }
             EventKind::TurnEnded { .. } => self.turns.retain(|turn| Some(turn.result.turn_id) != event.turn_id),

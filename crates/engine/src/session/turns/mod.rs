@@ -31,7 +31,7 @@ use crate::{
     turn::{
         TurnOutcome,
         answering::AnswerMode,
-        recorder::{EndVerdict, TurnMessage, whole},
+        recorder::{TurnMessage, whole},
         route,
     },
 };
@@ -313,22 +313,23 @@ impl Actor {
                 }
                 TurnMessage::FailOver { state, call } => Box::pin(self.fail_over(*state, *call)).await?,
                 TurnMessage::HandOn(state) => Box::pin(self.hand_on(*state)).await?,
-                TurnMessage::End { outcome, verdict } => {
-                    let _ = verdict.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);
+                TurnMessage::End { outcome, is_stored } => {
+                    let _ = is_stored.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);
                 }
             }
         }
         self.commit(Some(turn_id), facts).await
     }
 
-    async fn turn_wants_to_end(&mut self, mut outcome: TurnOutcome) -> Result<EndVerdict, Fault> {
+    /// Ends the turn, unless something was added to it. Says whether it did.
+    async fn turn_wants_to_end(&mut self, mut outcome: TurnOutcome) -> Result<bool, Fault> {
         if let Some(open) = &self.open
             && let Some(running) = &open.running
         {
             let turn_id = open.turn_id;
             let was_added_to = !open.steers.is_empty();
             if outcome.reason.is_last_word() && was_added_to {
-                return Ok(EndVerdict::NewInput);
+                return Ok(false);
             }
             if let (StopReason::Cancelled, Some(reason)) = (outcome.reason, running.cancelled_for) {
                 outcome.reason = reason;
@@ -340,7 +341,7 @@ impl Actor {
             }
         }
         self.end(outcome).await?;
-        Ok(EndVerdict::Ended)
+        Ok(true)
     }
 
     /// The turn's task is gone. If it told no end, it broke.

@@ -118,22 +118,9 @@ impl Actor {
             }
             AttachedPart::Selection(_) => None,
         }));
-        facts.push(EventKind::TurnEnded {
-            result: Box::new(TurnResult {
-                turn_id,
-                trace_id,
-                text: String::new(),
-                tool_used: false,
-                stop_reason,
-                error,
-                steps: 0,
-                usage: Default::default(),
-                denials: Vec::new(),
-                files: Vec::new(),
-                duration_ms: 0,
-                only_compacted: compacts,
-            }),
-        });
+        let nothing = TurnResult::new(turn_id, trace_id, stop_reason);
+        let result = TurnResult { error, only_compacted: compacts, ..nothing };
+        facts.push(EventKind::TurnEnded { result: Box::new(result) });
         self.commit(Some(turn_id), facts).await
     }
 }
