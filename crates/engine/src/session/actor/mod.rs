@@ -335,7 +335,7 @@ impl Actor {
 
     pub(super) async fn subscribe(&mut self, after: u64) -> Result<Subscription, Fault> {
         let live_turn = self.open.as_ref().map(|open| open.turn_id);
-        Ok(self.journal.subscribe(after, live_turn))
+        Ok(self.journal.subscribe(after, live_turn, None))
     }
 
     pub(super) async fn show(&mut self) -> Result<SessionView, Fault> {

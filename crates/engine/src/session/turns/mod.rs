@@ -63,7 +63,7 @@ impl Actor {
             }
             (Some(open), IfBusy::Steer) => {
                 let turn_id = open.turn_id;
-                let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
+                let events = self.journal.subscribe(self.journal.head(), Some(turn_id), Some(turn_id));
                 let input = UserInput::whole(start.text.unwrap_or_default(), start.typed_bytes);
                 self.steer(Some(turn_id), input, start.whole).await?;
                 if let Some(open) = &self.open {
@@ -224,7 +224,7 @@ impl Actor {
             self.open = None;
             return Err(fault);
         }
-        let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
+        let events = self.journal.subscribe(self.journal.head(), Some(turn_id), Some(turn_id));
         let model = model.info().id.clone();
         let (reason, environment, compacts) = (choice.reason().to_owned(), start.environment, start.compact.is_some());
         let mut facts = vec![EventKind::TurnStarted {

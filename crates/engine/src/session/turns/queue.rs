@@ -38,7 +38,7 @@ impl Actor {
         }
         self.keep_for_later(&start).await?;
         let turn_id = TurnId::generate();
-        let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
+        let events = self.journal.subscribe(self.journal.head(), None, Some(turn_id));
         let queued = QueuedTurn { turn_id, start };
         self.queue.push_back(queued.clone());
         self.lines.insert(turn_id, lines);
