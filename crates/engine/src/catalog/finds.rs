@@ -65,7 +65,8 @@ impl Finds {
         self.stock.servers().iter().filter(move |server| is_unusable(server) && otherwise.may_use(server))
     }
 
-    /// Which MCP servers there are whose tools may be used, a line each, for the system message of the turn; empty where there are none.
+    /// Which MCP servers there are whose tools may be used, a line each, for the system message of the turn; empty where there
+    /// are none.
     pub(crate) fn about_servers(&self) -> String {
         let usable = self.stock.usable(&self.reach).filter_map(|tool| tool.foreign.as_ref());
         let mut usable: BTreeSet<&str> = usable.map(|foreign| foreign.server.as_str()).collect();

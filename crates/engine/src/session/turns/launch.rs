@@ -24,7 +24,7 @@ use crate::{
     attachments::{self, Attachment},
     catalog::{Finds, ToolScope},
     client::{self, ClientTools, OfferedTools},
-    config::{EngineConfig, PolicyInForce},
+    config::PolicyInForce,
     error::EngineError,
     grants::LiveGrants,
     recovery::subagents,
@@ -263,7 +263,19 @@ impl Actor {
         };
         let finds = self.finds(&mentions.tools, slot, pictures, &state.history);
         let models = self.models(choice);
-        let prompt = self.prompt(&config, &acting, &models, &finds, &workspace).await?;
+        let (model, chat) = (models.model.info(), models.chat.info());
+        let known_paths = if model.embedded {
+            self.shared.ports.workspaces.paths(&workspace, KNOWN_PATHS).await?
+        } else {
+            Vec::new()
+        };
+        // The last answer may be written by another model, which reads the same results.
+        let window = models.windows.of(model).min(models.windows.of(chat));
+        let prompt = PromptSource {
+            system: self.system(&acting.instructions(&config), &finds, &workspace),
+            known_paths,
+            results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
+        };
         let Some(open) = &self.open else { return Ok(()) };
         let shared = &self.shared;
         let (recorder, messages) = Recorder::new(open.turn_id);
@@ -345,27 +357,6 @@ impl Actor {
     /// The system message that begins with this text.
     pub(crate) fn system(&self, text: &str, finds: &Finds, workspace: &Workspace) -> String {
         agentd_context::system(text, &finds.about_servers(), workspace, self.surroundings(), self.state.created_at)
-    }
-
-    /// Ingredients of a turn's requests.
-    async fn prompt(
-        &self,
-        config: &EngineConfig,
-        acting: &ActiveAgent,
-        models: &TurnModels,
-        finds: &Finds,
-        workspace: &Workspace,
-    ) -> Result<PromptSource, EngineError> {
-        let (model, chat) = (models.model.info(), models.chat.info());
-        let known_paths =
-            if model.embedded { self.shared.ports.workspaces.paths(workspace, KNOWN_PATHS).await? } else { Vec::new() };
-        // The last answer may be written by another model, which reads the same results.
-        let window = models.windows.of(model).min(models.windows.of(chat));
-        Ok(PromptSource {
-            system: self.system(&acting.instructions(config), finds, workspace),
-            known_paths,
-            results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
-        })
     }
 
     /// Goes on with the open turn after a restart, from what the journal has of it. One that cannot, for its folder
