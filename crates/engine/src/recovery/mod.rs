@@ -184,9 +184,15 @@ pub(crate) fn recover(
         std::mem::take(&mut ledger.open).into_iter().partition(is_input);
     let (ran, under_way) = close_cut_off_items(cut_off, fates, &mut ledger, &mut unknown, &mut facts);
     let newly_unknown = ran.len() > under_way.len();
-    let (pending, of_children) = settle_questions(session_id, &mut ledger, &ran, &mut facts);
-    let is_over = |call: &&ToolCall| ledger.results.contains_key(&call.call_id) || ran.contains(&call.call_id);
-    let never_ran: Vec<&ToolCall> = ledger.calls.iter().filter(|call| !is_over(call)).collect();
+    // Questions that still wait: of this session, and of its subagents.
+    let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
+        std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
+    // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
+    let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
+    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
+    let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
+    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
+    let never_ran: Vec<&ToolCall> = ledger.calls.iter().filter(|call| !is_over(&call.call_id)).collect();
     let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
     without_result.extend(never_ran.iter().map(|call| call.name.clone()));
     let disposition = if !under_way.is_empty() {
@@ -275,23 +281,6 @@ fn close_cut_off_items(
         facts.extend(paid.and_then(|usage| ledger.pay(usage)));
     }
     (ran, under_way)
-}
-
-/// Withdraws questions whose call is over, and returns those that still wait: of this session, and of its subagents.
-fn settle_questions(
-    session_id: SessionId,
-    ledger: &mut Ledger,
-    ran: &[CallId],
-    facts: &mut Vec<EventKind>,
-) -> (Vec<Interrupt>, Vec<Interrupt>) {
-    let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
-        std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
-    // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
-    let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
-    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
-    let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
-    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
-    (pending, of_children)
 }
 
 /// The result that another session has come to.

@@ -7,7 +7,6 @@ use agentd_context::{
     footprint::{self, Fingerprint},
     history,
     meter::Next,
-    toolset::ToolSet,
 };
 use agentd_core::{
     context::{Compaction, CompactionReport, ContextView, Segment, SegmentKind, TokenLevel, Window},
@@ -16,7 +15,7 @@ use agentd_core::{
     guide::GuideLimits,
     ids::{ItemId, TurnId},
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
-    model::{Message, ModelInfo, Slot},
+    model::{Message, Slot},
     ports::Model,
 };
 use tokio::sync::oneshot;
@@ -44,22 +43,10 @@ impl Actor {
         let config = self.shared.config();
         let pictures = self.has_pictures(&[]);
         let choice = self.choose(None, &[], None);
-        let slot = choice.slot;
-        let model = self.model(slot);
-        let finds = self.finds(&MentionedTools::new(), slot, pictures, &self.state.seen());
-        let instructions = self.system(&config.system_prompt, &finds, &workspace);
-        Ok(self.context_of(model.info(), instructions, &finds.tools(), config.max_message_history))
-    }
-
-    /// Content of the window of a model that is shown these instructions and tools. It sees this many messages at the most; none
-    /// where its window alone decides.
-    fn context_of(
-        &self,
-        model: &ModelInfo,
-        instructions: String,
-        tools: &ToolSet,
-        max_messages: Option<usize>,
-    ) -> ContextView {
+        let model = self.model(choice.slot);
+        let (model, history) = (model.info(), self.state.seen());
+        let finds = self.finds(&MentionedTools::new(), choice.slot, pictures, &history);
+        let tools = finds.tools();
         let mut parts: Vec<(SegmentKind, Fingerprint, u32)> = Vec::new();
         let mut add = |kind, print, count| match parts.iter_mut().find(|(known, ..)| *known == kind) {
             Some((_, sum, total)) => {
@@ -68,12 +55,12 @@ impl Actor {
             }
             None => parts.push((kind, print, count)),
         };
-        let (history, scales) = (self.state.seen(), &self.shared.scales);
-        let window = self.shared.windows.of(model);
+        let (scales, window) = (&self.shared.scales, self.shared.windows.of(model));
         // The embedded model is shown neither: what it may do is decided around it.
         if !model.embedded {
             add(SegmentKind::Tools, tools.print, count(tools.specs.len()));
-            add(SegmentKind::Instructions, footprint::print(&Message::System { text: instructions }), 1);
+            let text = self.system(&config.system_prompt, &finds, &workspace);
+            add(SegmentKind::Instructions, footprint::print(&Message::System { text }), 1);
         }
         let mut sources: Vec<(&str, u64)> = Vec::new();
         let of_memory = history.iter().flat_map(|item| match &item.body {
@@ -113,8 +100,8 @@ impl Actor {
             largest.tokens += rest;
         }
         let messages = plan::count_answers(&history);
-        let held = self.state.window.held;
-        ContextView {
+        let (held, max_messages) = (self.state.window.held, config.max_message_history);
+        Ok(ContextView {
             model: model.id.clone(),
             window,
             tokens,
@@ -124,7 +111,7 @@ impl Actor {
             max_messages: max_messages.map_or(0, count),
             next_cuts: next_cuts(max_messages, held, (window, tokens), messages),
             imported: false,
-        }
+        })
     }
 
     /// Guides that people wrote for the model, where the history does not have them.

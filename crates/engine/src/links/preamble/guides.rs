@@ -204,7 +204,17 @@ impl Link for Skills {
                     return Ok(ToolOutput::error(code, format!("{}. The command did not run", EngineError::from(error).sentence())));
                 }
             }
-            offer_package(call, skills, next.run(call).await?).await
+            let mut output = next.run(call).await?;
+            let command = plain(&call.call.arguments);
+            let failed = skills.import_failed(&call.context.files.workspace, &command, &output.text);
+            // Where a script of a skill lacked a package, the person is asked for it with the next call.
+            if let Some(package) = call.context.or_cancelled(failed).await? {
+                output.text += &format!(
+                    "\n\nThe skill needs the Python package {package}, which it does not declare. Run the same command again: \
+                     the person is asked then whether {package} is installed for the skill."
+                );
+            }
+            Ok(output)
         }
         .boxed()
     }
@@ -213,23 +223,6 @@ impl Link for Skills {
 /// Arguments as they are looked at for names of skills: JSON may write a slash in two ways.
 fn plain(arguments: &str) -> String {
     arguments.replace("\\/", "/")
-}
-
-/// Tells the model to try again where a script of a skill lacked a package: the person is asked for it with the next call.
-async fn offer_package(
-    call: &Invocation<'_>,
-    skills: &dyn ports::Skills,
-    mut output: ToolOutput,
-) -> Result<ToolOutput, TurnExit> {
-    let command = plain(&call.call.arguments);
-    let failed = skills.import_failed(&call.context.files.workspace, &command, &output.text);
-    if let Some(package) = call.context.or_cancelled(failed).await? {
-        output.text += &format!(
-            "\n\nThe skill needs the Python package {package}, which it does not declare. Run the same command again: the \
-             person is asked then whether {package} is installed for the skill."
-        );
-    }
-    Ok(output)
 }
 
 fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {
