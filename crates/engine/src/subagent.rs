@@ -85,7 +85,14 @@ impl Subagents for SessionSubagents {
     fn resume<'a>(&'a self, call: &'a Invocation<'a>, subagent: Subagent, max_steps: u32) -> Hook<'a, ToolOutput> {
         async move {
             let context = call.context;
-            let lost = match self.found(context, &subagent).await {
+            let found = async {
+                let session = self.0.registry()?.get(subagent.session_id).await?;
+                // What people have allowed since is passed on: who did that before may be gone.
+                session.take_permissions(context.rules.grants.of_session()).await?;
+                let turn = session.show().await?.live_turn;
+                Ok::<_, EngineError>((session, turn))
+            };
+            let lost = match found.await {
                 Ok((session, Some(turn))) => {
                     return self.follow(call, RunningSubagent { session, subagent, turn }, max_steps).await;
                 }
@@ -133,19 +140,6 @@ impl SessionSubagents {
     async fn is_stopping(&self, context: &TurnContext, why: &EngineError) -> bool {
         let live = async { self.0.registry()?.live(context.ids.session).await };
         why.kind() == ErrorKind::ShuttingDown && live.await.is_err()
-    }
-
-    /// A subagent of an earlier life, and its turn if that has not ended meanwhile. What people have allowed since is passed
-    /// on: who did that before may be gone.
-    async fn found(
-        &self,
-        context: &TurnContext,
-        subagent: &Subagent,
-    ) -> Result<(SessionHandle, Option<TurnId>), EngineError> {
-        let session = self.0.registry()?.get(subagent.session_id).await?;
-        session.take_permissions(context.rules.grants.of_session()).await?;
-        let turn = session.show().await?.live_turn;
-        Ok((session, turn))
     }
 
     /// Tells in the journal who works for the call, and then begins: a stop in between leaves nobody who is not known.

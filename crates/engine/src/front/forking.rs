@@ -106,7 +106,20 @@ impl Engine {
                 true => Some(bring_back(parts, from, id, cut.through, cut.turn).await?),
                 false => None,
             };
-            let facts = facts(&*parts.store, from, cut, settings, title, earlier.as_ref()).await?;
+            let mut changes = vec![StateChange::Forked { from, turn: cut.turn }, StateChange::Settings { settings }];
+            changes.extend(title.map(|title| StateChange::Title { title }));
+            let mut facts: Vec<EventKind> =
+                changes.into_iter().map(|change| EventKind::StateChanged { change }).collect();
+            // A notice belongs to a turn: to the last that is copied.
+            if let Some(turn_id) = reading::last(&*parts.store, from, 0, cut.through, |event| event.turn_id).await? {
+                let text = format!(
+                    "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. {} \
+                     temp/ is empty. Look before you rely on a file.",
+                    cut.turn,
+                    words_on_files(earlier.as_ref(), cut.turn)
+                );
+                facts.extend(whole(Item::new(turn_id, ItemBody::notice(text))));
+            }
             let numbered = facts.into_iter().zip(cut.through + 1..);
             let first = numbered.map(|(kind, seq)| Arc::new(Event { session_id: id, turn_id: None, seq, at, kind }));
             let fork = NewFork { id, at, from, through: cut.through, first: first.collect() };
@@ -185,32 +198,6 @@ fn window_of(event: &Event) -> Option<Window> {
         }
         _ => None,
     }
-}
-
-/// The first facts of the fork itself.
-async fn facts(
-    store: &dyn Store,
-    from: SessionId,
-    cut: ForkPoint,
-    settings: SessionSettings,
-    title: Option<String>,
-    earlier: Option<&EarlierFiles>,
-) -> Result<Vec<EventKind>, EngineError> {
-    let mut facts = vec![StateChange::Forked { from, turn: cut.turn }, StateChange::Settings { settings }];
-    facts.extend(title.map(|title| StateChange::Title { title }));
-    let mut facts: Vec<EventKind> = facts.into_iter().map(|change| EventKind::StateChanged { change }).collect();
-    // A notice belongs to a turn: to the last that is copied.
-    let turn_id = reading::last(store, from, 0, cut.through, |event| event.turn_id).await?;
-    if let Some(turn_id) = turn_id {
-        let text = format!(
-            "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. {} temp/ is \
-             empty. Look before you rely on a file.",
-            cut.turn,
-            words_on_files(earlier, cut.turn)
-        );
-        facts.extend(whole(Item::new(turn_id, ItemBody::notice(text))));
-    }
-    Ok(facts)
 }
 
 /// Tells the model of the files that a fork has.
