@@ -113,13 +113,7 @@ pub(crate) fn memory_notice(opening: &PreambleContext<'_>) -> Option<ItemBody> {
 }
 
 /// A notice with these files, each in a frame, in so many bytes.
-fn framed(
-    topic: NoticeTopic,
-    preface: &str,
-    files: &[GuideFile],
-    room: usize,
-    last: Option<String>,
-) -> ItemBody {
+fn framed(topic: NoticeTopic, preface: &str, files: &[GuideFile], room: usize, last: Option<String>) -> ItemBody {
     let rooms = rooms(files, room);
     let sources = files.iter().zip(&rooms).map(|(file, room)| NoticeSource {
         name: file.name.clone(),
@@ -339,7 +333,8 @@ pub(crate) fn skills_notice(opening: &PreambleContext<'_>) -> Option<ItemBody> {
 pub(crate) fn skill_listings(skills: &[&Skill], window: u64) -> Vec<SkillListing> {
     let room = usize::try_from(window / 8).unwrap_or(usize::MAX).min(MAX_BYTES);
     let mut forms = vec![SkillListing::Whole; skills.len()];
-    let mut taken = SKILLS_PREFACE.len() + skills.iter().map(|skill| skill_line(skill, SkillListing::Whole).len()).sum::<usize>();
+    let mut taken =
+        SKILLS_PREFACE.len() + skills.iter().map(|skill| skill_line(skill, SkillListing::Whole).len()).sum::<usize>();
     let mut order: Vec<usize> = (0..skills.len()).rev().collect();
     order.sort_by_key(|index| match skills[*index].origin {
         SkillOrigin::Bundled => 0,

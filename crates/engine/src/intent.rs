@@ -242,7 +242,13 @@ mod tests {
             ),
             (
                 IntentKind::GeneralChat,
-                &["Hello there!", "thanks, that helped", "你好", "Write a poem about the sea, with rhymes", "why is the sky blue?"],
+                &[
+                    "Hello there!",
+                    "thanks, that helped",
+                    "你好",
+                    "Write a poem about the sea, with rhymes",
+                    "why is the sky blue?",
+                ],
             ),
             (
                 IntentKind::CapabilityQuery,

@@ -7,11 +7,7 @@
 //! A monitor follows it: its questions reach the person at the parent, and the parent's cancel, limits, grants and the leave of its
 //! client reach it.
 
-use std::{
-    collections::HashSet,
-    sync::atomic::Ordering,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
 use agentd_core::{
     agent::{Parent, SUBAGENT, Subagent},

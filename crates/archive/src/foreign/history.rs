@@ -331,8 +331,7 @@ impl HistoryBuilder {
         }
         let duration_ms = u64::try_from(self.at.duration_since(turn.began).as_millis()).unwrap_or_default();
         let nothing = TurnResult::new(turn.id, turn.trace_id, StopReason::Completed);
-        let result =
-            TurnResult { text: turn.answer, steps: turn.steps, usage: turn.usage, duration_ms, ..nothing };
+        let result = TurnResult { text: turn.answer, steps: turn.steps, usage: turn.usage, duration_ms, ..nothing };
         self.push(Some(turn.id), EventKind::TurnEnded { result: Box::new(result) });
     }
 

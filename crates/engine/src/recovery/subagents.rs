@@ -102,7 +102,10 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
         work.take_in(&event.kind);
     }
     let is_cut_off = is_open
-        || work.turns.last().is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
+        || work
+            .turns
+            .last()
+            .is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
     if is_cut_off && !work.has_answered() { work.cut_off() } else { work.output() }
 }
 

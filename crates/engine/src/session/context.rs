@@ -145,7 +145,8 @@ impl Actor {
             return Err(EngineError::busy(open, "wait for its end, or cancel it").into());
         }
         let seen = self.state.seen();
-        let last = offload::last(&seen).and_then(|(id, undone)| Some((undone, seen.iter().find(|item| item.id == id)?)));
+        let last =
+            offload::last(&seen).and_then(|(id, undone)| Some((undone, seen.iter().find(|item| item.id == id)?)));
         let is_last = |item: &Item| self.state.number_of(item.id) > Some(self.state.window.summary);
         if let Some((undone, offload)) = last.filter(|(_, item)| is_last(item)) {
             let report = undone.report.clone();

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use agentd_core::turn::StopReason;
 
 use super::{
-    TurnContext, TurnExit, TurnState, dispatch,
-    sample,
+    TurnContext, TurnExit, TurnState, dispatch, sample,
     step::{self, Step},
 };
 

@@ -299,7 +299,11 @@ pub(crate) async fn report_interrupted(call: &Invocation<'_>, set_aside: &FilesR
 }
 
 /// Reports a failed look after a command: guarded files may be left.
-pub(crate) async fn report_unchecked(call: &Invocation<'_>, why: &str, output: &mut ToolOutput) -> Result<(), TurnExit> {
+pub(crate) async fn report_unchecked(
+    call: &Invocation<'_>,
+    why: &str,
+    output: &mut ToolOutput,
+) -> Result<(), TurnExit> {
     let what = "the command may have left files that others run or obey: what it left behind could not be checked";
     deny(call, format!("{what}: {why}"), output).await
 }

@@ -51,9 +51,7 @@ impl Link for Compaction {
 
     fn on_finish<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
-        if plan::count_answers(&state.history) > limit(most_messages(context), state.held)
-            && !state.only_compacts()
-        {
+        if plan::count_answers(&state.history) > limit(most_messages(context), state.held) && !state.only_compacts() {
             let wanted = CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
         } else {
@@ -134,9 +132,7 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
         return Some(wanted);
     }
     let auto = |cause| CompactionRequest { cause, strategy: CompactionStrategy::Auto };
-    if state.steps == 0
-        && plan::count_before_turn(&state.history) > limit(most_messages(context), state.held)
-    {
+    if state.steps == 0 && plan::count_before_turn(&state.history) > limit(most_messages(context), state.held) {
         return Some(auto(CompactionCause::Limit));
     }
     let (expected, window) = (request::expected(context, state, context.next_model(state)), context.next_window(state));
