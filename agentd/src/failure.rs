@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt::Write, process::ExitCode};
 
-use agentd_core::error::{AuditError, ErrorKind, KnowledgeError, WorkspaceError};
+use agentd_core::error::{AuditError, ErrorKind, KnowledgeError, ModelError, StoreError, WorkspaceError};
 use agentd_engine::EngineError;
 use agentd_proto::{convert::WireError, status::to_status};
 use tonic::Status;
@@ -124,7 +124,7 @@ macro_rules! refused {
     )*};
 }
 
-refused!(EngineError, WorkspaceError, KnowledgeError, AuditError);
+refused!(EngineError, WorkspaceError, KnowledgeError, AuditError, ModelError, StoreError);
 
 impl From<WireError> for Refusal {
     fn from(error: WireError) -> Self {

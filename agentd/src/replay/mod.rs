@@ -292,7 +292,7 @@ async fn gather(engine: &Engine, session: SessionId) -> Result<CapturedSession, 
         began: summary.created_at,
         title: summary.title,
         project: view.session.settings.project.map(|mount| RecordedProject { writable: mount.writable }),
-        models: models(engine.models(), &events, view.session.settings.imported.as_deref()),
+        models: models(engine.ports().models.list(), &events, view.session.settings.imported.as_deref()),
         events,
         subagents,
     })
@@ -321,7 +321,7 @@ async fn read(engine: &Engine, session: SessionId, room: &mut usize) -> Result<V
     let mut events: Vec<Arc<Event>> = Vec::new();
     while *room > 0 {
         let after = events.last().map_or(0, |event| event.seq);
-        let page = engine.events(session, after, PAGE.min(*room)).await?;
+        let page = engine.ports().store.events(session, after, PAGE.min(*room)).await?;
         if page.is_empty() {
             break;
         }

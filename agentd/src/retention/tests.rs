@@ -200,7 +200,7 @@ impl World {
 
     /// Notices of removed files in the history.
     async fn notices(&self, id: SessionId) -> Vec<String> {
-        let items = self.engine.items(id, 0, None, 100).await.unwrap();
+        let items = self.engine.ports().store.items_between(id, 0, None, 100).await.unwrap();
         let notice = |item: agentd_core::item::Item| match item.body {
             agentd_core::item::ItemBody::Notice { text, .. } => Some(text),
             _ => None,

@@ -98,12 +98,12 @@ service! { Daemon:
     }
 
     async fn models(&self, request: v1::ModelsRequest) -> v1::ModelsResponse {
-        let slots = if request.look_up { self.engine.models_looked_up().await } else { self.engine.models() };
+        let slots = if request.look_up { self.engine.models_looked_up().await } else { self.engine.ports().models.list() };
         Ok(v1::ModelsResponse { slots: slots.iter().map(Into::into).collect() })
     }
 
     async fn list_models(&self, request: v1::ListModelsRequest) -> v1::ListModelsResponse {
-        let models = self.engine.listed_models(or_default(request.slot, SLOT)?).await?;
+        let models = self.engine.ports().models.get(or_default(request.slot, SLOT)?).listed().await?;
         Ok(v1::ListModelsResponse { models: models.iter().map(Into::into).collect() })
     }
 
@@ -135,7 +135,7 @@ service! { Daemon:
     }
 
     async fn agents(&self, _: v1::AgentsRequest) -> v1::AgentsResponse {
-        Ok(v1::AgentsResponse { agents: self.engine.agents().iter().map(Into::into).collect() })
+        Ok(v1::AgentsResponse { agents: self.engine.config().agents.iter().map(Into::into).collect() })
     }
 
     async fn stop(&self, request: v1::StopRequest) -> v1::StopResponse {
@@ -178,7 +178,7 @@ service! { Spending:
 
     async fn counters(&self, request: v1::CountersRequest) -> v1::CountersResponse {
         let (since, until) = (Wire::from_wire(request.since, "since")?, Wire::from_wire(request.until, "until")?);
-        let days = self.engine.counters(since, until).await?;
+        let days = self.engine.ports().store.counters(since, until).await?;
         Ok(v1::CountersResponse { days: days.iter().map(Into::into).collect() })
     }
 }

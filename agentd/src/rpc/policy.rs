@@ -49,9 +49,9 @@ service! { Policy:
         let tool = self.engine.tool(&call.tool)?;
         let arguments = self.engine.meant(&tool, call.arguments);
         let standpoint = self.standpoint(&request.session).await?;
-        let policy = self.engine.policy();
+        let config = self.engine.config();
         let looked_up = self.engine.look_up(&standpoint, &tool, &arguments).await;
-        Ok((&blocking(UNJUDGED, move || standpoint.judge(&policy, &tool, &arguments, &looked_up)).await?).into())
+        Ok((&blocking(UNJUDGED, move || standpoint.judge(&config.policy, &tool, &arguments, &looked_up)).await?).into())
     }
 
     async fn test(&self, request: v1::TestRulesRequest) -> v1::TestRulesResponse {
@@ -67,14 +67,14 @@ service! { Policy:
         };
         let calls: Vec<PolicyCall> = calls.into_iter().zip(&tools).map(meant).collect();
         let standpoint = self.standpoint(&request.session).await?;
-        let policy = self.engine.policy();
+        let config = self.engine.config();
         let mut found = Vec::with_capacity(calls.len());
         for (call, tool) in calls.iter().zip(&tools) {
             found.push(self.engine.look_up(&standpoint, tool, &call.arguments).await);
         }
         let comparisons = blocking(UNJUDGED, move || {
             let judged = calls.into_iter().zip(&tools).zip(&found).map(|((call, tool), looked_up)| Comparison {
-                now: standpoint.judge(&policy, tool, &call.arguments, looked_up),
+                now: standpoint.judge(&config.policy, tool, &call.arguments, looked_up),
                 then: standpoint.judge(&tried, tool, &call.arguments, looked_up),
                 call,
             });
@@ -86,10 +86,10 @@ service! { Policy:
     async fn test_audit(&self, request: v1::TestAuditRequest) -> v1::TestAuditResponse {
         let tried = self.tried(request.rules).await?;
         let since: Option<Timestamp> = Wire::from_wire(request.since, "the time")?;
-        let (context, policy, tools) = (self.clone(), self.engine.policy(), self.engine.tools());
+        let (context, config, tools) = (self.clone(), self.engine.config(), self.engine.tools());
         let runtime = tokio::runtime::Handle::current();
         let outcome = blocking(UNJUDGED, move || {
-            let mut rehearsal = PolicyDryRun::new(&policy, &tried, &tools);
+            let mut rehearsal = PolicyDryRun::new(&config.policy, &tried, &tools);
             // Lines of one session stand together, mostly: the last standpoint is worth keeping, and no more.
             let mut last: Option<(Option<SessionId>, DryRunSubject)> = None;
             context.control.each_audited(&mut |line| {

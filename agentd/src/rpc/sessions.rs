@@ -146,7 +146,7 @@ service! { Sessions:
         let limit = given(request.limit).unwrap_or(DEFAULT_ITEMS).min(MAX_ITEMS);
         let session = self.session_id(&request.session).await?;
         let before = Some(request.before_seq).filter(|before| *before > 0);
-        let items = self.engine.items(session, request.after_seq, before, limit).await?;
+        let items = self.engine.ports().store.items_between(session, request.after_seq, before, limit).await?;
         Ok(v1::ListItemsResponse { items: newest_that_fit(items) })
     }
 
@@ -164,13 +164,14 @@ service! { Sessions:
     }
 
     async fn list_files(&self, request: v1::ListFilesRequest) -> v1::ListFilesResponse {
-        let session = self.session_id(&request.session).await?;
-        Ok((&self.engine.list_files(session, request.path).await?).into())
+        let tree = self.engine.tree(self.session_id(&request.session).await?).await?;
+        Ok((&self.engine.ports().workspaces.list_files(tree, request.path).await?).into())
     }
 
     async fn read_file(&self, request: v1::ReadFileRequest) -> v1::ReadFileResponse {
-        let session = self.session_id(&request.session).await?;
-        Ok((&self.engine.read_file(session, request.path, request.offset, MAX_CHUNK_BYTES).await?).into())
+        let tree = self.engine.tree(self.session_id(&request.session).await?).await?;
+        let read = self.engine.ports().workspaces.read_file(tree, request.path, request.offset, MAX_CHUNK_BYTES);
+        Ok((&read.await?).into())
     }
 }
 

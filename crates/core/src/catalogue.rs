@@ -143,16 +143,17 @@ pub struct ToolStanding {
     pub why: String,
 }
 
+impl CatalogueTool {
+    /// A tool of our own, whose name means one thing.
+    pub fn own(spec: ToolSpec, origin: ToolOrigin, label: ToolLabel) -> Self {
+        Self { spec, origin, label, stands_for: None, foreign: None }
+    }
+}
+
 impl Catalogue {
     /// The tools of one origin, all of them shown.
     pub fn of(specs: &[ToolSpec], origin: &ToolOrigin) -> Self {
-        let tool = |spec: &ToolSpec| CatalogueTool {
-            spec: spec.clone(),
-            origin: origin.clone(),
-            label: ToolLabel::default(),
-            stands_for: None,
-            foreign: None,
-        };
+        let tool = |spec: &ToolSpec| CatalogueTool::own(spec.clone(), origin.clone(), ToolLabel::default());
         Self { tools: specs.iter().map(tool).collect(), ..Self::default() }
     }
 }

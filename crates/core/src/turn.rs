@@ -192,6 +192,26 @@ pub struct TurnResult {
     pub only_compacted: bool,
 }
 
+impl TurnResult {
+    /// The result of a turn that ended so and did nothing.
+    pub fn new(turn_id: TurnId, trace_id: TraceId, stop_reason: StopReason) -> Self {
+        Self {
+            turn_id,
+            trace_id,
+            text: String::new(),
+            tool_used: false,
+            stop_reason,
+            error: None,
+            steps: 0,
+            usage: Usage::default(),
+            denials: Vec::new(),
+            files: Vec::new(),
+            duration_ms: 0,
+            only_compacted: false,
+        }
+    }
+}
+
 /// Why a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -78,7 +78,7 @@ pub(crate) struct ClientTools {
     tools: Vec<CatalogueTool>,
     /// By the names that models use: the client's own name, and what checks arguments.
     known: HashMap<String, (String, Validator)>,
-    line: ClientLine,
+    pub(crate) line: ClientLine,
 }
 
 impl ClientTools {
@@ -86,13 +86,8 @@ impl ClientTools {
     pub(crate) fn new(tools: &[ClientTool], line: ClientLine) -> Result<Self, EngineError> {
         let known = |tool: &ClientTool| Ok((tool.called(), (tool.name.clone(), validator(tool)?)));
         let known = tools.iter().map(known).collect::<Result<_, EngineError>>()?;
-        let of_client = |tool: &ClientTool| CatalogueTool {
-            spec: tool.spec(),
-            origin: ToolOrigin::Conversation,
-            label: ToolLabel::default(),
-            stands_for: None,
-            foreign: None,
-        };
+        let of_client =
+            |tool: &ClientTool| CatalogueTool::own(tool.spec(), ToolOrigin::Conversation, ToolLabel::default());
         Ok(Self { tools: tools.iter().map(of_client).collect(), known, line })
     }
 
@@ -108,10 +103,6 @@ impl ClientTools {
     /// The client's own name of a tool that models call so.
     pub(crate) fn own_name(&self, called: &str) -> Option<&str> {
         self.known.get(called).map(|(name, _)| name.as_str())
-    }
-
-    pub(crate) fn line(&self) -> &ClientLine {
-        &self.line
     }
 
     /// Problem of the arguments of a call, if there is one.
@@ -216,28 +207,23 @@ pub struct FileLine {
     sender: mpsc::Sender<ClientFileQuestion>,
     access: ClientFileAccess,
     asked: Arc<AtomicU64>,
-    begun: Instant,
-    /// Milliseconds since it began at which it may be asked again.
-    paused: Arc<AtomicU64>,
+    /// When it may be asked again.
+    paused: watch::Sender<Option<Instant>>,
 }
 
 impl FileLine {
     /// A line, and the end that whoever speaks to the client reads.
     pub fn new(access: ClientFileAccess) -> (Self, mpsc::Receiver<ClientFileQuestion>) {
         let (sender, questions) = mpsc::channel(FILE_QUEUE);
-        (Self { sender, access, asked: Arc::default(), begun: Instant::now(), paused: Arc::default() }, questions)
+        (Self { sender, access, asked: Arc::default(), paused: watch::Sender::default() }, questions)
     }
 
     fn is_gone(&self) -> bool {
         self.sender.is_closed()
     }
 
-    fn elapsed(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
     async fn ask(&self, path: &str, action: FileAction) -> Result<ClientFileAnswer, NoAnswer> {
-        if self.elapsed() < self.paused.load(Ordering::Relaxed) {
+        if self.paused.borrow().is_some_and(|until| Instant::now() < until) {
             return Err(NoAnswer::Late);
         }
         let limit = if action == FileAction::Read { READ } else { WRITE };
@@ -252,8 +238,7 @@ impl FileLine {
         match timeout(limit, answer).await {
             Ok(answer) => answer.map_err(|_| NoAnswer::Gone),
             Err(_) => {
-                let pause = u64::try_from(PAUSE.as_millis()).unwrap_or_default();
-                self.paused.store(self.elapsed().saturating_add(pause), Ordering::Relaxed);
+                self.paused.send_replace(Some(Instant::now() + PAUSE));
                 Err(NoAnswer::Late)
             }
         }
@@ -284,11 +269,11 @@ impl From<StartTurn> for TurnStart {
     }
 }
 
-/// The lines of an open turn, which clients that join it add to.
+/// The clients that hold files for a turn, to which those that join it are added. The one that came last is asked.
 #[derive(Debug, Default)]
-pub(crate) struct OpenFileLines(watch::Sender<Vec<FileLine>>);
+pub(crate) struct FileLines(watch::Sender<Vec<FileLine>>);
 
-impl OpenFileLines {
+impl FileLines {
     pub(crate) fn new(lines: Vec<FileLine>) -> Self {
         Self(watch::Sender::new(lines))
     }
@@ -303,17 +288,6 @@ impl OpenFileLines {
         }
     }
 
-    /// The same for the turn's task, as they are at any time.
-    pub(crate) fn live(&self) -> Arc<FileLines> {
-        Arc::new(FileLines(self.0.subscribe()))
-    }
-}
-
-/// The clients that hold files for a turn. The one that came last is asked.
-#[derive(Debug)]
-pub(crate) struct FileLines(watch::Receiver<Vec<FileLine>>);
-
-impl FileLines {
     fn last(&self) -> Option<FileLine> {
         self.0.borrow().iter().rev().find(|line| !line.is_gone()).cloned()
     }
@@ -342,7 +316,6 @@ impl ClientFiles for FileLines {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::catalogue::Catalogue;
     use serde_json::json;
 
     use super::*;
@@ -357,13 +330,7 @@ mod tests {
 
     #[test]
     fn bad_tools_are_refused_with_a_hint() {
-        let own = agentd_core::tool::ToolSpec {
-            name: "read_file".to_owned(),
-            description: String::new(),
-            parameters: json!({}),
-            effect: agentd_core::tool::Effect::Read,
-        };
-        let stock = ToolCatalog::new(Arc::new(Catalogue::default()), vec![(own, false)]);
+        let stock = ToolCatalog::new(Arc::default(), vec![(agentd_policy::read_tool(), false)]);
         let refusal = |tools: &[ClientTool], words: &str| {
             let canonical = |name: &str| if name == "Read" { "read_file".to_owned() } else { name.to_owned() };
             let error = check(tools, &stock, canonical).unwrap_err();
@@ -383,21 +350,10 @@ mod tests {
         assert!(check(&[tool("a", object()), tool("b-2", json!({"type": "object"}))], &stock, str::to_owned).is_ok());
     }
 
-    #[test]
-    fn arguments_are_checked_before_anybody_is_asked() {
-        let tools = ClientTools::new(&[tool("look", object())], ClientLine::new().0).unwrap();
-        assert_eq!(tools.own_name("client_look"), Some("look"));
-        assert_eq!(tools.problem("client_look", r#"{"path": "a"}"#), None);
-        for bad in ["{", "", "[]", r#"{"path": 7}"#] {
-            assert!(tools.problem("client_look", bad).is_some(), "{bad}");
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_client_that_is_late_is_left_alone_for_a_while() {
         let (line, mut questions) = FileLine::new(ClientFileAccess::Read);
-        let files = OpenFileLines::new(vec![line]);
-        let files = files.live();
+        let files = FileLines::new(vec![line]);
         assert_eq!(files.ask("a", FileAction::Read).await, Err(NoAnswer::Late));
         let late = questions.recv().await.unwrap();
         assert!(late.reply.is_closed());
@@ -416,9 +372,8 @@ mod tests {
     async fn the_client_that_came_last_is_asked_as_long_as_it_is_there() {
         let (first, mut first_questions) = FileLine::new(ClientFileAccess::Read);
         let (second, second_questions) = FileLine::new(ClientFileAccess::ReadWrite);
-        let open = OpenFileLines::new(vec![first]);
-        let files = open.live();
-        open.join(vec![second]);
+        let files = FileLines::new(vec![first]);
+        files.join(vec![second]);
         assert_eq!(files.access(), Some(ClientFileAccess::ReadWrite));
         drop(second_questions);
         assert_eq!(files.access(), Some(ClientFileAccess::Read));

@@ -4,18 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
     agent::Agents,
-    guarded::GuardedNames,
     guide::GuideLimits,
     interrupt::Answer,
     model::Slot,
-    policy::Explanation,
     ports::{Audit, Clock, Exchanges, Languages, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
     routing::Planning,
     session::SessionSettings,
 };
 use tokio::sync::watch;
 
-use agentd_policy::{CallContext, Policy};
+use agentd_policy::Policy;
 
 /// Settings of sessions and turns.
 #[derive(Debug, Clone)]
@@ -132,22 +130,7 @@ pub struct Ports {
 pub(crate) struct PolicyInForce(pub(crate) watch::Receiver<Arc<EngineConfig>>);
 
 impl PolicyInForce {
-    /// Their verdict on a call now.
-    pub(crate) fn judge(&self, facts: &CallContext<'_>) -> Explanation {
-        self.now().judge(facts)
-    }
-
-    /// Their verdict now on showing a file that the call comes upon.
-    pub(crate) fn may_show(&self, facts: &CallContext<'_>) -> bool {
-        self.now().may_show(facts)
-    }
-
-    /// Names that others run or obey, now.
-    pub(crate) fn guarded(&self) -> GuardedNames {
-        self.now().rules().guarded().clone()
-    }
-
-    fn now(&self) -> Arc<Policy> {
+    pub(crate) fn now(&self) -> Arc<Policy> {
         Arc::clone(&self.0.borrow().policy)
     }
 }

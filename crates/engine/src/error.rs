@@ -51,6 +51,11 @@ impl EngineError {
         self.hint.as_deref()
     }
 
+    /// Message and hint in one line.
+    pub(crate) fn sentence(&self) -> String {
+        self.hint.as_ref().map_or_else(|| self.message.clone(), |hint| format!("{}; {hint}", self.message))
+    }
+
     /// The same, as the end of a turn tells it.
     pub(crate) fn to_turn_error(&self) -> TurnError {
         TurnError { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }

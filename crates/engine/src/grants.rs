@@ -106,11 +106,6 @@ impl LiveGrants {
             std::future::pending::<()>().await;
         }
     }
-
-    /// The rules that are kept for good.
-    pub(crate) fn for_good(&self) -> Arc<[Grant]> {
-        self.kept.now()
-    }
 }
 
 /// There is nothing to take back.

@@ -209,94 +209,82 @@ mod tests {
 
     use super::*;
 
-    fn check(kind: IntentKind, texts: &[&str]) {
-        for text in texts {
-            let intent = classify(text, false);
-            assert_eq!(intent.kind, kind, "{text:?}: {intent:?}");
-            assert!((1..=95).contains(&intent.confidence) && !intent.reason.is_empty(), "{intent:?}");
+    #[test]
+    fn each_input_is_of_one_kind() {
+        let outside: [(IntentKind, &[&str]); 5] = [
+            (
+                IntentKind::CodingTask,
+                &[
+                    "fix the failing test in src/parser.rs",
+                    "Please add a function that parses ISO dates, with unit tests",
+                    "could you rename `Foo` to `Bar` in this module?",
+                    "Refactor the login class and remove the old API",
+                    "I want you to implement pagination for the /users endpoint",
+                    "thread 'main' panicked at src/main.rs:4:5:\nindex out of bounds",
+                    "修复 src/lib.rs 里的报错，并添加测试",
+                    "Behebe den Fehler in der Funktion parse_date",
+                    "thanks! now write the tests for get_user()",
+                    "src/main.rs does not compile since yesterday",
+                ],
+            ),
+            (
+                IntentKind::RepoAnalysis,
+                &[
+                    "explain how the retry logic in src/retry.rs works",
+                    "Where is the function `open_turn` called in this repository?",
+                    "What does this code do?\n```\nfor i in 0..3 {}\n```",
+                    "why does test_login fail after the change of the schema file?",
+                    "解释一下这个项目的代码结构",
+                    "Give me an overview of this codebase",
+                    "Wie funktioniert src/retry.rs?",
+                    "how do I add a test to src/parser.rs",
+                ],
+            ),
+            (
+                IntentKind::GeneralChat,
+                &[
+                    "Hello there!",
+                    "thanks, that helped",
+                    "你好",
+                    "Write a poem about the sea, with rhymes",
+                    "why is the sky blue?",
+                ],
+            ),
+            (
+                IntentKind::CapabilityQuery,
+                &["what can you do?", "which tools do you have", "你能做什么？", "Was kannst du?"],
+            ),
+            (IntentKind::Uncertain, &["yes", "go on", "the second one", "", "  \n", "42", "ok, do it"]),
+        ];
+        let in_project: [(IntentKind, &[&str]); 4] = [
+            (IntentKind::CodingTask, &["Make the button green when a form was sent", "fix it", "run the tests"]),
+            (IntentKind::RepoAnalysis, &["why does the login fail?"]),
+            (IntentKind::GeneralChat, &["What is the capital of France?"]),
+            (IntentKind::Uncertain, &["go on"]),
+        ];
+        let outside = outside.iter().map(|row| (row, false));
+        for ((kind, texts), is_in_project) in outside.chain(in_project.iter().map(|row| (row, true))) {
+            for text in *texts {
+                let intent = classify(text, is_in_project);
+                assert_eq!(intent.kind, *kind, "{text:?}: {intent:?}");
+                assert!((1..=95).contains(&intent.confidence) && !intent.reason.is_empty(), "{intent:?}");
+            }
         }
     }
 
     #[test]
-    fn changes_of_code_are_coding_tasks() {
-        check(
-            IntentKind::CodingTask,
-            &[
-                "fix the failing test in src/parser.rs",
-                "Please add a function that parses ISO dates, with unit tests",
-                "could you rename `Foo` to `Bar` in this module?",
-                "Refactor the login class and remove the old API",
-                "I want you to implement pagination for the /users endpoint",
-                "thread 'main' panicked at src/main.rs:4:5:\nindex out of bounds",
-                "修复 src/lib.rs 里的报错，并添加测试",
-                "Behebe den Fehler in der Funktion parse_date",
-                "thanks! now write the tests for get_user()",
-                "could you implement retries in src/http.rs?",
-                "src/main.rs does not compile since yesterday",
-            ],
-        );
-    }
-
-    #[test]
-    fn questions_about_code_are_analyses() {
-        check(
-            IntentKind::RepoAnalysis,
-            &[
-                "explain how the retry logic in src/retry.rs works",
-                "Where is the function `open_turn` called in this repository?",
-                "What does this code do?\n```\nfor i in 0..3 {}\n```",
-                "why does test_login fail after the change of the schema file?",
-                "解释一下这个项目的代码结构",
-                "Give me an overview of this codebase",
-                "What does the function foo do?",
-                "Wie funktioniert src/retry.rs?",
-                "how do I add a test to src/parser.rs",
-            ],
-        );
-    }
-
-    #[test]
-    fn a_change_in_a_project_is_one_of_its_code() {
-        let kind = |text| classify(text, true).kind;
-        assert_eq!(kind("Make the button green when a form was sent"), IntentKind::CodingTask);
-        assert_eq!(kind("fix it"), IntentKind::CodingTask);
-        assert_eq!(kind("run the tests"), IntentKind::CodingTask);
-        assert_eq!(kind("why does the login fail?"), IntentKind::RepoAnalysis);
-        assert_eq!(kind("What is the capital of France?"), IntentKind::GeneralChat);
-        assert_eq!(kind("go on"), IntentKind::Uncertain);
-    }
-
-    #[test]
-    fn talk_and_questions_about_the_agent_need_no_plan() {
-        check(IntentKind::GeneralChat, &["hi", "Hello there!", "thanks, that helped", "你好", "Danke!"]);
-        check(
-            IntentKind::GeneralChat,
-            &["What is the capital of France?", "Write a poem about the sea, with rhymes", "why is the sky blue?"],
-        );
-        check(
-            IntentKind::CapabilityQuery,
-            &["what can you do?", "Who are you?", "which tools do you have", "你能做什么？", "Was kannst du?"],
-        );
-    }
-
-    #[test]
-    fn what_is_not_clear_is_said_to_be() {
-        check(IntentKind::Uncertain, &["yes", "go on", "the second one", "", "  \n", "42", "ok, do it"]);
-    }
-
-    #[test]
     fn large_tasks_are_complex() {
-        let complex = |text: &str| classify(text, true).complex;
-        assert!(complex("Migrate the whole project from Python 2 to Python 3, step by step, and keep the API stable"));
-        assert!(complex(
-            "Do this:\n1. add a table\n2. write the migration\n3. change the API\n4. test it\n5. document it"
-        ));
-        assert!(complex("Design the architecture of a cache and weigh the trade-offs of its eviction strategies"));
-        assert!(!complex("fix the typo in README.md"));
-        assert!(!complex("Redesign the button in src/app.css"));
-        assert!(!complex("Improve the error message and support the new flag in cli.rs"));
-        assert!(!complex("hello"));
-        assert!(!complex("what does main.rs do?"));
+        for (text, expected) in [
+            ("Migrate the whole project from Python 2 to Python 3, step by step, and keep the API stable", true),
+            ("Do this:\n1. add a table\n2. write the migration\n3. change the API\n4. test it\n5. document it", true),
+            ("Design the architecture of a cache and weigh the trade-offs of its eviction strategies", true),
+            ("fix the typo in README.md", false),
+            ("Redesign the button in src/app.css", false),
+            ("Improve the error message and support the new flag in cli.rs", false),
+            ("what does main.rs do?", false),
+        ] {
+            assert_eq!(classify(text, true).complex, expected, "{text}");
+        }
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! An input that does not fit into the window: kept whole in a file of the session, and told by its beginning, its size and
 //! the way to the rest. Who gives a model something to read is not to guess from its answer how much of it was read.
 //!
-//! [`keep`] affected_paths files; all else is pure.
+//! [`keep`] writes files; all else is pure.
 
 use agentd_context::{
     ToolSet,
@@ -118,11 +118,6 @@ impl InputRoom {
             return Self { whole: whole.min(EMBEDDED.0), shown: shown.min(EMBEDDED.1), read };
         }
         Self { whole, shown, read }
-    }
-
-    /// The same for a part of a summary, which has so many tokens.
-    pub(crate) fn in_summary(tokens: u64, read: u64) -> Self {
-        Self { whole: tokens, shown: tokens, read }
     }
 }
 
@@ -292,23 +287,6 @@ mod tests {
         check(OccupiedRoom { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED.0, EMBEDDED.1);
         // Something is shown whatever the tools take.
         check(occupied(2_048, 4_000, 4_000), LEAST, LEAST);
-    }
-
-    #[test]
-    fn sizes_are_said_as_people_say_them() {
-        let stored = |bytes, shown_lines| StoredInput {
-            path: "uploads/stdin.txt".to_owned(),
-            bytes,
-            lines: 2_500,
-            shown_bytes: 9_000,
-            shown_lines,
-        };
-        assert_eq!(
-            told(&stored(126_454, 700), "m", 32_768),
-            "126 KB of input do not fit into the window of m (32,768 tokens): stored as uploads/stdin.txt; the first 700 of \
-             2,500 lines are in view"
-        );
-        assert!(told(&stored(9_999, 0), "m", 32_768).ends_with("the first 9,000 bytes are in view"));
     }
 
     proptest! {

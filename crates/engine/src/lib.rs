@@ -7,12 +7,12 @@
 //! - 7 `subagent`: sessions that work for a call of another one; implements the kernel's trait `Subagents`.
 //! - 6 `session/`: one actor a session, the only writer of its facts. `journal` numbers, stores and then publishes them;
 //!   any number of readers follow without ever stalling the turn; `registry` is the map of sessions.
-//! - 5 `links/`: the capabilities that surround a turn, one file each; `standard` lists them and says why in that order.
+//! - 5 `links/`: the capabilities that surround a turn, each a link; `standard` lists them and says why in that order.
 //!   `recovery/`: what a crash left behind, read from the journal only.
 //! - 4 `turn/`: the kernel. `run` is the loop, `step` decides purely, `sample` asks the model, also for the last answer, `dispatch`
 //!   runs tool calls; `hooks` is what a capability can do. It names no capability.
-//! - 3 `instructions/`: what people wrote for models (AGENTS.md, memory, skills), told in the history.
-//! - 2 `agents/`: the agent that works in a turn, and its tools; `mentions`: what an input names with `@`; `attachments`:
+//! - 3 `instructions`: what people wrote for models (AGENTS.md, memory, skills), told in the history.
+//! - 2 `agents`: the agent that works in a turn, and its tools; `mentions`: what an input names with `@`; `attachments`:
 //!   uploaded files shown to the model; `large_input`: an input that does not fit into the window; `answer_form`: the
 //!   schema that an answer has to match; `client`: tools that the client answers, and files of the project that it
 //!   holds; `grants`: what people allowed, live.
@@ -65,7 +65,7 @@ pub fn own_tools() -> Vec<agentd_core::tool::ToolSpec> {
 
 /// The name of such a tool, for one that other systems have for it; any other name as it is.
 pub fn own_name(name: &str) -> &str {
-    agents::handoff_tools::canonical_name(name)
+    agents::canonical_name(name)
 }
 
 /// Those of them that people may switch off.

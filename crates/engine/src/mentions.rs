@@ -16,10 +16,7 @@ use agentd_core::{
     path,
 };
 
-use crate::catalog::{MentionedTools, NO_PROJECT, ToolCatalog, ToolScope};
-
-/// The tool by which an agent is given work.
-const DELEGATE: &str = "delegate_task";
+use crate::catalog::{DELEGATE, MentionedTools, NO_PROJECT, ToolCatalog, ToolScope};
 
 /// Names that can be mentioned.
 pub(crate) struct KnownNames<'a> {
@@ -378,11 +375,9 @@ fn code_spans(line: &str) -> Vec<Range<usize>> {
 mod tests {
     use agentd_core::{
         catalogue::{Catalogue, CatalogueTool, Foreign, ToolLabel, ToolOrigin, ToolTier},
-        guide::SkillOrigin,
-        ids::TurnId,
-        item::NoticeSource,
-        tool::{Effect, ToolSpec},
+        tool::ToolSpec,
     };
+    use agentd_policy::read_tool;
     use proptest::prelude::*;
 
     use crate::links::standard;
@@ -390,12 +385,7 @@ mod tests {
     use super::*;
 
     fn stock() -> ToolCatalog {
-        let spec = |name: &str| ToolSpec {
-            name: name.to_owned(),
-            description: String::new(),
-            parameters: serde_json::json!({}),
-            effect: Effect::Read,
-        };
+        let spec = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
         let specs = ["grep", "read_url", "run_bash_command", "web_search"].map(spec);
         let mut catalogue = Catalogue::of(&specs, &ToolOrigin::BuiltIn);
         catalogue.tools[1].label.tier = ToolTier::Off;
@@ -416,41 +406,26 @@ mod tests {
     }
 
     fn of_server(server: &str, name: &str, tier: ToolTier) -> CatalogueTool {
-        let spec = ToolSpec {
-            name: name.to_owned(),
-            description: String::new(),
-            parameters: serde_json::json!({}),
-            effect: Effect::Execute,
-        };
+        let spec = ToolSpec { name: name.to_owned(), ..read_tool() };
         let (origin, server) = (ToolOrigin::Mcp { server: server.to_owned() }, server.to_owned());
         let foreign = Some(Arc::new(Foreign { server, ..Foreign::default() }));
         let label = ToolLabel { tier, ..ToolLabel::default() };
         CatalogueTool { spec, origin, label, stands_for: None, foreign }
     }
 
-    fn skill(name: &str, origin: SkillOrigin) -> Skill {
-        let packages = if name == "pdf" { vec!["pypdf".to_owned()] } else { Vec::new() };
-        Skill { name: name.to_owned(), origin, packages, file_types: vec![name.to_owned()], ..Skill::default() }
-    }
-
-    fn mentions(text: &str, files: &[&str]) -> Mentions {
+    fn mentions(text: &str) -> Mentions {
         let stock = stock();
-        let skills = [
-            skill("grep", SkillOrigin::Person),
-            skill("pdf", SkillOrigin::Bundled),
-            skill("tax", SkillOrigin::Project),
-        ];
+        let skills = ["grep", "pdf", "tax"].map(|name| Skill { name: name.to_owned(), ..Skill::default() });
         let agents = ["pdf", "researcher"].map(AgentCard::new);
         let canonical = |name: &str| if name == "bash" { "run_bash_command".to_owned() } else { name.to_owned() };
         let known = KnownNames { stock: &stock, canonical: &canonical, skills: &skills, agents: &agents };
-        let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
-        Mentions::of(text, &files, &known, &ToolScope::default())
+        Mentions::of(text, &[], &known, &ToolScope::default())
     }
 
     #[test]
     fn a_name_is_a_tool_then_a_skill_then_an_agent() {
         let check = |text: &str, tools: &[&str], skills: &[&str], agents: &[&str], problem: Option<&str>| {
-            let found = mentions(text, &[]);
+            let found = mentions(text);
             let names: Vec<&str> = found.tools.iter().map(String::as_str).collect();
             let of_skills: Vec<&str> = found.skills.iter().map(|loaded| loaded.skill.name.as_str()).collect();
             let of_agents: Vec<&str> = found.agents.iter().map(|agent| agent.id.as_str()).collect();
@@ -488,46 +463,6 @@ mod tests {
         check("@gone", &[], &[], &[], Some("has not said yet which tools it has; `agentctl mcp test gone`"));
         check("@wrong", &[], &[], &[], Some("`agentctl mcp list` says why"));
         check("@lab.3", &[], &[], &[], Some("did you mean @lab.2?"));
-    }
-
-    #[test]
-    fn files_ask_for_skills_unless_they_are_mentioned() {
-        let found = mentions("Use @tax", &["uploads/a.PDF", "uploads/b.tax"]);
-        let files: Vec<usize> = found.skills.iter().map(|loaded| loaded.files.len()).collect();
-        assert_eq!(files, [0, 1]);
-        let told = found.reminders(|_| true).join("\n");
-        assert!(told.contains("mentioned the skill tax") && told.contains("came with the project"), "{told}");
-        assert!(told.contains("For work on uploads/a.PDF") && told.contains("It needs Python packages"), "{told}");
-        let agent = mentions("@researcher", &[]);
-        assert!(agent.reminders(|tool| tool == DELEGATE)[0].contains("delegate_task gives it work"));
-        assert!(agent.reminders(|_| false)[0].contains("cannot be reached"));
-        assert_eq!(
-            mentions("@lab.2", &[]).reminders(|_| true),
-            ["The person mentioned the MCP server lab.2: use its tools where they fit."]
-        );
-    }
-
-    #[test]
-    fn a_turn_goes_on_with_what_was_said_last() {
-        let turn_id = TurnId::generate();
-        let item = |body| Arc::new(Item::new(turn_id, body));
-        let source = NoticeSource { name: "uploads/a.pdf".to_owned(), bytes: 0, ..NoticeSource::default() };
-        let notice = ItemBody::Notice {
-            text: String::new(),
-            topic: NoticeTopic::Files,
-            sources: vec![source],
-            pictures: Vec::new(),
-        };
-        let said = |text: &str, steered, typed_bytes| ItemBody::UserMessage {
-            text: text.to_owned(),
-            steered,
-            typed_bytes,
-            stored: None,
-        };
-        let history =
-            [item(notice), item(said("Use @tax\npiped @grep", false, Some(8))), item(said("@pdf", true, None))];
-        assert_eq!(last_said(&history), ("Use @tax".to_owned(), vec!["uploads/a.pdf".to_owned()]));
-        assert_eq!(last_said(&[]), (String::new(), Vec::new()));
     }
 
     #[test]

@@ -80,15 +80,6 @@ pub(crate) fn apart(changes: Vec<FileChange>) -> (Vec<FileChange>, Vec<FileChang
     changes.into_iter().partition(|change| !change.path.starts_with(ROOT))
 }
 
-/// Which files are shown with a diff. It is computed for these alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DiffChoice {
-    /// All that change, and conflicts.
-    All,
-    /// Files that are left alone, because they were changed since.
-    Conflicts,
-}
-
 /// The way back from changes of the state, from where it stands now.
 #[derive(Debug, Default)]
 pub(crate) struct RevertPlan {
@@ -101,13 +92,14 @@ pub(crate) struct RevertPlan {
 }
 
 impl RevertPlan {
-    /// Finds it, and changes nothing.
+    /// Finds it, and changes nothing. Files that are left alone, because they were changed since, are shown with a diff; with
+    /// `shows_all`, those that change are, too.
     pub(crate) async fn find(
         store: &dyn Store,
         session: SessionId,
         changes: &[FileChange],
         now: &StateFiles,
-        shown: DiffChoice,
+        shows_all: bool,
     ) -> Result<Self, StoreError> {
         let mut way = Self::default();
         if changes.is_empty() {
@@ -118,7 +110,7 @@ impl RevertPlan {
         // What goes makes room for what comes.
         let (going, coming): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.before.is_none());
         for change in going.into_iter().chain(coming) {
-            way.step(change, &contents, &mut files, shown);
+            way.step(change, &contents, &mut files, shows_all);
         }
         way.show().await;
         way.undone.files.sort_by(|left, right| left.path.cmp(&right.path));
@@ -135,7 +127,7 @@ impl RevertPlan {
         change: &FileChange,
         contents: &HashMap<String, String>,
         files: &mut StateFiles,
-        shown: DiffChoice,
+        shows_all: bool,
     ) {
         use UndoOutcome::{Already, Conflict, Done, Failed};
         let path = change.path.trim_start_matches(ROOT);
@@ -160,7 +152,7 @@ impl RevertPlan {
             let fact = StateFileChange { path: path.to_owned(), content: wanted.map(str::to_owned) };
             match files.check(&fact) {
                 Ok(()) => {
-                    if shown == DiffChoice::All {
+                    if shows_all {
                         self.compare(change, now.as_deref(), wanted);
                     }
                     // When it was written is not looked at here.

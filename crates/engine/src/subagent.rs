@@ -7,11 +7,7 @@
 //! A monitor follows it: its questions reach the person at the parent, and the parent's cancel, limits, grants and the leave of its
 //! client reach it.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
 use agentd_core::{
     agent::{Parent, SUBAGENT, Subagent},
@@ -22,7 +18,7 @@ use agentd_core::{
     ports::CallProgress,
     session::SessionSettings,
     tool::{ToolErrorCode, ToolOutput},
-    turn::{IfBusy, StartTurn, StopReason, TurnOptions},
+    turn::{StartTurn, StopReason, TurnOptions},
     worktree::SessionWorktree,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -85,7 +81,14 @@ impl Subagents for SessionSubagents {
     fn resume<'a>(&'a self, call: &'a Invocation<'a>, subagent: Subagent, max_steps: u32) -> Hook<'a, ToolOutput> {
         async move {
             let context = call.context;
-            let lost = match self.found(context, &subagent).await {
+            let found = async {
+                let session = self.0.registry()?.get(subagent.session_id).await?;
+                // What people have allowed since is passed on: who did that before may be gone.
+                session.take_permissions(context.rules.grants.of_session()).await?;
+                let turn = session.show().await?.live_turn;
+                Ok::<_, EngineError>((session, turn))
+            };
+            let lost = match found.await {
                 Ok((session, Some(turn))) => {
                     return self.follow(call, RunningSubagent { session, subagent, turn }, max_steps).await;
                 }
@@ -133,19 +136,6 @@ impl SessionSubagents {
     async fn is_stopping(&self, context: &TurnContext, why: &EngineError) -> bool {
         let live = async { self.0.registry()?.live(context.ids.session).await };
         why.kind() == ErrorKind::ShuttingDown && live.await.is_err()
-    }
-
-    /// A subagent of an earlier life, and its turn if that has not ended meanwhile. What people have allowed since is passed
-    /// on: who did that before may be gone.
-    async fn found(
-        &self,
-        context: &TurnContext,
-        subagent: &Subagent,
-    ) -> Result<(SessionHandle, Option<TurnId>), EngineError> {
-        let session = self.0.registry()?.get(subagent.session_id).await?;
-        session.take_permissions(context.rules.grants.of_session()).await?;
-        let turn = session.show().await?.live_turn;
-        Ok((session, turn))
     }
 
     /// Tells in the journal who works for the call, and then begins: a stop in between leaves nobody who is not known.
@@ -227,7 +217,10 @@ impl SessionSubagents {
         let mut watch = match Monitor::begin(call, session.clone(), turn, &work).await {
             Ok(watch) => watch,
             Err(lost) if self.is_stopping(call.context, &lost).await => return left_to_the_next_life(call).await,
-            Err(lost) => return Ok(settled(call, work.lost(&told(&lost)))),
+            Err(lost) => {
+                work.lost = Some(told(&lost));
+                return Ok(settled(call, work.output()));
+            }
         };
         watch.follow_to_end(&mut work).await?;
         let context = call.context;
@@ -287,15 +280,10 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
     let start = StartTurn {
         text: Some(text),
         typed_bytes: Some(0),
-        whole: false,
-        answer_schema: None,
-        compact: None,
         slot: context.settings.slot.or(own).or(Some(context.models.slot)),
         max_steps: Some(max_steps),
-        planning: None,
         on_interrupt: context.rules.answering.now(),
         while_connected: context.rules.answering.while_connected(),
-        if_busy: IfBusy::Refuse,
         client: context.ids.client.clone().unwrap_or_default(),
         environment: (*context.control.environment).clone(),
         // What its client did not allow the turn, nobody may do for it.
@@ -306,10 +294,7 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
 }
 
 fn told(error: &EngineError) -> String {
-    match error.hint() {
-        Some(hint) => format!("the subagent could not work: {error}; {hint}"),
-        None => format!("the subagent could not work: {error}"),
-    }
+    format!("the subagent could not work: {}", error.sentence())
 }
 
 /// Time for a subagent to tell its end after a cancel. A tool of it has five seconds of that.
@@ -336,15 +321,6 @@ struct Monitor<'a> {
     told_of_leave: bool,
 }
 
-/// Event of the monitor.
-enum MonitorEvent {
-    Event(Option<Result<Arc<Event>, EngineError>>),
-    Stop(StopReason),
-    Granted,
-    ClientLeft,
-    GaveUp,
-}
-
 impl<'a> Monitor<'a> {
     async fn begin(
         call: &'a Invocation<'a>,
@@ -352,11 +328,11 @@ impl<'a> Monitor<'a> {
         turn: TurnId,
         work: &SubagentResult,
     ) -> Result<Self, EngineError> {
-        let events = session.subscribe(work.subagent().after).await?;
+        let events = session.subscribe(work.subagent.after).await?;
         let context = call.context;
         let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
         // Also for clients that wait to listen: it is there now.
-        progress.tell(&format!("{}: {}", work.subagent().name, work.subagent().task));
+        progress.tell(&format!("{}: {}", work.subagent.name, work.subagent.task));
         let grants = context.rules.grants.clone();
         let (asked, share) = (HashSet::new(), context.control.stopwatch.work());
         Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None, told_of_leave: false })
@@ -364,57 +340,51 @@ impl<'a> Monitor<'a> {
 
     /// Follows it until the turn that does the work has ended.
     async fn follow_to_end(&mut self, work: &mut SubagentResult) -> Result<(), TurnExit> {
+        let context = self.call.context;
         loop {
-            match self.next().await {
-                MonitorEvent::Event(Some(Ok(event))) => {
-                    self.take_in(work, &event).await?;
-                    if matches!(&event.kind, EventKind::TurnEnded { result } if result.turn_id == self.turn) {
+            let runs = self.stopped.is_none();
+            let give_up_at = self.stopped.map(|(_, at)| at);
+            tokio::select! {
+                biased;
+                () = context.control.cancel.cancelled(), if runs => self.stop(work, StopReason::Cancelled).await,
+                () = context.rules.answering.left(), if !self.told_of_leave => {
+                    self.told_of_leave = true;
+                    // One that is gone asks nothing any more.
+                    let _ = self.session.client_left(self.turn).await;
+                }
+                event = self.events.next() => match event {
+                    Some(Ok(event)) => {
+                        self.take_in(work, &event).await?;
+                        if matches!(&event.kind, EventKind::TurnEnded { result } if result.turn_id == self.turn) {
+                            return Ok(());
+                        }
+                    }
+                    // The daemon stops: what is left to do is for its next life.
+                    Some(Err(error)) if error.kind() == ErrorKind::ShuttingDown => {
+                        return left_to_the_next_life(self.call).await;
+                    }
+                    gone => {
+                        let why = gone.and_then(Result::err);
+                        work.lost = Some(why.map_or_else(|| "it was closed".to_owned(), |error| error.to_string()));
                         return Ok(());
                     }
-                }
-                // The daemon stops: what is left to do is for its next life.
-                MonitorEvent::Event(Some(Err(error))) if error.kind() == ErrorKind::ShuttingDown => {
-                    return left_to_the_next_life(self.call).await;
-                }
-                MonitorEvent::Event(gone) => {
-                    let why = gone.and_then(Result::err).map_or_else(|| "it was closed".to_owned(), |e| e.to_string());
-                    work.end_lost(why);
-                    return Ok(());
-                }
-                MonitorEvent::Stop(reason) => self.stop(work, reason).await,
+                },
                 // What a person allows for the session holds for those that work for it, and what they revoke does not.
-                MonitorEvent::Granted => {
+                () = self.grants.changed() => {
                     if let Err(error) = self.session.take_permissions(self.grants.of_session()).await {
                         let session = self.session.id();
                         tracing::warn!(%session, "what is allowed now could not be passed on: {error}");
                     }
                 }
-                MonitorEvent::ClientLeft => {
-                    self.told_of_leave = true;
-                    // One that is gone asks nothing any more.
-                    let _ = self.session.client_left(self.turn).await;
+                // One that waits for a person takes no time, whatever others have taken of it.
+                () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => {
+                    self.stop(work, StopReason::TimeLimit).await;
                 }
-                MonitorEvent::GaveUp => {
-                    work.end_lost("it did not end in time after it was cancelled".to_owned());
+                () = at(give_up_at) => {
+                    work.lost = Some("it did not end in time after it was cancelled".to_owned());
                     return Ok(());
                 }
             }
-        }
-    }
-
-    async fn next(&mut self) -> MonitorEvent {
-        let context = self.call.context;
-        let runs = self.stopped.is_none();
-        let give_up_at = self.stopped.map(|(_, at)| at);
-        tokio::select! {
-            biased;
-            () = context.control.cancel.cancelled(), if runs => MonitorEvent::Stop(StopReason::Cancelled),
-            () = context.rules.answering.left(), if !self.told_of_leave => MonitorEvent::ClientLeft,
-            event = self.events.next() => MonitorEvent::Event(event),
-            () = self.grants.changed() => MonitorEvent::Granted,
-            // One that waits for a person takes no time, whatever others have taken of it.
-            () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => MonitorEvent::Stop(StopReason::TimeLimit),
-            () = at(give_up_at) => MonitorEvent::GaveUp,
         }
     }
 
@@ -433,7 +403,7 @@ impl<'a> Monitor<'a> {
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => {
                 let arguments = subagents::one_line(&call.arguments, ARGUMENTS);
-                self.progress.tell(&format!("{}: {} {arguments}", work.subagent().name, call.name));
+                self.progress.tell(&format!("{}: {} {arguments}", work.subagent.name, call.name));
             }
             EventKind::InterruptRaised { interrupt } => {
                 if self.asked.is_empty() {
@@ -456,7 +426,7 @@ impl<'a> Monitor<'a> {
     /// Tells it to end.
     async fn stop(&mut self, work: &mut SubagentResult, reason: StopReason) {
         self.stopped = Some((reason, Instant::now() + CANCEL_GRACE));
-        work.stopped_for(reason);
+        work.stopped.get_or_insert(reason);
         // One that has ended meanwhile has told so.
         let _ = self.session.cancel(Some(self.turn)).await;
     }

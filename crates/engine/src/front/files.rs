@@ -4,17 +4,16 @@
 use agentd_core::{
     Timestamp,
     error::ErrorKind,
-    files::{FileListing, FilePiece, SessionTree, UploadReceipt},
+    files::{SessionTree, UploadReceipt},
     guide::{Skill, SkillListing},
     ids::SessionId,
-    knowledge::DocumentPage,
     model::Slot,
     ports::Workspace,
     session::{SessionFilter, SessionPage, SessionSummary},
     visible,
 };
 
-use crate::{attachments, config::Ports, error::EngineError, front::Engine, instructions::skills};
+use crate::{attachments, config::Ports, error::EngineError, front::Engine, instructions::skill_listings};
 
 impl Engine {
     /// Puts a file into a session's `uploads/`, and a copy that models are shown beside it where it is a picture. The next
@@ -42,46 +41,6 @@ impl Engine {
             tracing::warn!(session = %session, "the next turn will not see a notice of {}: {error}", uploaded.path);
         }
         Ok(uploaded)
-    }
-
-    /// Content of a folder of a session's files, or one file, by the paths that tools use.
-    ///
-    /// # Errors
-    /// When there is no such session or file.
-    pub async fn list_files(&self, session: SessionId, path: String) -> Result<FileListing, EngineError> {
-        let tree = self.tree(session).await?;
-        Ok(self.shared.ports.workspaces.list_files(tree, path).await?)
-    }
-
-    /// The documents of a session, open: the file of that path, or those in that folder; all of them where it is empty.
-    /// They come in pages: without the first `skip`, and no more than `most`.
-    ///
-    /// # Errors
-    /// As of [`Self::list_files`].
-    pub async fn open_documents(
-        &self,
-        session: SessionId,
-        path: String,
-        skip: usize,
-        most: usize,
-    ) -> Result<DocumentPage, EngineError> {
-        let tree = self.tree(session).await?;
-        Ok(self.shared.ports.workspaces.open_documents(tree, path, skip, most).await?)
-    }
-
-    /// A piece of a file, from that byte on.
-    ///
-    /// # Errors
-    /// As of [`Self::list_files`].
-    pub async fn read_file(
-        &self,
-        session: SessionId,
-        path: String,
-        offset: u64,
-        most: usize,
-    ) -> Result<FilePiece, EngineError> {
-        let tree = self.tree(session).await?;
-        Ok(self.shared.ports.workspaces.read_file(tree, path, offset, most).await?)
     }
 
     /// Writes a whole file wherever tools may write, and returns its path. It is a person's own act, so nobody is asked.
@@ -127,13 +86,16 @@ impl Engine {
         let skills = shelf.usable(workspace.as_ref()).await;
         let (listed, others): (Vec<&Skill>, Vec<&Skill>) =
             skills.iter().partition(|skill| skill.enabled && self.shared.config().guides.skills);
-        let forms = skills::listings(&listed, window);
+        let forms = skill_listings(&listed, window);
         let others = others.into_iter().map(|skill| (skill.clone(), SkillListing::None));
         Ok(listed.into_iter().cloned().zip(forms).chain(others).collect())
     }
 
     /// The files of a session, with its folders made.
-    async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
+    ///
+    /// # Errors
+    /// As of [`Self::workspace`].
+    pub async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
         let (files_of, tree) = self.session(session).await?.tree().await?;
         self.shared.ports.workspaces.open(files_of, tree.workspace.mounts()).await?;
         Ok(tree)
@@ -247,19 +209,4 @@ fn told(SessionSummary { id, title, updated_at, .. }: &SessionSummary, now: Time
         seconds => format!("{} d ago", seconds / 86_400),
     };
     format!("{title} · {age} · {end}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_told_from_an_id_and_a_title() {
-        for (name, expected) in [("1", 1), (" 12 ", 12), ("9999", 9999), ("last", 1), ("Last", 1)] {
-            assert_eq!(place(name), Some(expected), "{name}");
-        }
-        for name in ["0", "01900000", "12345678", "1a", "", "last one", "+1"] {
-            assert_eq!(place(name), None, "{name}");
-        }
-    }
 }

@@ -106,7 +106,20 @@ impl Engine {
                 true => Some(bring_back(parts, from, id, cut.through, cut.turn).await?),
                 false => None,
             };
-            let facts = facts(&*parts.store, from, cut, settings, title, earlier.as_ref()).await?;
+            let mut changes = vec![StateChange::Forked { from, turn: cut.turn }, StateChange::Settings { settings }];
+            changes.extend(title.map(|title| StateChange::Title { title }));
+            let mut facts: Vec<EventKind> =
+                changes.into_iter().map(|change| EventKind::StateChanged { change }).collect();
+            // A notice belongs to a turn: to the last that is copied.
+            if let Some(turn_id) = reading::last(&*parts.store, from, 0, cut.through, |event| event.turn_id).await? {
+                let text = format!(
+                    "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. {} \
+                     temp/ is empty. Look before you rely on a file.",
+                    cut.turn,
+                    words_on_files(earlier.as_ref(), cut.turn)
+                );
+                facts.extend(whole(Item::new(turn_id, ItemBody::notice(text))));
+            }
             let numbered = facts.into_iter().zip(cut.through + 1..);
             let first = numbered.map(|(kind, seq)| Arc::new(Event { session_id: id, turn_id: None, seq, at, kind }));
             let fork = NewFork { id, at, from, through: cut.through, first: first.collect() };
@@ -185,32 +198,6 @@ fn window_of(event: &Event) -> Option<Window> {
         }
         _ => None,
     }
-}
-
-/// The first facts of the fork itself.
-async fn facts(
-    store: &dyn Store,
-    from: SessionId,
-    cut: ForkPoint,
-    settings: SessionSettings,
-    title: Option<String>,
-    earlier: Option<&EarlierFiles>,
-) -> Result<Vec<EventKind>, EngineError> {
-    let mut facts = vec![StateChange::Forked { from, turn: cut.turn }, StateChange::Settings { settings }];
-    facts.extend(title.map(|title| StateChange::Title { title }));
-    let mut facts: Vec<EventKind> = facts.into_iter().map(|change| EventKind::StateChanged { change }).collect();
-    // A notice belongs to a turn: to the last that is copied.
-    let turn_id = reading::last(store, from, 0, cut.through, |event| event.turn_id).await?;
-    if let Some(turn_id) = turn_id {
-        let text = format!(
-            "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. {} temp/ is \
-             empty. Look before you rely on a file.",
-            cut.turn,
-            words_on_files(earlier, cut.turn)
-        );
-        facts.extend(whole(Item::new(turn_id, ItemBody::notice(text))));
-    }
-    Ok(facts)
 }
 
 /// Tells the model of the files that a fork has.
@@ -316,29 +303,26 @@ fn beside(change: &FileChange, folder: &str) -> Option<FileChange> {
 
 /// Sum of all changes of files behind that event, those that took others back among them.
 async fn changes_behind(store: &dyn Store, id: SessionId, through: u64) -> Result<Vec<FileChange>, EngineError> {
-    let mut changes = Vec::new();
+    let (mut changes, mut is_damaged) = (Vec::new(), false);
     let note = |event: Arc<Event>| {
-        if event.is_damaged() {
-            let message =
-                "a part of what happened behind that turn is damaged on the disk: files cannot be brought back";
-            return Err(EngineError::new(ErrorKind::Storage, message)
-                .with_hint("fork without --files, which copies them as they are now"));
-        }
+        is_damaged |= event.is_damaged();
         changes.extend_from_slice(match &event.kind {
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => &result.files,
             EventKind::StateChanged { change: StateChange::Undone { files, .. } } => files,
             _ => &[],
         });
-        Ok(())
     };
     reading::each_after(store, id, through, note).await?;
+    if is_damaged {
+        let message = "a part of what happened behind that turn is damaged on the disk: files cannot be brought back";
+        return Err(EngineError::new(ErrorKind::Storage, message)
+            .with_hint("fork without --files, which copies them as they are now"));
+    }
     Ok(folded(&changes))
 }
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::tool::FileState;
-
     use super::*;
 
     #[track_caller]
@@ -372,27 +356,5 @@ mod tests {
         check(&inside, 40, Some(2), Ok((30, 2)));
         check(&inside, 40, Some(4), Err("turn 3 of this session has not ended"));
         check(&inside, 40, None, Ok((30, 2)));
-    }
-
-    #[test]
-    fn a_file_of_the_project_comes_back_beside_it() {
-        let state = |kind| FileState { kind, hash: "ab".to_owned(), size: 1, mode: 0o644 };
-        let change = |before, path: &str| FileChange {
-            before,
-            project: Some("/home/me/app".into()),
-            ..FileChange::new(path, FileChangeKind::Modified)
-        };
-        let check = |before, path: &str, expected: Option<&str>| {
-            let found = beside(&change(before, path), "outputs/at-turn-3");
-            assert_eq!(found.as_ref().map(|found| found.path.as_str()), expected);
-            if let Some(found) = found {
-                assert!(found.is_recorded() && found.project.is_none() && found.after.is_none(), "{found:?}");
-            }
-        };
-        check(Some(state(FileKind::File)), "/project/src/a.rs", Some("outputs/at-turn-3/project/src/a.rs"));
-        check(Some(state(FileKind::File)), "/folders/lib/a", Some("outputs/at-turn-3/folders/lib/a"));
-        check(Some(state(FileKind::Link)), "/project/link", None);
-        check(Some(state(FileKind::Folder)), "/project/src/", None);
-        check(None, "/project/new", None);
     }
 }

@@ -11,16 +11,12 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_context::windows::ContextWindows;
 use agentd_core::{
-    Date,
-    agent::Agents,
     catalogue::ToolStanding,
-    counters::DayCounters,
     error::ErrorKind,
     event::Event,
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Interrupt},
-    item::Item,
-    model::{ListedModel, Slot, SlotInfo},
+    model::{Slot, SlotInfo},
     ports::Model,
     search::{SearchQuery, SearchResult},
     session::{SessionSettings, SessionSummary},
@@ -35,8 +31,8 @@ use tokio::{
 };
 
 use crate::{
-    agents::active::{ActiveAgent, ToolSetCache},
-    catalog::{MentionedTools, ToolCatalog, ToolScope},
+    agents::{ActiveAgent, ToolSetCache},
+    catalog::{MentionedTools, ToolScope},
     config::{EngineConfig, Ports},
     error::EngineError,
     grants::KeptHandle,
@@ -69,15 +65,13 @@ impl Engine {
     /// An engine on these ports, with these settings. Must be called inside a tokio runtime.
     pub fn new(ports: Ports, config: EngineConfig) -> Self {
         let chain = Arc::new(links::standard::chain());
-        let stock = watch::Sender::new(Arc::new(ToolCatalog::new(ports.toolbox.catalogue(), chain.tools())));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&ports.store));
         let (commands, asked) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
             closed: ClosedFolders::default(),
             ports: Arc::new(ports),
-            stock,
-            session_stocks: watch::Sender::default(),
+            stocks: watch::Sender::default(),
             toolsets: ToolSetCache::default(),
             scales: Arc::default(),
             windows: Arc::default(),
@@ -164,21 +158,6 @@ impl Engine {
         Ok(self.shared.ports.store.sessions(limit).await?)
     }
 
-    /// The last items that were completed above an event number, and below another if one is given, each with its number,
-    /// oldest first.
-    ///
-    /// # Errors
-    /// When there is no such session or the journal cannot be read.
-    pub async fn items(
-        &self,
-        id: SessionId,
-        after: u64,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<(u64, Item)>, EngineError> {
-        Ok(self.shared.ports.store.items_between(id, after, before, limit).await?)
-    }
-
     /// Finds what was said and done, in one session or in all, the best first.
     ///
     /// # Errors
@@ -189,10 +168,9 @@ impl Engine {
         session: Option<SessionId>,
         limit: usize,
     ) -> Result<SearchResult, EngineError> {
-        let query = SearchQuery::parse(query).ok_or_else(|| {
-            EngineError::new(ErrorKind::InvalidInput, "there is no word to look for")
-                .with_hint("give a few words that were used, such as: agentctl sessions search tax papers")
-        })?;
+        let hint = "give a few words that were used, such as: agentctl sessions search tax papers";
+        let wordless = || EngineError::invalid("there is no word to look for", hint);
+        let query = SearchQuery::parse(query).ok_or_else(wordless)?;
         Ok(self.shared.ports.store.search(query, session, limit).await?)
     }
 
@@ -215,26 +193,13 @@ impl Engine {
         self.session(stored.interrupt.session_id).await?.answer(id, answer, client).await
     }
 
-    /// All model slots.
-    pub fn models(&self) -> Vec<SlotInfo> {
-        self.shared.ports.models.list()
-    }
-
-    /// The same, after each server was asked for what nobody configured of its model.
+    /// All model slots, after each server was asked for what nobody configured of its model.
     pub async fn models_looked_up(&self) -> Vec<SlotInfo> {
         let models = &self.shared.ports.models;
         let all: Vec<_> = Slot::ALL.into_iter().map(|slot| models.get(slot)).collect();
         // What is not told in time is not known.
         let _ = timeout(LOOK_UP, join_all(all.iter().map(|model| model.look_up()))).await;
         models.list()
-    }
-
-    /// The models that the server of a slot lists.
-    ///
-    /// # Errors
-    /// When the slot has no server, or the server cannot be asked or lists none.
-    pub async fn listed_models(&self, slot: Slot) -> Result<Vec<ListedModel>, EngineError> {
-        Ok(self.shared.ports.models.get(slot).listed().await?)
     }
 
     /// All tools that there are now, sorted by name, those included that no turn shows.
@@ -255,11 +220,6 @@ impl Engine {
                 Ok(acting.standings(self.shared.stock().standings(&MentionedTools::new(), &ToolScope::default())))
             }
         }
-    }
-
-    /// The agents besides the main one.
-    pub fn agents(&self) -> Arc<Agents> {
-        Arc::clone(&self.shared.config().agents)
     }
 
     /// The links of the chain with the reason of each, in order.
@@ -290,12 +250,9 @@ impl Engine {
         }
     }
 
-    /// Stored events of a session with numbers above `after`, in order, at most `limit`.
-    ///
-    /// # Errors
-    /// When there is no such session or the journal cannot be read.
-    pub async fn events(&self, session: SessionId, after: u64, limit: usize) -> Result<Vec<Arc<Event>>, EngineError> {
-        Ok(self.shared.ports.store.events(session, after, limit).await?)
+    /// The ports, for those who only look.
+    pub fn ports(&self) -> &Ports {
+        &self.shared.ports
     }
 
     /// Settings in force.
@@ -366,14 +323,6 @@ impl Engine {
     pub async fn usage(&self, query: UsageQuery) -> Result<UsageReport, EngineError> {
         let Ports { store, clock, .. } = &*self.shared.ports;
         Ok(store.usage(query, clock.now()).await?)
-    }
-
-    /// Counters of what happened from one day to another, day by day.
-    ///
-    /// # Errors
-    /// When the journal cannot be read.
-    pub async fn counters(&self, since: Option<Date>, until: Option<Date>) -> Result<Vec<DayCounters>, EngineError> {
-        Ok(self.shared.ports.store.counters(since, until).await?)
     }
 
     /// The model that serves a slot, for a test. Its server was asked which it is.

@@ -23,8 +23,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::handoff_tools, error::EngineError, front::Engine, grants::not_kept, links::showable,
-    session::turns::asks::denied_edit,
+    agents, error::EngineError, front::Engine, grants::not_kept, links::showable, session::turns::asks::denied_edit,
 };
 
 /// Characters that are kept of a client's name.
@@ -169,13 +168,13 @@ impl Engine {
 
     /// The report with what the configuration has to say about its agents.
     fn checked(&self, mut report: ProjectReport) -> ProjectReport {
-        let (configured, tools) = (self.agents(), self.tools());
-        let is_tool = |name: &str| tools.iter().any(|tool| tool.name == handoff_tools::canonical_name(name));
+        let (config, tools) = (self.shared.config(), self.tools());
+        let is_tool = |name: &str| tools.iter().any(|tool| tool.name == agents::canonical_name(name));
         let mut problem = |message: String, is_fatal: bool| {
             report.problems.push(ProjectProblem { file: String::new(), message, is_fatal });
         };
         for card in &report.agents {
-            if configured.get(&card.id).is_some() {
+            if config.agents.get(&card.id).is_some() {
                 let told = "is not used, because the configuration has an agent of this name";
                 problem(format!("the agent `{}` {told}", card.id), true);
             }
@@ -240,11 +239,6 @@ impl DryRunSubject {
 }
 
 impl Engine {
-    /// The rules in force.
-    pub fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.shared.config().policy)
-    }
-
     /// The standpoint of a session, or of a new one that has no project.
     ///
     /// # Errors
@@ -254,10 +248,8 @@ impl Engine {
         let others = Arc::new(self.shared.stock().others());
         let unheld = !self.shared.ports.toolbox.holds_commands().await;
         let contained = self.shared.ports.toolbox.contains_commands().await;
-        let Some(id) = session else {
-            let settings = self.session_defaults();
-            return Ok(DryRunSubject { settings, workspace: None, kept, others, unheld, contained });
-        };
+        let at = DryRunSubject { settings: self.session_defaults(), workspace: None, kept, others, unheld, contained };
+        let Some(id) = session else { return Ok(at) };
         let unknown = || EngineError::new(ErrorKind::NotFound, format!("there is no session {id}"));
         let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
         // Nothing is made for it: whoever asks only wants to know. Where the project is gone no rule reaches into it, and
@@ -269,7 +261,7 @@ impl Engine {
                 None
             }
         };
-        Ok(DryRunSubject { settings, workspace, kept, others, unheld, contained })
+        Ok(DryRunSubject { settings, workspace, ..at })
     }
 
     /// Looks up the files of a call that would be made there.
@@ -320,7 +312,7 @@ impl Engine {
         let context = ToolContext { state_files: state, ..self.context_of(&call, session_id, workspace) };
         let toolbox = &self.shared.ports.toolbox;
         let looked_up = self.look_up_in(&context, &call).await;
-        let judged = at.judge(&self.policy(), &spec, &call.arguments, &looked_up);
+        let judged = at.judge(&self.shared.config().policy, &spec, &call.arguments, &looked_up);
         let reason = match &judged.verdict {
             Verdict::Deny { reason } => return Err(denied_edit(reason)),
             Verdict::Ask { reason, .. } => reason.clone(),
@@ -377,10 +369,9 @@ impl Engine {
     /// # Errors
     /// When there is none.
     pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
-        self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(|| {
-            EngineError::new(ErrorKind::NotFound, format!("there is no tool {name:?}"))
-                .with_hint("`agentctl tools` lists them; a command line goes after `--`")
-        })
+        let hint = "`agentctl tools` lists them; a command line goes after `--`";
+        let unknown = || EngineError::not_found(format!("there is no tool {name:?}"), hint);
+        self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(unknown)
     }
 }
 

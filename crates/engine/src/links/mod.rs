@@ -1,4 +1,4 @@
-//! The capabilities that surround a turn, each an independent link in a file of its own.
+//! The capabilities that surround a turn, each an independent link.
 //!
 //! [`standard`] lists them in order, with the reason for the order; `turn::hooks` is what a link can do.
 //! Models read the comments of a type by which a link parses the arguments of its tool.
@@ -11,4 +11,4 @@ pub(crate) mod results;
 pub(crate) mod standard;
 pub(crate) mod tools;
 
-pub(crate) use crate::links::{gates::set_aside::showable, results::undo::NAME as UNDO_PATCH};
+pub(crate) use crate::links::{gates::audit::showable, results::undo::NAME as UNDO_PATCH};

@@ -8,24 +8,17 @@ use crate::{
             approvals::Approvals,
             audit::{AuditGate, AuditLogger},
         },
-        history::{Repair, compaction::Compaction},
-        nudges::{
-            answers::{AskAgain, InForm, OpenTodos},
-            repetition::Repetition,
-        },
+        history::{Recall, Repair, compaction::Compaction},
+        nudges::{AskAgain, InForm, OpenTodos, Repetition},
         preamble::{
-            guides::{Memory, Skills},
+            guides::{Files, Memory, MentionsOfInput, Pins, PlanMode, Skills, TurnInstructions},
             planning::TurnPlan,
-            recall::Recall,
-            reminders::{Files, MentionsOfInput, Pins, PlanMode, TurnInstructions},
         },
-        results::{Results, diagnostics::EditDiagnostics, undo::Undo},
+        results::{EditDiagnostics, Results, undo::Undo},
         tools::{
             agents::{Delegation, Handoff},
-            client_tools::OfClient,
-            questions::Questions,
             search::{FindTool, Search, UnlistedServers},
-            todos::Todos,
+            session_tools::{OfClient, Questions, Todos},
         },
     },
     turn::{
@@ -67,7 +60,7 @@ pub(crate) fn chain() -> Chain {
             "results",
             "around all that answers calls: no bytes reach the prompt, what programs print is reduced to what decides, and what is \
              too long for the window is kept in a file",
-            Results::default(),
+            Results,
         ),
         link(
             "approvals",

@@ -184,9 +184,15 @@ pub(crate) fn recover(
         std::mem::take(&mut ledger.open).into_iter().partition(is_input);
     let (ran, under_way) = close_cut_off_items(cut_off, fates, &mut ledger, &mut unknown, &mut facts);
     let newly_unknown = ran.len() > under_way.len();
-    let (pending, of_children) = settle_questions(session_id, &mut ledger, &ran, &mut facts);
-    let is_over = |call: &&ToolCall| ledger.results.contains_key(&call.call_id) || ran.contains(&call.call_id);
-    let never_ran: Vec<&ToolCall> = ledger.calls.iter().filter(|call| !is_over(call)).collect();
+    // Questions that still wait: of this session, and of its subagents.
+    let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
+        std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
+    // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
+    let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
+    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
+    let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
+    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
+    let never_ran: Vec<&ToolCall> = ledger.calls.iter().filter(|call| !is_over(&call.call_id)).collect();
     let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
     without_result.extend(never_ran.iter().map(|call| call.name.clone()));
     let disposition = if !under_way.is_empty() {
@@ -277,23 +283,6 @@ fn close_cut_off_items(
     (ran, under_way)
 }
 
-/// Withdraws questions whose call is over, and returns those that still wait: of this session, and of its subagents.
-fn settle_questions(
-    session_id: SessionId,
-    ledger: &mut Ledger,
-    ran: &[CallId],
-    facts: &mut Vec<EventKind>,
-) -> (Vec<Interrupt>, Vec<Interrupt>) {
-    let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
-        std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
-    // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
-    let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
-    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
-    let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
-    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
-    (pending, of_children)
-}
-
 /// The result that another session has come to.
 fn with_outcome(mut item: Item, output: &ToolOutput) -> Item {
     if let ItemBody::ToolResult(result) = &mut item.body {
@@ -374,94 +363,4 @@ fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
         }
     }
     whole(Item::new(turn_id, ItemBody::notice(text)))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use agentd_core::{
-        Timestamp,
-        interrupt::{AnsweredBy, Ask, AskedBy},
-    };
-
-    use super::*;
-
-    fn call() -> ToolCall {
-        ToolCall { call_id: CallId::generate(), name: "act".to_owned(), arguments: "{}".to_owned() }
-    }
-
-    fn question(session_id: SessionId, turn_id: TurnId, call: &ToolCall) -> Interrupt {
-        Interrupt {
-            id: InterruptId::generate(),
-            session_id,
-            turn_id,
-            call_id: Some(call.call_id.clone()),
-            asked_by: AskedBy { agent: "main".to_owned(), session_title: None, client: None },
-            ask: Ask::Question {
-                secret: false,
-                question: "Sure?".to_owned(),
-                context: None,
-                default: None,
-                required: true,
-                choices: Vec::new(),
-            },
-            raised_at: Timestamp::UNIX_EPOCH,
-            deadline: None,
-            on_deadline: None,
-        }
-    }
-
-    #[test]
-    fn what_a_call_asked_that_is_over_is_asked_no_more() {
-        let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
-        let call = call();
-        let result =
-            ToolResult { text: "done".to_owned(), duration_ms: 1, ..ToolResult::empty(call.call_id.clone(), "act") };
-        let interrupt = question(session_id, turn_id, &call);
-        let completed = |body: ItemBody| {
-            let item = Item::new(turn_id, body);
-            EventKind::ItemCompleted { item, status: ItemStatus::Done }
-        };
-        let facts = [
-            completed(ItemBody::ToolCall(call)),
-            EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) },
-            completed(ItemBody::ToolResult(result)),
-        ];
-        let event =
-            |(seq, kind)| Arc::new(Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind });
-        let events: Vec<Arc<Event>> = (1..).zip(facts).map(event).collect();
-        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), Vec::new());
-        assert_eq!(recovery.disposition, Disposition::End, "nobody can use an answer");
-        assert!(recovery.pending.is_empty());
-        assert!(recovery.facts.iter().any(|fact| matches!(fact,
-            EventKind::InterruptResolved { interrupt_id, by: AnsweredBy::Daemon, .. } if *interrupt_id == interrupt.id)));
-    }
-
-    #[test]
-    fn of_a_damaged_turn_nothing_goes_on_and_no_call_is_said_not_to_have_run() {
-        let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
-        let call = call();
-        let interrupt = question(session_id, turn_id, &call);
-        let event = |seq, kind| Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind };
-        let item = Item::new(turn_id, ItemBody::ToolCall(call));
-        let asked = |seq| event(seq, EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) });
-        let mut events =
-            vec![Arc::new(event(1, EventKind::ItemCompleted { item, status: ItemStatus::Done })), Arc::new(asked(2))];
-        let whole = recover(session_id, turn_id, &events, &HashMap::new(), vec![interrupt.clone()]);
-        assert_eq!(whole.disposition, Disposition::Park, "a whole one waits for its answer");
-
-        events.push(Arc::new(Event::damaged(session_id, None, 3)));
-        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), vec![interrupt.clone()]);
-        assert_eq!((recovery.disposition, recovery.pending.len()), (Disposition::End, 0));
-        assert_eq!(
-            (recovery.report.unknown.as_slice(), recovery.report.never_ran.len()),
-            (["act".to_owned()].as_slice(), 0)
-        );
-        assert!(recovery.facts.iter().any(|fact| matches!(fact,
-            EventKind::InterruptResolved { interrupt_id, .. } if *interrupt_id == interrupt.id)));
-        // What the journal says is answered is not asked again, nor withdrawn once more.
-        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), Vec::new());
-        assert!(!recovery.facts.iter().any(|fact| matches!(fact, EventKind::InterruptResolved { .. })));
-    }
 }

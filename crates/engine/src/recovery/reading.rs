@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use agentd_core::{error::StoreError, event::Event, ids::SessionId, ports::Store};
 
-use crate::error::EngineError;
-
 /// Events that are read at once.
 const PAGE: usize = 1000;
 /// Events that are read first of what is mostly found near the end.
@@ -16,13 +14,13 @@ pub(crate) async fn each_after(
     store: &dyn Store,
     id: SessionId,
     mut after: u64,
-    mut each: impl FnMut(Arc<Event>) -> Result<(), EngineError>,
-) -> Result<(), EngineError> {
+    mut each: impl FnMut(Arc<Event>),
+) -> Result<(), StoreError> {
     loop {
         let page = store.events(id, after, PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.seq;
-        page.into_iter().try_for_each(&mut each)?;
+        page.into_iter().for_each(&mut each);
     }
 }
 

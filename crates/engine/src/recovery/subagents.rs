@@ -102,7 +102,10 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
         work.take_in(&event.kind);
     }
     let is_cut_off = is_open
-        || work.last().is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
+        || work
+            .turns
+            .last()
+            .is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
     if is_cut_off && !work.has_answered() { work.cut_off() } else { work.output() }
 }
 
@@ -179,11 +182,7 @@ fn never_began() -> SubagentStatus {
 
 async fn events_after(ports: &Ports, session: SessionId, after: u64) -> Result<Vec<Arc<Event>>, EngineError> {
     let mut events = Vec::new();
-    let keep = |event| {
-        events.push(event);
-        Ok(())
-    };
-    reading::each_after(&*ports.store, session, after, keep).await?;
+    reading::each_after(&*ports.store, session, after, |event| events.push(event)).await?;
     Ok(events)
 }
 
@@ -197,16 +196,16 @@ pub(crate) struct SubagentOutput {
 /// Result of a subagent's work for one call, as far as it is known.
 #[derive(Debug)]
 pub(crate) struct SubagentResult {
-    subagent: Subagent,
+    pub(crate) subagent: Subagent,
     /// Results of its turns, in order.
     turns: Vec<TurnResult>,
     files: Vec<FileChange>,
     usage: Usage,
     steps: u32,
     /// Why the parent told it to end.
-    stopped: Option<StopReason>,
+    pub(crate) stopped: Option<StopReason>,
     /// Why nobody knows its end.
-    lost: Option<String>,
+    pub(crate) lost: Option<String>,
 }
 
 impl SubagentResult {
@@ -220,10 +219,6 @@ impl SubagentResult {
             stopped: None,
             lost: None,
         }
-    }
-
-    pub(crate) fn subagent(&self) -> &Subagent {
-        &self.subagent
     }
 
     /// Takes in what the subagent's journal tells.
@@ -245,29 +240,8 @@ impl SubagentResult {
         }
     }
 
-    /// The parent told it to end.
-    pub(crate) fn stopped_for(&mut self, reason: StopReason) {
-        self.stopped.get_or_insert(reason);
-    }
-
-    /// Nobody will hear its end.
-    pub(crate) fn end_lost(&mut self, why: String) {
-        self.lost = Some(why);
-    }
-
-    /// It could not be followed at all.
-    pub(crate) fn lost(mut self, why: &str) -> SubagentOutput {
-        self.end_lost(why.to_owned());
-        self.output()
-    }
-
-    /// Result of its last turn.
-    pub(crate) fn last(&self) -> Option<&TurnResult> {
-        self.turns.last()
-    }
-
     /// Returns whether it has come to an answer, whatever became of the question for detail.
-    pub(crate) fn has_answered(&self) -> bool {
+    fn has_answered(&self) -> bool {
         self.turns.iter().any(|turn| turn.stop_reason == StopReason::Completed)
     }
 
@@ -292,13 +266,13 @@ impl SubagentResult {
     /// The part that concerns the turn, where there is one. A run that asks nobody and shall fail then fails with it.
     fn delegated(&self) -> DelegatedWork {
         let denials = self.denials();
-        let fails = !denials.is_empty() && self.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
+        let fails = !denials.is_empty() && self.turns.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
         DelegatedWork { usage: self.usage, denials, fails }
     }
 
     /// The result of the call.
     pub(crate) fn output(self) -> SubagentOutput {
-        let reason = self.stopped.or(self.last().map(|last| last.stop_reason));
+        let reason = self.stopped.or(self.turns.last().map(|last| last.stop_reason));
         let error = self.error(reason);
         self.told(self.said().unwrap_or_default(), error)
     }
@@ -349,7 +323,7 @@ impl SubagentResult {
             StopReason::Interrupted => Some((UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))),
             StopReason::Denied => Some((Tool, format!("the subagent needed an answer and got none; {GO_ON}"))),
             StopReason::Failed => {
-                let why = self.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
+                let why = self.turns.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
                 Some((Tool, format!("the subagent failed: {why}; {GO_ON}, or do it another way")))
             }
         }

@@ -7,7 +7,6 @@ use agentd_context::{
     footprint::{self, Fingerprint},
     history,
     meter::Next,
-    toolset::ToolSet,
 };
 use agentd_core::{
     context::{Compaction, CompactionReport, ContextView, Segment, SegmentKind, TokenLevel, Window},
@@ -16,7 +15,7 @@ use agentd_core::{
     guide::GuideLimits,
     ids::{ItemId, TurnId},
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
-    model::{Message, ModelInfo, Slot},
+    model::{Message, Slot},
     ports::Model,
 };
 use tokio::sync::oneshot;
@@ -44,22 +43,10 @@ impl Actor {
         let config = self.shared.config();
         let pictures = self.has_pictures(&[]);
         let choice = self.choose(None, &[], None);
-        let slot = choice.slot;
-        let model = self.model(slot);
-        let finds = self.finds(&MentionedTools::new(), slot, pictures, &self.state.seen());
-        let instructions = self.system(&config.system_prompt, &finds, &workspace);
-        Ok(self.context_of(model.info(), instructions, &finds.tools(), config.max_message_history))
-    }
-
-    /// Content of the window of a model that is shown these instructions and tools. It sees this many messages at the most; none
-    /// where its window alone decides.
-    fn context_of(
-        &self,
-        model: &ModelInfo,
-        instructions: String,
-        tools: &ToolSet,
-        max_messages: Option<usize>,
-    ) -> ContextView {
+        let model = self.model(choice.slot);
+        let (model, history) = (model.info(), self.state.seen());
+        let finds = self.finds(&MentionedTools::new(), choice.slot, pictures, &history);
+        let tools = finds.tools();
         let mut parts: Vec<(SegmentKind, Fingerprint, u32)> = Vec::new();
         let mut add = |kind, print, count| match parts.iter_mut().find(|(known, ..)| *known == kind) {
             Some((_, sum, total)) => {
@@ -68,12 +55,12 @@ impl Actor {
             }
             None => parts.push((kind, print, count)),
         };
-        let (history, scales) = (self.state.seen(), &self.shared.scales);
-        let window = self.shared.windows.of(model);
+        let (scales, window) = (&self.shared.scales, self.shared.windows.of(model));
         // The embedded model is shown neither: what it may do is decided around it.
         if !model.embedded {
             add(SegmentKind::Tools, tools.print, count(tools.specs.len()));
-            add(SegmentKind::Instructions, footprint::print(&Message::System { text: instructions }), 1);
+            let text = self.system(&config.system_prompt, &finds, &workspace);
+            add(SegmentKind::Instructions, footprint::print(&Message::System { text }), 1);
         }
         let mut sources: Vec<(&str, u64)> = Vec::new();
         let of_memory = history.iter().flat_map(|item| match &item.body {
@@ -113,8 +100,8 @@ impl Actor {
             largest.tokens += rest;
         }
         let messages = plan::count_answers(&history);
-        let held = self.state.window().held;
-        ContextView {
+        let (held, max_messages) = (self.state.window.held, config.max_message_history);
+        Ok(ContextView {
             model: model.id.clone(),
             window,
             tokens,
@@ -124,7 +111,7 @@ impl Actor {
             max_messages: max_messages.map_or(0, count),
             next_cuts: next_cuts(max_messages, held, (window, tokens), messages),
             imported: false,
-        }
+        })
     }
 
     /// Guides that people wrote for the model, where the history does not have them.
@@ -157,8 +144,13 @@ impl Actor {
             let open = "a compaction cannot be taken back while a turn is open";
             return Err(EngineError::busy(open, "wait for its end, or cancel it").into());
         }
-        if let Some(offloaded) = self.last_offload() {
-            return self.undo_offload(&offloaded).await;
+        let seen = self.state.seen();
+        let last =
+            offload::last(&seen).and_then(|(id, undone)| Some((undone, seen.iter().find(|item| item.id == id)?)));
+        let is_last = |item: &Item| self.state.number_of(item.id) > Some(self.state.window.summary);
+        if let Some((undone, offload)) = last.filter(|(_, item)| is_last(item)) {
+            let report = undone.report.clone();
+            return Ok((self.undo_offload(offload).await?, report));
         }
         let Some(compaction) = self.state.compaction().cloned() else {
             let nothing = EngineError::new(ErrorKind::Conflict, "there is no compaction to take back");
@@ -175,20 +167,9 @@ impl Actor {
         Ok((window, compaction.report))
     }
 
-    /// The compaction that moved results to files, where it is the last one that holds.
-    fn last_offload(&self) -> Option<Arc<Item>> {
-        let seen = self.state.seen();
-        let (id, _) = offload::last(&seen)?;
-        let is_last = self.state.number_of(id).is_some_and(|number| number > self.state.window().summary);
-        seen.iter().find(|item| item.id == id).filter(|_| is_last).cloned()
-    }
-
     /// Shows the results again that a compaction moved to files.
-    async fn undo_offload(&mut self, offload: &Item) -> Result<(Window, CompactionReport), Fault> {
-        let ItemBody::Compaction(undone) = &offload.body else {
-            return Err(EngineError::new(ErrorKind::Internal, "no results were moved to files").into());
-        };
-        let window = Window { held: held(&self.state.seen()), ..self.state.window() };
+    async fn undo_offload(&mut self, offload: &Item) -> Result<Window, Fault> {
+        let window = Window { held: held(&self.state.seen()), ..self.state.window };
         let back = Compaction { restores: Some(offload.id), before: window, ..Compaction::default() };
         let item = Item::new(offload.turn_id, ItemBody::Compaction(back));
         let change = EventKind::StateChanged { change: StateChange::Window { window } };
@@ -196,7 +177,7 @@ impl Actor {
         let (items, summary) = load::window(&*self.shared.ports.store, self.id, window).await?;
         self.state.show(items, summary);
         self.tell_level().await?;
-        Ok((window, undone.report.clone()))
+        Ok(window)
     }
 
     /// Tells how full the window is, where that has changed without a turn.
@@ -220,8 +201,8 @@ impl Actor {
     ) -> Result<(), Fault> {
         // The highest number, whatever the order: calls that ran side by side may have ended in another.
         let through = replaced.iter().filter_map(|id| self.state.number_of(*id)).max();
-        let through = through.unwrap_or(self.state.window().after);
-        let body = ItemBody::Compaction(Compaction { through, before: self.state.window(), ..compaction });
+        let through = through.unwrap_or(self.state.window.after);
+        let body = ItemBody::Compaction(Compaction { through, before: self.state.window, ..compaction });
         let item = Item { id, ..Item::new(turn_id, body) };
         let done = EventKind::ItemCompleted { item: item.clone(), status: ItemStatus::Done };
         self.commit(Some(turn_id), vec![done]).await?;

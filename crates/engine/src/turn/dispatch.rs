@@ -66,24 +66,20 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     let known: &TurnState = state;
     let (step, mut usage) = (known.steps, known.usage);
     let running: Vec<_> = batch.iter().map(|due| run_call(context, due, known).boxed()).collect();
-    let mut running = stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1));
+    let mut running = stream::iter(running).buffer_unordered(context.config.parallel_calls.max(1));
     let mut outcomes = Vec::with_capacity(batch.len());
     // All come to their end, also where one cannot: none is cut off without a word in the audit log.
     loop {
         let is_stopped = context.control.calls.is_cancelled();
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
-            () = context.control.stopwatch.reaches(context.limits.time), if !is_stopped => {
-                context.control.calls.cancel();
-                continue;
-            }
-            ended = running.next() => ended,
-        };
-        let Some(ended) = ended else { break };
-        outcomes.push(match ended {
-            Ok(ended) => store(context, ended, step, &mut usage).await,
-            Err(stop) => Err(stop),
-        });
+            () = context.control.stopwatch.reaches(context.limits.time), if !is_stopped => context.control.calls.cancel(),
+            ended = running.next() => match ended {
+                Some(Ok(ended)) => outcomes.push(store(context, ended, step, &mut usage).await),
+                Some(Err(stop)) => outcomes.push(Err(stop)),
+                None => break,
+            },
+        }
     }
     drop(running);
     state.usage = usage;

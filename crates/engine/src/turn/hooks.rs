@@ -15,7 +15,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
 
 use crate::{
-    agents::handoff_tools,
+    agents,
     instructions::PreambleContext,
     turn::{TurnContext, TurnExit, TurnState, call_record::CallRecord, recorder::ResolvedInterrupt},
 };
@@ -232,7 +232,7 @@ impl Chain {
 
     /// The tool of that name, where a link answers it, whether the turn offers it or not.
     pub(crate) fn own(&self, name: &str) -> Option<&ToolSpec> {
-        let name = handoff_tools::canonical_name(name);
+        let name = agents::canonical_name(name);
         self.own.iter().find(|tool| tool.name == name)
     }
 

@@ -31,6 +31,7 @@ pub(crate) mod unusable;
 pub(crate) use crate::turn::{
     context::{
         Control, InFlightCall, Limits, PromptSource, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules, TurnTools,
+        read_rules,
     },
     state::{Phase, Reply, TurnExit, TurnOutcome, TurnState},
 };

@@ -46,8 +46,9 @@ pub(crate) enum TurnMessage {
     HandOn(Box<TurnState>),
     /// The turn's model does not answer: the next one continues from here, where there is one.
     FailOver { state: Box<TurnState>, call: Box<UnansweredCall> },
-    /// The turn is over, unless something was added meanwhile.
-    End { outcome: Box<TurnOutcome>, verdict: oneshot::Sender<EndVerdict> },
+    /// The turn is over, unless something was added meanwhile. Answered true if the end is stored; otherwise that is to be looked
+    /// at first.
+    End { outcome: Box<TurnOutcome>, is_stored: oneshot::Sender<bool> },
 }
 
 /// An answer, and who gave it.
@@ -105,15 +106,6 @@ impl CallAnswers {
             Ask::Approval { .. } => self.approval.as_ref(),
         }
     }
-}
-
-/// The session's answer to a turn that wants to end.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum EndVerdict {
-    /// The end is stored.
-    Ended,
-    /// Something was added: look at it first.
-    NewInput,
 }
 
 /// A turn's line to its session. All of it fails with [`TurnExit::SessionGone`] when the session could not store what it
@@ -241,10 +233,10 @@ impl Recorder {
         let _ = self.send(TurnMessage::FailOver { state: Box::new(state), call }).await;
     }
 
-    /// Ends the turn, unless something was added to it meanwhile.
-    pub(crate) async fn end(&self, outcome: TurnOutcome) -> Result<EndVerdict, TurnExit> {
+    /// Ends the turn, unless something was added to it meanwhile. Says whether it did.
+    pub(crate) async fn end(&self, outcome: TurnOutcome) -> Result<bool, TurnExit> {
         let outcome = Box::new(outcome);
-        self.ask_session(|verdict| TurnMessage::End { outcome, verdict }).await
+        self.ask_session(|is_stored| TurnMessage::End { outcome, is_stored }).await
     }
 
     async fn ask_session<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> TurnMessage) -> Result<T, TurnExit> {

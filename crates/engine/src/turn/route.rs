@@ -153,8 +153,6 @@ pub(crate) fn plan_notice() -> ItemBody {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::routing::IntentKind;
-
     use super::*;
 
     const ALL: &[Slot] = &Slot::ALL;
@@ -165,21 +163,6 @@ mod tests {
 
     fn check(facts: RouteFacts<'_>, slot: Slot, rule: ChoiceRule) {
         assert_eq!(facts.choose(), SlotChoice { slot, rule }, "{facts:?}");
-    }
-
-    #[test]
-    fn a_choice_of_people_stands_above_all_others() {
-        let coding = intent(IntentKind::CodingTask, true);
-        let all =
-            || RouteFacts { intent: Some(&coding), pictures: true, own: ALL, seeing: ALL, ..RouteFacts::default() };
-        let asked = RouteFacts { asked: Some(Slot::Chat), session: Some(Slot::Code), ..all() };
-        check(asked, Slot::Chat, ChoiceRule::Client);
-        check(RouteFacts { session: Some(Slot::Base), ..all() }, Slot::Base, ChoiceRule::Session);
-        let set = SlotChoice { slot: Slot::Base, rule: ChoiceRule::Session };
-        assert_eq!(set.of_agent(Some(Slot::Code)), set);
-        let own = SlotChoice { slot: Slot::Reasoning, rule: ChoiceRule::Agent };
-        assert_eq!(all().choose().of_agent(Some(Slot::Reasoning)), own);
-        assert_eq!(all().choose().of_agent(None), all().choose());
     }
 
     #[test]
@@ -210,32 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_kept_while_it_fits() {
-        let chat = intent(IntentKind::GeneralChat, false);
-        let last = |last| RouteFacts { last: Some(last), intent: Some(&chat), own: ALL, ..RouteFacts::default() };
-        check(last(Slot::Code), Slot::Code, ChoiceRule::Kept);
-        check(last(Slot::Base), Slot::Base, ChoiceRule::Default);
-        check(RouteFacts { own: &[Slot::Base], ..last(Slot::Code) }, Slot::Base, ChoiceRule::Default);
-        let blind = RouteFacts { pictures: true, seeing: &[Slot::Vision], ..last(Slot::Code) };
-        check(blind, Slot::Vision, ChoiceRule::Pictures);
-        let complex = intent(IntentKind::GeneralChat, true);
-        let other = RouteFacts { intent: Some(&complex), ..last(Slot::Code) };
-        check(other, Slot::Reasoning, ChoiceRule::ComplexTask);
-    }
-
-    #[test]
-    fn the_last_answer_is_written_by_chat_unless_somebody_chose() {
-        let slot = |slot, rule| SlotChoice { slot, rule }.last_answer();
-        assert_eq!(slot(Slot::Base, ChoiceRule::Default), Slot::Chat);
-        assert_eq!(slot(Slot::Code, ChoiceRule::Code), Slot::Chat);
-        assert_eq!(slot(Slot::Code, ChoiceRule::Session), Slot::Code);
-        assert_eq!(slot(Slot::Base, ChoiceRule::Client), Slot::Chat);
-        assert_eq!(slot(Slot::Vision, ChoiceRule::Agent), Slot::Vision);
-    }
-
-    #[test]
     fn who_wants_a_plan_gets_one_and_talk_has_none() {
-        let intent = |kind, complex| Intent { kind, complex, ..Intent::default() };
         let check = |asked, configured, intent: Intent, answering, expected| {
             assert_eq!(plans(asked, configured, &intent, answering), expected, "{asked:?} {configured:?} {intent:?}");
         };

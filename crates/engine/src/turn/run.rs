@@ -5,9 +5,7 @@ use std::sync::Arc;
 use agentd_core::turn::StopReason;
 
 use super::{
-    TurnContext, TurnExit, TurnState, dispatch,
-    recorder::EndVerdict,
-    sample,
+    TurnContext, TurnExit, TurnState, dispatch, sample,
     step::{self, Step},
 };
 
@@ -37,11 +35,11 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
             TurnExit::SessionGone => return,
         };
         match context.recorder.end(outcome).await {
-            Ok(EndVerdict::NewInput) => {
+            Ok(false) => {
                 state.reopen();
                 exit = run_steps(&context, &mut state, true).await;
             }
-            Ok(EndVerdict::Ended) | Err(_) => return,
+            Ok(true) | Err(_) => return,
         }
     }
 }

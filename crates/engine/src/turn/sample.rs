@@ -24,7 +24,7 @@ use crate::turn::{
     request,
     route::SlotChoice,
     stopwatch::{CallCost, CallStream},
-    unusable::{self, AnswerParts},
+    unusable,
 };
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
@@ -166,14 +166,8 @@ pub(crate) async fn ask(
     warn_of_cut(context, finish).await?;
     let is_called = !calls.is_empty() || matches!(unrun, Some((_, UnrunReason::Foreign)));
     let called_in_vain = !may_call && is_called;
-    let parts = AnswerParts {
-        finish,
-        words: state.answer.as_ref().map_or(0, String::len),
-        thoughts,
-        calls: calls.len(),
-        unrun: unrun.as_ref(),
-    };
-    let problem = unusable::problem(&parts);
+    let words = state.answer.as_ref().map_or(0, String::len);
+    let problem = unusable::problem(finish, words, thoughts, !calls.is_empty(), unrun.as_ref());
     if may_call {
         Box::pin(record_calls(context, state, model.info(), calls)).await?;
     } else if let Some((ToolCall { name, .. }, _)) = calls.first() {

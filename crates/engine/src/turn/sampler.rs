@@ -197,10 +197,9 @@ struct SamplingCharge<'a> {
 impl<'a> SamplingCharge<'a> {
     /// For a request of that size, whose answer may have so many tokens, or as many as are left.
     fn open(line: &'a Line, size: u64, max_tokens: u64) -> Result<Self, ModelError> {
-        let mut is_open = false;
-        line.taken.send_modify(|taken| {
-            is_open = !taken.closed;
-            taken.open += usize::from(is_open);
+        let is_open = line.taken.send_if_modified(|taken| {
+            taken.open += usize::from(!taken.closed);
+            !taken.closed
         });
         if !is_open {
             return Err(call_is_over());

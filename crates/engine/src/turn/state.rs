@@ -173,7 +173,7 @@ impl TurnState {
     pub(crate) fn take_problem(&mut self, problem: Option<Problem>, embedded: bool) {
         let problem = match problem {
             // It was told, and holds to it.
-            Some(Problem::DoubtfulCall { .. }) if !self.unusable.is_first() => None,
+            Some(Problem::DoubtfulCall { .. }) if self.unusable.in_a_row > 0 => None,
             Some(Problem::Empty { .. }) if self.begun.as_ref().is_some_and(BegunAnswer::is_whole) => {
                 self.answer = self.begun.take().map(|begun| begun.text().to_owned());
                 None

@@ -38,33 +38,29 @@ pub(crate) enum Problem {
     WrongForm { reasons: Vec<String> },
 }
 
-/// Parts of one answer.
-#[derive(Debug)]
-pub(crate) struct AnswerParts<'a> {
-    pub(crate) finish: Finish,
-    /// Bytes of its words, if they are more than blanks.
-    pub(crate) words: usize,
-    pub(crate) thoughts: bool,
-    pub(crate) calls: usize,
-    pub(crate) unrun: Option<&'a (String, UnrunReason)>,
-}
-
-/// Reason why an answer of these parts cannot be used, if there is one.
-pub(crate) fn problem(parts: &AnswerParts<'_>) -> Option<Problem> {
-    let (tool, why) = parts.unrun.map_or((String::new(), None), |(tool, why)| {
+/// Reason why an answer cannot be used, if there is one: of so many bytes of words that are more than blanks, thoughts or not,
+/// and calls or not.
+pub(crate) fn problem(
+    finish: Finish,
+    words: usize,
+    thoughts: bool,
+    has_calls: bool,
+    unrun: Option<&(String, UnrunReason)>,
+) -> Option<Problem> {
+    let (tool, why) = unrun.map_or((String::new(), None), |(tool, why)| {
         (tool.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect(), Some(*why))
     });
-    Some(match (parts.finish, why) {
+    Some(match (finish, why) {
         (Finish::Filtered, _) => Problem::Filtered,
         (_, Some(UnrunReason::Cut)) => Problem::CutCall { tool },
-        _ if parts.calls > 0 => return None,
+        _ if has_calls => return None,
         (_, Some(UnrunReason::Foreign)) => Problem::ForeignCall { tool },
-        (Finish::Runaway, _) => Problem::Runaway { is_long: parts.words > MAX_READ_AGAIN },
-        (Finish::Length, _) if parts.words > 0 => Problem::CutWords,
+        (Finish::Runaway, _) => Problem::Runaway { is_long: words > MAX_READ_AGAIN },
+        (Finish::Length, _) if words > 0 => Problem::CutWords,
         (Finish::Length, _) => Problem::CutThoughts,
-        (Finish::Stop, Some(UnrunReason::Doubtful)) if parts.words > 0 => Problem::DoubtfulCall { tool },
-        (Finish::Stop, _) if parts.words > 0 => return None,
-        (Finish::Stop, _) => Problem::Empty { thoughts: parts.thoughts },
+        (Finish::Stop, Some(UnrunReason::Doubtful)) if words > 0 => Problem::DoubtfulCall { tool },
+        (Finish::Stop, _) if words > 0 => return None,
+        (Finish::Stop, _) => Problem::Empty { thoughts },
     })
 }
 
@@ -84,7 +80,7 @@ impl Problem {
 #[derive(Debug, Default)]
 pub(crate) struct UnusableAnswers {
     last: Option<Problem>,
-    in_a_row: u32,
+    pub(crate) in_a_row: u32,
     /// Set once the model has been told of the last one.
     is_told: bool,
     /// Set where telling the model is of no use.
@@ -111,11 +107,6 @@ impl UnusableAnswers {
             Some(Problem::WrongForm { reasons }) => Some(reasons),
             _ => None,
         }
-    }
-
-    /// Returns whether the answer before this one could be used, too.
-    pub(crate) fn is_first(&self) -> bool {
-        self.in_a_row == 0
     }
 
     /// Why the turn ends now, if asking again has not helped.

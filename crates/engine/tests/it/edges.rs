@@ -226,7 +226,7 @@ async fn a_session_whose_project_is_gone_is_judged_by_its_own_settings() {
     let tool = engine.tool("change").unwrap();
     let verdict = async |session| {
         let standpoint = engine.standpoint(session).await.unwrap();
-        standpoint.judge(&engine.policy(), &tool, "{}", &LookedUp::default()).verdict
+        standpoint.judge(&engine.config().policy, &tool, "{}", &LookedUp::default()).verdict
     };
     assert_eq!(verdict(Some(session.id())).await, Verdict::Allow);
     assert_ne!(verdict(None).await, Verdict::Allow, "a new session would be asked");

@@ -384,22 +384,3 @@ fn with_new_ids(text: &str, ids: &HashMap<SessionId, SessionId>) -> String {
     out.push_str(&text[rest..]);
     out
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn new_ids_stand_where_old_ones_did() {
-        let (old, new, other) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
-        let ids = HashMap::from([(old, new)]);
-        for (text, expected) in [
-            (format!("{{\"context_id\": \"{old}\"}} - {other}"), format!("{{\"context_id\": \"{new}\"}} - {other}")),
-            (format!("{old}{old}"), format!("{new}{new}")),
-            (format!("é-{old}-"), format!("é-{new}-")),
-            ("a-b--- 12345678-".to_owned(), "a-b--- 12345678-".to_owned()),
-        ] {
-            assert_eq!(with_new_ids(&text, &ids), expected);
-        }
-    }
-}

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 
 use crate::{
     links::{
-        gates::{audit::arguments, set_aside::showable},
+        gates::audit::{arguments, showable},
         results::undo,
-        tools::client_tools,
+        tools::session_tools,
     },
     turn::{
         Phase, TurnExit,
@@ -109,14 +109,15 @@ impl GatedCall<'_> {
             settings: &settings,
             roots: &roots(&context.files.workspace),
             memories: context.files.workspace.memories.as_deref(),
-            kept: &context.rules.grants.for_good(),
+            kept: &context.rules.grants.kept.now(),
             held,
             contained,
         };
-        let mut judgement = context.rules.policy.judge(&facts);
+        let mut judgement = context.rules.policy.now().judge(&facts);
         for path in context.tools.chain.affected_paths(call) {
             let arguments = json!({ "path": path }).to_string();
-            let named = context.rules.policy.judge(&CallContext { arguments: &arguments, followed: None, ..facts });
+            let facts = CallContext { arguments: &arguments, followed: None, ..facts };
+            let named = context.rules.policy.now().judge(&facts);
             if named.verdict.strictness() > judgement.verdict.strictness() {
                 // A rule that was kept for this path would say nothing of the next call, which may mean another.
                 judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
@@ -359,8 +360,8 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         granted_by: Vec::new(),
         leads_to: None,
     });
-    if client_tools::is_meant(name) {
-        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, client_tools::GONE));
+    if session_tools::is_meant(name) {
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::GONE));
     }
     // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
     // at what the call is about.

@@ -2,4 +2,3 @@
 
 pub(crate) mod approvals;
 pub(crate) mod audit;
-pub(crate) mod set_aside;

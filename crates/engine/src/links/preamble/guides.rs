@@ -3,28 +3,34 @@
 //! The notes of folders of the project are told when a call first comes to the folder. A skill is brought into the session when
 //! something is about it: an input that mentions it, a file that asks for it, a call that names its folder. What it needs
 //! installed is asked for with the call that runs it.
+//!
+//! And what comes with an input or a turn, each told where it changed: files that the person handed over, told with what is said
+//! next, and shown where they are pictures; what an input mentions; the rules that a person pinned; plan mode; and instructions of
+//! the client for one turn.
 
 use std::{path::Path, sync::Arc};
 
+use agentd_context::{RequestBuilder, meter::pictures_left_out, text::one_line};
 use agentd_core::{
     audit::DecidedBy,
-    error::WorkspaceError,
+    files::Picture,
     guide::{self, GuideFile},
     item::{Item, ItemBody, NoticeTopic},
+    model::Message,
     ports,
+    session::SessionMode,
     tool::{Effect, ToolErrorCode, ToolOutput},
 };
 use futures_util::FutureExt as _;
 
 use crate::{
-    instructions::{
-        self, PreambleContext,
-        memory::{self, Commands},
-        skills, told,
-    },
+    attachments,
+    error::EngineError,
+    instructions::{self, PreambleContext, memory_notice, skills_notice, told},
     turn::{
         Phase, TurnContext, TurnExit, TurnState, dispatch,
-        hooks::{Hook, Invocation, Link, Next, done},
+        hooks::{Hook, Invocation, Link, Next, Reminder, done},
+        request::reminder_or_over,
     },
 };
 
@@ -32,12 +38,12 @@ pub(crate) struct Memory;
 
 impl Link for Memory {
     fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
-        memory::notice(opening)
+        memory_notice(opening)
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
-            tell_again(context, state, NoticeTopic::Memory, memory::notice).await?;
+            tell_again(context, state, NoticeTopic::Memory, memory_notice).await?;
             add_folder_notes(context, state).await
         }
         .boxed()
@@ -56,7 +62,7 @@ fn tell_again<'a>(
         return done(());
     }
     async move {
-        let limits = context.prompt.guide_limits;
+        let limits = context.config.guides;
         let Some(guides) = instructions::look(&*context.ports.workspaces, &context.files.workspace, limits).await
         else {
             return Ok(());
@@ -86,18 +92,18 @@ fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
     let here = context.control.environment.folder().filter(is_inside);
     let start = here.and_then(Path::to_str).unwrap_or("/project");
     let is_command = |name: &str| context.tool(name).is_some_and(|tool| tool.effect == Effect::Execute);
-    memory::touched(state.history[from..].iter().filter(is_new), &Commands { start, is_command: &is_command })
+    instructions::touched(state.history[from..].iter().filter(is_new), start, is_command)
 }
 
 /// Tells the guides of folders that calls came to since the last look. At the first look of a turn, those that were told
 /// before are looked at again, and told where they changed or are gone.
 async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-    let (limits, workspace) = (context.prompt.guide_limits, &context.files.workspace);
+    let (limits, workspace) = (context.config.guides, &context.files.workspace);
     let works = matches!(state.phase, Phase::Working | Phase::Planning) && state.answer.is_none();
     if !limits.memory || !works || !state.pending_calls.is_empty() || workspace.project.is_none() {
         return Ok(());
     }
-    let (known, begins) = (memory::known_files(&state.history), state.guided == 0);
+    let (known, begins) = (instructions::known_files(&state.history), state.guided == 0);
     let mut paths = touched(context, state);
     if begins {
         paths.extend(known.keys().map(|name| (*name).to_owned()));
@@ -114,7 +120,7 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
         let is_news = known.get(file.name.as_str()).is_none_or(|digest| begins && *digest != file.digest);
         is_news && quoting.allow(&file.name)
     });
-    if let Some(body) = memory::folder_notice(&state.history, &files, context.smallest_window(), limits) {
+    if let Some(body) = instructions::folder_notice(&state.history, &files, context.smallest_window(), limits) {
         context.tell(state, body).await?;
     }
     state.guided = state.history.len();
@@ -125,7 +131,7 @@ pub(crate) struct Skills;
 
 impl Link for Skills {
     fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
-        skills::notice(opening)
+        skills_notice(opening)
     }
 
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
@@ -144,7 +150,7 @@ impl Link for Skills {
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        tell_again(context, state, NoticeTopic::Skills, skills::notice)
+        tell_again(context, state, NoticeTopic::Skills, skills_notice)
     }
 
     fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
@@ -195,10 +201,20 @@ impl Link for Skills {
                 if let Err(error) = skills.install(wanted, &progress, &call.context.control.calls).await {
                     let is_stopped = call.context.control.calls.is_cancelled();
                     let code = if is_stopped { call.context.stop_code() } else { ToolErrorCode::Tool };
-                    return Ok(ToolOutput::error(code, format!("{}. The command did not run", hinted(&error))));
+                    return Ok(ToolOutput::error(code, format!("{}. The command did not run", EngineError::from(error).sentence())));
                 }
             }
-            offer_package(call, skills, next.run(call).await?).await
+            let mut output = next.run(call).await?;
+            let command = plain(&call.call.arguments);
+            let failed = skills.import_failed(&call.context.files.workspace, &command, &output.text);
+            // Where a script of a skill lacked a package, the person is asked for it with the next call.
+            if let Some(package) = call.context.or_cancelled(failed).await? {
+                output.text += &format!(
+                    "\n\nThe skill needs the Python package {package}, which it does not declare. Run the same command again: \
+                     the person is asked then whether {package} is installed for the skill."
+                );
+            }
+            Ok(output)
         }
         .boxed()
     }
@@ -209,25 +225,8 @@ fn plain(arguments: &str) -> String {
     arguments.replace("\\/", "/")
 }
 
-/// Tells the model to try again where a script of a skill lacked a package: the person is asked for it with the next call.
-async fn offer_package(
-    call: &Invocation<'_>,
-    skills: &dyn ports::Skills,
-    mut output: ToolOutput,
-) -> Result<ToolOutput, TurnExit> {
-    let command = plain(&call.call.arguments);
-    let failed = skills.import_failed(&call.context.files.workspace, &command, &output.text);
-    if let Some(package) = call.context.or_cancelled(failed).await? {
-        output.text += &format!(
-            "\n\nThe skill needs the Python package {package}, which it does not declare. Run the same command again: the \
-             person is asked then whether {package} is installed for the skill."
-        );
-    }
-    Ok(output)
-}
-
 fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {
-    context.ports.workspaces.skills().filter(|_| context.prompt.guide_limits.skills)
+    context.ports.workspaces.skills().filter(|_| context.config.guides.skills)
 }
 
 /// Brings a skill into the session, if there is one of that name. What is wrong with it is a sentence.
@@ -235,9 +234,175 @@ async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, 
     let Some(skills) = shelf(context) else { return Ok(Ok(())) };
     context.make_folders().await?;
     let linked = context.or_cancelled(skills.link(&context.files.workspace, name)).await?;
-    Ok(linked.map(drop).map_err(|error| hinted(&error)))
+    Ok(linked.map(drop).map_err(|error| EngineError::from(error).sentence()))
 }
 
-fn hinted(error: &WorkspaceError) -> String {
-    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
+/// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Stand-in for a picture.
+const UNSEEN: &str = "(You cannot see pictures. If it matters what one shows, say so.)";
+/// The same, where the picture is there and was shown before.
+const NO_LONGER_SHOWN: &str = "(Not all of these pictures are shown any more.)";
+
+pub(crate) struct Files;
+
+impl Link for Files {
+    fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
+        attachments::notice(opening.handed, opening.tools, opening.window)
+    }
+
+    fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        // One that goes on after a restart has said so.
+        let begins = state.steps == 0 && !state.only_compacts();
+        let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.ids.turn).cloned();
+        if !begins || sees(context) || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
+            return done(());
+        }
+        let message = format!(
+            "the model {} gets no pictures: it has no vision. Name one that has in the slot `vision` of \
+             models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` where it can",
+            context.models.model.info().id
+        );
+        context.recorder.warn("pictures_not_shown", message).boxed()
+    }
+
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        if state.returned.is_empty() && (!sees(context) || attachments::pictures(&state.history).next().is_none()) {
+            return done(());
+        }
+        async move {
+            if !state.returned.is_empty() {
+                // Behind all results of the step: nothing may stand between those.
+                context.or_cancelled(context.models.model.look_for_sight()).await?;
+                let notice = attachments::returned(std::mem::take(&mut state.returned));
+                context.tell(state, notice).await?;
+            }
+            if sees(context) { load(context, state).await } else { Ok(()) }
+        }
+        .boxed()
+    }
+
+    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
+        let sees = context.next_model(state).sees_pictures;
+        let mut left_out = pictures_left_out(attachments::pictures(&state.history).count());
+        for message in &mut draft.messages {
+            show(message, state, sees, &mut left_out);
+        }
+    }
+}
+
+/// Returns whether any model that the turn may ask sees pictures.
+fn sees(context: &TurnContext) -> bool {
+    context.models.model.info().sees_pictures || context.models.chat.info().sees_pictures
+}
+
+/// Reads the pictures that are shown and were not read yet. One that is gone is left out: the turn goes on without it.
+async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    let left_out = pictures_left_out(attachments::pictures(&state.history).count());
+    let shown: Vec<Picture> = attachments::pictures(&state.history).skip(left_out).cloned().collect();
+    state.pictures.retain(|path, _| shown.iter().any(|picture| picture.path == *path));
+    for Picture { path, .. } in shown {
+        if state.pictures.contains_key(&path) {
+            continue;
+        }
+        let read = context.ports.workspaces.read_file(context.files.tree(), path.clone(), 0, MAX_BYTES);
+        let read = context.or_cancelled(read).await?;
+        let read = read.inspect_err(|error| tracing::warn!("the model is not shown {path}: {error}"));
+        state.pictures.insert(path, read.ok().map(|piece| Arc::from(piece.content)));
+    }
+    Ok(())
+}
+
+/// Puts what was read into the message; says in words what is missing.
+fn show(message: &mut Message, state: &TurnState, sees: bool, left_out: &mut usize) {
+    let Message::Pictures { text, pictures } = message else { return };
+    let named = pictures.len();
+    pictures.retain_mut(|shown| {
+        let is_left_out = *left_out > 0;
+        *left_out = left_out.saturating_sub(1);
+        shown.content = state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees && !is_left_out);
+        shown.content.is_some()
+    });
+    if !sees {
+        text.push_str(&format!("\n{UNSEEN}"));
+    } else if pictures.len() < named {
+        text.push_str(&format!("\n{NO_LONGER_SHOWN}"));
+    }
+    if pictures.is_empty() {
+        *message = Message::User { text: std::mem::take(text) };
+    }
+}
+
+/// Problems that are told one by one at the most.
+const MAX_TOLD: usize = 5;
+
+pub(crate) struct MentionsOfInput;
+
+impl Link for MentionsOfInput {
+    fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        // One that goes on after a restart has said so.
+        if state.steps > 0 || context.tools.mentions.problems.is_empty() {
+            return done(());
+        }
+        async move {
+            let problems = &context.tools.mentions.problems;
+            let more = problems.len().saturating_sub(MAX_TOLD);
+            let more = (more > 0).then(|| format!("{more} more names that are mentioned load nothing either"));
+            for problem in problems.iter().take(MAX_TOLD).cloned().chain(more) {
+                context.recorder.warn("mention", problem).await?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn reminder(&self, context: &TurnContext, _: &TurnState) -> Option<Reminder> {
+        let told = context.tools.mentions.reminders(|tool| context.tools.visible.get(tool).is_some());
+        Some(Reminder::new(NoticeTopic::Mentions, told.join("\n")))
+    }
+}
+
+const PINNED: &str = "The person pinned these rules for this session; they hold until the person removes them:";
+const NOTHING_PINNED: &str = "The person removed all pinned rules.";
+
+pub(crate) struct Pins;
+
+impl Link for Pins {
+    fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
+        let pins: String = context.settings.pins.iter().map(|pin| format!("\n- {}", one_line(pin))).collect();
+        let now = (!pins.is_empty()).then(|| format!("{PINNED}{pins}"));
+        reminder_or_over(state, NoticeTopic::Pins, now, NOTHING_PINNED)
+    }
+}
+
+const PLANNING: &str = "The session is in plan mode: calls that change files or run commands that do more than look are \
+    refused. Look at what you need, then answer with a plan of what you would change, step by step, and let the person \
+    decide. Do not ask for leave to make the changes: the person ends plan mode.";
+
+/// Said when it ends, for the words above stay in the history.
+const NO_LONGER_PLANNING: &str = "The person ended plan mode: you may change files and run commands again.";
+
+pub(crate) struct PlanMode;
+
+impl Link for PlanMode {
+    fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
+        let now = (context.rules.grants.mode() == SessionMode::Plan).then(|| PLANNING.to_owned());
+        reminder_or_over(state, NoticeTopic::Mode, now, NO_LONGER_PLANNING)
+    }
+}
+
+const FOR_THIS_TURN: &str =
+    "Instructions for this turn, from the program that the person uses. They hold for this turn only:";
+
+/// Said in the next turn that has none.
+const OVER: &str = "The instructions of that turn no longer hold.";
+
+pub(crate) struct TurnInstructions;
+
+impl Link for TurnInstructions {
+    fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
+        let now = context.options.instructions.as_ref().map(|text| format!("{FOR_THIS_TURN}\n\n{text}"));
+        reminder_or_over(state, NoticeTopic::TurnInstructions, now, OVER)
+    }
 }

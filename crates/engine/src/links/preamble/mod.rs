@@ -2,5 +2,3 @@
 
 pub(crate) mod guides;
 pub(crate) mod planning;
-pub(crate) mod recall;
-pub(crate) mod reminders;

@@ -5,6 +5,7 @@
 //! so it is after a restart, too.
 
 use agentd_core::{
+    agent::TRANSFERS as TRANSFER,
     event::{EventKind, StateChange},
     ids::CallId,
     interrupt::{Answer, Ask},
@@ -15,14 +16,11 @@ use agentd_core::{
 };
 use futures_util::FutureExt as _;
 
-use crate::{
-    agents::handoff_tools::TRANSFER,
-    turn::{
-        Phase, TurnContext, TurnExit, TurnState,
-        hooks::{Hook, Invocation, Link, Next, Reminder, done},
-        recorder::whole,
-        route::PLAN_FIRST,
-    },
+use crate::turn::{
+    Phase, TurnContext, TurnExit, TurnState,
+    hooks::{Hook, Invocation, Link, Next, Reminder, done},
+    recorder::whole,
+    route::PLAN_FIRST,
 };
 
 /// Said to the model behind an approval.

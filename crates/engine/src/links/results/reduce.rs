@@ -8,6 +8,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeSet, HashMap},
+    sync::LazyLock,
 };
 
 use agentd_context::{text::grouped, tokens::estimate};
@@ -29,7 +30,8 @@ const MOST_LINES: usize = 1_000_000;
 const GAP: u64 = 14;
 
 /// The lines of the text that decide, in about so many tokens, with the gaps between them said.
-pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, tokens: u64) -> Option<String> {
+pub(super) fn reduce(text: &str, keywords: Option<&Regex>, tokens: u64) -> Option<String> {
+    let patterns = PATTERNS.as_ref()?;
     let ends = text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
     if ends > MOST_LINES {
         return None;
@@ -173,8 +175,11 @@ enum Mark {
     Doubtful,
 }
 
+/// Nothing where one cannot be read, which a test excludes.
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(Patterns::read);
+
 /// Patterns of a search, compiled once.
-pub(super) struct Patterns {
+struct Patterns {
     wrong: Regex,
     doubtful: Regex,
     nothing: Regex,
@@ -182,8 +187,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Nothing where one cannot be read, which a test excludes.
-    pub(super) fn read() -> Option<Self> {
+    fn read() -> Option<Self> {
         let read = |pattern| Regex::new(pattern).ok();
         let (wrong, doubtful) = (read(WRONG)?, read(DOUBTFUL)?);
         Some(Self { wrong, doubtful, nothing: read(NOTHING)?, passed: read(PASSED)? })

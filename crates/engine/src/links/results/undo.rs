@@ -17,8 +17,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    links::gates::set_aside,
-    state_changes::{self, DiffChoice, FORK_NOTICE, RevertPlan},
+    links::gates::audit::{report_interrupted, report_unchecked, settle_set_aside},
+    state_changes::{self, FORK_NOTICE, RevertPlan},
     turn::{
         TurnExit,
         call_record::FileLook,
@@ -174,7 +174,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
         Err(error) => Err(error),
     };
     if let (Err(_), Ok(changes)) = (&output, &changes) {
-        set_aside::interrupted(call, &changes.set_aside).await;
+        report_interrupted(call, &changes.set_aside).await;
     }
     let mut output = output?;
     let (notes, set_aside) = match changes {
@@ -186,12 +186,12 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
             let message = format!("what {} changed is not recorded, and cannot be undone: {error}", call.call.name);
             context.recorder.warn("not_recorded", message).await?;
             if is_checked {
-                set_aside::unchecked(call, &error.to_string(), &mut output).await?;
+                report_unchecked(call, &error.to_string(), &mut output).await?;
             }
             (vec![error.to_string()], FilesReverted::default())
         }
     };
-    set_aside::settle(call, set_aside, &mut output).await?;
+    settle_set_aside(call, set_aside, &mut output).await?;
     output.files.extend(state_changes::changes_of(&tool_context.state_files, &output.state_files));
     if !notes.is_empty() {
         output.text.push_str(&format!("\n[not recorded, and cannot be undone: {}]", notes.join("; ")));
@@ -229,7 +229,7 @@ struct Plan<'a> {
 }
 
 async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
-    let plan = plan(call, DiffChoice::All).await?;
+    let plan = plan(call, true).await?;
     let undone = follow(call, &plan, true).await?;
     Ok(Some(undone.files.iter().map(|file| described(file, str::to_owned)).collect::<Vec<_>>().join("\n")))
 }
@@ -239,7 +239,7 @@ async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
 async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
     let undone = async {
-        let plan = plan(call, DiffChoice::Conflicts).await?;
+        let plan = plan(call, false).await?;
         follow(call, &plan, true).await?;
         Ok((follow(call, &plan, false).await?, plan))
     };
@@ -260,7 +260,7 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 }
 
 /// Finds the edit that is meant, and the way back from it.
-async fn plan<'a>(call: &Invocation<'a>, shown: DiffChoice) -> Result<Plan<'a>, ToolOutput> {
+async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, ToolOutput> {
     let context = call.context;
     let arguments = arguments(call)?;
     let Some(edit) = meant(call, arguments.path.as_deref()) else {
@@ -277,7 +277,7 @@ async fn plan<'a>(call: &Invocation<'a>, shown: DiffChoice) -> Result<Plan<'a>, 
     }
     let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
     let now = Arc::clone(&context.files.state.borrow());
-    let of_state = RevertPlan::find(&*context.ports.store, context.ids.session, &of_state, &now, shown).await;
+    let of_state = RevertPlan::find(&*context.ports.store, context.ids.session, &of_state, &now, shows_all).await;
     let of_state = of_state.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
     Ok(Plan { edit, on_disk, of_state })
 }

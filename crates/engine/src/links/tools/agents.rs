@@ -5,7 +5,7 @@
 //! same turn. What the agents have said and done is one history.
 
 use agentd_core::{
-    agent::{AgentCard, MAIN},
+    agent::{AgentCard, MAIN, TRANSFERS as TRANSFER},
     event::StateChange,
     ids::SessionId,
     session::SessionMode,
@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    agents::handoff_tools::{DELEGATE, TRANSFER},
+    catalog::DELEGATE,
     turn::{
         InFlightCall, Phase, TurnContext, TurnExit, dispatch,
         hooks::{Hook, Invocation, Link, Next, Preview, Task},
@@ -279,30 +279,4 @@ fn next_stack(chain: &[&str], to: &str, changes: u32) -> Result<Vec<String>, Str
         ));
     }
     Ok(stack(&[chain, &[to]].concat()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_has_the_session_twice_and_the_chain_is_short() {
-        let check = |stack: &[&str], to: &str, changes: u32, expected: Result<&[&str], &str>| {
-            let chain: Vec<&str> = ["main"].into_iter().chain(stack.iter().copied()).collect();
-            match (next_stack(&chain, to, changes), expected) {
-                (Ok(next), Ok(expected)) => assert_eq!(next, expected),
-                (Err(why), Err(words)) => assert!(why.contains(words), "{why}"),
-                (next, expected) => panic!("{next:?} is not {expected:?}"),
-            }
-        };
-        check(&[], "a", 0, Ok(&["a"]));
-        check(&["a"], "b", 1, Ok(&["a", "b"]));
-        check(&["a", "b"], "a", 2, Err("main → a → b"));
-        check(&["a"], "a", 1, Err("in a ring"));
-        check(&["a", "b"], "main", 9, Ok(&[]));
-        check(&["a", "b"], "main", 99, Ok(&[]));
-        check(&[], "main", 0, Err("you are `main`"));
-        check(&["a", "b", "c", "d", "e"], "f", 5, Err("5 agents"));
-        check(&[], "a", 10, Err("10 times"));
-    }
 }

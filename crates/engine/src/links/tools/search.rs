@@ -113,16 +113,16 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
         Ok(arguments) => arguments,
         Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was looked for: {error}")),
     };
-    let hits = finds.search(&query);
-    if hits.best.is_empty() {
+    let (best, more) = finds.search(&query);
+    if best.is_empty() {
         return ToolOutput::ok(nothing(finds));
     }
-    let left = finds.show(&hits.best);
+    let left = finds.show(&best);
     let is_left = |tool: &CatalogueTool| left.contains(&tool.spec.name);
-    let (shown, left): (Vec<_>, Vec<_>) = hits.best.into_iter().partition(|tool| !is_left(tool));
+    let (shown, left): (Vec<_>, Vec<_>) = best.into_iter().partition(|tool| !is_left(tool));
     let mut lines: Vec<String> = shown.iter().map(|tool| told(tool)).collect();
-    if hits.more > 0 {
-        lines.push(format!("{} more match: be more specific if none of these fits", hits.more));
+    if more > 0 {
+        lines.push(format!("{more} more match: be more specific if none of these fits"));
     }
     if !left.is_empty() {
         lines.push(

@@ -1,4 +1,4 @@
-//! The actor of a session: what it holds, and its loop: one `select!`, one `match`.
+//! The actor of a session: what it holds, and its loop: one `select!`.
 
 pub(crate) mod load;
 pub(crate) mod state;
@@ -26,15 +26,15 @@ use agentd_core::{
 use futures_util::future::BoxFuture;
 use tokio::{
     sync::{mpsc, watch},
-    task::{JoinError, JoinHandle},
+    task::JoinHandle,
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::active::ProjectAgents,
+    agents::ProjectAgents,
     answer_form::AnswerForm,
-    client::{ClientLines, OfferedTools, OpenFileLines},
+    client::{ClientLines, FileLines, OfferedTools},
     error::EngineError,
     grants::SessionPermissions,
     mentions::Mentions,
@@ -119,7 +119,7 @@ pub(super) struct OpenTurn {
     /// Tools that its client answers.
     pub(super) of_client: OfferedTools,
     /// Clients that hold files of the project.
-    pub(super) file_lines: OpenFileLines,
+    pub(super) file_lines: Arc<FileLines>,
     /// Mentions of its input; none where they are not known any more, after a restart.
     pub(super) mentions: Option<Arc<Mentions>>,
     /// Additions to the turn that no model was given yet, each a started item: it is completed where it is taken, so
@@ -154,7 +154,7 @@ impl OpenTurn {
             compacts: false,
             form: None,
             of_client: None,
-            file_lines: OpenFileLines::default(),
+            file_lines: Arc::default(),
             mentions: None,
             steers: Vec::new(),
             under_way: HashMap::new(),
@@ -295,22 +295,12 @@ impl Actor {
                 _ => {}
             }
         }
-        let settings = &self.state.settings;
-        self.grants.send_if_modified(|live| {
-            let changed = !live.are_those_of(settings);
-            if changed {
-                *live = SessionPermissions::of(settings);
-            }
-            changed
-        });
-        let files = &self.state.files;
-        self.files.send_if_modified(|live| {
-            let changed = !Arc::ptr_eq(live, files);
-            if changed {
-                live.clone_from(files);
-            }
-            changed
-        });
+        if !self.grants.borrow().are_those_of(&self.state.settings) {
+            self.grants.send_replace(SessionPermissions::of(&self.state.settings));
+        }
+        if !Arc::ptr_eq(&self.files.borrow(), &self.state.files) {
+            self.files.send_replace(Arc::clone(&self.state.files));
+        }
     }
 
     pub(super) async fn change(&mut self, change: StateChange) -> Result<(), Fault> {
@@ -345,7 +335,7 @@ impl Actor {
 
     pub(super) async fn subscribe(&mut self, after: u64) -> Result<Subscription, Fault> {
         let live_turn = self.open.as_ref().map(|open| open.turn_id);
-        Ok(self.journal.subscribe(after, live_turn))
+        Ok(self.journal.subscribe(after, live_turn, None))
     }
 
     pub(super) async fn show(&mut self) -> Result<SessionView, Fault> {
@@ -393,16 +383,6 @@ pub(crate) struct MapSearch {
     pub(crate) is_empty: bool,
 }
 
-/// Input of the actor.
-enum Input {
-    Command(Option<Command>),
-    Messages(Vec<TurnMessage>),
-    TaskEnded(Result<(), JoinError>),
-    Deadline,
-    DrainDue,
-    Idle,
-}
-
 impl Actor {
     /// Lives until nobody needs the session, or its journal cannot be written. Then readers are told why.
     pub(super) async fn live(mut self) -> Result<(), EngineError> {
@@ -426,43 +406,37 @@ impl Actor {
         // It grows with what comes: room for a whole batch would be most of the memory of a quiet turn.
         let mut batch = Vec::new();
         loop {
+            let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
+            let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
+            let drain = self.draining.as_ref().map(|drain| drain.until);
+            let running = self.open.as_mut().and_then(|open| open.running.as_mut());
+            let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
             // The room that most of these take while they work is no part of a session that waits: there are hundreds of those.
-            let next = match self.next_input(&mut batch).await {
-                Input::Command(Some(command)) => {
-                    let admitted = Box::pin(self.admit(command.access)).await;
-                    (command.run)(admitted.map(|()| &mut *self)).await?
-                }
-                // Nobody can ask any more: the registry is gone, and the daemon with it.
-                Input::Command(None) => Next::Leave,
-                Input::Messages(messages) => self.take(messages).await.map(|()| Next::Go).map_err(Fault::into_error)?,
-                Input::TaskEnded(ended) => Box::pin(self.task_ended(ended)).await?,
-                Input::Deadline => Box::pin(self.deadline_passed()).await?,
-                Input::DrainDue => self.drain_due(),
-                Input::Idle => self.unload(),
+            let next = tokio::select! {
+                command = self.commands.recv() => match command {
+                    Some(command) => {
+                        let admitted = Box::pin(self.admit(command.access)).await;
+                        (command.run)(admitted.map(|()| &mut *self)).await?
+                    }
+                    // Nobody can ask any more: the registry is gone, and the daemon with it.
+                    None => Next::Leave,
+                },
+                count = receive(messages, &mut batch) => if count == 0 {
+                    // The turn's end of the line is gone; its task says why.
+                    let ended = match task { Some(task) => task.await, None => Ok(()) };
+                    Box::pin(self.task_ended(ended)).await?
+                } else {
+                    let messages = std::mem::take(&mut batch);
+                    self.take(messages).await.map(|()| Next::Go).map_err(Fault::into_error)?
+                },
+                () = at(deadline) => Box::pin(self.deadline_passed()).await?,
+                () = at(drain) => self.drain_due(),
+                () = at(idle) => self.unload(),
             };
             self.share.set(self.open.is_some(), !self.interrupts.is_empty());
             if matches!(next, Next::Leave) || self.is_drained() {
                 return Ok(());
             }
-        }
-    }
-
-    async fn next_input(&mut self, batch: &mut Vec<TurnMessage>) -> Input {
-        let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
-        let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
-        let drain = self.draining.as_ref().map(|drain| drain.until);
-        let running = self.open.as_mut().and_then(|open| open.running.as_mut());
-        let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
-        tokio::select! {
-            command = self.commands.recv() => Input::Command(command),
-            count = receive(messages, batch) => match count {
-                // The turn's end of the line is gone; its task says why.
-                0 => Input::TaskEnded(match task { Some(task) => task.await, None => Ok(()) }),
-                _ => Input::Messages(std::mem::take(batch)),
-            },
-            () = at(deadline) => Input::Deadline,
-            () = at(drain) => Input::DrainDue,
-            () = at(idle) => Input::Idle,
         }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct SessionState {
     /// The items that a model may see, each with the number of its completion.
     history: VecDeque<(u64, Arc<Item>)>,
     /// Which part of the journal that is.
-    window: Window,
+    pub(crate) window: Window,
     /// The summary that stands in front of them.
     compaction: Option<Arc<Item>>,
     /// Files that people handed over, as far as a model is still to be told of them.
@@ -105,11 +105,6 @@ impl SessionState {
     /// The visible history: the summary of what was replaced, and the items after it.
     pub(crate) fn seen(&self) -> Vec<Arc<Item>> {
         self.compaction.iter().chain(self.history.iter().map(|(_, item)| item)).cloned().collect()
-    }
-
-    /// Which part of the journal a model sees.
-    pub(crate) fn window(&self) -> Window {
-        self.window
     }
 
     /// The summary that stands in front.
@@ -288,11 +283,6 @@ impl Interrupts {
     /// Returns whether nobody is asked, by the turn or by those that work for it.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty() && self.of_children.is_empty()
-    }
-
-    /// Forgets everything, at the end of the turn.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
     }
 
     /// The interrupt whose deadline comes first.

@@ -141,15 +141,13 @@ fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
 
 /// The front of the registry.
 #[derive(Clone)]
-pub(crate) struct RegistryHandle {
-    commands: mpsc::Sender<Command>,
-}
+pub(crate) struct RegistryHandle(mpsc::Sender<Command>);
 
 impl RegistryHandle {
     /// Starts a registry for its end of the channel.
     pub(crate) fn spawn(commands: mpsc::Sender<Command>, asked: mpsc::Receiver<Command>, shared: Arc<Shared>) -> Self {
         tokio::spawn(Registry { shared, commands: asked, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
-        Self { commands }
+        Self(commands)
     }
 
     pub(crate) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
@@ -177,7 +175,7 @@ impl RegistryHandle {
     ) -> Result<T, EngineError> {
         let (reply, answer) = oneshot::channel();
         let work = Box::new(move |registry: &mut Registry| drop(reply.send(work(registry))));
-        self.commands.send(work).await.map_err(|_| EngineError::stopping())?;
+        self.0.send(work).await.map_err(|_| EngineError::stopping())?;
         answer.await.map_err(|_| EngineError::stopping())
     }
 
@@ -206,6 +204,6 @@ impl WeakRegistry {
     /// # Errors
     /// When the daemon is stopping.
     pub(crate) fn registry(&self) -> Result<RegistryHandle, EngineError> {
-        self.0.upgrade().map(|commands| RegistryHandle { commands }).ok_or_else(EngineError::stopping)
+        self.0.upgrade().map(RegistryHandle).ok_or_else(EngineError::stopping)
     }
 }

@@ -2,7 +2,6 @@
 
 pub(crate) mod asks;
 pub(crate) mod launch;
-pub(crate) mod options;
 pub(crate) mod queue;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -21,7 +20,7 @@ use tokio::{task::JoinError, time::Instant};
 
 use crate::{
     attachments::Attachment,
-    client::{OpenFileLines, TurnStart},
+    client::{FileLines, TurnStart},
     error::EngineError,
     large_input::UserInput,
     recovery,
@@ -32,7 +31,7 @@ use crate::{
     turn::{
         TurnOutcome,
         answering::AnswerMode,
-        recorder::{EndVerdict, TurnMessage, whole},
+        recorder::{TurnMessage, whole},
         route,
     },
 };
@@ -44,7 +43,7 @@ impl Actor {
         }
         let TurnStart { mut start, lines } = start;
         self.check_input(&start)?;
-        options::check_form(&start, self.open.is_some())?;
+        launch::check_form(&start, self.open.is_some())?;
         self.check_wishes(&mut start)?;
         match (&self.open, start.if_busy) {
             (None, _) => {
@@ -64,7 +63,7 @@ impl Actor {
             }
             (Some(open), IfBusy::Steer) => {
                 let turn_id = open.turn_id;
-                let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
+                let events = self.journal.subscribe(self.journal.head(), Some(turn_id), Some(turn_id));
                 let input = UserInput::whole(start.text.unwrap_or_default(), start.typed_bytes);
                 self.steer(Some(turn_id), input, start.whole).await?;
                 if let Some(open) = &self.open {
@@ -181,7 +180,7 @@ impl Actor {
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         let loading = self.loading(&mentions, &handed, slot);
         let (stand_in, stood_in) = self.stand_in_at_once(slot).unzip();
-        let answer_schema = form.as_ref().map(|form| form.schema().clone());
+        let answer_schema = form.as_ref().map(|form| form.schema.clone());
         let (of_client, gone) = self.offered(turn_id, &start.tools)?;
         let handed: Vec<_> = handed.into_iter().filter(|file| file.selected.is_none()).collect();
         let handed_over = handed.iter().map(|file| file.path.clone()).collect();
@@ -200,7 +199,7 @@ impl Actor {
             compacts: start.compact.is_some(),
             form,
             of_client,
-            file_lines: OpenFileLines::new(self.lines.remove(&turn_id).unwrap_or_default().files),
+            file_lines: Arc::new(FileLines::new(self.lines.remove(&turn_id).unwrap_or_default().files)),
             mentions: Some(mentions),
             ..OpenTurn::new(turn_id, trace_id, now, first_seq)
         });
@@ -225,7 +224,7 @@ impl Actor {
             self.open = None;
             return Err(fault);
         }
-        let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
+        let events = self.journal.subscribe(self.journal.head(), Some(turn_id), Some(turn_id));
         let model = model.info().id.clone();
         let (reason, environment, compacts) = (choice.reason().to_owned(), start.environment, start.compact.is_some());
         let mut facts = vec![EventKind::TurnStarted {
@@ -314,22 +313,23 @@ impl Actor {
                 }
                 TurnMessage::FailOver { state, call } => Box::pin(self.fail_over(*state, *call)).await?,
                 TurnMessage::HandOn(state) => Box::pin(self.hand_on(*state)).await?,
-                TurnMessage::End { outcome, verdict } => {
-                    let _ = verdict.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);
+                TurnMessage::End { outcome, is_stored } => {
+                    let _ = is_stored.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);
                 }
             }
         }
         self.commit(Some(turn_id), facts).await
     }
 
-    async fn turn_wants_to_end(&mut self, mut outcome: TurnOutcome) -> Result<EndVerdict, Fault> {
+    /// Ends the turn, unless something was added to it. Says whether it did.
+    async fn turn_wants_to_end(&mut self, mut outcome: TurnOutcome) -> Result<bool, Fault> {
         if let Some(open) = &self.open
             && let Some(running) = &open.running
         {
             let turn_id = open.turn_id;
             let was_added_to = !open.steers.is_empty();
             if outcome.reason.is_last_word() && was_added_to {
-                return Ok(EndVerdict::NewInput);
+                return Ok(false);
             }
             if let (StopReason::Cancelled, Some(reason)) = (outcome.reason, running.cancelled_for) {
                 outcome.reason = reason;
@@ -341,7 +341,7 @@ impl Actor {
             }
         }
         self.end(outcome).await?;
-        Ok(EndVerdict::Ended)
+        Ok(true)
     }
 
     /// The turn's task is gone. If it told no end, it broke.
@@ -412,7 +412,7 @@ impl Actor {
                 only_compacted,
             }),
         });
-        self.interrupts.clear();
+        self.interrupts = Default::default();
         self.options = TurnOptions::default();
         self.state.meter = outcome.meter;
         self.commit(Some(open.turn_id), facts).await?;

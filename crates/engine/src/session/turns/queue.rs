@@ -38,7 +38,7 @@ impl Actor {
         }
         self.keep_for_later(&start).await?;
         let turn_id = TurnId::generate();
-        let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
+        let events = self.journal.subscribe(self.journal.head(), None, Some(turn_id));
         let queued = QueuedTurn { turn_id, start };
         self.queue.push_back(queued.clone());
         self.lines.insert(turn_id, lines);
@@ -118,22 +118,9 @@ impl Actor {
             }
             AttachedPart::Selection(_) => None,
         }));
-        facts.push(EventKind::TurnEnded {
-            result: Box::new(TurnResult {
-                turn_id,
-                trace_id,
-                text: String::new(),
-                tool_used: false,
-                stop_reason,
-                error,
-                steps: 0,
-                usage: Default::default(),
-                denials: Vec::new(),
-                files: Vec::new(),
-                duration_ms: 0,
-                only_compacted: compacts,
-            }),
-        });
+        let nothing = TurnResult::new(turn_id, trace_id, stop_reason);
+        let result = TurnResult { error, only_compacted: compacts, ..nothing };
+        facts.push(EventKind::TurnEnded { result: Box::new(result) });
         self.commit(Some(turn_id), facts).await
     }
 }

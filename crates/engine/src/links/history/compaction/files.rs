@@ -189,8 +189,9 @@ pub(crate) async fn inputs(
     let share = if all <= room { room } else { room / count.max(1) };
     let share = share.max(LEAST);
     let mut told: Vec<String> = earlier.map(|text| shortened(text, share)).into_iter().collect();
+    let room = InputRoom { whole: share, shown: share, read: context.prompt.results.large };
     for input in said {
-        told.push(kept(context, input, InputRoom::in_summary(share, context.prompt.results.large)).await?);
+        told.push(kept(context, input, room).await?);
     }
     told.extend(handed);
     Ok(Some(told.join("\n\n")).filter(|text| !text.is_empty()))

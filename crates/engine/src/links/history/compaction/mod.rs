@@ -3,12 +3,10 @@
 
 mod files;
 mod run;
-mod summarizer;
 
 use agentd_context::compaction::plan::{self, CompactionRequest, limit};
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy, TokenLevel},
-    event::EventKind,
     item::NoticeTopic,
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -53,9 +51,7 @@ impl Link for Compaction {
 
     fn on_finish<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
-        if plan::count_answers(&state.history) > limit(context.prompt.max_message_history, state.held)
-            && !state.only_compacts()
-        {
+        if plan::count_answers(&state.history) > limit(most_messages(context), state.held) && !state.only_compacts() {
             let wanted = CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
         } else {
@@ -118,6 +114,11 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
     run::refusal(call.context, state)
 }
 
+/// The messages that a history may have.
+fn most_messages(context: &TurnContext) -> usize {
+    plan::most_messages(context.config.max_message_history)
+}
+
 /// Steps after a compaction in which no model is asked for another one.
 const PAUSE: u32 = 3;
 
@@ -131,9 +132,7 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
         return Some(wanted);
     }
     let auto = |cause| CompactionRequest { cause, strategy: CompactionStrategy::Auto };
-    if state.steps == 0
-        && plan::count_before_turn(&state.history) > limit(context.prompt.max_message_history, state.held)
-    {
+    if state.steps == 0 && plan::count_before_turn(&state.history) > limit(most_messages(context), state.held) {
         return Some(auto(CompactionCause::Limit));
     }
     let (expected, window) = (request::expected(context, state, context.next_model(state)), context.next_window(state));
@@ -164,8 +163,7 @@ async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Compact
     let said = run::run(context, state, wanted).await?;
     if was_held && state.held == 0 {
         let message = "the history was compacted again, though that had been taken back: all of it no longer fits";
-        let warning = EventKind::Warning { code: "compacted_again".to_owned(), message: message.to_owned() };
-        context.recorder.fact(warning).await?;
+        context.recorder.warn("compacted_again", message).await?;
     }
     state.compacted_at = Some(state.steps);
     if state.only_compacts() {

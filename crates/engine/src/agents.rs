@@ -1,5 +1,8 @@
 //! Who works in a turn: the main agent, one that it has handed the session to, or a subagent; and
-//! the agents that a project brings along, beside the configured ones.
+//! the agents that a project brings along, beside the configured ones. Pure.
+//!
+//! The tools by which agents hand work on: `delegate_task`, with what models are told of the agents that it can give work to,
+//! and `transfer_to_…`, with what the next one is told.
 //!
 //! And what turns were shown last. The tools are the most of what a short turn holds, and the same for nearly all of them: turns
 //! that show the same share it, and adapters of models that know it again need not write it anew.
@@ -11,7 +14,7 @@ use std::{
 
 use agentd_context::ToolSet;
 use agentd_core::{
-    agent::{AgentCard, Agents, MAIN, Parent},
+    agent::{AgentCard, Agents, MAIN, Parent, TRANSFERS as TRANSFER},
     catalogue::{CatalogueTool, ToolLabel, ToolOrigin, ToolStanding},
     error::ErrorKind,
     event::EventKind,
@@ -19,12 +22,12 @@ use agentd_core::{
     ports::ProjectStanding,
     project::ProjectTrust,
     session::SessionSettings,
-    tool::ToolSpec,
+    tool::{Effect, ToolSpec},
 };
+use serde_json::{Value, json};
 
 use crate::{
-    agents::handoff_tools,
-    catalog::{AgentScope, ToolCatalog, ToolScope},
+    catalog::{AgentScope, DELEGATE, ToolCatalog, ToolScope},
     config::EngineConfig,
     error::EngineError,
 };
@@ -133,8 +136,7 @@ impl ActiveAgent {
             // It has taken over from others, of whom this one was the first.
             add(&format!(
                 "The conversation was handed to you: continue it in your own way. Your answer goes to the person. When the \
-                 rest is not your task, hand it back with `{}{first}` and report your result.",
-                handoff_tools::TRANSFER
+                 rest is not your task, hand it back with `{TRANSFER}{first}` and report your result."
             ));
         }
         text
@@ -160,7 +162,7 @@ impl ActiveAgent {
         let names: Vec<String> = transfers.iter().map(|transfer| transfer.name.clone()).collect();
         let told = |tool: &ToolSpec| {
             let is_shown = self.may_give(tool) && !names.contains(&tool.name);
-            is_shown.then(|| handoff_tools::told_of(tool, &self.offered()))
+            is_shown.then(|| told_of(tool, &self.offered()))
         };
         may_use.rewritten(told, transfers)
     }
@@ -169,7 +171,7 @@ impl ActiveAgent {
     /// so only where it names that one, too.
     fn may_give(&self, tool: &ToolSpec) -> bool {
         let named = self.card().and_then(|card| card.tools.as_ref());
-        tool.name != handoff_tools::DELEGATE || named.is_none_or(|named| named.contains(&tool.name))
+        tool.name != DELEGATE || named.is_none_or(|named| named.contains(&tool.name))
     }
 
     /// The same of every tool, with the reason.
@@ -183,16 +185,11 @@ impl ActiveAgent {
                 let by = ToolOrigin::Conversation;
                 (standing.visible, standing.why) = (false, format!("another tool has its name ({by})"));
             }
-            standing.tool.spec = handoff_tools::told_of(&standing.tool.spec, &self.offered());
+            standing.tool.spec = told_of(&standing.tool.spec, &self.offered());
         }
+        let label = ToolLabel { category: "agent".to_owned(), ..ToolLabel::default() };
         let transfers = transfers.into_iter().map(|spec| ToolStanding {
-            tool: CatalogueTool {
-                spec,
-                origin: ToolOrigin::Conversation,
-                label: ToolLabel { category: "agent".to_owned(), ..ToolLabel::default() },
-                stands_for: None,
-                foreign: None,
-            },
+            tool: CatalogueTool::own(spec, ToolOrigin::Conversation, label.clone()),
             visible: true,
             why: "the agent is enabled".to_owned(),
         });
@@ -211,7 +208,7 @@ impl ActiveAgent {
         if self.is_subagent() {
             return Vec::new();
         }
-        let mut transfers = handoff_tools::specs(&self.chain(), &self.offered());
+        let mut transfers = transfer_specs(&self.chain(), &self.offered());
         transfers.retain(|tool| self.may_transfer(&tool.name));
         transfers
     }
@@ -219,7 +216,7 @@ impl ActiveAgent {
     /// Returns true if this tool may hand the session on. A transfer back to the first agent is always allowed.
     pub(crate) fn may_transfer(&self, tool: &str) -> bool {
         let Some(own) = &self.own else { return true };
-        let to = tool.strip_prefix(handoff_tools::TRANSFER);
+        let to = tool.strip_prefix(TRANSFER);
         let named = self.card().and_then(|card| card.tools.as_ref());
         to != Some(MAIN) && (to == Some(own) || named.is_none_or(|named| named.iter().any(|name| name == tool)))
     }
@@ -259,7 +256,7 @@ fn merged(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
     let ours = |card: &AgentCard| {
         let mut card = card.clone();
         for name in card.tools.iter_mut().flatten() {
-            *name = handoff_tools::canonical_name(name).to_owned();
+            *name = canonical_name(name).to_owned();
         }
         card
     };
@@ -329,9 +326,72 @@ pub(crate) fn toolset(stock: &ToolCatalog, loaded: &[String], reach: &ToolScope,
     if reach.brief { tools.brief() } else { tools }
 }
 
+/// Names of the engine's tools in other systems, and ours.
+const ALIASES: [(&str, &str); 5] = [
+    ("call_subagent", DELEGATE),
+    ("task", DELEGATE),
+    ("Task", DELEGATE),
+    ("TodoRead", "todo_read"),
+    ("TodoWrite", "todo_write"),
+];
+
+/// The name of the tool that is meant.
+pub(crate) fn canonical_name(name: &str) -> &str {
+    ALIASES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours)
+}
+
+/// Description of this tool where these agents are offered, and of any other as it is.
+fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
+    let mut tool = tool.clone();
+    if tool.name == DELEGATE && !offered.is_empty() {
+        let cards: Vec<String> = offered.iter().map(|card| format!("{}: {}", card.id, card.description)).collect();
+        tool.parameters["properties"]["agent"] = json!({
+            "type": "string",
+            "description": format!("Who does it; a subagent like you where absent. {}", cards.join(" ")),
+        });
+    }
+    tool
+}
+
+/// The tools of this kind that the last of these agents is shown.
+fn transfer_specs(chain: &[&str], offered: &[&AgentCard]) -> Vec<ToolSpec> {
+    // Also those that stand behind it: one list for all of them, and whoever would go round in a ring is told so.
+    let (first, last) = (chain.first().copied().unwrap_or(MAIN), chain.last().copied());
+    let is_other = |card: &&&AgentCard| last != Some(&card.id) && first != card.id;
+    let others = offered.iter().filter(is_other).map(|card| ToolSpec {
+        name: format!("{TRANSFER}{}", card.id),
+        description: format!(
+            "Hands the conversation to the agent `{}`, which answers in your place and knows all that was said. {}",
+            card.id, card.description
+        ),
+        parameters: parameters("The task, in a sentence or two."),
+        effect: Effect::State,
+    });
+    let back = (chain.len() > 1).then(|| ToolSpec {
+        name: format!("{TRANSFER}{first}"),
+        description: match first {
+            MAIN => "Hands the conversation back to the main agent.".to_owned(),
+            first => format!("Hands the conversation back to the agent `{first}`."),
+        },
+        parameters: parameters("What came of your part, and what is left to do."),
+        effect: Effect::State,
+    });
+    others.chain(back).collect()
+}
+
+fn parameters(task: &str) -> Value {
+    json!({
+        "type": "object",
+        "properties": {"task": {"type": "string", "description": task}},
+        "required": ["task"],
+        "additionalProperties": false
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use agentd_core::{ids::SessionId, tool::Effect};
+    use agentd_policy::read_tool;
 
     use super::*;
 
@@ -339,27 +399,15 @@ mod tests {
     fn a_tool_that_has_the_name_of_a_transfer_is_not_shown() {
         let agents = Arc::new(Agents::new([AgentCard::new("poet")]));
         let acting = ActiveAgent::of(&SessionSettings::default(), &[], &agents);
-        let stolen = |name: &str| ToolSpec {
-            name: name.to_owned(),
-            description: "stolen".to_owned(),
-            parameters: serde_json::json!({}),
-            effect: Effect::Read,
-        };
+        let stolen = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
         let names = ["transfer_to_critic", "transfer_to_poet"];
         let shown = acting.tools(ToolSet::new(names.map(stolen).to_vec()), None);
         let told = |name: &str| shown.specs.iter().filter(|tool| tool.name == name).map(|tool| tool.effect).collect();
         let (free, taken): (Vec<Effect>, Vec<Effect>) = (told(names[0]), told(names[1]));
         assert_eq!((free, taken), (vec![Effect::Read], vec![Effect::State]));
 
-        let origin = ToolOrigin::BuiltIn;
         let standing = |name: &str| ToolStanding {
-            tool: CatalogueTool {
-                spec: stolen(name),
-                origin: origin.clone(),
-                label: ToolLabel::default(),
-                stands_for: None,
-                foreign: None,
-            },
+            tool: CatalogueTool::own(stolen(name), ToolOrigin::BuiltIn, ToolLabel::default()),
             visible: true,
             why: String::new(),
         };
@@ -397,18 +445,6 @@ mod tests {
 
     fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {
         Arc::ptr_eq(&one.specs, &other.specs)
-    }
-
-    #[test]
-    fn turns_that_show_the_same_share_it() {
-        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let first = told(&kept, "none", &any, &main_among(&poet));
-        let child = told(&kept, "none", &any, &child_among(&poet, None));
-        assert_eq!((first.specs.len(), child.specs.len()), (1, 0));
-        assert!(is_shared(&first, &told(&kept, "none", &any, &main_among(&poet))));
-        assert!(is_shared(&child, &told(&kept, "none", &any, &child_among(&poet, None))));
-        let newer = Kept(kept.0, self::kept().1);
-        assert!(!is_shared(&first, &told(&newer, "none", &any, &main_among(&poet))), "of another stock");
     }
 
     #[test]

@@ -1,0 +1,358 @@
+//! Links that check an answer, and ask the model again.
+//!
+//! Answers that could not be used are told to the model, which is asked again with its tools; and to the person. Answers in a
+//! form: the model is told the schema, and the answer that would end the turn is checked. One that does not match is asked for once
+//! more, with the reasons. A turn that wrote todos and ends with open ones is asked once to finish them, or to say why not.
+//!
+//! Repeated calls with the same results: the model is warned once, then the turn ends. A file that is read again unchanged is
+//! not shown again.
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    item::{Item, ItemBody, NoticeTopic},
+    model::ModelInfo,
+    session::{SessionMode, Todo, TodoStatus},
+    tool::{FollowedLink, ToolCall, ToolOutput},
+};
+use futures_util::FutureExt as _;
+use serde_json::Value;
+use tokio::{task::spawn_blocking, time::timeout};
+
+use crate::{
+    links::results::READS_FILES,
+    turn::{
+        Phase, TurnContext, TurnState,
+        hooks::{Hook, Invocation, Link, Next, Reminder, done},
+        request::reminder_or_over,
+        rounds::{MOST, NOTED, fingerprint},
+        unusable::Problem,
+    },
+};
+
+/// Time limit for checking one answer: a schema can say the same over and over.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Said in front of the schema.
+const IN_FORM: &str = "The answer that ends this turn has to be one JSON document that matches the JSON Schema below, and \
+    nothing else: no words before or behind it, and no code fence. Until then work and call tools as usual. This holds for \
+    this turn only.";
+
+/// Said in the next turn that has no form, for the words above stay in the history.
+const FREE: &str = "The answer of this turn has no special form: answer in words again.";
+
+pub(crate) struct InForm;
+
+impl Link for InForm {
+    fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
+        // A plan is in words.
+        if state.phase == Phase::Planning {
+            return None;
+        }
+        let now = context.answer_form.as_ref().map(|form| format!("{IN_FORM}\n\n{}", form.schema.text()));
+        reminder_or_over(state, NoticeTopic::AnswerForm, now, FREE)
+    }
+
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        async move {
+            let (Some(form), Phase::Working, Some(answer)) = (&context.answer_form, state.phase, &state.answer) else {
+                return Ok(());
+            };
+            let (form, answer) = (Arc::clone(form), answer.clone());
+            let checking = timeout(PATIENCE, spawn_blocking(move || form.check(&answer)));
+            let checked = context.or_cancelled(checking).await?.ok().and_then(Result::ok);
+            let unchecked = || Err(vec![format!("it could not be checked within {} seconds", PATIENCE.as_secs())]);
+            match checked.unwrap_or_else(unchecked) {
+                Ok(document) => state.answer = Some(document),
+                Err(reasons) => state.take_problem(Some(Problem::WrongForm { reasons }), false),
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+pub(crate) struct AskAgain;
+
+impl Link for AskAgain {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        async move {
+            // Results come first: what is told stands behind them.
+            if !matches!(state.phase, Phase::Working | Phase::Planning)
+                || !state.pending_calls.is_empty()
+                || state.answer.is_some()
+            {
+                return Ok(());
+            }
+            let written = state.usage_of_answer;
+            let Some((problem, times)) = state.unusable.tell() else { return Ok(()) };
+            let info = context.models.model.info();
+            let (notice, warning) = told(problem, info, written);
+            if let Some((code, message)) = warning.filter(|_| times == 1) {
+                context.recorder.warn(code, message).await?;
+            }
+            context.tell(state, ItemBody::advice(notice)).await
+        }
+        .boxed()
+    }
+}
+
+/// The notice for the model, which wrote so many tokens; and a warning for the person, by its code and its words. What was cut was
+/// told with the answer.
+fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&'static str, String)>) {
+    let limit =
+        if written == 0 { "the token limit".to_owned() } else { format!("the token limit, at {written} tokens") };
+    let name = |tool: &str| if tool.is_empty() { "a tool" } else { tool }.to_owned();
+    match problem {
+        Problem::Empty { thoughts } => {
+            let (what, seen) = match thoughts {
+                true => ("held thoughts only", "thoughts, but neither words nor a call"),
+                false => ("was empty", "neither words nor a call"),
+            };
+            let notice = format!(
+                "Your last answer {what}: it had neither words for the person nor a tool call that could be read. Call \
+                 the next tool, with whole JSON arguments, or answer the person in words."
+            );
+            (notice, Some(("empty_answer", format!("the model gave {seen}; it is asked again"))))
+        }
+        Problem::CutWords => {
+            let go_on = "Go on exactly where it stops and repeat nothing of it, or call a tool.";
+            (format!("Your answer was cut by {limit}. {go_on}"), None)
+        }
+        Problem::CutThoughts => {
+            let less = "Think less: call the next tool, or answer the person in words.";
+            (format!("Your last answer was cut by {limit}, before it came to a word or a call. {less}"), None)
+        }
+        Problem::CutCall { tool } => {
+            let less = "Write less at once: in smaller parts, each with a call of its own.";
+            (format!("Your call of {} was cut by {limit}, and did not run. {less}", name(tool)), None)
+        }
+        Problem::Runaway { .. } => {
+            let notice = "Your last answer was cut because it repeated itself without end. Do not go on with it: call the next \
+                          tool, or answer the person in other words.";
+            (notice.to_owned(), None)
+        }
+        Problem::ForeignCall { tool } => {
+            let tool = name(tool);
+            let (notice, seen) = if info.native_tools {
+                let notice = format!(
+                    "Your last answer held a call of {tool} as text, and it did not run. Call tools only through the tool \
+                     interface, never in the text. Make that call again so, or answer the person in words."
+                );
+                let seen = "in its text, where its server should have read the call; it is asked again. If this goes on, set \
+                            native_tools: false for the model in models.yaml, or start its server with its tool parser (vLLM: \
+                            --enable-auto-tool-choice --tool-call-parser, llama.cpp: --jinja)";
+                (notice, seen)
+            } else {
+                let notice = format!(
+                    "Your last answer held a call of {tool} in a form that is not read, and it did not run. To use a tool, \
+                     answer with one JSON object and nothing else: {{\"tool\": \"NAME\", \"args\": {{ARGUMENTS}}}}"
+                );
+                (notice, "in a form that is not read; it is asked again")
+            };
+            (notice, Some(("call_as_text", format!("the model called {tool} {seen}"))))
+        }
+        Problem::DoubtfulCall { tool } => {
+            let tool = name(tool);
+            let notice = format!(
+                "Your last answer holds a call of {tool} among other words, so it did not run. To make the call, answer with \
+                 its JSON object and nothing else. If it was only an example, give your answer again as it was."
+            );
+            let seen = format!(
+                "the answer may be a call of {tool} or an example of one; it did not run, and the model is asked"
+            );
+            (notice, Some(("call_in_doubt", seen)))
+        }
+        Problem::Filtered => ("The provider withheld your last answer.".to_owned(), None),
+        Problem::WrongForm { reasons } => {
+            let notice = format!(
+                "Your last answer does not match the JSON Schema that the answer of this turn has to be in:\n- {}\n\nGive \
+                 the whole document again, corrected, and nothing else. Call no tool for it.",
+                reasons.join("\n- ")
+            );
+            let reasons = reasons.join("; ");
+            let seen = format!("the answer does not match the schema: {reasons}; the model is asked again");
+            (notice, Some(("wrong_form", seen)))
+        }
+    }
+}
+
+/// Beginning of what the model is told, by which it is known that it was.
+const ASKED: &str = "Your answer would end the work, but your todo list is not done";
+
+/// The todos that are named.
+const MAX_NAMED: usize = 5;
+
+/// Characters of one that are told.
+const MAX_SHOWN: usize = 120;
+
+pub(crate) struct OpenTodos;
+
+impl Link for OpenTodos {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        async move {
+            let ends = state.phase == Phase::Working && state.pending_calls.is_empty();
+            let Some(answer) = state.answer.as_deref().filter(|_| ends) else { return Ok(()) };
+            let open = open(&state.todos);
+            if open.is_empty() || asks_the_person(answer) || context.rules.grants.mode() == SessionMode::Plan {
+                return Ok(());
+            }
+            let asked = notice(&open);
+            let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
+            let works = |item: &Arc<Item>| matches!(item.body, ItemBody::ToolResult(_));
+            // Once in a turn; and a list that was asked about, and did not change since, is asked about no more.
+            let was_asked = |item: &Arc<Item>| {
+                matches!(&item.body, ItemBody::Notice { text, .. }
+                    if *text == asked || (item.turn_id == context.ids.turn && text.starts_with(ASKED)))
+            };
+            // A turn of words alone may be about anything.
+            if !state.history.iter().filter(of_turn).any(works) || state.history.iter().any(was_asked) {
+                return Ok(());
+            }
+            let message = format!("the turn would end with {} open; the model is asked about them", count(open.len()));
+            context.recorder.warn("open_todos", message).await?;
+            context.tell(state, ItemBody::advice(asked)).await?;
+            // What it says now stands below what it has said, unless it works on.
+            state.ask_below(context.answer_form.is_some());
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+fn open(todos: &[Todo]) -> Vec<&Todo> {
+    todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect()
+}
+
+fn count(open: usize) -> String {
+    if open == 1 { "1 todo".to_owned() } else { format!("{open} todos") }
+}
+
+fn notice(open: &[&Todo]) -> String {
+    let named = open.iter().take(MAX_NAMED).map(|todo| {
+        let shown: String = todo.content.chars().take(MAX_SHOWN).collect();
+        format!("{}. {shown}", todo.id)
+    });
+    let named: Vec<String> = named.collect();
+    let more = open.len().saturating_sub(MAX_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+    format!(
+        "{ASKED}: {} open: {}{more}. Do what is left now, and keep the list up to date. If something cannot or should \
+         not be done, say why in a sentence: your answer above stands, so do not repeat it.",
+        count(open.len()),
+        named.join("; ")
+    )
+}
+
+/// Returns whether an answer ends in a question: then it is the person's turn.
+fn asks_the_person(answer: &str) -> bool {
+    const MARKS: [char; 3] = ['?', '？', '؟'];
+    let mut last = answer.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(3);
+    last.any(|line| {
+        let ends = line.trim_end_matches(|letter: char| !letter.is_alphanumeric() && !MARKS.contains(&letter));
+        ends.ends_with(MARKS) || line.contains("? ") || line.contains('？')
+    })
+}
+
+/// The shortest result of reading a file that is not repeated while the model sees it, in bytes.
+const WORTH: usize = 400;
+
+/// Stand-in for a result that is above.
+const UNCHANGED: &str = "[unchanged since you read it last: see the result of that call above]";
+
+pub(crate) struct Repetition;
+
+impl Link for Repetition {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        let asks = matches!(state.phase, Phase::Working | Phase::Planning)
+            && state.pending_calls.is_empty()
+            && state.answer.is_none();
+        let repeated = state.rounds.repeated();
+        let (is_due, is_endless) = (repeated >= NOTED && !state.rounds.is_noted, repeated >= MOST);
+        if !asks || !(is_due || is_endless) {
+            return done(());
+        }
+        async move {
+            let tool = state.rounds.tool.clone();
+            let (code, times, end) =
+                if is_endless { ("loop", MOST, "; the turn ends") } else { ("repeated_call", NOTED, "") };
+            let what: fn(usize) -> String = if state.rounds.is_unknown() {
+                |times| format!("called tools that are not among those of the turn in {times} answers in a row")
+            } else {
+                |times| format!("made the same calls {times} times in a row with the same results")
+            };
+            let message = format!("the model {}, {tool} last{end}", what(times));
+            context.recorder.warn(code, message).await?;
+            if is_due {
+                let text = format!(
+                    "You {}, {tool} last. Making them once more changes nothing: do something else, or say what stands in the way.",
+                    what(NOTED)
+                );
+                let notice = Reminder::new(NoticeTopic::Repetition, text).notice();
+                context.tell(state, notice).await?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
+        // The embedded model answers from the last result alone.
+        if call.context.models.model.info().embedded
+            || call.context.tool(&call.call.name).is_none_or(|tool| tool.name != READS_FILES)
+        {
+            return next.run(call);
+        }
+        async move {
+            let mut output = next.run(call).await?;
+            if output.error.is_none() && output.text.len() > WORTH && is_above(call, &output.text) {
+                let print = fingerprint(&output.text);
+                call.record.entries().effects.unchanged = Some(print);
+                output.text = UNCHANGED.to_owned();
+            }
+            Ok(output)
+        }
+        .boxed()
+    }
+}
+
+/// Returns true if the last lines of the same file that the model has read are these, and it still sees them. The history is
+/// what it sees: it lacks what was summarized, cut or moved to a file.
+fn is_above(call: &Invocation<'_>, text: &str) -> bool {
+    let history = &call.state.history;
+    let is_of_file = |known: &ToolCall| {
+        let adapted = call.context.ports.toolbox.meant(known);
+        let path = path(adapted.as_ref().map_or(&known.arguments, |adapted| &adapted.arguments));
+        path.is_some() && path == self::path(&call.call.arguments)
+    };
+    let of_file = |item: &Arc<Item>| {
+        let ItemBody::ToolResult(result) = &item.body else { return None };
+        let is_whole = result.name == call.call.name && result.error.is_none() && result.unchanged.is_none();
+        let is_call = |item: &Arc<Item>| matches!(&item.body, ItemBody::ToolCall(known) if known.call_id == result.call_id && is_of_file(known));
+        (is_whole && history.iter().any(is_call)).then(|| result.text == text)
+    };
+    history.iter().rev().find_map(of_file) == Some(true)
+}
+
+fn path(arguments: &str) -> Option<Value> {
+    serde_json::from_str::<Value>(arguments).ok()?.get_mut(FollowedLink::PATH).map(Value::take)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_for_the_person() {
+        let check = |answer: &str, expected| assert_eq!(asks_the_person(answer), expected, "{answer}");
+        check("Done.", false);
+        check("Shall I go on?", true);
+        check("Shall I go on?\n", true);
+        check("**Which one do you want?**", true);
+        check("I did a and b. Which one next? Tell me.", true);
+        check("Which one?\n\n- left\n- right", true);
+        check("要继续吗？", true);
+        check("Why was it slow? I looked.\n\nIt was the disk.\n\nI fixed it.\n\nAll is well.", false);
+        check("", false);
+    }
+}

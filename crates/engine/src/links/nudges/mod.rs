@@ -1,4 +1,0 @@
-//! Links that check an answer, and ask the model again.
-
-pub(crate) mod answers;
-pub(crate) mod repetition;

@@ -1,0 +1,443 @@
+//! Tools that need no toolbox: the todo list, questions to the person, and tools of the client.
+//!
+//! - The todo list: `todo_write`, `todo_read`, and a reminder where it changed.
+//! - `ask_human`: the model asks the person.
+//! - Tools of the client: their calls go down the line to it, and its answers come back as results. What it says is bounded and
+//!   made fit for models; a client that is gone ends its calls, with words that the model understands.
+
+use std::time::Duration;
+
+use agentd_context::text::one_line;
+use agentd_core::{
+    client_tool::{CLIENT_TOOL_PREFIX, ClientToolAnswer, ClientToolCall, MAX_CLIENT_ANSWER},
+    interrupt::{Answer, Ask},
+    item::NoticeTopic,
+    session::{Todo, TodoPriority, TodoStatus},
+    tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
+    turn::{Denial, OnInterrupt},
+    untrusted,
+};
+use futures_util::FutureExt as _;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use crate::{
+    attachments,
+    turn::{
+        TurnContext, TurnExit, TurnState, dispatch,
+        hooks::{Hook, Invocation, Link, Next, Preview, Reminder, done},
+        request::reminder_or_over,
+    },
+};
+
+const WRITE: &str = "todo_write";
+/// Said of an empty list, and where it is empty again.
+const NO_TODOS: &str = "The todo list is empty.";
+const READ: &str = "todo_read";
+/// Entries of a list at the most.
+const MAX_TODOS: usize = 100;
+/// Characters of an entry at the most.
+const MAX_CONTENT: usize = 1000;
+/// Characters of an id; a longer one becomes a number.
+const MAX_ID: usize = 40;
+
+pub(crate) struct Todos;
+
+impl Link for Todos {
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec::of::<Nothing>(READ, Effect::Read), ToolSpec::of::<TodoList>(WRITE, Effect::State)]
+    }
+
+    fn reminder(&self, _: &TurnContext, state: &TurnState) -> Option<Reminder> {
+        reminder_or_over(state, NoticeTopic::Todos, reminder(&state.todos), NO_TODOS)
+    }
+
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
+        let shown = || read(&call.call.arguments).map(|todos| Some(list(&todos)));
+        (call.call.name == WRITE).then(|| std::future::ready(shown()).boxed())
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
+        let output = match call.call.name.as_str() {
+            WRITE => match read(&call.call.arguments) {
+                Ok(todos) => {
+                    let output = ToolOutput::ok(list(&todos));
+                    call.record.entries().effects.todos = Some(todos);
+                    output
+                }
+                Err(output) => output,
+            },
+            READ => ToolOutput::ok(list(&call.state.todos)),
+            _ => return next.run(call),
+        };
+        done(output)
+    }
+}
+
+/// Shows the todo list of this session.
+#[derive(JsonSchema)]
+struct Nothing {}
+
+/// Replaces the todo list of this session. Use it for work of three steps or more: write the whole list first, keep exactly
+/// one entry in_progress while you work on it, and mark each completed as soon as it is done.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TodoList {
+    /// The whole list, in order.
+    todos: Vec<Entry>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    /// Keep it when you change an entry; leave it out for a new one.
+    id: Option<String>,
+    #[schemars(description = "What is to be done.")]
+    content: String,
+    #[schemars(with = "String", extend("enum" = ["pending", "in_progress", "completed"]))]
+    status: TodoStatus,
+    #[serde(default)]
+    #[schemars(with = "String", extend("enum" = ["high", "medium", "low"]))]
+    priority: TodoPriority,
+}
+
+fn read(arguments: &str) -> Result<Vec<Todo>, ToolOutput> {
+    let todos = serde_json::from_str::<TodoList>(arguments).map_err(|error| error.to_string()).and_then(validate);
+    todos.map_err(|problem| {
+        ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the todo list was not changed: {problem}"))
+    })
+}
+
+fn validate(arguments: TodoList) -> Result<Vec<Todo>, String> {
+    if arguments.todos.len() > MAX_TODOS {
+        return Err(format!("a list has at most {MAX_TODOS} entries; join small ones"));
+    }
+    let under_way = arguments.todos.iter().filter(|entry| entry.status == TodoStatus::InProgress).count();
+    if under_way > 1 {
+        return Err(format!("{under_way} entries are in_progress; only one may be, set the others to pending"));
+    }
+    let mut todos: Vec<Todo> = Vec::with_capacity(arguments.todos.len());
+    for (index, entry) in arguments.todos.into_iter().enumerate() {
+        let content = entry.content.trim();
+        if content.is_empty() {
+            return Err(format!("entry {} has no content; say what is to be done", index + 1));
+        }
+        if content.chars().count() > MAX_CONTENT {
+            return Err(format!("entry {} is longer than {MAX_CONTENT} characters; shorten it", index + 1));
+        }
+        let wanted = entry.id.filter(|id| !id.trim().is_empty() && id.chars().count() <= MAX_ID);
+        let id = free_id(&todos, wanted, index + 1);
+        todos.push(Todo { id, content: content.to_owned(), status: entry.status, priority: entry.priority });
+    }
+    Ok(todos)
+}
+
+/// The wanted id if nobody has it, else the first number from the entry's own that nobody has.
+fn free_id(todos: &[Todo], wanted: Option<String>, number: usize) -> String {
+    let taken = |id: &str| todos.iter().any(|todo| todo.id == id);
+    match wanted {
+        Some(id) if !taken(&id) => id,
+        _ => (number..).map(|n| n.to_string()).find(|id| !taken(id)).unwrap_or_default(),
+    }
+}
+
+fn list(todos: &[Todo]) -> String {
+    if todos.is_empty() {
+        return NO_TODOS.to_owned();
+    }
+    let mut text = String::new();
+    for todo in todos {
+        let mark = match todo.status {
+            TodoStatus::Pending => "[ ]",
+            TodoStatus::InProgress => "[>]",
+            TodoStatus::Completed => "[x]",
+        };
+        let priority = match todo.priority {
+            TodoPriority::High => " (high)",
+            TodoPriority::Medium => "",
+            TodoPriority::Low => " (low)",
+        };
+        text.push_str(&format!("{mark} {}. {}{priority}\n", todo.id, todo.content));
+    }
+    text
+}
+
+/// Reminder for the model: the current entry, the next, and how many more.
+fn reminder(todos: &[Todo]) -> Option<String> {
+    if todos.is_empty() {
+        return None;
+    }
+    let current = todos.iter().find(|todo| todo.status == TodoStatus::InProgress);
+    let mut pending = todos.iter().filter(|todo| todo.status == TodoStatus::Pending);
+    let next = pending.next();
+    let more = pending.count();
+    let current = current.map(|todo| format!("Current todo: {}.", one_line(&todo.content)));
+    let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+    let next = next.map(|todo| format!("Next: {}{more}", one_line(&todo.content)));
+    Some(match (current, next) {
+        (None, None) => "All todos are completed.".to_owned(),
+        (None, Some(next)) => format!("No todo is in progress. {next}"),
+        (Some(current), None) => format!("{current} It is the last."),
+        (Some(current), Some(next)) => format!("{current} {next}"),
+    })
+}
+
+const NAME: &str = "ask_human";
+
+pub(crate) struct Questions;
+
+/// Asks the person a question and waits for the answer. Use it when you need something that only the person knows; never to
+/// ask for permission to use a tool: that is asked automatically.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct QuestionArguments {
+    /// The question, one sentence.
+    question: String,
+    #[schemars(description = "What the person needs to know to answer.")]
+    context: Option<String>,
+    /// The answer to take if none is given.
+    default: Option<String>,
+    #[serde(default = "required_unless_said")]
+    #[schemars(description = "Whether an empty answer is refused. Default true.")]
+    required: bool,
+    /// Answers to choose from, where there are some: 2 to 9, a few words each. The person may give another one.
+    #[serde(default)]
+    choices: Vec<String>,
+}
+
+/// The number of choices, where there are any. One key chooses each.
+const CHOICES: std::ops::RangeInclusive<usize> = 2..=9;
+/// The characters of a choice at the most.
+const LONGEST_CHOICE: usize = 120;
+
+fn required_unless_said() -> bool {
+    true
+}
+
+impl Link for Questions {
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec::of::<QuestionArguments>(NAME, Effect::State)]
+    }
+
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
+        (call.call.name == NAME).then(|| std::future::ready(arguments(call).map(|_| None)).boxed())
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
+        if call.call.name == NAME { answer(call).boxed() } else { next.run(call) }
+    }
+}
+
+async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+    let arguments = match arguments(call) {
+        Ok(arguments) => arguments,
+        Err(output) => return Ok(output),
+    };
+    match call.context.rules.answering.now() {
+        OnInterrupt::Wait => ask_person(call, arguments).await,
+        OnInterrupt::Approve | OnInterrupt::Deny => Ok(match arguments.default {
+            Some(default) => ToolOutput::ok(default),
+            None => ToolOutput::error(
+                ToolErrorCode::Denied,
+                "this run cannot ask anybody; continue with what you know and state your assumptions",
+            ),
+        }),
+        OnInterrupt::Fail => Err(TurnExit::Denied(Denial {
+            call_id: call.call.call_id.clone(),
+            tool: NAME.to_owned(),
+            reason: format!("a question needs an answer: {}", arguments.question),
+        })),
+    }
+}
+
+fn arguments(call: &Invocation<'_>) -> Result<QuestionArguments, ToolOutput> {
+    let refused = |text: String| ToolOutput::error(ToolErrorCode::InvalidArgs, text);
+    let mut arguments: QuestionArguments = serde_json::from_str(&call.call.arguments)
+        .map_err(|error| refused(format!("{NAME} needs {{\"question\": \"…\"}}: {error}")))?;
+    for choice in &mut arguments.choices {
+        *choice = choice.trim().to_owned();
+    }
+    match misfit(&arguments.choices) {
+        Some(why) => Err(refused(why)),
+        None => Ok(arguments),
+    }
+}
+
+/// Why these are no choices, in a sentence that says how to do it right.
+fn misfit(choices: &[String]) -> Option<String> {
+    if choices.is_empty() {
+        return None;
+    }
+    if !CHOICES.contains(&choices.len()) {
+        let (least, most) = CHOICES.into_inner();
+        return Some(format!("choices has {} entries; give {least} to {most}, or leave it out", choices.len()));
+    }
+    let is_fit = |choice: &String| {
+        !choice.is_empty() && choice.chars().count() <= LONGEST_CHOICE && !choice.chars().any(char::is_control)
+    };
+    if let Some(at) = choices.iter().position(|choice| !is_fit(choice)) {
+        let number = at + 1;
+        return Some(format!(
+            "choice {number} must be one line of 1 to {LONGEST_CHOICE} characters; explain in context"
+        ));
+    }
+    let is_repeated = |(at, choice): &(usize, &String)| {
+        choices[..*at].iter().any(|earlier| earlier.to_lowercase() == choice.to_lowercase())
+    };
+    let (at, _) = choices.iter().enumerate().find(is_repeated)?;
+    Some(format!("choice {} repeats an earlier one; each must be different", at + 1))
+}
+
+async fn ask_person(call: &Invocation<'_>, arguments: QuestionArguments) -> Result<ToolOutput, TurnExit> {
+    let QuestionArguments { question, context, default, required, choices } = arguments;
+    let ask = Ask::Question { secret: false, question, context, default: default.clone(), required, choices };
+    let answered = call.ask(ask).await?;
+    call.record.entries().effects.said = answered.words_of_person();
+    Ok(match answered.answer {
+        Answer::Text { text } if text.trim().is_empty() => {
+            ToolOutput::ok(default.unwrap_or_else(|| "The person left the answer empty.".to_owned()))
+        }
+        Answer::Text { text } => ToolOutput::ok(text),
+        Answer::Reject { reason } => ToolOutput::error(
+            ToolErrorCode::Denied,
+            format!("the person declined to answer: {}", reason.as_deref().unwrap_or("no reason given")),
+        ),
+        // The session refuses an answer that does not fit.
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. } => {
+            ToolOutput::error(ToolErrorCode::Tool, "the answer was no text; ask again")
+        }
+    })
+}
+
+/// Time limit for one answer.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Words for a model on a tool whose client is no longer known.
+pub(crate) const GONE: &str = "it was a tool of the client that started the turn, and that client is gone. Go on without \
+    it, and say so where it matters";
+
+pub(crate) struct OfClient;
+
+impl Link for OfClient {
+    fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
+        let tools = call.context.tools.of_client.as_ref();
+        let problem = tools.and_then(|tools| tools.problem(&call.call.name, &call.call.arguments));
+        done(problem.map(|problem| ToolOutput::error(ToolErrorCode::InvalidArgs, problem)))
+    }
+
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
+        own_name(call).map(|_| done(None))
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
+        if let Some(name) = own_name(call) { ask_client(call, name).boxed() } else { next.run(call) }
+    }
+}
+
+/// Returns whether a model took a name for that of a client's tool.
+pub(crate) fn is_meant(name: &str) -> bool {
+    name.starts_with(CLIENT_TOOL_PREFIX)
+}
+
+fn own_name<'a>(call: &Invocation<'a>) -> Option<&'a str> {
+    call.context.tools.of_client.as_ref()?.own_name(&call.call.name)
+}
+
+/// Has the client answer. The start is in the journal before the client hears of the call, so that a crash is told honestly.
+async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, TurnExit> {
+    let Invocation { context, call, record, .. } = invocation;
+    let Some(tools) = &context.tools.of_client else { return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, GONE)) };
+    // A person may have changed the arguments since they were looked at.
+    if let Some(problem) = tools.problem(&call.name, &call.arguments) {
+        return Ok(record.noted(ToolOutput::error(ToolErrorCode::InvalidArgs, problem)));
+    }
+    dispatch::begin(invocation).await?;
+    let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments.clone() };
+    let asked = ClientToolCall { call_id: call.call_id.to_string(), name: name.to_owned(), arguments };
+    // It may have taken effect although nobody said so.
+    let only_looks = invocation.tool().is_some_and(|tool| tool.effect == Effect::Read);
+    let doubt = if only_looks { "" } else { "; whether it took effect is not known" };
+    let failed = |code, text: String| ToolOutput::error(code, text + doubt);
+    let output = tokio::select! {
+        biased;
+        answer = timeout(PATIENCE, tools.line.ask(asked)) => match answer {
+            Ok(Some(answer)) => taken(invocation, answer).await,
+            Ok(None) => failed(ToolErrorCode::Tool, format!("{name}: no answer came; {GONE}")),
+            Err(_) => {
+                let minutes = PATIENCE.as_secs() / 60;
+                failed(ToolErrorCode::Timeout, format!("the client gave no answer within {minutes} minutes"))
+            }
+        },
+        () = context.control.cancel.cancelled() => {
+            failed(ToolErrorCode::Cancelled, "the turn was cancelled while the client worked on it".to_owned())
+        }
+        () = context.control.stopwatch.reaches(context.limits.time) => {
+            failed(ToolErrorCode::Timeout, "the time of the turn was over before the client answered".to_owned())
+        }
+    };
+    Ok(record.noted(output))
+}
+
+/// The answer as a result. Nobody has looked at what it says.
+async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
+    let ClientToolAnswer { text, failed, picture } = answer;
+    let is_long = text.len() > MAX_CLIENT_ANSWER;
+    let mut text = untrusted::plain(&text[..text.floor_char_boundary(MAX_CLIENT_ANSWER)]);
+    if is_long {
+        text.push_str(&format!("\n[the answer was longer than {} MiB: the rest is lost]", MAX_CLIENT_ANSWER >> 20));
+    }
+    if failed {
+        let text = if text.trim().is_empty() { "the client says that it failed, and not why".to_owned() } else { text };
+        return ToolOutput::error(ToolErrorCode::Tool, text);
+    }
+    if let Some(picture) = picture {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let (workspaces, session) = (&*call.context.ports.workspaces, call.context.files.session);
+        match attachments::keep_picture(workspaces, session, picture).await {
+            Ok(picture) => {
+                text.push_str(&format!("[its picture comes behind this result; it is in /{}]", picture.path));
+                call.record.entries().effects.pictures.push(picture);
+            }
+            Err(error) => text.push_str(&format!("[its picture is lost, because it could not be stored: {error}]")),
+        }
+    }
+    if text.is_empty() {
+        text = "[done; the client said nothing]".to_owned();
+    }
+    ToolOutput::ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &str, expected: Result<&str, &str>) {
+        match (read(arguments), expected) {
+            (Ok(todos), Ok(text)) => assert_eq!(list(&todos), text, "{arguments}"),
+            (Err(output), Err(part)) => assert!(output.text.contains(part), "{output:?} should say {part:?}"),
+            (read, _) => panic!("{arguments}: {read:?}"),
+        }
+    }
+
+    #[test]
+    fn lists_are_checked() {
+        check(r#"{"todos": []}"#, Ok("The todo list is empty."));
+        check(
+            r#"{"todos": [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress", "priority": "high"}]}"#,
+            Ok("[x] 1. a\n[>] 2. b (high)\n"),
+        );
+        check(
+            r#"{"todos": [{"id": "2", "content": "a", "status": "pending"}, {"content": "b", "status": "pending"}]}"#,
+            Ok("[ ] 2. a\n[ ] 3. b\n"),
+        );
+        let two =
+            r#"{"todos": [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "in_progress"}]}"#;
+        check(two, Err("only one may be"));
+        check(r#"{"todos": [{"content": "  ", "status": "pending"}]}"#, Err("entry 1 has no content"));
+        check(r#"{"todos": [{"content": "a", "status": "done"}]}"#, Err("unknown variant `done`"));
+        check("not json", Err("expected"));
+    }
+}
