@@ -9,7 +9,8 @@
 //! Where the journal is and how it is kept.
 
 use std::{
-    fs::OpenOptions,
+    fs::{DirBuilder, OpenOptions, Permissions},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -137,28 +138,13 @@ fn refuse_without_database(path: &Path) -> Result<(), Fault> {
 
 /// Makes the file and its folder for the owner alone. SQLite gives the files beside it the same mode.
 fn make_file(path: &Path) -> Result<(), Fault> {
-    let mut folder = std::fs::DirBuilder::new();
-    folder.recursive(true);
-    let mut file = OpenOptions::new();
-    file.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        folder.mode(0o700);
-        file.mode(0o600);
-    }
     if let Some(parent) = path.parent() {
-        folder.create(parent)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
-    let file = file.open(path)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        if file.metadata()?.permissions().mode() & 0o077 != 0 {
-            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
-        }
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
     }
-    drop(file);
     Ok(())
 }
 
