@@ -237,12 +237,6 @@ names! {
 }
 
 impl SymbolKind {
-    /// Name of the kind, in small letters.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        self.as_str()
-    }
-
     /// Returns whether it is a type.
     #[must_use]
     pub fn is_type(self) -> bool {

@@ -113,8 +113,7 @@ impl ClientEnvironment {
 
     /// The variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        all.filter(|(name, _)| *name != FOLDER)
+        self.sent().filter(|(name, _)| *name != FOLDER)
     }
 
     /// The variables and the folder, to be sent on.

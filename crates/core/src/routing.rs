@@ -33,11 +33,6 @@ names! {
 }
 
 impl ChoiceRule {
-    /// The rule of that name; the default one for a name that a newer daemon uses.
-    pub fn named(name: &str) -> Self {
-        Self::from_name(name).unwrap_or_default()
-    }
-
     /// Returns whether a person chose.
     #[must_use]
     pub fn is_a_persons(self) -> bool {
@@ -64,11 +59,6 @@ names! {
 }
 
 impl IntentKind {
-    /// The kind of that name; uncertain for any other word.
-    pub fn named(name: &str) -> Self {
-        Self::from_name(name).unwrap_or_default()
-    }
-
     /// Returns whether code is what it is about.
     #[must_use]
     pub fn is_about_code(self) -> bool {

@@ -46,7 +46,7 @@ pub struct SessionSettings {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
     /// Mode, which answers where nothing but the defaults would ask.
-    #[serde(default, skip_serializing_if = "SessionMode::is_ask")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub mode: SessionMode,
     /// Rules in the person's words that the model is told again whenever it no longer sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -116,10 +116,6 @@ impl SessionMode {
     }
 
     // By reference, as serde calls it.
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    fn is_ask(&self) -> bool {
-        *self == Self::Ask
-    }
 }
 
 /// A text that names no mode.

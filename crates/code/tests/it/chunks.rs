@@ -12,7 +12,7 @@ fn check(path: &str, text: &str, expected: &[&str]) {
         .tags
         .definitions
         .iter()
-        .map(|it| format!("{} {} {}-{}", it.kind.name(), it.name, it.first_line, it.last_line))
+        .map(|it| format!("{} {} {}-{}", it.kind.as_str(), it.name, it.first_line, it.last_line))
         .collect();
     assert_eq!(found, expected, "{path}");
 }

@@ -38,7 +38,7 @@ pub struct SessionTree {
 }
 
 /// The files that a session's tools see.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workspace {
     /// The absolute path of the session's own tree.
     pub root: PathBuf,
@@ -419,8 +419,7 @@ mod tests {
             root: "/data/w/1".into(),
             project: Some(Mount { path: "/home/p/code".into(), writable: true }),
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
-            memories: None,
-            worktree: None,
+            ..Workspace::default()
         };
         let check = |name: &str, path: Option<&str>| {
             let file = workspace.source_file(name);
