@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     folder::PluginFolder,
-    manifest::{ServerSource, inner_path, shown},
+    manifest::{ServerSource, inner_path},
 };
-use crate::files::agreed::ProblemList as _;
+use crate::files::{agreed::ProblemList as _, front::shown};
 
 /// Servers of a plugin.
 const MAX_SERVERS: usize = 50;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::folder::{AGENTS, AGENTS_FILE, ProjectFolder};
 use crate::files::{
     agreed::ProblemList as _,
-    front::{MarkdownParts, list, scalar},
+    front::{MarkdownParts, list, scalar, shown},
 };
 
 /// Maximum number of agents of a project: each is described in every request.
@@ -192,11 +192,6 @@ fn tools(value: &Value) -> Option<Vec<String>> {
     let mut tools: Vec<String> = named.iter().map(bare).filter(|name| !name.is_empty()).map(ours).collect();
     tools.dedup();
     Some(tools)
-}
-
-/// A text of the project's in a message.
-fn shown(text: &str) -> String {
-    format!("{:?}", first_chars(text, 60).0)
 }
 
 #[cfg(test)]
