@@ -10,11 +10,11 @@
 use std::{
     collections::BTreeSet,
     fmt, io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use agentd_core::route::Routes;
+use agentd_core::{held::lock, route::Routes};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -88,7 +88,7 @@ impl Gateway {
 
     /// The first host that the program wanted and that is not on the list.
     pub fn refused(&self) -> Option<Target> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.refused).clone()
     }
 
     /// Lets programs through until what is returned is dropped, with all connections.
@@ -157,7 +157,7 @@ impl Gateway {
         if self.hosts.contains(&target) {
             return Ok(target);
         }
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(target);
+        lock(&self.refused).get_or_insert(target);
         self.strayed.cancel();
         Err(Refusal("403 Forbidden"))
     }

@@ -10,12 +10,13 @@ use std::{
     thread::JoinHandle,
 };
 
+use agentd_core::held::lock;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     codec::Fault,
-    writer::{join, lock, silence},
+    writer::{join, silence},
 };
 
 type Query = Box<dyn FnOnce(&Connection) + Send>;

@@ -10,14 +10,14 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
 };
 
-use agentd_core::error::StoreError;
+use agentd_core::{error::StoreError, held::lock};
 use rusqlite::{Connection, Transaction, TransactionBehavior, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
 
@@ -155,10 +155,6 @@ impl Writer {
 }
 
 /// Why there is no answer.
-pub(crate) fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 pub(crate) fn silence(closed: &AtomicBool) -> Fault {
     if closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
 }

@@ -4,14 +4,14 @@
 use std::{
     fs, io,
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+pub(crate) use agentd_core::held::lock;
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     project::{ProjectChange, ProjectChangeKind, ProjectFile, ProjectProblem},
 };
-use agentd_workspace::{exact, jail, private, remove};
+use agentd_workspace::{exact, jail, private, remove, text::hex};
 use cap_std::fs::Dir;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -164,10 +164,6 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Problems of the files of a folder.
 pub(crate) trait ProblemList {
     /// Adds one for which a part is not used.
@@ -193,6 +189,3 @@ pub(crate) fn storage(doing: &str, error: &io::Error) -> WorkspaceError {
         .with_hint("look at the data folder of the daemon: agentctl doctor")
 }
 
-pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
