@@ -22,65 +22,16 @@ use crate::{
 };
 
 /// Parts of the system that every program needs.
-pub(super) const SYSTEM: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/opt",
-    "/nix/store",
-    "/gnu/store",
-    "/run/current-system",
-    "/proc",
-    "/sys/devices/system/cpu",
-    "/sys/fs/cgroup",
-    "/var/lib/dpkg",
-];
+pub(super) const SYSTEM: &str =
+    "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /opt /nix/store /gnu/store /run/current-system /proc \
+    /sys/devices/system/cpu /sys/fs/cgroup /var/lib/dpkg";
 
 /// Parts of `/etc` that programs need: how to load, resolve, spell and encrypt. The rest may hold passwords.
-const SYSTEM_SETTINGS: &[&str] = &[
-    "alternatives",
-    "bash.bashrc",
-    "ca-certificates",
-    "ca-certificates.conf",
-    "debian_version",
-    "fonts",
-    "gai.conf",
-    "gitconfig",
-    "group",
-    "host.conf",
-    "hostname",
-    "hosts",
-    "inputrc",
-    "java",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "ld.so.preload",
-    "libreoffice",
-    "locale.alias",
-    "locale.conf",
-    "localtime",
-    "lsb-release",
-    "magic",
-    "mime.types",
-    "nsswitch.conf",
-    "os-release",
-    "passwd",
-    "pki",
-    "profile",
-    "protocols",
-    "python3",
-    "resolv.conf",
-    "services",
-    "shells",
-    "ssl",
-    "terminfo",
-    "timezone",
-];
+const SYSTEM_SETTINGS: &str =
+    "alternatives bash.bashrc ca-certificates ca-certificates.conf debian_version fonts gai.conf gitconfig group \
+    host.conf hostname hosts inputrc java ld.so.cache ld.so.conf ld.so.conf.d ld.so.preload libreoffice \
+    locale.alias locale.conf localtime lsb-release magic mime.types nsswitch.conf os-release passwd pki profile \
+    protocols python3 resolv.conf services shells ssl terminfo timezone";
 
 /// Devices that hold nothing. They may be written to as well.
 pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -144,8 +95,8 @@ pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
 /// Parts that a command of this workspace may reach, with those of the configuration.
 pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf], hidden: &[PathBuf]) -> Places {
     let mut places = Places::default();
-    places.read.extend(SYSTEM.iter().map(PathBuf::from));
-    places.read.extend(SYSTEM_SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
+    places.read.extend(SYSTEM.split(' ').map(PathBuf::from));
+    places.read.extend(SYSTEM_SETTINGS.split(' ').map(|name| Path::new("/etc").join(name)));
     places.read.extend(read.iter().cloned());
     places.read.push(workspace.root.clone());
     places.read.extend(workspace.memories.clone());

@@ -43,32 +43,13 @@ const TEMP: &str = "temp";
 
 /// Settings that stand above those of the repository. All that names a program is turned off; where names are free, as of filters,
 /// they are looked for (see [`Git::own_programs`]).
-const SETTINGS: [&str; 24] = [
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.untrackedCache=false",
-    "core.splitIndex=false",
-    "core.attributesFile=/dev/null",
-    "core.excludesFile=/dev/null",
-    "core.sparseCheckout=false",
-    "core.trustctime=true",
-    "core.quotePath=false",
-    "core.pager=cat",
-    "core.editor=true",
-    "core.sshCommand=false",
-    "core.askPass=false",
-    "commit.gpgSign=false",
-    "gpg.program=false",
-    "merge.verifySignatures=false",
-    "merge.renormalize=false",
-    "submodule.recurse=false",
-    "status.submoduleSummary=false",
-    "diff.ignoreSubmodules=dirty",
-    "protocol.allow=never",
-    "protocol.ext.allow=never",
-    "gc.auto=0",
-    "maintenance.auto=false",
-];
+const SETTINGS: &str =
+    "core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.splitIndex=false \
+    core.attributesFile=/dev/null core.excludesFile=/dev/null core.sparseCheckout=false core.trustctime=true \
+    core.quotePath=false core.pager=cat core.editor=true core.sshCommand=false core.askPass=false \
+    commit.gpgSign=false gpg.program=false merge.verifySignatures=false merge.renormalize=false \
+    submodule.recurse=false status.submoduleSummary=false diff.ignoreSubmodules=dirty protocol.allow=never \
+    protocol.ext.allow=never gc.auto=0 maintenance.auto=false";
 
 /// Runs git.
 #[derive(Debug)]
@@ -167,7 +148,7 @@ impl Git {
         self.check()?;
         let scratch = self.scratch_folder().map_err(broken)?;
         let mut command: Vec<OsString> = ["git", "--no-pager", "--no-replace-objects"].map(OsString::from).into();
-        for setting in SETTINGS {
+        for setting in SETTINGS.split(' ') {
             command.extend(["-c".into(), OsString::from(setting)]);
         }
         command.extend(["-C".into(), place.work_tree.as_os_str().to_owned()]);
