@@ -51,6 +51,12 @@ const SETTINGS: &str =
     submodule.recurse=false status.submoduleSummary=false diff.ignoreSubmodules=dirty protocol.allow=never \
     protocol.ext.allow=never gc.auto=0 maintenance.auto=false";
 
+/// Variables that are always the same.
+const ENVIRONMENT: &str =
+    "LANG=C.UTF-8 LC_ALL=C.UTF-8 GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 \
+    GIT_TERMINAL_PROMPT=0 GIT_NO_LAZY_FETCH=1 GIT_OPTIONAL_LOCKS=0 GIT_LITERAL_PATHSPECS=1 \
+    GIT_MERGE_AUTOEDIT=no GIT_EDITOR=true GIT_PAGER=cat";
+
 /// Runs git.
 #[derive(Debug)]
 pub(super) struct Git {
@@ -197,18 +203,9 @@ impl Git {
         set("PATH", &self.path);
         set("HOME", &temp);
         set("TMPDIR", &temp);
-        set("LANG", &"C.UTF-8");
-        set("LC_ALL", &"C.UTF-8");
-        set("GIT_CONFIG_NOSYSTEM", &"1");
-        set("GIT_CONFIG_GLOBAL", &"/dev/null");
-        set("GIT_ATTR_NOSYSTEM", &"1");
-        set("GIT_TERMINAL_PROMPT", &"0");
-        set("GIT_NO_LAZY_FETCH", &"1");
-        set("GIT_OPTIONAL_LOCKS", &"0");
-        set("GIT_LITERAL_PATHSPECS", &"1");
-        set("GIT_MERGE_AUTOEDIT", &"no");
-        set("GIT_EDITOR", &"true");
-        set("GIT_PAGER", &"cat");
+        for (name, value) in ENVIRONMENT.split(' ').filter_map(|pair| pair.split_once('=')) {
+            set(name, &value);
+        }
         set("GIT_DIR", &place.git_dir);
         set("GIT_COMMON_DIR", &place.common);
         set("GIT_WORK_TREE", &place.work_tree);

@@ -304,25 +304,9 @@ mod tests {
 
     #[test]
     fn what_was_never_written_is_refused() {
-        for shown in [
-            "",
-            "/",
-            "/etc/passwd",
-            "a//b",
-            "../a",
-            "a/..",
-            "a/./b",
-            "/project/",
-            "/memories/",
-            "/memories",
-            "/memoriesx/a",
-            "/project/../x",
-            "a\\",
-            "a\\x0",
-            "a\\q",
-            "a\\x00",
-            "a/\\x2e\\x2e/b",
-        ] {
+        let showns = " / /etc/passwd a//b ../a a/.. a/./b /project/ /memories/ /memories /memoriesx/a /project/../x a\\ \
+            a\\x0 a\\q a\\x00 a/\\x2e\\x2e/b";
+        for shown in showns.split(' ') {
             assert_eq!(SafePath::read(shown), None, "{shown:?}");
         }
     }
