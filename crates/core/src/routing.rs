@@ -97,15 +97,13 @@ names! {
     }
 }
 
-/// A text that names no way of planning.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no planning {0:?}; it is auto, always or never")]
-pub struct UnknownPlanning(String);
-
 impl FromStr for Planning {
-    type Err = UnknownPlanning;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, UnknownPlanning> {
-        Self::from_name(text.trim()).ok_or_else(|| UnknownPlanning(text.chars().take(80).collect()))
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::from_name(text.trim()).ok_or_else(|| {
+            let text: String = text.chars().take(80).collect();
+            format!("there is no planning {text:?}; it is auto, always or never")
+        })
     }
 }

@@ -114,21 +114,15 @@ impl SessionMode {
             next => next,
         }
     }
-
-    // By reference, as serde calls it.
 }
 
-/// A text that names no mode.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no mode {0:?}; the modes are ask, accept-edits, plan and auto")]
-pub struct UnknownMode(String);
-
 impl FromStr for SessionMode {
-    type Err = UnknownMode;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, UnknownMode> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let wanted = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
-        Self::from_name(&wanted).ok_or_else(|| UnknownMode(text.to_owned()))
+        Self::from_name(&wanted)
+            .ok_or_else(|| format!("there is no mode {text:?}; the modes are ask, accept-edits, plan and auto"))
     }
 }
 
