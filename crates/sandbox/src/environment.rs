@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn at(project: Option<Mount>, memories: Option<PathBuf>) -> Workspace {
-        Workspace { root: "/w".into(), project, folders: Vec::new(), memories, worktree: None }
+        Workspace { root: "/w".into(), project, memories, ..Workspace::default() }
     }
 
     #[test]
