@@ -177,7 +177,46 @@ pub(crate) const PLEASE_END: u8 = b't';
 /// Settings of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
-    agentd_core::names! {
+    /// Behaviour where the kernel offers less.
+    pub mode: SandboxMode,
+    /// The program that calls [`run_helper`](super::run_helper) when its first argument is
+    /// [`HELPER_ARGUMENT`](super::host::HELPER_ARGUMENT). `/proc/self/exe` is this program even after its file was replaced.
+    pub helper: PathBuf,
+    /// Set if commands may use the network.
+    pub network: bool,
+    /// Files and folders that commands may read besides the system and the session's own. Those that are not there
+    /// are left out.
+    pub read: Vec<PathBuf>,
+    /// Folders that commands may change besides the session's own.
+    pub write: Vec<PathBuf>,
+    /// Paths that no command may see, even in a folder that it may read.
+    pub hidden: Vec<PathBuf>,
+    /// The person's home: in its folders of settings, files are hidden that hold what looks like a password.
+    pub home: Option<PathBuf>,
+    /// Limits of each process.
+    pub limits: SandboxLimits,
+    /// Set if namespaces are tried. Without them less is kept from commands, as on systems that forbid them.
+    pub namespaces: bool,
+}
+
+impl SandboxConfig {
+    /// The strictest: enforced, no network, nothing beyond the system and the session's own.
+    pub fn new(helper: PathBuf) -> Self {
+        Self {
+            mode: SandboxMode::Enforce,
+            helper,
+            network: false,
+            read: Vec::new(),
+            write: Vec::new(),
+            hidden: Vec::new(),
+            home: None,
+            limits: SandboxLimits::default(),
+            namespaces: true,
+        }
+    }
+}
+
+agentd_core::names! {
     /// Behaviour where the kernel offers less.
     pub enum SandboxMode {
         /// Commands do not run where files or network cannot be kept from them.
