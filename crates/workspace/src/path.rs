@@ -213,7 +213,7 @@ pub const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
 
 /// Those in which the daemon keeps what it writes itself. They are searched only where they are named: what was said or
 /// returned before would otherwise be found twice.
-pub(crate) const KEPT: [&str; 2] = [ArtifactDir::LargeToolResults.folder(), ArtifactDir::ConversationHistory.folder()];
+pub(crate) const KEPT: [&str; 2] = [ArtifactDir::LargeToolResults.as_str(), ArtifactDir::ConversationHistory.as_str()];
 
 /// Those that sessions may read and nothing that runs for them may change.
 pub fn read_only() -> impl Iterator<Item = &'static str> {

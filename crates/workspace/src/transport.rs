@@ -285,11 +285,11 @@ pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<F
     let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
     // What the history leads to comes first, so that nothing else takes its room.
     if let Some(history) = history
-        && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.folder())?
+        && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.as_str())?
     {
         copying.file(&from, &to, OsStr::new(&history.name), history.bytes)?;
     }
-    for area in [ArtifactDir::LargeToolResults.folder(), "uploads", "outputs"] {
+    for area in [ArtifactDir::LargeToolResults.as_str(), "uploads", "outputs"] {
         if let Some((from, to)) = both(from, to, area)? {
             copying.folder(&from, &to, 0)?;
         }
