@@ -332,7 +332,7 @@ fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, Works
     Box::pin(std::future::ready(Err(error)))
 }
 
-crate::names! {
+names! {
     /// A folder of a workspace that can be cleaned. What compactions replaced is a part of the history, and is not.
     #[derive(Hash, PartialOrd, Ord)]
     pub enum WorkspaceArea {
@@ -349,7 +349,7 @@ crate::names! {
     }
 }
 
-crate::names! {
+names! {
     /// A folder of a workspace in which the daemon keeps what tools can read and not change. It goes with the session, stays
     /// when that is reset, and is no part of what can be undone.
     pub enum ArtifactDir {
