@@ -142,8 +142,9 @@ fn finished(shown: &str, index: &CodeIndexState) -> ToolOutput {
         shown.push_str("\n[a part of the folder could not be listed]");
     }
     if !index.unread.is_empty() {
-        let unread =
-            index.unread.iter().map(|(why, count)| format!("{} ({})", text::count(*count, "file"), why.name()));
+        let unread = index.unread.iter().map(|(why, count)| {
+            format!("{} ({})", text::count(*count, "file"), why.as_str().replace('_', " "))
+        });
         shown.push_str(&format!("\n[not indexed: {}; grep searches texts]", unread.collect::<Vec<_>>().join(", ")));
     }
     ToolOutput::ok(shown)
