@@ -182,7 +182,8 @@ impl Audit for AuditLog {
 
     fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()> {
         async {
-            if let Err(SendError(Command::Keep(entry, _))) = self.queue.send(Command::Keep(Box::new(entry), None)).await {
+            if let Err(SendError(Command::Keep(entry, _))) = self.queue.send(Command::Keep(Box::new(entry), None)).await
+            {
                 tracing::error!("{} was not kept: the audit log is closed", entry.fact.name());
             }
         }

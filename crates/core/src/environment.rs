@@ -10,8 +10,7 @@ const ALWAYS: [&str; 6] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TRACEPARENT", "T
 
 /// Variables that no client may pass, whatever a configuration says: these load code, run code, or lead to keys and to
 /// other programs of the person. The home and what follows from it belong to the session.
-const NEVER: &str =
-    "AGENTD_* BASHOPTS BASH_* DBUS_* DYLD_* ENV GLIBC_TUNABLES GPG_AGENT_INFO HOME IFS LD_* MEMORIES NODE_OPTIONS \
+const NEVER: &str = "AGENTD_* BASHOPTS BASH_* DBUS_* DYLD_* ENV GLIBC_TUNABLES GPG_AGENT_INFO HOME IFS LD_* MEMORIES NODE_OPTIONS \
     PERL5OPT PROJECT PROMPT_COMMAND PS4 PWD PYTHONSTARTUP RUBYOPT SHELL SHELLOPTS SHLVL SSH_* SUDO_* TMPDIR \
     WAYLAND_* WORKSPACE XAUTHORITY _";
 

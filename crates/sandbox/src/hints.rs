@@ -14,15 +14,13 @@ use crate::{
 /// Bytes of the end of standard error that are looked at.
 const LOOKED_AT: usize = 8 * 1024;
 
-const NETWORK: &str =
-    "network is unreachable|could not resolve|couldn't resolve|name resolution|name or service not known|getaddrinfo|\
+const NETWORK: &str = "network is unreachable|could not resolve|couldn't resolve|name resolution|name or service not known|getaddrinfo|\
     eai_again|socket: operation not permitted|dial tcp|failed to lookup address|couldn't connect|\
     could not connect|unable to connect|failed to connect|create socket|socket(";
 
 const FILES: &str = "permission denied|operation not permitted|read-only file system|eacces|eperm|erofs";
 
-const LIMITS: &str =
-    "cannot allocate memory|memory exhausted|file size limit exceeded|file too large|too many open files|\
+const LIMITS: &str = "cannot allocate memory|memory exhausted|file size limit exceeded|file too large|too many open files|\
     fork: resource temporarily unavailable|fork: retry: resource temporarily unavailable";
 
 /// The end of a text.

@@ -22,13 +22,11 @@ use crate::{
 };
 
 /// Parts of the system that every program needs.
-pub(super) const SYSTEM: &str =
-    "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /opt /nix/store /gnu/store /run/current-system /proc \
+pub(super) const SYSTEM: &str = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /opt /nix/store /gnu/store /run/current-system /proc \
     /sys/devices/system/cpu /sys/fs/cgroup /var/lib/dpkg";
 
 /// Parts of `/etc` that programs need: how to load, resolve, spell and encrypt. The rest may hold passwords.
-const SYSTEM_SETTINGS: &str =
-    "alternatives bash.bashrc ca-certificates ca-certificates.conf debian_version fonts gai.conf gitconfig group \
+const SYSTEM_SETTINGS: &str = "alternatives bash.bashrc ca-certificates ca-certificates.conf debian_version fonts gai.conf gitconfig group \
     host.conf hostname hosts inputrc java ld.so.cache ld.so.conf ld.so.conf.d ld.so.preload libreoffice \
     locale.alias locale.conf localtime lsb-release magic mime.types nsswitch.conf os-release passwd pki profile \
     protocols python3 resolv.conf services shells ssl terminfo timezone";

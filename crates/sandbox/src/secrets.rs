@@ -9,15 +9,13 @@ use agentd_core::ports::SecretFile;
 const FOLDERS: &str = ".aws .azure .gnupg .kube .mozilla .oci .password-store .ssh .terraform.d .thunderbird";
 
 /// Files that hold nothing else, wherever they lie.
-const FILES: &str =
-    ".boto .dockercfg .env .envrc .git-credentials .htpasswd .my.cnf .mylogin.cnf .netrc .npmrc .pgpass .pypirc \
+const FILES: &str = ".boto .dockercfg .env .envrc .git-credentials .htpasswd .my.cnf .mylogin.cnf .netrc .npmrc .pgpass .pypirc \
     .s3cfg .terraformrc .vault-token .yarnrc.yml _netrc access_tokens.db application_default_credentials.json \
     auth.json cookies cookies.sqlite credentials credentials.db credentials.json credentials.tfrc.json \
     credentials.toml key4.db kubeconfig logins.json rclone.conf secring.gpg";
 
 /// Common names that mean keys in the folder of one program.
-const BELOW: &str =
-    ".bundle/config .config/bravesoftware .config/chromium .config/gcloud .config/google-chrome .docker/config.json \
+const BELOW: &str = ".bundle/config .config/bravesoftware .config/chromium .config/gcloud .config/google-chrome .docker/config.json \
     .gradle/gradle.properties .m2/settings-security.xml .m2/settings.xml etc/npmrc gh/hosts.yml glab-cli/config.yml \
     share/keyrings share/kwalletd uv/credentials";
 
@@ -32,8 +30,7 @@ const REDUCED: &[(&str, &str)] =
 pub(super) const PRIVATE: &str = "PRIVATE KEY-----";
 
 /// Words of lines that hold a key.
-const WORDS: &str =
-    "_auth access-key access_key accesskey api-key api_key apikey authorization bearer credential oauth passphrase \
+const WORDS: &str = "_auth access-key access_key accesskey api-key api_key apikey authorization bearer credential oauth passphrase \
     passwd password private-key private_key secret smtppass token";
 
 /// Beginnings of keys that tell what they are. The rest is longer than any word.
@@ -122,7 +119,8 @@ fn goes_on(line: &str) -> bool {
 fn is_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     let assigns = || line.contains(['=', ':', '[']) || line.contains("-----");
-    let is_named = (WORDS.split(' ').any(|word| lower.contains(word)) || lower.contains("private key-----")) && assigns();
+    let is_named =
+        (WORDS.split(' ').any(|word| lower.contains(word)) || lower.contains("private key-----")) && assigns();
     let is_long = |(place, prefix): (usize, &str)| {
         let rest = line.get(place + prefix.len()..).unwrap_or_default();
         rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || "_-".contains(*letter)).count() >= LONG

@@ -15,8 +15,7 @@ use rusqlite::{Connection, Row, params};
 
 use crate::{
     codec::{
-        Fault, bound, first, id_from, id_text, json_from, number, number_from, rows, run, text, time, time_from,
-        value,
+        Fault, bound, first, id_from, id_text, json_from, number, number_from, rows, run, text, time, time_from, value,
     },
     damage, sessions,
 };

@@ -51,11 +51,8 @@ impl Past {
         through: u64,
         at: Timestamp,
     ) -> Result<Self, Fault> {
-        let mut past = Self {
-            counted: usage::through(connection, id)?,
-            projection: Projection::new(at),
-            ..Self::default()
-        };
+        let mut past =
+            Self { counted: usage::through(connection, id)?, projection: Projection::new(at), ..Self::default() };
         let mut statement = connection.prepare_cached(
             "SELECT seq, at, turn, kind, payload FROM events WHERE session = ?1 AND seq <= ?2 ORDER BY seq",
         )?;

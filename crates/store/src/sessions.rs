@@ -17,8 +17,8 @@ use serde::Serialize;
 
 use crate::{
     codec::{
-        Fault, bound, changed, first, id_from, id_text, json, json_from, number, number_from, rows, run, text,
-        time, time_from, value,
+        Fault, bound, changed, first, id_from, id_text, json, json_from, number, number_from, rows, run, text, time,
+        time_from, value,
     },
     projection::Projection,
 };

@@ -23,7 +23,7 @@ use agentd_core::ids::SessionId;
 use rusqlite::{Connection, Row, TransactionBehavior};
 
 use crate::{
-    codec::{Fault, first, id_from, id_text, number_from, rows, run, value},
+    codec::{Fault, bound, first, id_from, id_text, number_from, rows, run, value},
     mark::{self, Mark},
     sessions, usage,
 };

@@ -43,8 +43,7 @@ const TEMP: &str = "temp";
 
 /// Settings that stand above those of the repository. All that names a program is turned off; where names are free, as of filters,
 /// they are looked for (see [`Git::own_programs`]).
-const SETTINGS: &str =
-    "core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.splitIndex=false \
+const SETTINGS: &str = "core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.splitIndex=false \
     core.attributesFile=/dev/null core.excludesFile=/dev/null core.sparseCheckout=false core.trustctime=true \
     core.quotePath=false core.pager=cat core.editor=true core.sshCommand=false core.askPass=false \
     commit.gpgSign=false gpg.program=false merge.verifySignatures=false merge.renormalize=false \
@@ -52,8 +51,7 @@ const SETTINGS: &str =
     protocol.ext.allow=never gc.auto=0 maintenance.auto=false";
 
 /// Variables that are always the same.
-const ENVIRONMENT: &str =
-    "LANG=C.UTF-8 LC_ALL=C.UTF-8 GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 \
+const ENVIRONMENT: &str = "LANG=C.UTF-8 LC_ALL=C.UTF-8 GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 \
     GIT_TERMINAL_PROMPT=0 GIT_NO_LAZY_FETCH=1 GIT_OPTIONAL_LOCKS=0 GIT_LITERAL_PATHSPECS=1 \
     GIT_MERGE_AUTOEDIT=no GIT_EDITOR=true GIT_PAGER=cat";
 

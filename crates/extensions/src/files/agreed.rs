@@ -1,10 +1,7 @@
 //! Folders of others that are used only as the person has agreed to them: the hash over their files, the record of what was
 //! agreed to, and what becomes of the daemon's copies. `trusted.json` and `installed.json` are such records; no tool sees them.
 
-use std::{
-    fs, io,
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 pub(crate) use agentd_core::held::lock;
 use agentd_core::{
@@ -188,4 +185,3 @@ pub(crate) fn storage(doing: &str, error: &io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
         .with_hint("look at the data folder of the daemon: agentctl doctor")
 }
-

@@ -131,8 +131,7 @@ fn is_hash(word: &str) -> bool {
 /// Comparisons, the longest first.
 const COMPARISONS: [&str; 8] = ["===", "~=", "==", "!=", "<=", ">=", "<", ">"];
 /// Variables that a marker may ask for.
-const VARIABLES: &str =
-    "python_version python_full_version os_name sys_platform platform_release platform_system platform_version \
+const VARIABLES: &str = "python_version python_full_version os_name sys_platform platform_release platform_system platform_version \
     platform_machine platform_python_implementation implementation_name implementation_version extra";
 /// Parentheses of a marker within each other.
 const MAX_DEPTH: usize = 8;

@@ -207,4 +207,3 @@ fn line(text: &str) -> String {
     let plain: String = words.chars().filter(|letter| !letter.is_control()).collect();
     first_chars(&plain, MAX_TEXT).0.to_owned()
 }
-

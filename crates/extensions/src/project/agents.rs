@@ -20,8 +20,7 @@ const MAX_AGENTS: usize = 50;
 const MAX_STEPS: u64 = 1000;
 
 /// Keys that mean something here: one that cannot be read must not leave an agent with more than it was to have.
-const KEYS: &str =
-    "name id description prompt prompt_file enabled tools allowed-tools allowed_tools skills slot model max_steps \
+const KEYS: &str = "name id description prompt prompt_file enabled tools allowed-tools allowed_tools skills slot model max_steps \
     maxTurns max_turns";
 /// Keys that other systems write and that change nothing here.
 const PASSED_OVER: &str = "color version author license metadata tags mode temperature permissionMode";

@@ -82,8 +82,7 @@ fn wanted(workspace: &Workspace, name: &str) -> Option<SkillPackages> {
 }
 
 /// Packages whose modules have other names.
-const OTHER_NAMES: &str =
-    "Crypto=pycryptodome OpenSSL=pyOpenSSL PIL=pillow attr=attrs bs4=beautifulsoup4 cv2=opencv-python-headless \
+const OTHER_NAMES: &str = "Crypto=pycryptodome OpenSSL=pyOpenSSL PIL=pillow attr=attrs bs4=beautifulsoup4 cv2=opencv-python-headless \
     dateutil=python-dateutil docx=python-docx dotenv=python-dotenv fitz=pymupdf git=GitPython github=PyGithub \
     jose=python-jose jwt=PyJWT magic=python-magic mpl_toolkits=matplotlib pkg_resources=setuptools \
     pptx=python-pptx psycopg2=psycopg2-binary serial=pyserial skimage=scikit-image sklearn=scikit-learn \

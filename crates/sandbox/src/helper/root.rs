@@ -275,8 +275,7 @@ const NAME: &str = ".agentd";
 const STAGE_OPTIONS: &str = "mode=0755,size=8m";
 
 /// Places in which systems keep git. It starts the one in its own folder for parts of itself.
-const GITS: &str =
-    "/usr/bin/git /usr/local/bin/git /usr/lib/git-core/git /usr/libexec/git-core/git /usr/local/libexec/git-core/git \
+const GITS: &str = "/usr/bin/git /usr/local/bin/git /usr/lib/git-core/git /usr/libexec/git-core/git /usr/local/libexec/git-core/git \
     /usr/local/lib/git-core/git";
 
 /// Puts these texts in the place of files, and fronts before git. The file system is as the command will see it, and read-only.

@@ -1,9 +1,6 @@
 //! What a broken disk, a wrong file and a locked one look like: an error with a hint, and nothing lost.
 
-use std::{
-    path::Path,
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use agentd_core::{
     error::{ErrorKind, StoreError},
@@ -192,7 +189,9 @@ async fn a_damaged_interrupt_costs_itself() {
     let started = script.turn_started();
     store.append(vec![started, script.approval(first, json!({})), script.approval(second, json!({}))]).await.unwrap();
     let [_, kept] = store.pending_interrupts(None).await.unwrap().try_into().unwrap();
-    file(folder.path()).execute("UPDATE interrupts SET interrupt = '{}' WHERE key = (SELECT min(key) FROM interrupts)", []).unwrap();
+    file(folder.path())
+        .execute("UPDATE interrupts SET interrupt = '{}' WHERE key = (SELECT min(key) FROM interrupts)", [])
+        .unwrap();
     assert_eq!(store.pending_interrupts(None).await.unwrap(), [kept]);
 }
 

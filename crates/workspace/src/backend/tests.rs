@@ -117,4 +117,3 @@ fn the_tree_of_both_keeps_the_contract_and_parts_them_by_their_first_part() {
     assert!(files.follow(&ToolPath::parse("/state/a.txt").unwrap()).is_ok());
     assert_eq!(files.locate("//state/a.txt").unwrap(), ToolPath::parse("/state/a.txt").unwrap());
 }
-

@@ -24,8 +24,8 @@ use agentd_core::held::lock;
 use sha2::{Digest as _, Sha256};
 
 use super::packs::{self, PackDraft, Packs};
-pub(super) use crate::text::hex as text;
 use crate::failure::if_there;
+pub(super) use crate::text::hex as text;
 
 /// The hash of a content.
 pub(super) type Hash = [u8; 32];
