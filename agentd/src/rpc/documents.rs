@@ -189,7 +189,8 @@ impl Pages {
             && let Some(path) = self.paths.front()
         {
             let wanted = OPEN_AT_ONCE - documents.len();
-            let page = engine.open_documents(self.session, path.clone(), self.taken, wanted).await?;
+            let tree = engine.tree(self.session).await?;
+            let page = engine.ports().workspaces.open_documents(tree, path.clone(), self.taken, wanted).await?;
             if let (Some(cut), 0) = (&page.cut, self.taken) {
                 let below = if path.is_empty() { String::new() } else { format!(" below {path}") };
                 self.notes.push(format!("not all documents{below} were found: {cut}"));
@@ -210,7 +211,8 @@ impl Pages {
     async fn left(&mut self, engine: &Engine) -> Result<usize, Refusal> {
         let mut left = 0;
         while let Some(path) = self.paths.pop_front() {
-            left += engine.open_documents(self.session, path, self.taken, 0).await?.found;
+            let tree = engine.tree(self.session).await?;
+            left += engine.ports().workspaces.open_documents(tree, path, self.taken, 0).await?.found;
             self.taken = 0;
         }
         Ok(left)

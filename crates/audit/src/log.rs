@@ -12,7 +12,10 @@ use agentd_core::{
     ports::{Audit, AuditReader, Clock},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{
+    mpsc::{self, error::SendError},
+    oneshot,
+};
 
 use crate::{
     place::LogEnd,
@@ -172,9 +175,9 @@ impl Audit for AuditLog {
 
     fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()> {
         async {
-            let name = entry.fact.name();
-            if self.queue.send(Command::Keep(Box::new(entry), None)).await.is_err() {
-                tracing::error!("{name} was not kept: the audit log is closed");
+            if let Err(SendError(Command::Keep(entry, _))) = self.queue.send(Command::Keep(Box::new(entry), None)).await
+            {
+                tracing::error!("{} was not kept: the audit log is closed", entry.fact.name());
             }
         }
         .boxed()

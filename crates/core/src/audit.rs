@@ -210,29 +210,10 @@ pub enum AuditFact {
 }
 
 impl AuditFact {
-    /// The stable name of the kind, as it is written in JSON.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::CallDecided(_) => "call_decided",
-            Self::CallEnded(_) => "call_ended",
-            Self::ModelAsked { .. } => "model_asked",
-            Self::GrantAdded { .. } => "grant_added",
-            Self::GrantRevoked { .. } => "grant_revoked",
-            Self::ModeSet { .. } => "mode_set",
-            Self::ProjectTrusted { .. } => "project_trusted",
-            Self::ProjectDistrusted { .. } => "project_distrusted",
-            Self::PluginAdded { .. } => "plugin_added",
-            Self::PluginRemoved { .. } => "plugin_removed",
-            Self::SessionImported { .. } => "session_imported",
-            Self::Undone { .. } => "undone",
-            Self::DaemonStarted { .. } => "daemon_started",
-            Self::DaemonStopped { .. } => "daemon_stopped",
-            Self::RulesRead { .. } => "rules_read",
-            Self::LogDamaged { .. } => "log_damaged",
-            Self::LogContinued { .. } => "log_continued",
-            Self::LogTrimmed { .. } => "log_trimmed",
-            Self::Cleaned { .. } => "cleaned",
-        }
+    /// Name of the fact, as JSON has it.
+    pub fn name(&self) -> String {
+        let json = serde_json::to_value(self).unwrap_or_default();
+        json["kind"].as_str().unwrap_or_default().to_owned()
     }
 }
 
@@ -383,6 +364,3 @@ pub struct AuditLine {
     #[serde(flatten)]
     pub entry: AuditEntry,
 }
-
-#[cfg(test)]
-mod tests;

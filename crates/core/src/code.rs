@@ -80,33 +80,20 @@ pub struct CodeIndexState {
     pub is_partial: bool,
 }
 
-/// Reason why a file is not indexed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SkipReason {
-    /// It is no text.
-    Binary,
-    /// A program wrote it.
-    Generated,
-    /// Its lines are too long to have been written by a person.
-    Minified,
-    /// It is larger than an index takes.
-    TooLarge,
-    /// It could not be read.
-    Unreadable,
-}
-
-impl SkipReason {
-    /// Name of the reason, in small letters.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Binary => "binary",
-            Self::Generated => "generated",
-            Self::Minified => "minified",
-            Self::TooLarge => "too large",
-            Self::Unreadable => "unreadable",
-        }
+names! {
+    /// Reason why a file is not indexed.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum SkipReason {
+        /// It is no text.
+        Binary = "binary",
+        /// A program wrote it.
+        Generated = "generated",
+        /// Its lines are too long to have been written by a person.
+        Minified = "minified",
+        /// It is larger than an index takes.
+        TooLarge = "too_large",
+        /// It could not be read.
+        Unreadable = "unreadable",
     }
 }
 
@@ -237,12 +224,6 @@ names! {
 }
 
 impl SymbolKind {
-    /// Name of the kind, in small letters.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        self.as_str()
-    }
-
     /// Returns whether it is a type.
     #[must_use]
     pub fn is_type(self) -> bool {

@@ -68,13 +68,6 @@ names! {
     }
 }
 
-impl GrantScope {
-    /// For serde: what need not be written.
-    pub fn is_session(&self) -> bool {
-        *self == Self::Session
-    }
-}
-
 /// A grant and where it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldGrant {

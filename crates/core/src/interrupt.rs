@@ -220,7 +220,7 @@ pub enum Answer {
     /// Run it, and do not ask again for what [`Ask::Approval`] named as its grants.
     Always {
         /// Their scope.
-        #[serde(default, skip_serializing_if = "GrantScope::is_session")]
+        #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
         scope: GrantScope,
     },
     /// Run it, and keep one of the rules that [`Ask::Approval`] named as wider.
@@ -228,7 +228,7 @@ pub enum Answer {
         /// The rule, to the letter.
         rule: String,
         /// Its scope.
-        #[serde(default, skip_serializing_if = "GrantScope::is_session")]
+        #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
         scope: GrantScope,
     },
     /// Run it with these arguments instead.

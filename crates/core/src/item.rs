@@ -73,7 +73,7 @@ pub enum ItemBody {
         /// The words.
         text: String,
         /// Its subject.
-        #[serde(default, skip_serializing_if = "NoticeTopic::is_general")]
+        #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
         topic: NoticeTopic,
         /// The files whose words these are.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -96,6 +96,16 @@ impl ItemBody {
             Self::Compaction(_) => "compaction",
             Self::Notice { .. } => "notice",
         }
+    }
+
+    /// A fact about what happened.
+    pub fn notice(text: impl Into<String>) -> Self {
+        Self::Notice { text: text.into(), topic: NoticeTopic::General, sources: Vec::new(), pictures: Vec::new() }
+    }
+
+    /// A word for the model on what it did.
+    pub fn advice(text: impl Into<String>) -> Self {
+        Self::Notice { text: text.into(), topic: NoticeTopic::Advice, sources: Vec::new(), pictures: Vec::new() }
     }
 }
 
@@ -173,51 +183,20 @@ pub enum NoticeTopic {
     Repetition,
 }
 
-impl ItemBody {
-    /// A fact about what happened.
-    pub fn notice(text: impl Into<String>) -> Self {
-        Self::Notice { text: text.into(), topic: NoticeTopic::General, sources: Vec::new(), pictures: Vec::new() }
-    }
-
-    /// A word for the model on what it did.
-    pub fn advice(text: impl Into<String>) -> Self {
-        Self::Notice { text: text.into(), topic: NoticeTopic::Advice, sources: Vec::new(), pictures: Vec::new() }
-    }
-}
-
 impl NoticeTopic {
     /// Returns whether the notice is meant for the model alone.
     #[must_use]
     pub fn is_for_model(self) -> bool {
-        match self {
+        !matches!(
+            self,
             Self::General
-            | Self::Memory
-            | Self::FolderMemory
-            | Self::Skills
-            | Self::Files
-            | Self::ReadAgain
-            | Self::Recall => false,
-            Self::Todos
-            | Self::Mode
-            | Self::Level
-            | Self::Mentions
-            | Self::LastAnswer
-            | Self::Continue
-            | Self::Pins
-            | Self::Plan
-            | Self::Planned
-            | Self::AnswerForm
-            | Self::TurnInstructions
-            | Self::CodeMap
-            | Self::Diagnostics
-            | Self::Interrupted
-            | Self::Repetition
-            | Self::Advice => true,
-        }
-    }
-
-    fn is_general(&self) -> bool {
-        *self == Self::General
+                | Self::Memory
+                | Self::FolderMemory
+                | Self::Skills
+                | Self::Files
+                | Self::ReadAgain
+                | Self::Recall
+        )
     }
 }
 

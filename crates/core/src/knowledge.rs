@@ -114,30 +114,17 @@ pub struct DocumentPage {
     pub cut: Option<String>,
 }
 
-/// Kind of the parts of a document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PartKind {
-    /// Pages, counted from 1.
-    Page,
-    /// Sheets, which have names.
-    Sheet,
-    /// Slides, counted from 1.
-    Slide,
-    /// Sections of a text that has no pages.
-    Section,
-}
-
-impl PartKind {
-    /// Its name, for one.
-    #[must_use]
-    pub fn noun(self) -> &'static str {
-        match self {
-            Self::Page => "page",
-            Self::Sheet => "sheet",
-            Self::Slide => "slide",
-            Self::Section => "section",
-        }
+names! {
+    /// Kind of the parts of a document.
+    pub enum PartKind {
+        /// Pages, counted from 1.
+        Page = "page",
+        /// Sheets, which have names.
+        Sheet = "sheet",
+        /// Slides, counted from 1.
+        Slide = "slide",
+        /// Sections of a text that has no pages.
+        Section = "section",
     }
 }
 
@@ -162,36 +149,20 @@ impl Default for PartRange {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartCursor {
     /// The row of a sheet, by its number; 0 for its beginning.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub row: u32,
     /// The character of the text that begins there, counted from 1; 0 for its beginning.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub column: u32,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-/// Unit in which the extent of what is shown of a part is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExtentUnit {
-    /// Rows of a sheet, by their numbers.
-    Row,
-    /// Characters.
-    Character,
-}
-
-impl ExtentUnit {
-    /// Its name, for one.
-    #[must_use]
-    pub const fn noun(self) -> &'static str {
-        match self {
-            Self::Row => "row",
-            Self::Character => "character",
-        }
+names! {
+    /// Unit in which the extent of what is shown of a part is told.
+    pub enum ExtentUnit {
+        /// Rows of a sheet, by their numbers.
+        Row = "row",
+        /// Characters.
+        Character = "character",
     }
 }
 
@@ -212,7 +183,7 @@ pub struct Extent {
 impl std::fmt::Display for Extent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { unit, first, last, total } = self;
-        write!(f, "{}s {first}-{last} of {total}", unit.noun())
+        write!(f, "{unit}s {first}-{last} of {total}")
     }
 }
 

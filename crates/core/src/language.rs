@@ -137,7 +137,7 @@ pub struct SourceEdit {
 }
 
 /// A position as the protocol of language servers counts: lines from 0, and UTF-16 units from 0 in them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub struct WirePosition {
     /// Line, from 0.
     pub line: u32,

@@ -51,6 +51,7 @@ pub mod folder;
 pub mod grant;
 pub mod guarded;
 pub mod guide;
+pub mod held;
 pub mod ids;
 pub mod import_origin;
 pub mod input;

@@ -33,16 +33,14 @@ names! {
     }
 }
 
-/// A text that names no slot.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no model slot {0:?}; the slots are base, reasoning, vision, code and chat")]
-pub struct UnknownSlot(String);
-
 impl FromStr for Slot {
-    type Err = UnknownSlot;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, UnknownSlot> {
-        Self::from_name(text).ok_or_else(|| UnknownSlot(text.chars().take(80).collect()))
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::from_name(text).ok_or_else(|| {
+            let text: String = text.chars().take(80).collect();
+            format!("there is no model slot {text:?}; the slots are base, reasoning, vision, code and chat")
+        })
     }
 }
 

@@ -125,6 +125,30 @@ impl Explanation {
     pub fn only_looks(&self) -> bool {
         self.verdict == Verdict::Allow && !self.parts.is_empty() && self.parts.iter().all(PartExplanation::only_looks)
     }
+
+    /// The rule of a call that runs because of the session's mode `auto`.
+    pub const BY_AUTO: &'static str = "the session's mode is auto";
+
+    /// The limits of the call, if it runs by this verdict.
+    pub fn confinement(&self) -> Confinement {
+        let of = |layer: Layer, rule: &str| match layer {
+            Layer::Default if rule == Self::BY_AUTO => Confinement::Guarded,
+            // A kept rule by prefix. A person who lets git record means that it writes to its own folder.
+            Layer::Grant if rule.ends_with(" *") && rule.contains(": git ") => Confinement::GuardedGit,
+            Layer::Grant if rule.ends_with(" *") => Confinement::Guarded,
+            _ => Confinement::Usual,
+        };
+        if self.only_looks() {
+            return Confinement::ReadOnly;
+        }
+        if self.verdict != Verdict::Allow {
+            return Confinement::Usual;
+        }
+        let parts = self.parts.iter().map(|part| of(part.layer, &part.rule));
+        let all: Vec<Confinement> = parts.chain([of(self.layer, &self.rule)]).collect();
+        let strictest = [Confinement::Guarded, Confinement::GuardedGit].into_iter().find(|limits| all.contains(limits));
+        strictest.unwrap_or_default()
+    }
 }
 
 /// Limits of what a call runs, by how closely a person looked at it.
@@ -167,32 +191,6 @@ pub struct SandboxState {
     pub network: bool,
     /// Weaknesses, one sentence each.
     pub weaknesses: Vec<String>,
-}
-
-impl Explanation {
-    /// The rule of a call that runs because of the session's mode `auto`.
-    pub const BY_AUTO: &'static str = "the session's mode is auto";
-
-    /// The limits of the call, if it runs by this verdict.
-    pub fn confinement(&self) -> Confinement {
-        let of = |layer: Layer, rule: &str| match layer {
-            Layer::Default if rule == Self::BY_AUTO => Confinement::Guarded,
-            // A kept rule by prefix. A person who lets git record means that it writes to its own folder.
-            Layer::Grant if rule.ends_with(" *") && rule.contains(": git ") => Confinement::GuardedGit,
-            Layer::Grant if rule.ends_with(" *") => Confinement::Guarded,
-            _ => Confinement::Usual,
-        };
-        if self.only_looks() {
-            return Confinement::ReadOnly;
-        }
-        if self.verdict != Verdict::Allow {
-            return Confinement::Usual;
-        }
-        let parts = self.parts.iter().map(|part| of(part.layer, &part.rule));
-        let all: Vec<Confinement> = parts.chain([of(self.layer, &self.rule)]).collect();
-        let strictest = [Confinement::Guarded, Confinement::GuardedGit].into_iter().find(|limits| all.contains(limits));
-        strictest.unwrap_or_default()
-    }
 }
 
 /// Explanation of one part of a compound command.

@@ -33,11 +33,6 @@ names! {
 }
 
 impl ChoiceRule {
-    /// The rule of that name; the default one for a name that a newer daemon uses.
-    pub fn named(name: &str) -> Self {
-        Self::from_name(name).unwrap_or_default()
-    }
-
     /// Returns whether a person chose.
     #[must_use]
     pub fn is_a_persons(self) -> bool {
@@ -64,11 +59,6 @@ names! {
 }
 
 impl IntentKind {
-    /// The kind of that name; uncertain for any other word.
-    pub fn named(name: &str) -> Self {
-        Self::from_name(name).unwrap_or_default()
-    }
-
     /// Returns whether code is what it is about.
     #[must_use]
     pub fn is_about_code(self) -> bool {
@@ -107,15 +97,13 @@ names! {
     }
 }
 
-/// A text that names no way of planning.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no planning {0:?}; it is auto, always or never")]
-pub struct UnknownPlanning(String);
-
 impl FromStr for Planning {
-    type Err = UnknownPlanning;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, UnknownPlanning> {
-        Self::from_name(text.trim()).ok_or_else(|| UnknownPlanning(text.chars().take(80).collect()))
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::from_name(text.trim()).ok_or_else(|| {
+            let text: String = text.chars().take(80).collect();
+            format!("there is no planning {text:?}; it is auto, always or never")
+        })
     }
 }

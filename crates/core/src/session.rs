@@ -18,7 +18,7 @@ use crate::{
 };
 pub use crate::{
     folder::Mount,
-    settings::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings, Todo, TodoPriority, TodoStatus, UnknownMode},
+    settings::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings, Todo, TodoPriority, TodoStatus},
 };
 
 /// A part of the list of sessions.

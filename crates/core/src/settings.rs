@@ -46,7 +46,7 @@ pub struct SessionSettings {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
     /// Mode, which answers where nothing but the defaults would ask.
-    #[serde(default, skip_serializing_if = "SessionMode::is_ask")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub mode: SessionMode,
     /// Rules in the person's words that the model is told again whenever it no longer sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -114,25 +114,15 @@ impl SessionMode {
             next => next,
         }
     }
-
-    // By reference, as serde calls it.
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    fn is_ask(&self) -> bool {
-        *self == Self::Ask
-    }
 }
 
-/// A text that names no mode.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no mode {0:?}; the modes are ask, accept-edits, plan and auto")]
-pub struct UnknownMode(String);
-
 impl FromStr for SessionMode {
-    type Err = UnknownMode;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, UnknownMode> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let wanted = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
-        Self::from_name(&wanted).ok_or_else(|| UnknownMode(text.to_owned()))
+        Self::from_name(&wanted)
+            .ok_or_else(|| format!("there is no mode {text:?}; the modes are ask, accept-edits, plan and auto"))
     }
 }
 

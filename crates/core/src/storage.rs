@@ -132,20 +132,3 @@ impl CleanReport {
         self.parts.iter().map(|part| part.bytes).sum()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_kind_is_told_once() {
-        let mut report = CleanReport::default();
-        report.add(CleanedPart::Undo, 1, 2, 3);
-        report.add(CleanedPart::Workspaces, 1, 1, 1);
-        report.add(CleanedPart::Undo, 1, 2, 3);
-        report.add(CleanedPart::Logs, 0, 0, 0);
-        let told: Vec<_> = report.parts.iter().map(|part| (part.part, part.sessions, part.files, part.bytes)).collect();
-        assert_eq!(told, [(CleanedPart::Workspaces, 1, 1, 1), (CleanedPart::Undo, 2, 4, 6)]);
-        assert_eq!(report.bytes(), 7);
-    }
-}

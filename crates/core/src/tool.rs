@@ -428,13 +428,4 @@ mod tests {
         let parsed = Arguments { words, most: None, any: false, default: BTreeMap::new(), kind: None };
         assert_eq!(serde_json::from_value::<Arguments>(json!({"words": [{"title": "a"}]})).unwrap(), parsed);
     }
-
-    #[test]
-    fn a_tool_without_arguments_takes_an_empty_object() {
-        #[derive(JsonSchema)]
-        struct Nothing {}
-
-        let tool = ToolSpec::of::<Nothing>("now", Effect::Read);
-        assert_eq!(tool.parameters, json!({"type": "object", "properties": {}, "additionalProperties": false}));
-    }
 }

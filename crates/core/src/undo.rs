@@ -219,14 +219,6 @@ mod tests {
     }
 
     #[test]
-    fn the_way_back_of_the_way_back_is_the_way() {
-        let change = FileChange { before: None, after: state("a"), ..FileChange::new("a", FileChangeKind::Created) };
-        let back = reversed(&change);
-        assert_eq!((back.change, &back.before, &back.after), (FileChangeKind::Deleted, &change.after, &None));
-        assert_eq!(reversed(&back), change);
-    }
-
-    #[test]
     fn old_changes_can_be_read() {
         let old: FileChange = serde_json::from_str(r#"{"path":"a","change":"modified"}"#).unwrap();
         assert_eq!(old, FileChange::new("a", FileChangeKind::Modified));

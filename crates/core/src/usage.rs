@@ -155,20 +155,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_says_of_how_many_calls_no_price_is_known() {
-        let counted = Usage { prompt_tokens: 5, ..Usage::default() };
-        let priced = Usage::of_call(Some(Usage { cost_microusd: Some(7), ..counted }));
-        assert_eq!((priced.calls, priced.unpriced_calls), (1, 0));
-        let mut sum = priced;
-        for unpriced in [Some(counted), None] {
-            sum += Usage::of_call(unpriced);
-        }
-        sum += Usage::of_failed_call();
-        assert_eq!((sum.calls, sum.unpriced_calls, sum.cost_microusd), (4, 2, Some(7)));
-        assert_eq!(sum.prompt_tokens, 10);
-    }
-
-    #[test]
     fn a_million_tokens_cost_their_price() {
         let prices = Prices { input: 3.0, cached_input: Some(0.3), output: 15.0, ..Prices::default() };
         let usage =

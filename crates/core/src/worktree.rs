@@ -1,7 +1,7 @@
 //! Git worktrees of sessions: each has a checkout and a branch of its own, so that several agents work on one repository at
 //! the same time.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,15 +24,11 @@ pub struct SessionWorktree {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub branch: String,
     /// The folder of the main tree that it stands for; empty in a wish.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub project: PathBuf,
     /// Number of files of the main tree with changes that were not committed when it was made: they are not in it.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub left_out: u64,
-}
-
-fn is_empty(path: &Path) -> bool {
-    path.as_os_str().is_empty()
 }
 
 impl SessionWorktree {

@@ -173,7 +173,7 @@ mod tests {
 
     fn workspace(project: Option<&Path>) -> Workspace {
         let project = project.map(|path| Mount { path: path.to_owned(), writable: false });
-        Workspace { root: "/w".into(), project, folders: Vec::new(), memories: None, worktree: None }
+        Workspace { root: "/w".into(), project, ..Workspace::default() }
     }
 
     fn write(folder: &Path, name: &str, text: &str) {
@@ -195,33 +195,6 @@ mod tests {
         check(Some("/home/me/shop"), "/home/me/shop/../other", None);
         check(Some("/home/me/shop"), "/", None);
         check(None, "/home/me/shop", None);
-    }
-
-    #[test]
-    fn a_project_tells_its_branch_and_how_to_build_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path();
-        assert_eq!(facts(&workspace(None), Some(project)).start, "");
-        let bare = facts(&workspace(Some(project)), None);
-        assert_eq!((bare.start.as_str(), bare.branch, bare.commands.len()), ("/project", None, 0));
-        assert!(bare.system.contains(std::env::consts::ARCH), "{}", bare.system);
-
-        write(project, ".git/HEAD", "ref: refs/heads/feature/cart\n");
-        write(project, "Makefile", "test: build\n\tcargo test\nbuild:\n");
-        write(project, "web/package.json", r#"{"scripts": {"test": "vitest"}}"#);
-        fs::create_dir(project.join("docs")).unwrap();
-        let at = |client: &str| facts(&workspace(Some(project)), Some(&project.join(client)));
-        let root = at("");
-        assert_eq!(root.branch.as_deref(), Some("feature/cart"));
-        assert_eq!((root.commands, root.commands_in), (vec!["make build".to_owned(), "make test".to_owned()], None));
-        let web = at("web");
-        assert_eq!(
-            (web.start.as_str(), web.commands, web.commands_in),
-            ("/project/web", vec!["npm test".to_owned()], None)
-        );
-        let docs = at("docs");
-        assert_eq!((docs.start.as_str(), docs.commands_in.as_deref()), ("/project/docs", Some("/project")));
-        assert_eq!(at("gone").start, "/project");
     }
 
     #[test]
@@ -251,13 +224,6 @@ mod tests {
         nix::unistd::mkfifo(&project.join(".git"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert_eq!(branch(project), None, "and nobody waits for a pipe");
     }
-}
-
-#[cfg(test)]
-mod build_tests {
-    use std::fs;
-
-    use super::*;
 
     #[track_caller]
     fn check(files: &[(&str, &str)], expected: &[&str]) {

@@ -255,30 +255,3 @@ pub(crate) fn diagnostic(file: &SourceFile, finding: &Finding) -> Diagnostic {
         code: finding.code.clone(),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_errors_that_were_not_there_are_new() {
-        let finding = |line: u32, severity, message: &str| Finding {
-            line,
-            character: 0,
-            severity,
-            message: message.to_owned(),
-            code: String::new(),
-        };
-        let error = |line, message| finding(line, Severity::Error, message);
-        let check = |before: &[Finding], now: &[Finding], expected: &[u32]| {
-            let lines: Vec<u32> = new_errors(before, now).iter().map(|finding| finding.line).collect();
-            assert_eq!(lines, expected, "{before:?} {now:?}");
-        };
-        check(&[], &[error(1, "a")], &[1]);
-        check(&[error(1, "a")], &[error(9, "a")], &[]);
-        check(&[error(1, "a")], &[error(2, "a"), error(5, "a")], &[5]);
-        check(&[error(1, "a"), error(2, "b")], &[error(2, "b")], &[]);
-        check(&[], &[finding(1, Severity::Warning, "a")], &[]);
-        check(&[finding(1, Severity::Warning, "a")], &[error(1, "a")], &[1]);
-    }
-}

@@ -5,10 +5,11 @@ use std::{
     ffi::{OsStr, OsString},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::Duration,
 };
 
+use agentd_core::held::lock;
 use tokio::time::Instant;
 
 /// Time for which it is remembered where a program is.
@@ -59,7 +60,7 @@ impl Programs {
     }
 
     pub(crate) fn known(&self) -> MutexGuard<'_, HashMap<String, (Instant, FoundProgram)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }
 

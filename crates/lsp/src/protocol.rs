@@ -23,22 +23,10 @@ const MAX_CODE: usize = 80;
 /// Findings of one file that are kept.
 const MAX_FINDINGS: usize = 1000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub(crate) struct Position {
-    pub(crate) line: u32,
-    pub(crate) character: u32,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) struct Range {
-    pub(crate) start: Position,
-    pub(crate) end: Position,
-}
-
-impl From<Position> for WirePosition {
-    fn from(position: Position) -> Self {
-        Self { line: position.line, character: position.character }
-    }
+    pub(crate) start: WirePosition,
+    pub(crate) end: WirePosition,
 }
 
 /// A finding, as it is written.

@@ -7,6 +7,7 @@ use std::{
 
 use agentd_core::language::{
     Diagnostic, LanguageError, LinePlace, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
+    WirePosition,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     edits::diagnostic,
     pool::ServerOfFile,
-    protocol::{DocumentChange, Position, Range, TextEdit, WorkspaceEdit, WrittenLocations, one_line, uri_to_path},
+    protocol::{DocumentChange, Range, TextEdit, WorkspaceEdit, WrittenLocations, one_line, uri_to_path},
     server::{CheckPurpose, MAX_OPEN, OpenText, Question, ServerAnswer, ServerError},
     source,
 };
@@ -41,14 +42,12 @@ pub(crate) async fn diagnostics(of: ServerOfFile) -> Result<Vec<Diagnostic>, Lan
 }
 
 pub(crate) async fn definition(of: ServerOfFile, at: SourcePosition) -> Result<Vec<SourceLocation>, LanguageError> {
-    let answer = ask(&of, &at, "textDocument/definition", Vec::new()).await?;
-    locations(&of.file, answer)
+    locations(&of.file, ask(&of, &at, "textDocument/definition", Vec::new()).await?)
 }
 
 pub(crate) async fn references(of: ServerOfFile, at: SourcePosition) -> Result<Vec<SourceLocation>, LanguageError> {
     let more = vec![("context", json!({"includeDeclaration": true}))];
-    let answer = ask(&of, &at, "textDocument/references", more).await?;
-    locations(&of.file, answer)
+    locations(&of.file, ask(&of, &at, "textDocument/references", more).await?)
 }
 
 /// Edits of a rename. What is wrong with its files before is known then, as far as that takes no longer than `wait`.
@@ -95,7 +94,7 @@ async fn ask(
 }
 
 /// The position in a text, as the protocol counts.
-fn position(text: &str, at: &SourcePosition) -> Result<Position, LanguageError> {
+fn position(text: &str, at: &SourcePosition) -> Result<WirePosition, LanguageError> {
     let name = at.file.name();
     let line = at.line.checked_sub(1).and_then(|line| text.lines().nth(usize::try_from(line).ok()?));
     let line = line.ok_or_else(|| {
@@ -107,7 +106,7 @@ fn position(text: &str, at: &SourcePosition) -> Result<Position, LanguageError> 
     })?;
     let before = match &at.at {
         LinePlace::Column(column) => {
-            return Ok(Position { line: at.line - 1, character: column.saturating_sub(1) });
+            return Ok(WirePosition { line: at.line - 1, character: column.saturating_sub(1) });
         }
         LinePlace::Symbol(symbol) => {
             let start = word(line, symbol).ok_or_else(|| {
@@ -117,7 +116,7 @@ fn position(text: &str, at: &SourcePosition) -> Result<Position, LanguageError> 
         }
     };
     let units = before.encode_utf16().count();
-    Ok(Position { line: at.line - 1, character: u32::try_from(units).unwrap_or(u32::MAX) })
+    Ok(WirePosition { line: at.line - 1, character: u32::try_from(units).unwrap_or(u32::MAX) })
 }
 
 /// Beginning of a word: where it is no part of a longer one, else where it is found at all.
@@ -190,8 +189,8 @@ fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec
         let below = below.filter(is_plain).ok_or_else(|| refused("would change files outside of the project"))?;
         let own = SourceFile { below: below.to_path_buf(), ..file.clone() };
         let edits = edits.into_iter().map(|TextEdit { range, new_text }| SourceEdit {
-            start: range.start.into(),
-            end: range.end.into(),
+            start: range.start,
+            end: range.end,
             text: new_text,
         });
         match rewrites.iter_mut().find(|rewrite| rewrite.file == own.name()) {
@@ -225,7 +224,7 @@ mod tests {
         let check = |line, at: LinePlace, expected: Result<u32, &str>| {
             let found = position(text, &SourcePosition { file: file(), line, at: at.clone() });
             match expected {
-                Ok(character) => assert_eq!(found.unwrap(), Position { line: line - 1, character }, "{at:?}"),
+                Ok(character) => assert_eq!(found.unwrap(), WirePosition { line: line - 1, character }, "{at:?}"),
                 Err(part) => assert!(found.unwrap_err().message.contains(part), "{at:?}"),
             }
         };

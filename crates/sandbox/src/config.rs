@@ -1,10 +1,7 @@
 //! Settings of the sandbox, and its state; the policy of a command, as sent to the helper, and the helper's answer, one line of
 //! JSON each way.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -219,25 +216,15 @@ impl SandboxConfig {
     }
 }
 
-/// Behaviour where the kernel offers less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxMode {
-    /// Commands do not run where files or network cannot be kept from them.
-    Enforce,
-    /// They run with what there is.
-    BestEffort,
-    /// They run without a sandbox.
-    Off,
-}
-
-impl fmt::Display for SandboxMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Enforce => "enforce",
-            Self::BestEffort => "best_effort",
-            Self::Off => "off",
-        })
+agentd_core::names! {
+    /// Behaviour where the kernel offers less.
+    pub enum SandboxMode {
+        /// Commands do not run where files or network cannot be kept from them.
+        Enforce = "enforce",
+        /// They run with what there is.
+        BestEffort = "best_effort",
+        /// They run without a sandbox.
+        Off = "off",
     }
 }
 

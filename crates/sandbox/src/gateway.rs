@@ -10,11 +10,11 @@
 use std::{
     collections::BTreeSet,
     fmt, io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use agentd_core::route::Routes;
+use agentd_core::{held::lock, route::Routes};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -33,17 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The name beside the random word.
 const USER: &str = "agentd";
 /// Headers that are between two neighbours, and the name of the host, which is written anew.
-const DROPPED: [&str; 9] = [
-    "connection",
-    "content-length",
-    "host",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
+const DROPPED: &str =
+    "connection content-length host keep-alive proxy-authorization proxy-connection te transfer-encoding upgrade";
 
 /// A host in lower case, and a port.
 pub type Target = (String, u16);
@@ -88,7 +79,7 @@ impl Gateway {
 
     /// The first host that the program wanted and that is not on the list.
     pub fn refused(&self) -> Option<Target> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.refused).clone()
     }
 
     /// Lets programs through until what is returned is dropped, with all connections.
@@ -148,7 +139,7 @@ impl Gateway {
         let url = url.ok_or(Refusal("400 Bad Request"))?;
         self.allowed(target_of(&url).ok_or(Refusal("400 Bad Request"))?)?;
         let passed =
-            headers.iter().filter(|(name, _)| !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped)));
+            headers.iter().filter(|(name, _)| !DROPPED.split(' ').any(|dropped| name.eq_ignore_ascii_case(dropped)));
         let passed = passed.map(|(name, value)| format!("{name}:{value}\r\n")).collect();
         Ok(Request::Plain(url, method.to_owned(), passed))
     }
@@ -157,7 +148,7 @@ impl Gateway {
         if self.hosts.contains(&target) {
             return Ok(target);
         }
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(target);
+        lock(&self.refused).get_or_insert(target);
         self.strayed.cancel();
         Err(Refusal("403 Forbidden"))
     }
@@ -329,14 +320,10 @@ mod tests {
         check("CONNECT index.example:443 HTTP/1.1", Ok("index.example:443"));
         check("CONNECT INDEX.example:443 HTTP/1.1", Ok("index.example:443"));
         check("GET http://127.0.0.1/simple/?a HTTP/1.1", Ok("http://127.0.0.1/simple/?a"));
-        for line in [
-            "CONNECT index.example:80 HTTP/1.1",
-            "CONNECT other.example:443 HTTP/1.1",
-            "CONNECT index.example.other.example:443 HTTP/1.1",
-            "CONNECT [::1]:443 HTTP/1.1",
-            "GET http://127.0.0.1:81/ HTTP/1.1",
-            "GET http://index.example/ HTTP/1.1",
-        ] {
+        let lines = "CONNECT index.example:80 HTTP/1.1¦CONNECT other.example:443 HTTP/1.1¦\
+            CONNECT index.example.other.example:443 HTTP/1.1¦CONNECT [::1]:443 HTTP/1.1¦\
+            GET http://127.0.0.1:81/ HTTP/1.1¦GET http://index.example/ HTTP/1.1";
+        for line in lines.split('¦') {
             check(line, Err("403"));
         }
         for line in

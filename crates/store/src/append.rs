@@ -108,33 +108,22 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
             interrupts::resolve(connection, session, event, *interrupt_id, answer)?;
             interrupts::keep_answered(connection, event, *interrupt_id, answer, by)
         }
-        EventKind::StateChanged { change: StateChange::Settings { settings } } => {
-            sessions::save_state(connection, session, "settings", settings)
-        }
-        EventKind::StateChanged { change: StateChange::Todos { todos } } => {
-            sessions::save_state(connection, session, "todos", todos)
-        }
-        EventKind::StateChanged { change: StateChange::File(change) } => {
-            interrupts::change_file(connection, session, event.at, change)
-        }
-        EventKind::StateChanged { change: StateChange::Agent { stack } } => {
-            sessions::save_state(connection, session, "agents", stack)
-        }
-        EventKind::StateChanged { change: StateChange::Tools { names } } => {
-            sessions::save_state(connection, session, "tools", names)
-        }
-        EventKind::StateChanged { change: StateChange::Surroundings(surroundings) } => {
-            sessions::save_state(connection, session, "surroundings", &surroundings)
-        }
-        EventKind::StateChanged { change: StateChange::Reset } => {
-            sessions::save_state(connection, session, "agents", &[""; 0])?;
-            sessions::save_state(connection, session, "tools", &[""; 0])?;
-            sessions::save_state(connection, session, "surroundings", &None::<()>)?;
-            interrupts::clear_files(connection, session)
-        }
-        EventKind::StateChanged { change: StateChange::Queue { added: Some(turn), .. } } => {
-            sessions::queue(connection, session, turn)
-        }
+        EventKind::StateChanged { change } => match change {
+            StateChange::Settings { settings } => sessions::save_state(connection, session, "settings", settings),
+            StateChange::Todos { todos } => sessions::save_state(connection, session, "todos", todos),
+            StateChange::File(change) => interrupts::change_file(connection, session, event.at, change),
+            StateChange::Agent { stack } => sessions::save_state(connection, session, "agents", stack),
+            StateChange::Tools { names } => sessions::save_state(connection, session, "tools", names),
+            StateChange::Surroundings(found) => sessions::save_state(connection, session, "surroundings", found),
+            StateChange::Reset => {
+                sessions::save_state(connection, session, "agents", &[""; 0])?;
+                sessions::save_state(connection, session, "tools", &[""; 0])?;
+                sessions::save_state(connection, session, "surroundings", &None::<()>)?;
+                interrupts::clear_files(connection, session)
+            }
+            StateChange::Queue { added: Some(turn), .. } => sessions::queue(connection, session, turn),
+            _ => Ok(()),
+        },
         EventKind::TurnStarted { .. } => {
             event.turn_id.map_or(Ok(()), |turn| sessions::unqueue(connection, session, turn))
         }

@@ -34,13 +34,8 @@ pub(crate) fn number_from(value: i64) -> Result<u64, Fault> {
 }
 
 /// A limit or bound for a query: what is beyond the largest integer bounds nothing.
-pub(crate) fn bound(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-/// As [`bound`], for the limits of the port.
-pub(crate) fn limit(value: usize) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+pub(crate) fn bound(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
 }
 
 /// Nanoseconds, so that a stored event equals the published one. They reach from 1677 to 2262.

@@ -117,12 +117,7 @@ fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Re
     if sessions::key(connection, *id)?.is_some() {
         return Err(Fault::conflict(format!("session {id} exists already")));
     }
-    let parent = match &settings.parent {
-        Some(parent) => {
-            Some(sessions::key(connection, parent.session)?.ok_or_else(|| sessions::unknown(parent.session))?)
-        }
-        None => None,
-    };
+    let parent = sessions::parent(connection, settings)?;
     let sql = "UPDATE sessions SET id = ?2, created_at = ?3, parent = ?4 WHERE key = ?1";
     run(connection, sql, params![key, id_text(id.as_uuid()), time(*created_at)?, parent])?;
     let sql = "INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')";
@@ -187,7 +182,7 @@ impl Fork {
     /// Writes all of it. The caller undoes everything where this fails.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
         let Self { id, at, from, past, first } = self;
-        let source = sessions::key(connection, *from)?.ok_or_else(|| sessions::unknown(*from))?;
+        let source = sessions::known(connection, *from)?;
         sessions::insert(connection, *id, *at, &SessionSettings::default())?;
         let key = sessions::key(connection, *id)?.ok_or(Fault::Lost)?;
         copy(connection, source, key, past.projection.last_seq, *id)?;
@@ -218,6 +213,6 @@ fn copy(connection: &Connection, source: i64, key: i64, through: u64, id: Sessio
 
 fn past(connection: &Connection, from: SessionId, through: u64, at: Timestamp) -> Result<Past, Fault> {
     let snapshot = connection.unchecked_transaction()?;
-    let session = sessions::key(&snapshot, from)?.ok_or_else(|| sessions::unknown(from))?;
+    let session = sessions::known(&snapshot, from)?;
     Past::read(&snapshot, session, from, through, at)
 }

@@ -15,8 +15,7 @@ use rusqlite::{Connection, Row, params};
 
 use crate::{
     codec::{
-        Fault, bound, first, id_from, id_text, json_from, limit, number, number_from, rows, run, text, time, time_from,
-        value,
+        Fault, bound, first, id_from, id_text, json_from, number, number_from, rows, run, text, time, time_from, value,
     },
     damage, sessions,
 };
@@ -41,23 +40,13 @@ pub(crate) fn page(
     if numbers.is_empty() {
         return Ok(Vec::new());
     }
-    let found = match together(&snapshot, session, session_id, after, at_most) {
+    let sql = "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+    let wanted = params![session, bound(after), bound(at_most)];
+    let found = match rows(&snapshot, sql, wanted, |row| damage::read(row, session_id)) {
         Err(fault) if fault.is_corrupt() => damage::one_by_one(&snapshot, session, session_id, numbers.clone()),
         found => found?,
     };
     Ok(damage::fill(found, session_id, numbers)?.into_iter().map(Arc::new).collect())
-}
-
-fn together(
-    connection: &Connection,
-    session: i64,
-    session_id: SessionId,
-    after: u64,
-    at_most: usize,
-) -> Result<Vec<Event>, Fault> {
-    let sql = "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
-    let wanted = params![session, bound(after), limit(at_most)];
-    rows(connection, sql, wanted, |row| damage::read(row, session_id))
 }
 
 /// Bytes of the events of a session, and of those that work for it.
@@ -100,7 +89,7 @@ pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -
             AND NOT EXISTS (SELECT 1 FROM events AS later WHERE later.session = events.session AND later.seq > events.seq
                 AND later.kind = 'state_changed' AND later.payload LIKE '%\"state\":\"forked\"%')
          ORDER BY events.key LIMIT ?2";
-    let turns = rows(&snapshot, sql, params![bound(after), limit(at_most)], |row| {
+    let turns = rows(&snapshot, sql, params![bound(after), bound(at_most)], |row| {
         Ok(EndedTurn {
             place: number_from(row.get("key")?)?,
             session_id: id_from(text(row, "id")?)?,
@@ -163,7 +152,7 @@ pub(crate) fn items_between(
     let snapshot = connection.unchecked_transaction()?;
     let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
     let end = before.map_or(i64::MAX, bound);
-    let wanted = params![session, bound(after), limit(at_most), end];
+    let wanted = params![session, bound(after), bound(at_most), end];
     let mut numbers = match rows(&snapshot, ITEM_NUMBERS, wanted, |row| number_from(row.get("seq")?)) {
         Err(fault) if fault.is_corrupt() => {
             let last = before.map_or(last, |before| last.min(before.saturating_sub(1)));
@@ -208,7 +197,7 @@ pub(crate) fn state_file_changes(
          WHERE session = ?1 AND kind = 'state_changed'
             AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.change.state') END = 'file' AND seq < ?2
          ORDER BY seq DESC LIMIT ?3";
-    rows(connection, sql, params![session, bound(before), limit(at_most)], |row| {
+    rows(connection, sql, params![session, bound(before), bound(at_most)], |row| {
         let seq = number_from(row.get("seq")?)?;
         match json_from(text(row, "payload")?)? {
             EventKind::StateChanged { change: StateChange::File(change) } => Ok((seq, change)),

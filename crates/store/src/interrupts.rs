@@ -64,18 +64,15 @@ fn is_of_child(connection: &Connection, session: i64, id: InterruptId) -> Result
 }
 
 pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Result<Vec<Interrupt>, Fault> {
-    let key = match session {
-        Some(id) => match sessions::key(connection, id)? {
-            Some(key) => Some(key),
-            None => return Ok(Vec::new()),
-        },
-        None => None,
-    };
+    let key = session.map(|id| sessions::key(connection, id)).transpose()?;
+    if key == Some(None) {
+        return Ok(Vec::new());
+    }
     let sql = "SELECT interrupt FROM interrupts WHERE resolved_at IS NULL AND (?1 IS NULL OR session = ?1
             OR session IN (SELECT key FROM sessions WHERE parent = ?1))
             AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.key = session AND parent = sessions.key) ORDER BY key";
     // One that cannot be read keeps nobody from the others.
-    let pending = rows(connection, sql, [key], |row| {
+    let pending = rows(connection, sql, [key.flatten()], |row| {
         let interrupt = text(row, "interrupt").and_then(json_from);
         Ok(interrupt.inspect_err(|fault| tracing::warn!(?fault, "an interrupt is damaged and is left out")).ok())
     })?;

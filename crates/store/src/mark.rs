@@ -262,10 +262,8 @@ pub(crate) struct Anchor {
 impl Anchor {
     /// Of a journal that was opened just now.
     pub(crate) fn of(path: &Path) -> Result<Self, Fault> {
-        let mut log = OsString::from(path);
-        log.push("-wal");
         let database = (path.to_owned(), inode(path)?);
-        Ok(Self { database, log: log.into(), log_inode: OnceLock::new() })
+        Ok(Self { database, log: log_of(path), log_inode: OnceLock::new() })
     }
 
     /// Looks whether both files are in their place.

@@ -9,7 +9,8 @@
 //! Where the journal is and how it is kept.
 
 use std::{
-    fs::OpenOptions,
+    fs::{DirBuilder, OpenOptions, Permissions},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -27,32 +28,17 @@ use crate::{
     usage::{self, CountedEvent},
 };
 
+macro_rules! migrations {
+    ($($name:literal)*) => { &[$(M::up(include_str!(concat!("../migrations/", $name, ".sql")))),*] };
+}
+
 /// Every version of the schema. Append only: a file that was released never changes.
-const MIGRATIONS: &[M<'static>] = &[
-    M::up(include_str!("../migrations/0001_journal.sql")),
-    M::up(include_str!("../migrations/0002_queue.sql")),
-    M::up(include_str!("../migrations/0003_grants.sql")),
-    M::up(include_str!("../migrations/0004_state_files.sql")),
-    M::up(include_str!("../migrations/0005_window.sql")),
-    M::up(include_str!("../migrations/0006_search.sql")),
-    M::up(include_str!("../migrations/0007_state_file_changes.sql")),
-    M::up(include_str!("../migrations/0008_held.sql")),
-    M::up(include_str!("../migrations/0009_handed_over.sql")),
-    M::up(include_str!("../migrations/0010_children.sql")),
-    M::up(include_str!("../migrations/0011_agents.sql")),
-    M::up(include_str!("../migrations/0012_removed.sql")),
-    M::up(include_str!("../migrations/0013_audit_head.sql")),
-    M::up(include_str!("../migrations/0014_damaged.sql")),
-    M::up(include_str!("../migrations/0015_files_left.sql")),
-    M::up(include_str!("../migrations/0016_order_of_use.sql")),
-    M::up(include_str!("../migrations/0017_surroundings.sql")),
-    M::up(include_str!("../migrations/0018_usage.sql")),
-    M::up(include_str!("../migrations/0019_counters.sql")),
-    M::up(include_str!("../migrations/0020_imported.sql")),
-    M::up(include_str!("../migrations/0021_counted.sql")),
-    M::up(include_str!("../migrations/0022_origin.sql")),
-    M::up(include_str!("../migrations/0023_withdrawn.sql")),
-];
+const MIGRATIONS: &[M<'static>] = migrations! {
+    "0001_journal" "0002_queue" "0003_grants" "0004_state_files" "0005_window" "0006_search"
+    "0007_state_file_changes" "0008_held" "0009_handed_over" "0010_children" "0011_agents" "0012_removed"
+    "0013_audit_head" "0014_damaged" "0015_files_left" "0016_order_of_use" "0017_surroundings" "0018_usage"
+    "0019_counters" "0020_imported" "0021_counted" "0022_origin" "0023_withdrawn"
+};
 
 /// "agnt", which the first migration writes into the file's header.
 const APPLICATION_ID: i64 = 0x6167_6e74;
@@ -137,28 +123,13 @@ fn refuse_without_database(path: &Path) -> Result<(), Fault> {
 
 /// Makes the file and its folder for the owner alone. SQLite gives the files beside it the same mode.
 fn make_file(path: &Path) -> Result<(), Fault> {
-    let mut folder = std::fs::DirBuilder::new();
-    folder.recursive(true);
-    let mut file = OpenOptions::new();
-    file.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        folder.mode(0o700);
-        file.mode(0o600);
-    }
     if let Some(parent) = path.parent() {
-        folder.create(parent)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
-    let file = file.open(path)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        if file.metadata()?.permissions().mode() & 0o077 != 0 {
-            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
-        }
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
     }
-    drop(file);
     Ok(())
 }
 

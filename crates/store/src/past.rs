@@ -26,6 +26,7 @@ use crate::{
 };
 
 /// Sum of the first events of a session.
+#[derive(Default)]
 pub(crate) struct Past {
     pub(crate) projection: Projection,
     pub(crate) agents: Vec<String>,
@@ -50,17 +51,8 @@ impl Past {
         through: u64,
         at: Timestamp,
     ) -> Result<Self, Fault> {
-        let mut past = Self {
-            counted: usage::through(connection, id)?,
-            projection: Projection::new(at),
-            agents: Vec::new(),
-            todos: Vec::new(),
-            files: StateFiles::default(),
-            handed_over: PendingAttachments::default(),
-            tools: Vec::new(),
-            surroundings: None,
-            calls: BTreeMap::new(),
-        };
+        let mut past =
+            Self { counted: usage::through(connection, id)?, projection: Projection::new(at), ..Self::default() };
         let mut statement = connection.prepare_cached(
             "SELECT seq, at, turn, kind, payload FROM events WHERE session = ?1 AND seq <= ?2 ORDER BY seq",
         )?;

@@ -4,16 +4,20 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
 };
 
+use agentd_core::held::lock;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{codec::Fault, writer::join};
+use crate::{
+    codec::Fault,
+    writer::{join, silence},
+};
 
 type Query = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -60,15 +64,15 @@ impl Readers {
             }
         }));
         match self.queue.send(task).await {
-            Ok(()) => answer.await.unwrap_or_else(|_| Err(self.silence())),
-            Err(_) => Err(self.silence()),
+            Ok(()) => answer.await.unwrap_or_else(|_| Err(silence(&self.closed))),
+            Err(_) => Err(silence(&self.closed)),
         }
     }
 
     /// Answers what was asked before, then ends the threads. A second close has nothing to do.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *lock(&self.threads));
         for _ in &threads {
             // An error says that all of them are over.
             let _ = self.queue.send(Task::Stop).await;
@@ -77,17 +81,12 @@ impl Readers {
             join(thread).await;
         }
     }
-
-    /// Why there is no answer.
-    fn silence(&self) -> Fault {
-        if self.closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
-    }
 }
 
 fn serve(connection: &Connection, tasks: &Mutex<mpsc::Receiver<Task>>) {
     loop {
         // The lock is held while this thread waits and no longer: whoever has it takes the next task.
-        let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        let task = lock(tasks).blocking_recv();
         let Some(Task::Read(query)) = task else { return };
         // A panic is a defect of one query; its caller hears of it by the lost reply, all others go on.
         if catch_unwind(AssertUnwindSafe(|| query(connection))).is_err() {

@@ -12,7 +12,7 @@ use agentd_core::{
 use rusqlite::{Connection, TransactionBehavior, params, params_from_iter, types::Value};
 
 use crate::{
-    codec::{Fault, bound, changed, first, id_from, id_text, json_from, limit, number_from, rows, text, time_from},
+    codec::{Fault, bound, changed, first, id_from, id_text, json_from, number_from, rows, text, time_from},
     events::not_withdrawn,
     sessions,
 };
@@ -180,7 +180,7 @@ fn together(connection: &Connection, session: i64, after: i64, until: i64) -> Re
         "SELECT seq, at, payload FROM events INDEXED BY completed_items
          WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4",
     )?;
-    let mut read = statement.query(params![session, after, until, limit(PAGE)])?;
+    let mut read = statement.query(params![session, after, until, bound(PAGE)])?;
     let mut page = Missing { session, after, through: after, rows: Vec::new(), damaged: 0 };
     let (mut count, mut bytes) = (0, 0);
     while bytes < MAX_PAGE

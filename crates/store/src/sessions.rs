@@ -12,13 +12,13 @@ use agentd_core::{
     worktree::SessionWorktree,
 };
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use rusqlite::{Connection, Row, named_params, params};
 use serde::Serialize;
 
 use crate::{
     codec::{
-        Fault, bound, changed, first, id_from, id_text, json, json_from, limit, number, number_from, rows, run, text,
-        time, time_from, value,
+        Fault, bound, changed, first, id_from, id_text, json, json_from, number, number_from, rows, run, text, time,
+        time_from, value,
     },
     projection::Projection,
 };
@@ -125,11 +125,8 @@ pub(crate) fn insert(
     settings: &SessionSettings,
 ) -> Result<(), Fault> {
     let projection = Projection::new(at);
-    let parent = match &settings.parent {
-        // One that is gone has taken all with it that worked for it: nothing more is made for it.
-        Some(parent) => Some(key(connection, parent.session)?.ok_or_else(|| unknown(parent.session))?),
-        None => None,
-    };
+    // One that is gone has taken all with it that worked for it: nothing more is made for it.
+    let parent = parent(connection, settings)?;
     let sql = concat!(
         "INSERT INTO sessions (id, created_at, updated_at, usage, parent, used) VALUES (?1, ?2, ?2, ?3, ?4, ",
         next_use!(),
@@ -221,39 +218,30 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     // Both tables are read in one snapshot, or a commit in between would show new todos with an old last number.
     let snapshot = connection.unchecked_transaction()?;
     let Some(row) = row(&snapshot, id)? else { return Ok(None) };
-    let state = snapshot
-        .prepare_cached(
-            "SELECT settings, todos, handed_over, agents, tools, surroundings
-             FROM session_state WHERE session = ?1",
-        )?
-        .query_row([row.key], |state| {
-            let text = |column| state.get::<_, String>(column);
-            Ok((text(0)?, text(1)?, text(2)?, text(3)?, text(4)?, text(5)?))
+    let sql = "SELECT settings, todos, handed_over, agents, tools, surroundings FROM session_state WHERE session = ?1";
+    let stored = first(&snapshot, sql, [row.key], |state| {
+        let settings: SessionSettings = json_from(text(state, "settings")?)?;
+        Ok(StoredSession {
+            todos: json_from(text(state, "todos")?)?,
+            open_turn: row.projection.open_turn,
+            queue: queued(&snapshot, row.key)?,
+            reset_seq: row.projection.reset_seq,
+            window: row.projection.window,
+            handed_over: json_from(text(state, "handed_over")?)?,
+            agents: json_from(text(state, "agents")?)?,
+            tools: json_from(text(state, "tools")?)?,
+            surroundings: json_from(text(state, "surroundings")?)?,
+            summary: SessionSummary { worktree: settings.worktree.clone(), ..row.into_summary(settings.mounts()) },
+            settings,
         })
-        .optional()?;
-    let Some((settings, todos, handed_over, agents, tools, surroundings)) = state else {
-        return Err(Fault::Damaged(format!("the settings of session {id} are missing")));
-    };
-    let settings: SessionSettings = json_from(&settings)?;
-    Ok(Some(StoredSession {
-        todos: json_from(&todos)?,
-        open_turn: row.projection.open_turn,
-        queue: queued(&snapshot, row.key)?,
-        reset_seq: row.projection.reset_seq,
-        window: row.projection.window,
-        handed_over: json_from(&handed_over)?,
-        agents: json_from(&agents)?,
-        tools: json_from(&tools)?,
-        surroundings: json_from(&surroundings)?,
-        summary: SessionSummary { worktree: settings.worktree.clone(), ..row.into_summary(settings.mounts()) },
-        settings,
-    }))
+    })?;
+    stored.map(Some).ok_or_else(|| Fault::Damaged(format!("the settings of session {id} are missing")))
 }
 
 pub(crate) fn list(connection: &Connection, before: Option<u64>, at_most: usize) -> Result<SessionPage, Fault> {
     let sql = select_sessions!("WHERE parent IS NULL AND used < ?2 ORDER BY used DESC LIMIT ?1");
     let before = before.map_or(i64::MAX, bound);
-    let page = rows(connection, sql, params![limit(at_most), before], |row| {
+    let page = rows(connection, sql, params![bound(at_most), before], |row| {
         Ok((number_from(row.get("used")?)?, summary(connection, row)))
     })?;
     let next = page.last().map(|(used, _)| *used).filter(|_| page.len() == at_most);
@@ -327,12 +315,12 @@ fn find_by_id(connection: &Connection, prefix: &str, at_most: usize) -> Result<V
     // All ids that start with the prefix lie between it and itself with a 'g': one range of the index, and no
     // pattern whose special characters a person could type.
     let sql = "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id DESC LIMIT ?2";
-    let found = rows(connection, sql, params![prefix, limit(at_most)], session_id)?;
+    let found = rows(connection, sql, params![prefix, bound(at_most)], session_id)?;
     if !found.is_empty() || prefix.len() < SHORTEST_END {
         return Ok(found);
     }
     let sql = "SELECT id FROM sessions WHERE id LIKE '%' || ?1 ORDER BY id DESC LIMIT ?2";
-    rows(connection, sql, params![prefix, limit(at_most)], session_id)
+    rows(connection, sql, params![prefix, bound(at_most)], session_id)
 }
 
 pub(crate) fn with_open_turn(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
@@ -375,7 +363,17 @@ fn session_id(row: &Row<'_>) -> Result<SessionId, Fault> {
     id_from(text(row, "id")?)
 }
 
-pub(crate) fn unknown(id: SessionId) -> Fault {
+/// Returns the key of a session that has to be there.
+pub(crate) fn known(connection: &Connection, id: SessionId) -> Result<i64, Fault> {
+    key(connection, id)?.ok_or_else(|| unknown(id))
+}
+
+/// Returns the key of the session for which one with these settings works.
+pub(crate) fn parent(connection: &Connection, settings: &SessionSettings) -> Result<Option<i64>, Fault> {
+    settings.parent.as_ref().map(|parent| known(connection, parent.session)).transpose()
+}
+
+fn unknown(id: SessionId) -> Fault {
     Fault::not_found(format!("there is no session {id}"))
 }
 

@@ -84,7 +84,7 @@ impl SqliteStore {
     /// journal or comes from a newer agentd, or another process holds it.
     pub fn open(config: StoreConfig) -> Result<Self, StoreError> {
         let path: Arc<Path> = config.path.as_path().into();
-        let start = || {
+        let start = || -> Result<Self, Fault> {
             let Connections { writer, readers, is_new, has_old_log, mark, loss } = open::open(&config)?;
             let anchor = Arc::new(Anchor::of(&path)?);
             anchor.check()?;
@@ -93,10 +93,7 @@ impl SqliteStore {
             let writer = Writer::start(writer, mark, upkeep, &config, Arc::clone(&anchor))?;
             Ok(Self { path: Arc::clone(&path), writer, readers, time_zone: config.time_zone, anchor, is_new, loss })
         };
-        match start() {
-            Ok(store) => Ok(store),
-            Err(fault) => Err(Fault::while_doing(&fault, "open the journal", &path)),
-        }
+        start().map_err(|fault| fault.while_doing("open the journal", &path))
     }
 
     /// Finishes what was asked before, moves the log into the database and ends the threads. Later calls are refused

@@ -23,7 +23,7 @@ use agentd_core::ids::SessionId;
 use rusqlite::{Connection, Row, TransactionBehavior};
 
 use crate::{
-    codec::{Fault, first, id_from, id_text, limit, number_from, rows, run, value},
+    codec::{Fault, bound, first, id_from, id_text, number_from, rows, run, value},
     mark::{self, Mark},
     sessions, usage,
 };
@@ -211,7 +211,7 @@ const IN_PIECES: [(&str, &str); 3] = [
 /// Removes a session, and those that work for it, for everybody who looks, and returns their keys. Nothing else of them is
 /// read: where a page of it is damaged, the whole transaction could not be committed.
 pub(crate) fn remove(connection: &Connection, id: SessionId) -> Result<Vec<i64>, Fault> {
-    let key = sessions::key(connection, id)?.ok_or_else(|| sessions::unknown(id))?;
+    let key = sessions::known(connection, id)?;
     let sql = "WITH RECURSIVE family (key) AS (
                 SELECT ?1 UNION SELECT sessions.key FROM sessions JOIN family ON sessions.parent = family.key)
              SELECT key FROM family";
@@ -388,7 +388,7 @@ pub(crate) fn forget_files(connection: &Connection, ids: &[SessionId]) -> Result
 /// The next rows, as many as the budget allows.
 fn next_rows(connection: &Connection, find: &str, session: i64, budget: &mut Budget) -> Result<Vec<i64>, Fault> {
     let mut statement = connection.prepare_cached(find)?;
-    let mut found = statement.query((session, limit(budget.rows)))?;
+    let mut found = statement.query((session, bound(budget.rows)))?;
     let mut rows = Vec::new();
     while !budget.is_spent()
         && let Some(row) = found.next()?

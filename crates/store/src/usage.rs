@@ -21,7 +21,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use rusqlite::{Connection, Row, named_params, params};
 use sha2::{Digest as _, Sha256};
 
-use crate::codec::{Fault, bound, first, id_from, id_text, json_from, limit, number, number_from, rows, run, value};
+use crate::codec::{Fault, bound, first, id_from, id_text, json_from, number, number_from, rows, run, value};
 
 /// The session of calls that belong to none, or to one that is gone.
 const NO_SESSION: i64 = 0;
@@ -187,7 +187,7 @@ fn groups(
              ORDER BY 10 DESC NULLS LAST, total(prompt_tokens) + total(completion_tokens) DESC, 1 DESC LIMIT ?3"
         ),
     };
-    let mut groups = rows(connection, sql, params![days.0, days.1, limit(usize::MAX)], |row| group(row, by))?;
+    let mut groups = rows(connection, sql, params![days.0, days.1, i64::MAX], |row| group(row, by))?;
     let left_out = groups.len().saturating_sub(MAX_USAGE_GROUPS) as u64;
     groups.truncate(MAX_USAGE_GROUPS);
     if by == UsageGrouping::Day {
@@ -237,17 +237,12 @@ pub(crate) struct CountedEvent<'a> {
 
 /// Counts what an event tells. What other sessions asked for this one they have counted themselves.
 pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> Result<(), Fault> {
+    let stop_reason;
     let counted = match &event.kind {
         EventKind::TurnEnded { result } => {
-            let outcome = serde_json::to_value(result.stop_reason).ok();
-            let outcome = outcome.as_ref().and_then(|outcome| outcome.as_str()).unwrap_or_default().to_owned();
-            let milliseconds = result.duration_ms;
-            return add_event(
-                connection,
-                zone,
-                event.at,
-                &CountedEvent { kind: CounterKind::Turn, name: "", outcome: &outcome, milliseconds },
-            );
+            stop_reason = serde_json::to_value(result.stop_reason).ok();
+            let outcome = stop_reason.as_ref().and_then(|outcome| outcome.as_str()).unwrap_or_default();
+            CountedEvent { kind: CounterKind::Turn, name: "", outcome, milliseconds: result.duration_ms }
         }
         EventKind::ItemCompleted { item, .. } => match &item.body {
             ItemBody::ToolResult(result) => CountedEvent {
@@ -353,7 +348,7 @@ pub(crate) fn days(connection: &Connection, days: &(String, String)) -> Result<V
         "SELECT day, kind, name, outcome, count, milliseconds FROM counters WHERE day BETWEEN ?1 AND ?2
          ORDER BY day, kind, name, outcome LIMIT ?3",
     )?;
-    let mut rows = statement.query(params![days.0, days.1, limit(usize::MAX)])?;
+    let mut rows = statement.query(params![days.0, days.1, i64::MAX])?;
     let mut found: Vec<DayCounters> = Vec::new();
     while let Some(row) = rows.next()? {
         let (day, kind): (String, String) = (row.get("day")?, row.get("kind")?);

@@ -10,14 +10,14 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
 };
 
-use agentd_core::error::StoreError;
+use agentd_core::{error::StoreError, held::lock};
 use rusqlite::{Connection, Transaction, TransactionBehavior, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
 
@@ -35,7 +35,7 @@ use crate::{
 const MAX_UNSEARCHED: u64 = 1000;
 
 /// Counters of the writer since the journal was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Commits that reached the disk.
     pub commits: u64,
@@ -45,28 +45,20 @@ pub struct StoreStats {
     pub events: u64,
 }
 
-#[derive(Default)]
-struct Counters {
-    commits: AtomicU64,
-    appends: AtomicU64,
-    events: AtomicU64,
-}
-
-impl Counters {
+impl StoreStats {
     /// Counts one commit, and says how many events it held.
-    fn add(&self, changes: &[Change], outcomes: &[Result<(), Fault>]) -> u64 {
+    fn add(&mut self, changes: &[Change], outcomes: &[Result<(), Fault>]) -> u64 {
+        let before = self.events;
         let stored = changes.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()).map(|(change, _)| change);
-        let (mut changed, mut appends, mut events) = (false, 0, 0);
+        let mut changed = false;
         for change in stored {
             changed = true;
             let Some(count) = change.events() else { continue };
-            appends += 1;
-            events += count as u64;
+            self.appends += 1;
+            self.events += count as u64;
         }
-        self.commits.fetch_add(u64::from(changed), Ordering::Relaxed);
-        self.appends.fetch_add(appends, Ordering::Relaxed);
-        self.events.fetch_add(events, Ordering::Relaxed);
-        events
+        self.commits += u64::from(changed);
+        self.events - before
     }
 }
 
@@ -74,7 +66,7 @@ impl Counters {
 pub(crate) struct Writer {
     /// Bounded: when the disk is slow, callers wait to hand their changes over.
     queue: mpsc::Sender<Command>,
-    counters: Arc<Counters>,
+    counters: Arc<Mutex<StoreStats>>,
     /// Tells a journal that was closed from one whose thread has died.
     closed: Arc<AtomicBool>,
     /// Number of removed sessions that cannot be overwritten.
@@ -92,7 +84,7 @@ impl Writer {
         anchor: Arc<Anchor>,
     ) -> Result<Self, Fault> {
         let (queue, commands) = mpsc::channel(config.max_waiting.max(1));
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::default();
         let remains = Remains::default();
         let stuck = remains.stuck();
         let thread = Thread {
@@ -146,7 +138,7 @@ impl Writer {
             Ok(()) => answer.await.unwrap_or(Ok(())),
             Err(_) => Ok(()),
         };
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             join(thread).await;
         }
@@ -158,16 +150,12 @@ impl Writer {
     }
 
     pub(crate) fn stats(&self) -> StoreStats {
-        StoreStats {
-            commits: self.counters.commits.load(Ordering::Relaxed),
-            appends: self.counters.appends.load(Ordering::Relaxed),
-            events: self.counters.events.load(Ordering::Relaxed),
-        }
+        *lock(&self.counters)
     }
 }
 
 /// Why there is no answer.
-fn silence(closed: &AtomicBool) -> Fault {
+pub(crate) fn silence(closed: &AtomicBool) -> Fault {
     if closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
 }
 
@@ -183,7 +171,7 @@ struct Thread {
     mark: Mark,
     rows: Rows,
     commands: mpsc::Receiver<Command>,
-    counters: Arc<Counters>,
+    counters: Arc<Mutex<StoreStats>>,
     /// Where the index is behind.
     catch_up: Option<CatchUp>,
     /// The events that were stored since it was last brought up to date.
@@ -338,7 +326,7 @@ impl Thread {
         // Before anybody hears that it is stored.
         self.anchor.check()?;
         self.mark.note(|| mark::newest(&self.connection));
-        self.unsearched += self.counters.add(&batch.changes, &outcomes);
+        self.unsearched += lock(&self.counters).add(&batch.changes, &outcomes);
         if self.unsearched >= MAX_UNSEARCHED {
             self.unsearched = 0;
             self.catch_up.get_or_insert_default();

@@ -320,7 +320,7 @@ impl Workspaces for WorkspaceFolders {
         if let Err(wrong) = ArtifactDir::check_name(&name) {
             return std::future::ready(Err(wrong)).boxed();
         }
-        let path = format!("{}/{name}", area.folder());
+        let path = format!("{}/{name}", area.as_str());
         self.work_on(session, false, format!("keep {path}"), move |base| {
             stored::keep(base, session, area, &name, &content).map(|()| path)
         })
@@ -337,7 +337,7 @@ impl Workspaces for WorkspaceFolders {
         if let Err(wrong) = ArtifactDir::check_name(&name) {
             return std::future::ready(Err(wrong)).boxed();
         }
-        let path = format!("{}/{name}", area.folder());
+        let path = format!("{}/{name}", area.as_str());
         self.work_on(session, false, format!("keep {path}"), move |base| {
             stored::keep_on(base, session, area, &name, from, &content).map(|bytes| Artifact { path, bytes })
         })

@@ -104,7 +104,7 @@ pub fn removed(path: &str, old: &[u8]) -> String {
 
 /// A name for a version: a fingerprint of what is in it.
 pub(crate) fn version(content: &[u8]) -> String {
-    Sha256::digest(content).iter().take(VERSION).map(|byte| format!("{byte:02x}")).collect()
+    text::hex(&Sha256::digest(content)[..VERSION])
 }
 
 /// Names the version of a file whose content is not shown whole. Another version must give another text, so that an

@@ -18,9 +18,10 @@ use std::{
         unix::ffi::OsStrExt as _,
     },
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
+use agentd_core::held::lock;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, XattrFlags, fchmod, fgetxattr, flistxattr, flistxattr_query, fsetxattr,
     fstat, ioctl_ficlone, linkat, openat, renameat, statat, unlinkat,
@@ -64,7 +65,7 @@ pub fn keep_in(project: &Path, shown: &str, session: &Path, how: HardLinks) -> R
     if how == HardLinks::Allow {
         return Ok(());
     }
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = lock(&TURN);
     let top = exact::open_folder(project).map_err(|error| Failure::io(&format!("open {shown}"), &error))?;
     let leading_out = look(&top, shown)?;
     if leading_out.is_empty() {

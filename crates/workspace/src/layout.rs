@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentd_core::ids::SessionId;
+use agentd_core::{held::lock, ids::SessionId};
 use cap_std::fs::OpenOptions;
 
 use crate::{exact, jail, path::AREAS, private};
@@ -82,7 +82,7 @@ impl SessionLocks {
     }
 
     fn of(&self, folder: OsString) -> Arc<RwLock<()>> {
-        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = lock(&self.0);
         if let Some(lock) = locks.get(&folder).and_then(Weak::upgrade) {
             return lock;
         }

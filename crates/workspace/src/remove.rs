@@ -27,12 +27,12 @@ pub fn clean(
     let Some(root) = if_there(jail::own_root(&path))? else { return Ok(Vec::new()) };
     let mut cleaned = Vec::new();
     for (area, unused_since) in areas {
-        let Some(content) = Content::of(&path.join(area.folder()))? else { continue };
+        let Some(content) = Content::of(&path.join(area.as_str()))? else { continue };
         if content.changed >= SystemTime::from(unused_since) {
             continue;
         }
         if !trial {
-            empty(&jail::open_real_folder(&root, area.folder())?)?;
+            empty(&jail::open_real_folder(&root, area.as_str())?)?;
         }
         cleaned.push((area, content.removed));
     }

@@ -41,15 +41,15 @@ pub fn keep_on(
 
 /// Opens the folder of an area. Nothing else belongs in its place, so anything found there is removed.
 fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
-    match jail::open_real_folder(root, area.folder()) {
+    match jail::open_real_folder(root, area.as_str()) {
         Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) => {
-            root.remove_file(area.folder())?;
+            root.remove_file(area.as_str())?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         opened => return opened,
     }
-    private::folder_in(root, area.folder())?;
-    jail::open_real_folder(root, area.folder())
+    private::folder_in(root, area.as_str())?;
+    jail::open_real_folder(root, area.as_str())
 }
 
 /// Atomic for readers: they find the old text or the new one, whole.

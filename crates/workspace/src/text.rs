@@ -1,5 +1,7 @@
 //! Text for models: bounded, without NUL, sizes and names as a person would write them.
 
+use std::fmt::Write as _;
+
 /// The known name that is nearest to `wanted`, if one is near enough to be meant.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const NEAR_ENOUGH: f64 = 0.75;
@@ -58,6 +60,14 @@ pub fn quoted(text: &str) -> String {
 /// Replaces NUL, which several providers refuse and no reader needs.
 pub fn without_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
+}
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
 }
 
 #[cfg(test)]

@@ -276,10 +276,6 @@ fn mark(base: &Path, session: SessionId) -> PathBuf {
     base.join(format!("{STAGED}{session}{MARK}"))
 }
 
-/// Limits of copying a session.
-const MOST: FilesCopied = FilesCopied { files: 10_000, bytes: 1 << 30, left_out: 0 };
-/// Maximum nesting of folders.
-const MAX_DEPTH: usize = 32;
 /// Prefix of files that the daemon is writing.
 pub(super) const DRAFT: &str = ".agentd-";
 
@@ -289,11 +285,11 @@ pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<F
     let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
     // What the history leads to comes first, so that nothing else takes its room.
     if let Some(history) = history
-        && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.folder())?
+        && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.as_str())?
     {
         copying.file(&from, &to, OsStr::new(&history.name), history.bytes)?;
     }
-    for area in [ArtifactDir::LargeToolResults.folder(), "uploads", "outputs"] {
+    for area in [ArtifactDir::LargeToolResults.as_str(), "uploads", "outputs"] {
         if let Some((from, to)) = both(from, to, area)? {
             copying.folder(&from, &to, 0)?;
         }
@@ -327,7 +323,7 @@ impl Copying {
             }
             // What the entry says may be different a moment later; what is opened decides.
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH && self.folders < MOST.files => {
+                Ok(kind) if kind.is_dir() && depth < MAX_TREE_DEPTH && self.folders < MAX_TREE_FILES => {
                     self.folders += 1;
                     private::folder_in(to, &name)?;
                     match both(from, to, &name)? {
@@ -346,7 +342,7 @@ impl Copying {
     fn file(&mut self, from: &Dir, to: &Dir, name: &OsStr, most: Option<u64>) -> io::Result<()> {
         let Some((source, metadata)) = open_own(from, name) else { return leave_out(&mut self.done) };
         let size = metadata.len().min(most.unwrap_or(u64::MAX));
-        if size > MOST.bytes.saturating_sub(self.done.bytes) || self.done.files >= MOST.files {
+        if size > MAX_TREE_BYTES.saturating_sub(self.done.bytes) || self.done.files >= MAX_TREE_FILES {
             return leave_out(&mut self.done);
         }
         let mut target = private::file_in(to, name, (metadata.mode() & 0o700) | 0o600)?;

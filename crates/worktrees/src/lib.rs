@@ -20,11 +20,12 @@ mod removing;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::SystemTime,
 };
 
 use agentd_core::{
+    held::lock,
     ids::SessionId,
     ports::Worktrees,
     worktree::{
@@ -163,7 +164,7 @@ impl Inner {
     /// Waits for the end of the operation in a repository, and finishes what an earlier one left undone.
     async fn turn(&self, repository: &Path) -> Result<OwnedMutexGuard<()>> {
         let turn = {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut turns = lock(&self.turns);
             Arc::clone(turns.entry(repository.to_owned()).or_default())
         };
         let held = turn.lock_owned().await;

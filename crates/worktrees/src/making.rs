@@ -4,12 +4,12 @@ use std::{
     fs,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    sync::PoisonError,
 };
 
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
+    held::lock,
     worktree::{BRANCHES, MadeWorktree, NewWorktree, SessionWorktree, check_name},
 };
 use agentd_sandbox::repository::{self, Repository, own_folders};
@@ -67,7 +67,7 @@ impl Inner {
         };
         {
             // Another repository may just have taken the name.
-            let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+            let _naming = lock(&self.naming);
             if self.records.find(&name)?.is_some() {
                 return Err(conflict(format!("the name {name} was taken just now"), "try again"));
             }

@@ -260,5 +260,5 @@ pub(super) fn reached(place: &GitPlace, scratch: PathBuf) -> Workspace {
         path,
         writable,
     });
-    Workspace { root: scratch, project: None, folders: folders.collect(), memories: None, worktree: None }
+    Workspace { root: scratch, folders: folders.collect(), ..Workspace::default() }
 }

@@ -32,8 +32,8 @@ mirrored! {
 }
 
 by_name! {
-    ChoiceRule: |rule| rule.as_str().to_owned(), |name, _| Ok(Self::named(name));
-    IntentKind: |kind| kind.as_str().to_owned(), |name, _| Ok(Self::named(name));
+    ChoiceRule: |rule| rule.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or_default());
+    IntentKind: |kind| kind.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or_default());
 }
 
 // An event of a kind that is not known here, or about something of such a kind, gives `WireError::Unknown`.

@@ -208,7 +208,7 @@ impl Workspaces for MemoryWorkspaces {
             return std::future::ready(Err(full)).boxed();
         }
         let kept = ArtifactDir::check_name(&name).map(|()| {
-            let path = format!("{}/{name}", area.folder());
+            let path = format!("{}/{name}", area.as_str());
             self.texts().insert((session, path.clone()), content);
             path
         });
@@ -224,7 +224,7 @@ impl Workspaces for MemoryWorkspaces {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
         let kept = ArtifactDir::check_name(&name).and_then(|()| {
-            let path = format!("{}/{name}", area.folder());
+            let path = format!("{}/{name}", area.as_str());
             let mut texts = self.texts();
             let text = texts.entry((session, path.clone())).or_default();
             text.truncate(from.and_then(|from| usize::try_from(from).ok()).unwrap_or(usize::MAX));

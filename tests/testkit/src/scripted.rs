@@ -484,7 +484,7 @@ impl Workspaces for NoWorkspaces {
         name: String,
         _: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        std::future::ready(Ok(format!("{}/{name}", area.folder()))).boxed()
+        std::future::ready(Ok(format!("{}/{name}", area.as_str()))).boxed()
     }
 
     fn keep_on(
@@ -495,7 +495,7 @@ impl Workspaces for NoWorkspaces {
         _: Option<u64>,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
-        let text = Artifact { path: format!("{}/{name}", area.folder()), bytes: content.len() as u64 };
+        let text = Artifact { path: format!("{}/{name}", area.as_str()), bytes: content.len() as u64 };
         std::future::ready(Ok(text)).boxed()
     }
 

@@ -9,7 +9,7 @@ fn check(path: &str, text: &str, expected: &str) {
     let mut parser = Parser::default();
     let source = parser.parse(path, text);
     let definitions = source.tags.definitions.iter();
-    let found = definitions.map(|it| format!("{} {} {}-{}", it.kind.name(), it.name, it.first_line, it.last_line));
+    let found = definitions.map(|it| format!("{} {} {}-{}", it.kind.as_str(), it.name, it.first_line, it.last_line));
     assert_eq!(found.collect::<Vec<_>>().join(", "), expected, "{path}");
 }
 

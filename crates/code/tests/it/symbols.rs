@@ -50,7 +50,7 @@ fn an_outline_lists_a_file_or_a_folder() {
     let code = indexed(folder.path());
     let outline = |path: &str| -> Vec<String> {
         let entries = code.outline(path);
-        entries.iter().map(|it| format!("{}{} {}", " ".repeat(it.depth as usize), it.kind.name(), it.name)).collect()
+        entries.iter().map(|it| format!("{}{} {}", " ".repeat(it.depth as usize), it.kind.as_str(), it.name)).collect()
     };
     assert_eq!(outline("a.rs"), ["struct Meter", "impl Meter", " method read", "function read"]);
     assert_eq!(outline("d"), ["function outer", " function inner"]);

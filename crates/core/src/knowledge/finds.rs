@@ -170,18 +170,21 @@ impl DocumentHit {
 mod tests {
     use super::*;
 
-    fn finds(by: SearchedBy, is_loose: bool, scores: &[f32]) -> DocumentFinds {
-        let hit = |score: &f32| DocumentHit {
-            document: "a.pdf".to_owned(),
-            place: "p. 1".to_owned(),
-            score: *score,
-            snippet: String::new(),
-            marks: Vec::new(),
+    fn hit(document: &str, place: &str, score: f32, marks: Vec<Range<usize>>) -> DocumentHit {
+        DocumentHit {
+            document: document.to_owned(),
+            place: place.to_owned(),
+            score,
+            snippet: "纳税 is due".to_owned(),
+            marks,
             before: None,
             after: None,
-        };
+        }
+    }
+
+    fn finds(by: SearchedBy, is_loose: bool, scores: &[f32]) -> DocumentFinds {
         let notes = if is_loose { vec![DocumentFinds::LOOSE.to_owned()] } else { Vec::new() };
-        let hits = scores.iter().map(hit).collect();
+        let hits = scores.iter().map(|score| hit("a.pdf", "p. 1", *score, Vec::new())).collect();
         DocumentFinds { by, hits, is_loose, notes, searched: 1, ..DocumentFinds::default() }
     }
 
@@ -227,15 +230,7 @@ mod tests {
     #[allow(clippy::single_range_in_vec_init, reason = "one mark is one range")]
     fn finds_are_shown_with_their_place_and_their_marks() {
         let check = |document: &str, place: &str, marks: Vec<Range<usize>>, cited: &str, marked: &str| {
-            let hit = DocumentHit {
-                document: document.to_owned(),
-                place: place.to_owned(),
-                score: 1.0,
-                snippet: "纳税 is due".to_owned(),
-                marks,
-                before: None,
-                after: None,
-            };
+            let hit = hit(document, place, 1.0, marks);
             assert_eq!((hit.citation().as_str(), hit.marked("**", "**").as_str()), (cited, marked));
         };
         check("uploads/report.pdf", "p. 12", vec![0..6], "report.pdf p. 12", "**纳税** is due");

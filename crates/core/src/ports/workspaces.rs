@@ -38,7 +38,7 @@ pub struct SessionTree {
 }
 
 /// The files that a session's tools see.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workspace {
     /// The absolute path of the session's own tree.
     pub root: PathBuf,
@@ -332,43 +332,32 @@ fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, Works
     Box::pin(std::future::ready(Err(error)))
 }
 
-/// A folder of a workspace that can be cleaned. What compactions replaced is a part of the history, and is not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum WorkspaceArea {
-    /// Copies of what people handed over.
-    Uploads,
-    /// Files that tools made for people.
-    Outputs,
-    /// Files that tools needed for a while.
-    Temp,
-    /// Copies of skills.
-    Skills,
-    /// Results too large for the window, each whole.
-    LargeToolResults,
-}
-
-impl WorkspaceArea {
-    /// The name of the folder.
-    #[must_use]
-    pub const fn folder(self) -> &'static str {
-        match self {
-            Self::Uploads => "uploads",
-            Self::Outputs => "outputs",
-            Self::Temp => "temp",
-            Self::Skills => "skills",
-            Self::LargeToolResults => ArtifactDir::LargeToolResults.folder(),
-        }
+names! {
+    /// A folder of a workspace that can be cleaned. What compactions replaced is a part of the history, and is not.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum WorkspaceArea {
+        /// Copies of what people handed over.
+        Uploads = "uploads",
+        /// Files that tools made for people.
+        Outputs = "outputs",
+        /// Files that tools needed for a while.
+        Temp = "temp",
+        /// Copies of skills.
+        Skills = "skills",
+        /// Results too large for the window, each whole.
+        LargeToolResults = "large_tool_results",
     }
 }
 
-/// A folder of a workspace in which the daemon keeps what tools can read and not change. It goes with the session, stays
-/// when that is reset, and is no part of what can be undone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ArtifactDir {
-    /// Results too large for the window, each whole.
-    LargeToolResults,
-    /// History that compactions replaced, one after the other.
-    ConversationHistory,
+names! {
+    /// A folder of a workspace in which the daemon keeps what tools can read and not change. It goes with the session, stays
+    /// when that is reset, and is no part of what can be undone.
+    pub enum ArtifactDir {
+        /// Results too large for the window, each whole.
+        LargeToolResults = "large_tool_results",
+        /// History that compactions replaced, one after the other.
+        ConversationHistory = "conversation_history",
+    }
 }
 
 /// A text that the daemon keeps in pieces.
@@ -381,15 +370,6 @@ pub struct Artifact {
 }
 
 impl ArtifactDir {
-    /// The name of the folder.
-    #[must_use]
-    pub const fn folder(self) -> &'static str {
-        match self {
-            Self::LargeToolResults => "large_tool_results",
-            Self::ConversationHistory => "conversation_history",
-        }
-    }
-
     /// Refuses what is not the name of a visible file.
     ///
     /// # Errors
@@ -419,8 +399,7 @@ mod tests {
             root: "/data/w/1".into(),
             project: Some(Mount { path: "/home/p/code".into(), writable: true }),
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
-            memories: None,
-            worktree: None,
+            ..Workspace::default()
         };
         let check = |name: &str, path: Option<&str>| {
             let file = workspace.source_file(name);

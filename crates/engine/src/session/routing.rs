@@ -236,7 +236,7 @@ impl Actor {
             timing: Some(timing),
         });
         let word = said.split_whitespace().map(|word| word.trim_matches(|char: char| !char.is_ascii_alphanumeric()));
-        let kind = word.map(IntentKind::named).find(|kind| *kind != IntentKind::Uncertain);
+        let kind = word.filter_map(IntentKind::from_name).find(|kind| *kind != IntentKind::Uncertain);
         let mut intent = Intent { by: Some(model), ..intent };
         if let Some(kind) = kind {
             (intent.kind, intent.confidence) = (kind, CONFIDENCE);

@@ -1,17 +1,14 @@
 //! Folders of others that are used only as the person has agreed to them: the hash over their files, the record of what was
 //! agreed to, and what becomes of the daemon's copies. `trusted.json` and `installed.json` are such records; no tool sees them.
 
-use std::{
-    fs, io,
-    path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{fs, io, path::Path};
 
+pub(crate) use agentd_core::held::lock;
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     project::{ProjectChange, ProjectChangeKind, ProjectFile, ProjectProblem},
 };
-use agentd_workspace::{exact, jail, private, remove};
+use agentd_workspace::{exact, jail, private, remove, text::hex};
 use cap_std::fs::Dir;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -164,10 +161,6 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Problems of the files of a folder.
 pub(crate) trait ProblemList {
     /// Adds one for which a part is not used.
@@ -191,8 +184,4 @@ impl ProblemList for Vec<ProjectProblem> {
 pub(crate) fn storage(doing: &str, error: &io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
         .with_hint("look at the data folder of the daemon: agentctl doctor")
-}
-
-pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,6 +13,7 @@ use std::{
 use agentd_workspace::{
     encoding::{Document, detect},
     exact,
+    text::hex,
 };
 use nix::unistd::geteuid;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, makedev, openat, statx};
@@ -143,7 +144,7 @@ pub(crate) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<GuideTex
     file.take(limit).read_to_end(&mut bytes)?;
     let whole = stamp.size <= limit;
     let charset = detect(&bytes, whole).map_err(|what| io::Error::other(format!("it is {what}")))?;
-    let digest = Sha256::digest(&bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex(&Sha256::digest(&bytes)[..16]);
     let mut text = Document::decode(bytes, charset).text().to_owned();
     // The last character may have been cut in two.
     while !whole && text.ends_with(char::REPLACEMENT_CHARACTER) {

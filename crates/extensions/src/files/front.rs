@@ -281,6 +281,11 @@ fn cut(text: &str) -> &str {
     first_chars(text, 40).0
 }
 
+/// A text of others as it is quoted in a message.
+pub(crate) fn shown(text: &str) -> String {
+    format!("{:?}", first_chars(text, 60).0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -106,7 +106,7 @@ impl Tree {
             digest.update(path.as_os_str().as_encoded_bytes());
             digest.update(format!("\0{size} {} {} {runs}\0", modified.0, modified.1));
         }
-        digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        text::hex(&digest.finalize()[..16])
     }
 
     fn visit(&mut self, root: &Dir, folder: &Dir, below: &Path, depth: usize) -> io::Result<()> {

@@ -8,7 +8,7 @@ use agentd_workspace::text::first_chars;
 use serde_json::{Map, Value};
 
 use super::folder::PluginFolder;
-use crate::files::agreed::ProblemList as _;
+use crate::files::{agreed::ProblemList as _, front::shown};
 
 /// Places of the manifest, the first of which counts.
 const MANIFESTS: [&str; 6] = [
@@ -206,9 +206,4 @@ fn line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let plain: String = words.chars().filter(|letter| !letter.is_control()).collect();
     first_chars(&plain, MAX_TEXT).0.to_owned()
-}
-
-/// A text of the plugin's in a message.
-pub(super) fn shown(text: &str) -> String {
-    format!("{:?}", first_chars(text, 60).0)
 }

@@ -70,18 +70,6 @@ fn layouts_of_other_systems_are_read() {
 }
 
 #[test]
-fn what_is_odd_is_told_and_what_is_not_supported_is_named() {
-    let manifest = r#"{"name": "kit", "colour": 1, "hooks": {}, "lspServers": "./x", "author": "me", "version": 2}"#;
-    let looked = look(&[("plugin.json", manifest), PIE, ("rules/a.mdc", "x"), ("skills/mute/SKILL.md", "x")]).unwrap();
-    assert_eq!(looked.manifest.version, "2");
-    assert_eq!(looked.manifest.unsupported, ["hooks", "lspServers", "rules"]);
-    let told: Vec<String> =
-        looked.manifest.problems.iter().chain(&looked.parts.problems).map(ToString::to_string).collect();
-    assert!(told[0].contains("\"colour\" is not known here") && told[1].contains("skills/mute/SKILL.md"), "{told:?}");
-    assert_eq!(told.len(), 2);
-}
-
-#[test]
 fn servers_are_reached_as_the_plugin_says_and_trusted_as_nobody_says() {
     let servers = json!({"mcpServers": {
         "a": {"command": "./bin/run", "args": ["./conf.json", "./none", "${CLAUDE_PLUGIN_ROOT}/x", "--k=${env:KEY}"],

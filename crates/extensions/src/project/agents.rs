@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::folder::{AGENTS, AGENTS_FILE, ProjectFolder};
 use crate::files::{
     agreed::ProblemList as _,
-    front::{MarkdownParts, list, scalar},
+    front::{MarkdownParts, list, scalar, shown},
 };
 
 /// Maximum number of agents of a project: each is described in every request.
@@ -20,26 +20,10 @@ const MAX_AGENTS: usize = 50;
 const MAX_STEPS: u64 = 1000;
 
 /// Keys that mean something here: one that cannot be read must not leave an agent with more than it was to have.
-const KEYS: [&str; 15] = [
-    "name",
-    "id",
-    "description",
-    "prompt",
-    "prompt_file",
-    "enabled",
-    "tools",
-    "allowed-tools",
-    "allowed_tools",
-    "skills",
-    "slot",
-    "model",
-    "max_steps",
-    "maxTurns",
-    "max_turns",
-];
+const KEYS: &str = "name id description prompt prompt_file enabled tools allowed-tools allowed_tools skills slot model max_steps \
+    maxTurns max_turns";
 /// Keys that other systems write and that change nothing here.
-const PASSED_OVER: [&str; 9] =
-    ["color", "version", "author", "license", "metadata", "tags", "mode", "temperature", "permissionMode"];
+const PASSED_OVER: &str = "color version author license metadata tags mode temperature permissionMode";
 
 /// The agents of a project, each with its file, and what is wrong with others. Of two with one name the first is used, those of
 /// `agents.yaml` before those of their own files.
@@ -75,7 +59,7 @@ impl FoundAgents {
 
     /// Reads a file of an agent; `name` is the file's without its ending.
     pub(crate) fn of_markdown(&mut self, file: &str, name: &str, text: &str) {
-        match MarkdownParts::of(text, &KEYS) {
+        match MarkdownParts::of(text, &KEYS.split(' ').collect::<Vec<_>>()) {
             Ok(MarkdownParts { fields, body, notes }) => {
                 notes.into_iter().for_each(|note| self.problems.note(file, note.message));
                 self.add(file, name, &fields, Some(body));
@@ -157,7 +141,7 @@ impl FoundAgents {
                     Some(steps @ 1..=MAX_STEPS) => card.max_steps = u32::try_from(steps).ok(),
                     _ => return refuse("the number of its steps is from 1 to 1000"),
                 },
-                other if PASSED_OVER.contains(&other) => {}
+                other if PASSED_OVER.split(' ').any(|known| known == other) => {}
                 other => self.problems.note(file, format!("{} is not known here", shown(other))),
             }
         }
@@ -192,11 +176,6 @@ fn tools(value: &Value) -> Option<Vec<String>> {
     let mut tools: Vec<String> = named.iter().map(bare).filter(|name| !name.is_empty()).map(ours).collect();
     tools.dedup();
     Some(tools)
-}
-
-/// A text of the project's in a message.
-fn shown(text: &str) -> String {
-    format!("{:?}", first_chars(text, 60).0)
 }
 
 #[cfg(test)]

@@ -78,12 +78,7 @@ impl FolderStamps {
     pub(crate) fn hold(&self, pace: Pace) -> Result<bool, NotAtHand> {
         for (path, known) in &self.0 {
             let now = disk::stamp(path, false, pace)?;
-            let same = match (known, now) {
-                (Some(known), Some(now)) => known.settled && *known == now,
-                (None, None) => true,
-                _ => false,
-            };
-            if !same {
+            if *known != now || now.is_some_and(|now| !now.settled) {
                 return Ok(false);
             }
         }

@@ -113,11 +113,6 @@ pub(crate) struct ProjectNow {
 }
 
 impl ProjectStore {
-    /// Trust that is kept in this folder, which is made when it is needed.
-    pub fn new(folder: PathBuf) -> Self {
-        Self::beside(folder, None)
-    }
-
     /// The same, in which the trust in a project holds for its worktrees, as long as they bring the same along.
     pub fn beside(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
         Self(Arc::new(Store {
@@ -435,13 +430,5 @@ mod tests {
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no draft is left");
         fs::write(folder.join(FILE), "{").unwrap();
         assert!(TrustRecords::load(&folder).is_err(), "what cannot be read trusts nothing");
-    }
-
-    #[test]
-    fn changes_are_told_file_by_file() {
-        let now = [file("a", "1"), file("b", "2"), file("d", "1")];
-        let changes = record("/a", "1").changes(&now);
-        let changes: Vec<_> = changes.iter().map(|change| (change.path.as_str(), change.kind.as_str())).collect();
-        assert_eq!(changes, [("b", "changed"), ("c", "removed"), ("d", "added")]);
     }
 }

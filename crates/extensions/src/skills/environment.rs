@@ -23,7 +23,7 @@ use agentd_sandbox::{
     config::{SandboxConfig, SandboxMode},
     process::CommandEnd,
 };
-use agentd_workspace::{private, remove};
+use agentd_workspace::{private, remove, text::hex};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -81,9 +81,7 @@ impl Environments {
     pub(crate) fn name(skill: &str, packages: &[String]) -> String {
         let mut sorted: Vec<&str> = packages.iter().map(String::as_str).collect();
         sorted.sort_unstable();
-        let digest = Sha256::digest(sorted.join("\n"));
-        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        format!("{skill}-{digest}")
+        format!("{skill}-{}", hex(&Sha256::digest(sorted.join("\n"))[..8]))
     }
 
     /// The folder of an environment that is whole.

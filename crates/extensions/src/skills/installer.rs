@@ -119,8 +119,7 @@ impl Installer {
             closed: Default::default(),
             progress: CallProgress::default(),
         };
-        let only_here =
-            Workspace { root: self.place.clone(), project: None, folders: Vec::new(), memories: None, worktree: None };
+        let only_here = Workspace { root: self.place.clone(), ..Workspace::default() };
         let ending = cancel.child_token();
         let finished = {
             let running = process::run(script, &only_here, route.sandbox.as_ref(), &ending);

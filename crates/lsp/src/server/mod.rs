@@ -23,14 +23,14 @@ use std::{
     },
 };
 
-use agentd_core::{ports::Confiner, tool::FileChangeKind};
+use agentd_core::{language::WirePosition, ports::Confiner, tool::FileChangeKind};
 use serde_json::{Value, value::RawValue};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     config::{LanguageLimits, ServerConfig},
-    protocol::{Finding, Position},
+    protocol::Finding,
     source::{Content, Stamp},
 };
 
@@ -150,7 +150,7 @@ enum Command {
 /// A question about a place in a file.
 pub(crate) struct Question {
     pub(crate) method: &'static str,
-    pub(crate) position: Position,
+    pub(crate) position: WirePosition,
     /// Further parameters.
     pub(crate) more: Vec<(&'static str, Value)>,
 }

@@ -68,7 +68,7 @@ impl Confiner for ConfinedPrograms {
             }
             let project = Some(Mount { path: folder.clone(), writable: false });
             let workspace =
-                Workspace { root: self.place.clone(), project, folders: Vec::new(), memories: None, worktree: None };
+                Workspace { root: self.place.clone(), project, ..Workspace::default() };
             let names = self.sandbox.names(&workspace).await;
             let client = ClientEnvironment::default();
             let mut variables = environment::clean(&workspace, &names, &self.standing, &self.environment, &client);

@@ -1,66 +1,11 @@
 //! What was acknowledged is there again, however the process ended.
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::path::{Path, PathBuf};
 
-use agentd_core::{ids::SessionId, ports::Store, session::SessionStatus};
+use agentd_core::{error::ErrorKind, ids::SessionId, ports::Store};
 use agentd_store::SqliteStore;
 
-use crate::{new_session, open};
-
-/// Names the folder to the child process, which is this test binary again.
-const CHILD_FOLDER: &str = "STORE_TEST_FOLDER";
-
-/// The child's part, which does nothing when the suite runs it: appends for ever and tells of every acknowledged event.
-#[tokio::test]
-async fn child_that_appends() {
-    let Ok(folder) = std::env::var(CHILD_FOLDER) else { return };
-    let store = open(&PathBuf::from(folder));
-    let mut script = new_session(&store).await;
-    store.append(vec![script.turn_started()]).await.unwrap();
-    let mut out = std::io::stdout();
-    loop {
-        store.append(vec![script.input("more")]).await.unwrap();
-        writeln!(out, "acked {} {}", script.session, script.seq).unwrap();
-        out.flush().unwrap();
-    }
-}
-
-#[tokio::test]
-async fn acknowledged_events_survive_a_kill() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "crash::child_that_appends", "--nocapture"])
-        .env(CHILD_FOLDER, folder.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut acknowledged = None;
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    while acknowledged.as_ref().is_none_or(|(_, seq)| *seq < 200) {
-        let line = lines.next().expect("the child goes on").unwrap();
-        if let Some((session, seq)) = line.split_once("acked ").and_then(|(_, ack)| ack.split_once(' ')) {
-            acknowledged = Some((session.parse::<SessionId>().unwrap(), seq.parse::<u64>().unwrap()));
-        }
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let (session, acknowledged) = acknowledged.unwrap();
-
-    let store = open(folder.path());
-    let events = store.events(session, 0, usize::MAX).await.unwrap();
-    let numbers: Vec<u64> = events.iter().map(|event| event.seq).collect();
-    assert!(numbers.len() as u64 >= acknowledged, "{} of {acknowledged}", numbers.len());
-    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
-    let summary = store.session(session).await.unwrap().unwrap().summary;
-    assert_eq!(summary.last_seq, numbers.len() as u64);
-    assert_eq!(summary.status, SessionStatus::Running);
-    assert_eq!(store.open_turns().await.unwrap(), [session]);
-    store.close().await.unwrap();
-}
+use crate::{file, one_session, open};
 
 /// What a machine that lost power has on its disk: the files as they were in the middle.
 fn copy_files(from: &Path, to: &Path) {
@@ -83,9 +28,7 @@ async fn stored(store: &SqliteStore, session: SessionId) -> usize {
 
 #[tokio::test]
 async fn a_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
-    let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
+    let (copy, (folder, store, mut script)) = (tempfile::tempdir().unwrap(), one_session().await);
     store.append(vec![script.turn_started(), script.input("kept")]).await.unwrap();
     copy_files(folder.path(), copy.path());
     let acknowledged = std::fs::metadata(log_of(copy.path())).unwrap().len();
@@ -107,20 +50,17 @@ async fn a_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
 #[tokio::test]
 async fn a_log_that_another_program_moved_into_the_database_is_not_reported_as_lost() {
     for is_moved in [true, false] {
-        let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let store = open(folder.path());
-        let mut script = new_session(&store).await;
+        let (copy, (folder, store, mut script)) = (tempfile::tempdir().unwrap(), one_session().await);
         store.append(vec![script.turn_started(), script.input("kept")]).await.unwrap();
         copy_files(folder.path(), copy.path());
-        let other = rusqlite::Connection::open(copy.path().join("journal.db")).unwrap();
+        let other = file(copy.path());
         let tables: i64 = other.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
         assert!(tables > 0);
         other.close().unwrap();
         assert!(!log_of(copy.path()).exists(), "the last one to close it moves the log");
         if !is_moved {
             // As a database is that was never given its log, but for the tables.
-            let other = rusqlite::Connection::open(copy.path().join("journal.db")).unwrap();
-            other.execute_batch("PRAGMA foreign_keys = off; DELETE FROM events").unwrap();
+            file(copy.path()).execute_batch("PRAGMA foreign_keys = off; DELETE FROM events").unwrap();
         }
 
         let copied = open(copy.path());
@@ -131,9 +71,7 @@ async fn a_log_that_another_program_moved_into_the_database_is_not_reported_as_l
 
 #[tokio::test]
 async fn a_clean_close_leaves_one_file_that_stands_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
+    let (folder, store, mut script) = one_session().await;
     store.append(vec![script.input("kept")]).await.unwrap();
     assert!(log_of(folder.path()).exists());
     store.close().await.unwrap();
@@ -142,19 +80,16 @@ async fn a_clean_close_leaves_one_file_that_stands_alone() {
     // What is kept back for a full disk is no part of it.
     let names: Vec<_> = names.filter(|name| name != "journal.reserve").collect();
     assert_eq!(names, ["journal.db"]);
-    let error = store.append(vec![script.input("late")]).await.unwrap_err();
-    assert_eq!(error.kind(), agentd_core::error::ErrorKind::ShuttingDown);
-    let error = store.session(script.session).await.unwrap_err();
-    assert_eq!(error.kind(), agentd_core::error::ErrorKind::ShuttingDown);
+    let append = store.append(vec![script.input("late")]).await.unwrap_err();
+    let read = store.session(script.session).await.unwrap_err();
+    assert_eq!([append, read].map(|error| error.kind()), [ErrorKind::ShuttingDown; 2]);
     drop(store);
     assert_eq!(stored(&open(folder.path()), script.session).await, 1);
 }
 
 #[tokio::test]
 async fn a_close_finishes_what_was_asked_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
+    let (folder, store, mut script) = one_session().await;
     let events: Vec<_> = (0..20).map(|_| script.input("kept")).collect();
     let appends = futures_util::future::join_all(events.into_iter().map(|event| store.append(vec![event])));
     let (outcomes, closed) = tokio::join!(appends, store.close());

@@ -1,27 +1,19 @@
 //! What a broken disk, a wrong file and a locked one look like: an error with a hint, and nothing lost.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use agentd_core::{
     error::{ErrorKind, StoreError},
     event::{EventKind, StateChange},
-    ids::{InterruptId, SessionId},
+    ids::InterruptId,
     item::ItemBody,
     ports::Store,
     state_files::StateFileChange,
 };
 use agentd_store::{DamagedSession, SqliteStore, StoreConfig};
-use rusqlite::Connection;
 use serde_json::json;
 
-use crate::{new_session, open};
-
-fn journal(folder: &Path) -> PathBuf {
-    folder.join("journal.db")
-}
+use crate::{file, journal, new_session, one_session, open, opened, spoil};
 
 #[track_caller]
 fn check(error: &StoreError, message: &str, hint: &str) {
@@ -96,27 +88,20 @@ fn a_file_that_is_no_journal_is_left_as_it_is() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), notes);
 
     std::fs::remove_file(&path).unwrap();
-    let other = Connection::open(&path).unwrap();
-    other.execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
-    drop(other);
+    file(folder.path()).execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
     check(&failure(StoreConfig::at(&path)), "another program", "move the file away");
 }
 
 /// Makes a journal with some pages, and spoils the middle of it as a bad disk would.
-async fn spoiled(folder: &Path, unclean: bool) -> StoreConfig {
+async fn spoiled(folder: &Path) -> StoreConfig {
     let store = open(folder);
     let mut script = new_session(&store).await;
     let events = (0..200).map(|_| script.input(&"words ".repeat(100))).collect();
     store.append(events).await.unwrap();
     store.close().await.unwrap();
     let path = journal(folder);
-    let mut bytes = std::fs::read(&path).unwrap();
-    let middle = bytes.len() / 2 / 4096 * 4096;
-    bytes[middle..middle + 4096].fill(0xa5);
-    std::fs::write(&path, bytes).unwrap();
-    if unclean {
-        std::fs::write(folder.join("journal.db-wal"), "what a crash left").unwrap();
-    }
+    spoil(folder, u32::try_from(std::fs::metadata(&path).unwrap().len() / 2 / 4096).unwrap());
+    std::fs::write(folder.join("journal.db-wal"), "what a crash left").unwrap();
     StoreConfig::at(path)
 }
 
@@ -126,7 +111,7 @@ async fn spoiled(folder: &Path, unclean: bool) -> StoreConfig {
 async fn a_damaged_page_of_events_costs_what_is_on_it() {
     for full_check_up_to in [0, u64::MAX] {
         let folder = tempfile::tempdir().unwrap();
-        let config = StoreConfig { full_check_up_to, ..spoiled(folder.path(), true).await };
+        let config = StoreConfig { full_check_up_to, ..spoiled(folder.path()).await };
         let store = SqliteStore::open(config).unwrap();
         let [summary] = store.sessions(10).await.unwrap().try_into().unwrap();
         let events = store.events(summary.id, 0, 1000).await.unwrap();
@@ -148,13 +133,9 @@ async fn a_damaged_page_of_events_costs_what_is_on_it() {
 
 /// Spoils the first page of a table or an index.
 fn spoil_root(folder: &Path, name: &str, unclean: bool) {
-    let path = journal(folder);
-    let root = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
-    let page: u32 = Connection::open(&path).unwrap().query_row(root, [name], |row| row.get(0)).unwrap();
-    let mut bytes = std::fs::read(&path).unwrap();
-    let end = page as usize * 4096;
-    bytes[end - 4096..end].fill(0xa5);
-    std::fs::write(&path, bytes).unwrap();
+    let root = "SELECT rootpage - 1 FROM sqlite_schema WHERE name = ?1";
+    let page = file(folder).query_row(root, [name], |row| row.get(0)).unwrap();
+    spoil(folder, page);
     if unclean {
         std::fs::write(folder.join("journal.db-wal"), "what a crash left").unwrap();
     }
@@ -163,8 +144,7 @@ fn spoil_root(folder: &Path, name: &str, unclean: bool) {
 /// Where the table of sessions is damaged, nothing is known for certain, and the file is left as it is.
 #[tokio::test]
 async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     new_session(&store).await;
     store.close().await.unwrap();
     spoil_root(folder.path(), "sessions", true);
@@ -176,12 +156,11 @@ async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
 async fn a_damaged_list_of_free_pages_is_found_after_an_unclean_stop() {
     for full_check_up_to in [0, u64::MAX] {
         let folder = tempfile::tempdir().unwrap();
-        let config = StoreConfig { full_check_up_to, ..spoiled(folder.path(), true).await };
+        let config = StoreConfig { full_check_up_to, ..spoiled(folder.path()).await };
         let mut bytes = std::fs::read(&config.path).unwrap();
         // The first page of the list, and its length.
         bytes[32..40].copy_from_slice(&[0, 0, 0, 9, 0, 0, 0, 1]);
         std::fs::write(&config.path, bytes).unwrap();
-        std::fs::write(folder.path().join("journal.db-wal"), "what a crash left").unwrap();
         check(&failure(config), "damaged", "keep a copy");
     }
 }
@@ -191,9 +170,7 @@ async fn a_damaged_list_of_free_pages_is_found_after_an_unclean_stop() {
 async fn a_damaged_index_of_events_costs_nothing() {
     for index in ["completed_items", "events_by_number"] {
         for unclean in [true, false] {
-            let folder = tempfile::tempdir().unwrap();
-            let store = open(folder.path());
-            let mut script = new_session(&store).await;
+            let (folder, store, mut script) = one_session().await;
             store.append((0..200).map(|_| script.input("words")).collect()).await.unwrap();
             store.close().await.unwrap();
             spoil_root(folder.path(), index, unclean);
@@ -207,30 +184,22 @@ async fn a_damaged_index_of_events_costs_nothing() {
 /// A question that cannot be read keeps nobody from the others.
 #[tokio::test]
 async fn a_damaged_interrupt_costs_itself() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
+    let (folder, store, mut script) = one_session().await;
     let (first, second) = (InterruptId::generate(), InterruptId::generate());
     let started = script.turn_started();
     store.append(vec![started, script.approval(first, json!({})), script.approval(second, json!({}))]).await.unwrap();
     let [_, kept] = store.pending_interrupts(None).await.unwrap().try_into().unwrap();
-    let other = Connection::open(journal(folder.path())).unwrap();
-    other.execute("UPDATE interrupts SET interrupt = '{}' WHERE key = (SELECT min(key) FROM interrupts)", []).unwrap();
+    file(folder.path())
+        .execute("UPDATE interrupts SET interrupt = '{}' WHERE key = (SELECT min(key) FROM interrupts)", [])
+        .unwrap();
     assert_eq!(store.pending_interrupts(None).await.unwrap(), [kept]);
-}
-
-#[tokio::test]
-async fn a_clean_stop_costs_no_check() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = spoiled(folder.path(), false).await;
-    SqliteStore::open(config).unwrap();
 }
 
 #[tokio::test]
 async fn a_locked_journal_is_explained() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).close().await.unwrap();
-    let other = Connection::open(journal(folder.path())).unwrap();
+    let other = file(folder.path());
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
     let config = StoreConfig { busy_timeout: Duration::from_millis(1), ..StoreConfig::at(journal(folder.path())) };
     check(&failure(config.clone()), "locked", "another process");
@@ -238,7 +207,7 @@ async fn a_locked_journal_is_explained() {
     let store = SqliteStore::open(config).unwrap();
     let mut script = new_session(&store).await;
 
-    let other = Connection::open(journal(folder.path())).unwrap();
+    let other = file(folder.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let before = script.clone();
     check(&store.append(vec![script.input("a")]).await.unwrap_err(), "locked", "another process");
@@ -270,12 +239,9 @@ async fn nobody_else_can_read_the_journal() {
 /// One stored value that cannot be read costs itself.
 #[tokio::test]
 async fn an_unreadable_event_is_left_out_and_quotes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
+    let (folder, store, mut script) = one_session().await;
     store.append(vec![script.input("a"), script.input("b")]).await.unwrap();
-    let other = Connection::open(journal(folder.path())).unwrap();
-    other.execute("UPDATE events SET payload = '{\"type\":\"secret\"}' WHERE seq = 2", []).unwrap();
+    file(folder.path()).execute("UPDATE events SET payload = '{\"type\":\"secret\"}' WHERE seq = 2", []).unwrap();
     store.append(vec![script.input("c")]).await.unwrap();
     let events = store.events(script.session, 0, 10).await.unwrap();
     assert_eq!(events.iter().map(|event| event.is_damaged()).collect::<Vec<_>>(), [false, true, false]);
@@ -288,12 +254,9 @@ async fn an_unreadable_event_is_left_out_and_quotes_nothing() {
 /// A number that has no event is told, at the end too, so that no reader waits for it for ever.
 #[tokio::test]
 async fn a_missing_event_is_told_in_its_place() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
+    let (folder, store, mut script) = one_session().await;
     store.append((0..5).map(|_| script.input("a")).collect()).await.unwrap();
-    let other = Connection::open(journal(folder.path())).unwrap();
-    other.execute("DELETE FROM events WHERE seq IN (2, 5)", []).unwrap();
+    file(folder.path()).execute("DELETE FROM events WHERE seq IN (2, 5)", []).unwrap();
     let events = store.events(script.session, 0, 10).await.unwrap();
     let damaged: Vec<_> = events.iter().map(|event| (event.seq, event.is_damaged())).collect();
     assert_eq!(damaged, [(1, false), (2, true), (3, false), (4, false), (5, true)]);
@@ -313,15 +276,13 @@ async fn a_damaged_session_can_be_removed() {
         "UPDATE sessions SET updated_at = 1 << 62, last_seq = -1 WHERE key = 1",
     ];
     for spoil in spoils {
-        let folder = tempfile::tempdir().unwrap();
-        let store = open(folder.path());
-        let mut script = new_session(&store).await;
+        let (folder, store, mut script) = one_session().await;
         let change = EventKind::StateChanged {
             change: StateChange::File(StateFileChange { path: "a".into(), content: Some("b".into()) }),
         };
         store.append(vec![script.input("a"), script.next(change)]).await.unwrap();
         store.close().await.unwrap();
-        Connection::open(journal(folder.path())).unwrap().execute(spoil, []).unwrap();
+        file(folder.path()).execute(spoil, []).unwrap();
         let store = open(folder.path());
         let other = new_session(&store).await;
         assert!(store.sessions(10).await.unwrap().iter().any(|session| session.id == other.session), "{spoil}");
@@ -335,9 +296,7 @@ async fn a_damaged_session_can_be_removed() {
 #[tokio::test]
 async fn nothing_is_acknowledged_that_goes_into_a_removed_file() {
     for name in ["journal.db", "journal.db-wal"] {
-        let folder = tempfile::tempdir().unwrap();
-        let store = open(folder.path());
-        let mut script = new_session(&store).await;
+        let (folder, store, mut script) = one_session().await;
         store.append(vec![script.input("a")]).await.unwrap();
         store.look().unwrap();
         let (file, aside) = (folder.path().join(name), folder.path().join("aside"));
@@ -355,20 +314,7 @@ async fn nothing_is_acknowledged_that_goes_into_a_removed_file() {
         store.append(vec![script.input("c")]).await.unwrap();
     }
     // In its place, and empty.
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
+    let (folder, store, mut script) = one_session().await;
     std::fs::write(folder.path().join("journal.db"), "").unwrap();
     check(&store.append(vec![script.input("b")]).await.unwrap_err(), "was emptied", "docs/operations.md");
-}
-
-#[tokio::test]
-async fn sessions_that_are_not_in_the_journal_are_told_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    assert!(store.is_new());
-    let (known, unknown) = (new_session(&store).await.session, SessionId::generate());
-    assert_eq!(store.unknown(vec![known, unknown]).await.unwrap(), [unknown]);
-    store.close().await.unwrap();
-    assert!(!open(folder.path()).is_new());
 }

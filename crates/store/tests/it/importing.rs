@@ -1,6 +1,6 @@
 //! Sessions that come from elsewhere: out of sight until they are whole, and gone where they never are.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use agentd_core::{
     Timestamp,
@@ -12,10 +12,9 @@ use agentd_core::{
     session::{SessionSettings, SessionStatus},
 };
 use agentd_store::SqliteStore;
-use agentd_testkit::{daemon::until, store_contract::EventScript};
-use rusqlite::Connection;
+use agentd_testkit::store_contract::EventScript;
 
-use crate::{new_session, open};
+use crate::{new_session, opened, overwritten, rows};
 
 fn draft() -> DraftId {
     DraftId(SessionId::generate())
@@ -40,16 +39,9 @@ fn ids(sessions: Vec<agentd_core::session::SessionSummary>) -> Vec<SessionId> {
     sessions.into_iter().map(|session| session.id).collect()
 }
 
-/// Rows of the journal, whoever they belong to.
-fn rows(folder: &Path, table: &str) -> i64 {
-    let connection = Connection::open(folder.join("journal.db")).unwrap();
-    connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
-}
-
 #[tokio::test]
 async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (_folder, store) = opened();
     let mut other = new_session(&store).await;
     store.append(vec![other.input("the green door")]).await.unwrap();
     let mut script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);
@@ -69,10 +61,7 @@ async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
     }
     // What removes a session meanwhile does not touch it.
     store.delete_session(other.session).await.unwrap();
-    until("the other is overwritten", async || {
-        Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0)
-    })
-    .await;
+    overwritten(&store).await;
     imports(&store).add(draft, events[25..].to_vec()).await.unwrap();
     imports(&store).finish(vec![made_of(draft, &script)]).await.unwrap();
 
@@ -95,8 +84,7 @@ async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
 
 #[tokio::test]
 async fn all_drafts_of_an_import_become_sessions_or_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     let there = new_session(&store).await;
     let script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);
     let (first, second) = (draft(), draft());
@@ -106,8 +94,7 @@ async fn all_drafts_of_an_import_become_sessions_or_none() {
     assert_eq!(imports(&store).finish(both).await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(ids(store.sessions(10).await.unwrap()), [there.session]);
     imports(&store).abandon(vec![first, second, draft()]).await.unwrap();
-    until("all is overwritten", async || Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0))
-        .await;
+    overwritten(&store).await;
     store.close().await.unwrap();
     assert_eq!((rows(folder.path(), "sessions"), rows(folder.path(), "events")), (1, 0));
 }

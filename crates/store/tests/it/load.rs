@@ -3,14 +3,13 @@
 use agentd_core::ports::Store;
 use futures_util::future::join_all;
 
-use crate::{new_session, open};
+use crate::{file, new_session, one_session, open, opened};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_of_many_sessions_share_commits() {
     const SESSIONS: usize = 100;
     const ROUNDS: u64 = 10;
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     let mut scripts = Vec::new();
     for _ in 0..SESSIONS {
         scripts.push(new_session(&store).await);
@@ -43,9 +42,7 @@ async fn appends_of_many_sessions_share_commits() {
 /// An append that nobody waits for any more is stored or not, but never by half, and the next one finds its number.
 #[tokio::test]
 async fn a_caller_that_goes_away_leaves_no_gap() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
+    let (_folder, store, mut script) = one_session().await;
     let first = vec![script.input("a"), script.input("b")];
     // One poll hands it over; then its caller is gone, whether there was an answer already or not.
     let mut append = store.append(first);
@@ -60,7 +57,7 @@ async fn a_caller_that_goes_away_leaves_no_gap() {
 async fn questions_about_a_long_session_walk_an_index() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).close().await.unwrap();
-    let connection = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
+    let connection = file(folder.path());
     let plan = |query: &str| -> String {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
         let lines = statement.query_map([], |row| row.get::<_, String>("detail")).unwrap();

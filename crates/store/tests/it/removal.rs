@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use agentd_core::{ports::Store, search::SearchQuery};
-use agentd_store::{SqliteStore, StoreSize};
+use agentd_store::SqliteStore;
 use agentd_testkit::{daemon::until, store_contract::EventScript};
 use rusqlite::Connection;
 
-use crate::{new_session, open};
+use crate::{file, new_session, open, opened, overwritten, rows, spoil};
 
 /// Twelve megabytes, of which a piece is a hundredth.
 async fn large_session(store: &SqliteStore) -> EventScript {
@@ -20,19 +20,17 @@ async fn large_session(store: &SqliteStore) -> EventScript {
     script
 }
 
-async fn overwritten(store: &SqliteStore) -> StoreSize {
-    until("all is overwritten", async || Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0))
-        .await
-}
-
 fn file_size(folder: &Path, name: &str) -> u64 {
     std::fs::metadata(folder.join(name)).map_or(0, |about| about.len())
 }
 
+async fn log_is_empty(folder: &Path) {
+    until("the log is empty", async || (file_size(folder, "journal.db-wal") == 0).then_some(())).await;
+}
+
 #[tokio::test]
 async fn a_large_session_is_gone_at_once_and_nobody_waits_for_its_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (_folder, store) = opened();
     let (large, mut other) = (large_session(&store).await, new_session(&store).await);
     store.append(vec![other.input("the green door")]).await.unwrap();
     let query = || SearchQuery::parse("door").unwrap();
@@ -63,40 +61,36 @@ async fn a_large_session_is_gone_at_once_and_nobody_waits_for_its_rows() {
 
 #[tokio::test]
 async fn the_room_goes_back_to_the_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     let large = large_session(&store).await;
     let before = store.size().await.unwrap().bytes;
     assert!(before > 10 << 20, "{before}");
     store.delete_session(large.session).await.unwrap();
     until("the file is small", async || (store.size().await.unwrap().bytes < 2 << 20).then_some(())).await;
-    until("the log is empty", async || (file_size(folder.path(), "journal.db-wal") == 0).then_some(())).await;
+    log_is_empty(folder.path()).await;
     assert!(file_size(folder.path(), "journal.db") < 2 << 20);
     store.close().await.unwrap();
 }
 
 #[tokio::test]
 async fn the_words_of_a_small_session_leave_the_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     let mut small = new_session(&store).await;
     store.append(vec![small.input("the blue door")]).await.unwrap();
-    let is_empty = async || (file_size(folder.path(), "journal.db-wal") == 0).then_some(());
-    assert_eq!(is_empty().await, None, "it is in the log at first");
+    assert!(file_size(folder.path(), "journal.db-wal") > 0, "it is in the log at first");
     store.delete_session(small.session).await.unwrap();
-    until("the log is empty", is_empty).await;
+    log_is_empty(folder.path()).await;
     // Its id leaves with the note that its files are gone, which comes behind that.
     store.note_files_gone(vec![small.session]).await.unwrap();
-    until("the log is empty again", is_empty).await;
+    log_is_empty(folder.path()).await;
     store.close().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_start_after_a_kill_empties_the_log_of_what_was_removed() {
-    let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let store = open(folder.path());
+    let (copy, (folder, store)) = (tempfile::tempdir().unwrap(), opened());
     // Nothing can be moved while somebody reads what was there before.
-    let reader = Connection::open(folder.path().join("journal.db")).unwrap();
+    let reader = file(folder.path());
     reader.execute_batch("BEGIN; SELECT count(*) FROM sessions").unwrap();
     let mut small = new_session(&store).await;
     store.append(vec![small.input("the blue door")]).await.unwrap();
@@ -108,7 +102,7 @@ async fn a_start_after_a_kill_empties_the_log_of_what_was_removed() {
     assert!(file_size(copy.path(), "journal.db-wal") > 0);
 
     let killed = open(copy.path());
-    until("the log is empty", async || (file_size(copy.path(), "journal.db-wal") == 0).then_some(())).await;
+    log_is_empty(copy.path()).await;
     killed.close().await.unwrap();
     drop(reader);
     store.close().await.unwrap();
@@ -116,16 +110,11 @@ async fn a_start_after_a_kill_empties_the_log_of_what_was_removed() {
 
 #[tokio::test]
 async fn a_stop_in_the_middle_is_gone_on_with() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     let large = large_session(&store).await;
     store.delete_session(large.session).await.unwrap();
     store.close().await.unwrap();
-    let rows = |table: &str| -> i64 {
-        let file = Connection::open(folder.path().join("journal.db")).unwrap();
-        file.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
-    };
-    assert!(rows("events") > 0, "there was nothing left to go on with");
+    assert!(rows(folder.path(), "events") > 0, "there was nothing left to go on with");
 
     let store = open(folder.path());
     assert_eq!(store.session(large.session).await.unwrap(), None);
@@ -137,22 +126,26 @@ async fn a_stop_in_the_middle_is_gone_on_with() {
     let new = new_session(&store).await;
     assert!(store.events(new.session, 0, 10).await.unwrap().is_empty());
     store.close().await.unwrap();
-    assert_eq!((rows("events"), rows("searched"), rows("sessions")), (0, 0, 1));
-    let bytes = std::fs::read(folder.path().join("journal.db")).unwrap();
-    for words in ["blue door", &large.session.as_uuid().simple().to_string()] {
-        assert!(!bytes.windows(words.len()).any(|window| window == words.as_bytes()), "{words} is left");
-    }
+    assert_eq!(["events", "searched", "sessions"].map(|table| rows(folder.path(), table)), [0, 0, 1]);
+    check_gone(folder.path(), "blue door");
+    check_gone(folder.path(), &large.session.as_uuid().simple().to_string());
 }
 
-/// Spoils the page of the journal on which that stands, as a bad disk would.
+fn holds(bytes: &[u8], words: &str) -> bool {
+    bytes.windows(words.len()).any(|window| window == words.as_bytes())
+}
+
+#[track_caller]
+fn check_gone(folder: &Path, words: &str) {
+    assert!(!holds(&std::fs::read(folder.join("journal.db")).unwrap(), words), "{words} is left");
+}
+
+/// Spoils the page of rows on which that stands.
 fn spoil_page(folder: &Path, words: &str) {
-    /// The first byte of a page that holds rows.
-    const ROWS: u8 = 0x0d;
-    let path = folder.join("journal.db");
-    let mut bytes = std::fs::read(&path).unwrap();
-    let holds = |page: &[u8]| page[0] == ROWS && page.windows(words.len()).any(|window| window == words.as_bytes());
-    bytes.chunks_mut(4096).find(|page| holds(page)).unwrap().fill(0xa5);
-    std::fs::write(&path, bytes).unwrap();
+    let bytes = std::fs::read(folder.join("journal.db")).unwrap();
+    // The first byte of a page that holds rows.
+    let found = bytes.chunks(4096).position(|page| page[0] == 0x0d && holds(page, words));
+    spoil(folder, u32::try_from(found.unwrap()).unwrap());
 }
 
 /// More than one piece of that.
@@ -167,8 +160,7 @@ async fn said(store: &SqliteStore, words: &str) -> EventScript {
 async fn a_damaged_page_keeps_no_session_from_being_removed_and_no_other_from_being_overwritten() {
     // In the first piece, and in a later one.
     for damaged in [5, 300] {
-        let folder = tempfile::tempdir().unwrap();
-        let store = open(folder.path());
+        let (folder, store) = opened();
         let (spoiled, other) = (said(&store, "the blue door").await, said(&store, "the green door").await);
         store.close().await.unwrap();
         spoil_page(folder.path(), &format!("the blue door {damaged},"));
@@ -184,8 +176,7 @@ async fn a_damaged_page_keeps_no_session_from_being_removed_and_no_other_from_be
         let mut new = new_session(&store).await;
         store.append(vec![new.input("life goes on")]).await.unwrap();
         store.close().await.unwrap();
-        let bytes = std::fs::read(folder.path().join("journal.db")).unwrap();
-        assert!(!bytes.windows(10).any(|window| window == b"green door"), "the other one is left: {damaged}");
+        check_gone(folder.path(), "green door");
 
         // The next start tries it again, and is not held up by it.
         let store = open(folder.path());
@@ -199,8 +190,7 @@ async fn a_damaged_page_keeps_no_session_from_being_removed_and_no_other_from_be
 
 #[tokio::test]
 async fn a_session_whose_settings_are_on_a_damaged_page_is_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     let spoiled = said(&store, "the blue door").await;
     store.close().await.unwrap();
     spoil_page(folder.path(), "\"confirm_write\"");
@@ -210,18 +200,16 @@ async fn a_session_whose_settings_are_on_a_damaged_page_is_removed() {
     // All but what is on that page.
     assert_eq!(overwritten(&store).await.stuck_sessions, 1);
     store.close().await.unwrap();
-    let bytes = std::fs::read(folder.path().join("journal.db")).unwrap();
-    assert!(!bytes.windows(9).any(|window| window == b"blue door"));
+    check_gone(folder.path(), "blue door");
 }
 
 #[tokio::test]
 async fn a_journal_that_could_not_shrink_can_from_then_on() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).close().await.unwrap();
-    let path = folder.path().join("journal.db");
     let auto_vacuum =
         |file: &Connection| -> i64 { file.query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).unwrap() };
-    let old = Connection::open(&path).unwrap();
+    let old = file(folder.path());
     assert_eq!(auto_vacuum(&old), 2, "a new file");
     old.execute_batch("PRAGMA auto_vacuum = NONE; VACUUM").unwrap();
     assert_eq!(auto_vacuum(&old), 0);
@@ -230,20 +218,6 @@ async fn a_journal_that_could_not_shrink_can_from_then_on() {
     assert!(!store.let_shrink().await.unwrap(), "a small one was rewritten when it was opened");
     let script = new_session(&store).await;
     store.close().await.unwrap();
-    assert_eq!(auto_vacuum(&Connection::open(&path).unwrap()), 2);
+    assert_eq!(auto_vacuum(&file(folder.path())), 2);
     assert!(open(folder.path()).session(script.session).await.unwrap().is_some());
-}
-
-#[tokio::test]
-async fn what_is_noted_of_the_audit_log_is_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    assert_eq!(store.audit_head().await.unwrap(), None);
-    for n in [7, 8] {
-        let head = agentd_core::audit::AuditHead { n, hash: "ab".repeat(32) };
-        store.note_audit_head(head.clone()).await.unwrap();
-        assert_eq!(store.audit_head().await.unwrap(), Some(head));
-    }
-    store.close().await.unwrap();
-    assert_eq!(open(folder.path()).audit_head().await.unwrap().unwrap().n, 8);
 }

@@ -12,19 +12,24 @@ use agentd_core::{
 };
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_testkit::store_contract::EventScript;
-use rusqlite::Connection;
+use tempfile::TempDir;
 
-use crate::open;
+use crate::{file, open, opened};
 
 /// A journal as the first version left it on a disk, written out so that no later change of the code changes it.
 const VERSION_1: &str = include_str!("version_1.sql");
 
+/// Opens a journal of the first version in which that was changed.
+fn old_journal(change: &str) -> (TempDir, SqliteStore) {
+    let folder = tempfile::tempdir().unwrap();
+    file(folder.path()).execute_batch(&format!("{VERSION_1};{change}")).unwrap();
+    let store = open(folder.path());
+    (folder, store)
+}
+
 #[tokio::test]
 async fn a_journal_of_the_first_version_opens() {
-    let folder = tempfile::tempdir().unwrap();
-    Connection::open(folder.path().join("journal.db")).unwrap().execute_batch(VERSION_1).unwrap();
-    let store = open(folder.path());
-
+    let (_folder, store) = old_journal("");
     let [waiting, idle] = store.sessions(10).await.unwrap().try_into().unwrap();
     assert_eq!((waiting.title.as_str(), waiting.status), ("Write a note", SessionStatus::Waiting));
     assert_eq!((idle.title.as_str(), idle.status), ("", SessionStatus::Idle));
@@ -57,12 +62,7 @@ async fn a_journal_of_the_first_version_opens() {
 /// Migration 5: what was set aside before the window was kept stays out of it, and nothing else is.
 #[tokio::test]
 async fn what_was_reset_before_there_was_a_window_is_not_seen_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let old = Connection::open(folder.path().join("journal.db")).unwrap();
-    old.execute_batch(VERSION_1).unwrap();
-    old.execute("UPDATE sessions SET reset_seq = 2 WHERE last_seq = 5", []).unwrap();
-    drop(old);
-    let store = open(folder.path());
+    let (_folder, store) = old_journal("UPDATE sessions SET reset_seq = 2 WHERE last_seq = 5");
     let [waiting, idle] = store.sessions(10).await.unwrap().try_into().unwrap();
     let session = store.session(waiting.id).await.unwrap().unwrap();
     assert_eq!((session.reset_seq, session.window), (2, Window { after: 2, summary: 0, held: 0 }));
@@ -75,13 +75,8 @@ async fn what_was_reset_before_there_was_a_window_is_not_seen_again() {
 #[tokio::test]
 async fn sessions_keep_the_order_of_their_times_from_before_uses_were_counted() {
     for is_waiting_last in [true, false] {
-        let folder = tempfile::tempdir().unwrap();
-        let old = Connection::open(folder.path().join("journal.db")).unwrap();
-        old.execute_batch(VERSION_1).unwrap();
-        let later = "UPDATE sessions SET updated_at = 1 << 61 WHERE (last_seq = 5) = ?1";
-        assert_eq!(old.execute(later, [is_waiting_last]).unwrap(), 1);
-        drop(old);
-        let store = open(folder.path());
+        let later = format!("UPDATE sessions SET updated_at = 1 << 61 WHERE (last_seq = 5) = {is_waiting_last}");
+        let (_folder, store) = old_journal(&later);
         let ids =
             async || -> Vec<_> { store.sessions(10).await.unwrap().into_iter().map(|listed| listed.id).collect() };
         let [first, second] = store.sessions(10).await.unwrap().try_into().unwrap();
@@ -99,7 +94,7 @@ async fn a_journal_of_a_newer_agentd_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.db");
     open(folder.path()).close().await.unwrap();
-    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    file(folder.path()).pragma_update(None, "user_version", 99).unwrap();
     let before = std::fs::read(&path).unwrap();
     let Err(error) = SqliteStore::open(StoreConfig::at(&path)) else { panic!("a newer journal was opened") };
     assert_eq!(error.kind(), ErrorKind::Storage);
@@ -110,12 +105,10 @@ async fn a_journal_of_a_newer_agentd_is_not_touched() {
 
 #[tokio::test]
 async fn what_this_version_makes_is_what_it_brings_old_ones_to() {
-    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    Connection::open(old.path().join("journal.db")).unwrap().execute_batch(VERSION_1).unwrap();
     let mut schemas = Vec::new();
-    for folder in [&old, &new] {
-        open(folder.path()).close().await.unwrap();
-        let connection = Connection::open(folder.path().join("journal.db")).unwrap();
+    for (folder, store) in [old_journal(""), opened()] {
+        store.close().await.unwrap();
+        let connection = file(folder.path());
         let mut statement = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
         let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)));
         let squeeze = |sql: String| sql.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -10,7 +10,7 @@ use agentd_core::{
 use agentd_store::SqliteStore;
 use rusqlite::Connection;
 
-use crate::{new_session, open};
+use crate::{file, new_session, open, opened, spoil};
 
 async fn search(store: &SqliteStore, words: &str) -> SearchResult {
     store.search(SearchQuery::parse(words).unwrap(), None, 5).await.unwrap()
@@ -30,7 +30,7 @@ async fn searched(store: &SqliteStore, words: &str) -> SearchResult {
 /// The journal as an older version left it: nothing was ever searched. Nobody else can write before the transaction that is
 /// open here ends.
 fn with_no_index(folder: &Path) -> Connection {
-    let other = Connection::open(folder.join("journal.db")).unwrap();
+    let other = file(folder);
     loop {
         other.execute_batch("DELETE FROM search_progress; DELETE FROM searched; BEGIN IMMEDIATE").unwrap();
         let known: i64 = other.query_row("SELECT count(*) FROM search_progress", [], |row| row.get(0)).unwrap();
@@ -45,8 +45,7 @@ fn with_no_index(folder: &Path) -> Connection {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_index_that_is_far_behind_is_built_meanwhile_and_the_search_says_so() {
     const EVENTS: u64 = 3000;
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     let mut scripts = Vec::new();
     for number in 0..3 {
         let mut script = new_session(&store).await;
@@ -80,8 +79,7 @@ async fn an_index_that_is_far_behind_is_built_meanwhile_and_the_search_says_so()
 
 #[tokio::test]
 async fn an_event_that_cannot_be_read_is_not_found_and_all_others_are() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     let mut damaged = new_session(&store).await;
     let words = ["needle one", "needle two", "needle three", "needle four"].map(|words| damaged.input(words));
     store.append(words.to_vec()).await.unwrap();
@@ -100,22 +98,12 @@ async fn an_event_that_cannot_be_read_is_not_found_and_all_others_are() {
     assert_eq!((said, found.unsearched), (["needle five", "needle four", "needle one"].map(String::from).to_vec(), 0));
 }
 
-/// Spoils a page of the journal in the middle of a table or an index, as a bad disk would. Nobody may have it open.
+/// Spoils a page in the middle of a table or an index. Nobody may have the journal open.
 fn spoil_the_middle_of(folder: &Path, name: &str) {
-    let path = folder.join("journal.db");
-    let journal = Connection::open(&path).unwrap();
-    let pages: Vec<u32> = journal
-        .prepare("SELECT pageno FROM dbstat WHERE name = ?1 AND pagetype = 'leaf' ORDER BY path")
-        .unwrap()
-        .query_map([name], |row| row.get(0))
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
-    let page = usize::try_from(pages[pages.len() / 2]).unwrap() - 1;
-    drop(journal);
-    let mut bytes = std::fs::read(&path).unwrap();
-    bytes[page * 4096..][..4096].fill(0xa5);
-    std::fs::write(&path, bytes).unwrap();
+    let pages = "SELECT pageno - 1 FROM dbstat WHERE name = ?1 AND pagetype = 'leaf' ORDER BY path
+                 LIMIT 1 OFFSET (SELECT count(*) / 2 FROM dbstat WHERE name = ?1 AND pagetype = 'leaf')";
+    let page = file(folder).query_row(pages, [name], |row| row.get(0)).unwrap();
+    spoil(folder, page);
 }
 
 /// How many sessions hold each line that is found.

@@ -9,11 +9,10 @@ use agentd_core::{
     usage::Usage,
 };
 use agentd_store::{SqliteStore, StoreConfig};
-use agentd_testkit::{daemon::until, store_contract::EventScript};
+use agentd_testkit::store_contract::EventScript;
 use jiff::tz::{Offset, TimeZone};
-use rusqlite::Connection;
 
-use crate::{new_session, open};
+use crate::{file, new_session, open, opened, overwritten};
 
 fn paid(script: &mut EventScript, cost: u64) -> std::sync::Arc<agentd_core::event::Event> {
     let usage = Usage::of_call(Some(Usage { prompt_tokens: 9, cost_microusd: Some(cost), ..Usage::default() }));
@@ -55,36 +54,18 @@ async fn days_are_those_of_the_time_zone_when_the_call_was_made() {
 
 #[tokio::test]
 async fn nothing_on_the_disk_names_a_session_that_was_deleted() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let (folder, store) = opened();
     for cost in [1, 2] {
         let mut script = new_session(&store).await;
         store.append(vec![paid(&mut script, cost), paid(&mut script, cost)]).await.unwrap();
         store.delete_session(script.session).await.unwrap();
-        let done = async || store.size().await.ok().filter(|size| size.removed_sessions == 0);
-        until("all is overwritten", done).await;
+        overwritten(&store).await;
     }
     let report = by(&store, UsageGrouping::Session).await;
     assert_eq!((report.groups.len(), report.groups[0].name.as_str()), (1, ""));
     assert_eq!((report.total.calls, report.total.cost_microusd), (4, Some(6)));
     store.close().await.unwrap();
-    let file = Connection::open(folder.path().join("journal.db")).unwrap();
-    let rows: (i64, i64) =
-        file.query_row("SELECT count(*), max(session) FROM usage", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    assert_eq!(rows, (1, 0));
-}
-
-/// A report reads sums, however many calls they are of.
-#[tokio::test]
-async fn a_thousand_calls_of_a_day_are_one_row() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let mut script = new_session(&store).await;
-    let events = (0..1000).map(|_| paid(&mut script, 3)).collect();
-    store.append(events).await.unwrap();
-    assert_eq!(by(&store, UsageGrouping::Slot).await.total.cost_microusd, Some(3000));
-    store.close().await.unwrap();
-    let file = Connection::open(folder.path().join("journal.db")).unwrap();
-    let rows: i64 = file.query_row("SELECT count(*) FROM usage", [], |row| row.get(0)).unwrap();
-    assert_eq!(rows, 1);
+    let rows = "SELECT count(*), max(session) FROM usage";
+    let rows = file(folder.path()).query_row(rows, [], |row| Ok((row.get(0)?, row.get(1)?)));
+    assert_eq!(rows, Ok((1, 0)), "however many calls they are of");
 }

@@ -142,8 +142,10 @@ fn finished(shown: &str, index: &CodeIndexState) -> ToolOutput {
         shown.push_str("\n[a part of the folder could not be listed]");
     }
     if !index.unread.is_empty() {
-        let unread =
-            index.unread.iter().map(|(why, count)| format!("{} ({})", text::count(*count, "file"), why.name()));
+        let unread = index
+            .unread
+            .iter()
+            .map(|(why, count)| format!("{} ({})", text::count(*count, "file"), why.as_str().replace('_', " ")));
         shown.push_str(&format!("\n[not indexed: {}; grep searches texts]", unread.collect::<Vec<_>>().join(", ")));
     }
     ToolOutput::ok(shown)
@@ -254,7 +256,7 @@ fn section(shown: &mut String, title: &str, lines: &[String], most: usize) {
 
 fn show_definition(path: &str, entry: &OutlineEntry) -> String {
     let OutlineEntry { kind, at, last_line, .. } = entry;
-    format!("{path}:{}-{last_line} {}: {}", at.line, kind.name(), one_line(&at.text))
+    format!("{path}:{}-{last_line} {}: {}", at.line, kind.as_str(), one_line(&at.text))
 }
 
 fn show_use(path: &str, SymbolUse { at, within }: &SymbolUse) -> String {
@@ -424,7 +426,8 @@ impl Tool for SearchCode {
 
 fn show_hit(number: usize, path: &str, hit: &CodeHit) -> String {
     let symbol = hit.symbol.as_ref();
-    let symbol = symbol.map(|symbol| format!(" {} {}", symbol.kind.name(), one_line(&symbol.name))).unwrap_or_default();
+    let symbol =
+        symbol.map(|symbol| format!(" {} {}", symbol.kind.as_str(), one_line(&symbol.name))).unwrap_or_default();
     let stale = if hit.is_stale { " (changed just now; its lines may have moved)" } else { "" };
     let mut shown = format!("{number}. {path}:{}-{}{symbol}{stale}\n", hit.first_line, hit.last_line);
     let lines: Vec<&str> = hit.text.lines().collect();

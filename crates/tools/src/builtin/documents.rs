@@ -124,7 +124,7 @@ pub(super) fn telling(progress: &CallProgress, doing: &'static str) -> OnProgres
 /// Parts of a document, as a model reads them.
 pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<ToolOutput, Failure> {
     let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
-    let (first, noun) = (range.first, parts_are.noun());
+    let (first, noun) = (range.first, parts_are.as_str());
     if parts.is_empty() {
         return Err(match broken {
             Some(why) => Failure::tool(format!("{name} could not be read: {why}")),

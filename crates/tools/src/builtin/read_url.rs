@@ -150,7 +150,7 @@ fn cut(answer: &WebAnswer, shown: &mut String) {
 
 fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, Failure> {
     let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
-    let noun = parts_are.noun();
+    let noun = parts_are.as_str();
     if parts.is_empty() && total > 0 && first > total {
         let parts = text::count(total as usize, noun);
         return Err(Failure::arguments(format!("{} has {parts}; offset {first} is past the end", answer.url)));

@@ -11,13 +11,14 @@ use std::{
     io::{Read as _, Seek as _},
     os::unix::fs::MetadataExt as _,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use agentd_core::{
     client_file::{ClientFileAnswer, FileAction, MAX_CLIENT_FILE, NoAnswer},
+    held::lock,
     ports::{ClientFileAccess, ClientFiles, ToolContext},
     tool::ToolErrorCode,
     untrusted,
@@ -71,11 +72,11 @@ impl FileClient {
 
     /// Remarks for the model about what was written.
     pub(crate) fn notes(&self) -> Vec<String> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.notes).clone()
     }
 
     fn note(&self, note: String) {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+        lock(&self.notes).push(note);
     }
 
     fn ask(&self, path: &ToolPath, action: FileAction) -> Result<Result<ClientFileAnswer, NoAnswer>, Failure> {

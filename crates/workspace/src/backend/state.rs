@@ -6,12 +6,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::SystemTime,
 };
 
 use agentd_core::{
     Timestamp,
+    held::lock,
     state_files::{StateFile, StateFileChange, StateFiles},
 };
 
@@ -56,10 +57,6 @@ impl StateBackend {
             None => Err(missing(path, &draft.files)),
         }
     }
-}
-
-fn lock(draft: &Mutex<Draft>) -> MutexGuard<'_, Draft> {
-    draft.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn missing(path: &ToolPath, files: &StateFiles) -> Failure {

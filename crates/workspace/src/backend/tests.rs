@@ -11,7 +11,7 @@ use crate::layout;
 fn files(folder: &tempfile::TempDir) -> Files {
     let root = layout::make(&folder.path().join("workspace"), SessionId::generate()).unwrap();
     let memories = Some(layout::make_shared(&folder.path().join("memories")).unwrap());
-    let workspace = Workspace { root, project: None, folders: Vec::new(), memories, worktree: None };
+    let workspace = Workspace { root, memories, ..Workspace::default() };
     Files::new(Arc::new(workspace), &StateFiles::default(), "2026-11-21T08:31:05Z".parse().unwrap())
 }
 
@@ -116,17 +116,4 @@ fn the_tree_of_both_keeps_the_contract_and_parts_them_by_their_first_part() {
     assert!(files.jail.open_folder(&ToolPath::parse("/state").unwrap()).is_err(), "it is not on the disk");
     assert!(files.follow(&ToolPath::parse("/state/a.txt").unwrap()).is_ok());
     assert_eq!(files.locate("//state/a.txt").unwrap(), ToolPath::parse("/state/a.txt").unwrap());
-}
-
-#[test]
-fn what_the_state_cannot_hold_is_refused_and_nothing_is_changed() {
-    let state = StateBackend::new(StateFiles::default(), Timestamp::UNIX_EPOCH);
-    let target = |path: &str| state.target(&ToolPath::parse(path).unwrap(), 1 << 20).unwrap();
-    assert!(target("/state/a").replace(b"\xff\xfe").unwrap_err().text.contains("UTF-8"));
-    refused(target("/state/a").replace(&vec![b'x'; 256 * 1024 + 1]), "outputs/");
-    target("/state/a").replace(&vec![b'x'; 256 * 1024]).unwrap();
-    refused(target("/state/a/b").replace(b"x"), "one name");
-    assert_eq!(state.changes().len(), 1);
-    let near = state.open_file(&ToolPath::parse("/state/A").unwrap()).err().unwrap();
-    assert!(near.text.contains("is not there"), "{near}");
 }

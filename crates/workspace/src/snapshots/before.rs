@@ -29,6 +29,7 @@ use crate::{
 };
 
 /// The trees before a call. The call owns them, so that nothing drops them while it runs.
+#[derive(Default)]
 pub(super) struct Before {
     pub(super) call: CallId,
     pub(super) scoped: bool,
@@ -53,10 +54,8 @@ pub(super) struct Before {
 
 impl Before {
     pub(super) fn new(call: &CallId, scoped: bool, trees: Vec<Arc<Tree>>, names: &GuardedNames) -> Self {
-        let (call, names, notes) = (call.clone(), names.clone(), Vec::new());
-        let (unsaved, ignored, closed) = (HashMap::new(), IgnoredFolders::default(), Vec::new());
-        let (guard, kept, unchecked, pulse) = (None, KeptStates::new(), None, None);
-        Self { call, scoped, trees, notes, unsaved, ignored, names, guard, kept, closed, unchecked, pulse }
+        let (call, names) = (call.clone(), names.clone());
+        Self { call, scoped, trees, names, ..Self::default() }
     }
 
     /// Changes of a tree since. A path that only came into view, as when its folder is no longer ignored, is no new one.
@@ -311,20 +310,15 @@ fn real_path(change: &FileChange) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::tool::FileKind;
+
     use super::*;
 
     /// Changes by their first letters: `d`eleted, `m`odified, `c`reated; in capitals if they are only reported.
     #[track_caller]
     fn check(before: &str, limit: usize, after: &str) {
         let kinds = [('d', FileChangeKind::Deleted), ('m', FileChangeKind::Modified), ('c', FileChangeKind::Created)];
-        let state = || {
-            Some(agentd_core::tool::FileState {
-                kind: agentd_core::tool::FileKind::File,
-                hash: "1".to_owned(),
-                size: 1,
-                mode: 0o644,
-            })
-        };
+        let state = || Some(FileState { kind: FileKind::File, hash: "1".to_owned(), size: 1, mode: 0o644 });
         let change = |letter: char| {
             let kind = kinds.iter().find(|(known, _)| *known == letter).unwrap().1;
             FileChange { before: state(), after: state(), ..FileChange::new(letter, kind) }

@@ -10,7 +10,6 @@
 //! says so, and meanwhile holds the [gate](Blobs::gate), behind which nothing is removed.
 
 use std::{
-    fmt::Write as _,
     fs::{self, File},
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
@@ -21,10 +20,12 @@ use std::{
     },
 };
 
+use agentd_core::held::lock;
 use sha2::{Digest as _, Sha256};
 
 use super::packs::{self, PackDraft, Packs};
 use crate::failure::if_there;
+pub(super) use crate::text::hex as text;
 
 /// The hash of a content.
 pub(super) type Hash = [u8; 32];
@@ -103,7 +104,7 @@ impl Blobs {
     }
 
     fn packs(&self) -> MutexGuard<'_, Packs> {
-        self.packs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.packs)
     }
 
     /// Takes in contents; where they are many, small ones come into one file together.
@@ -144,7 +145,7 @@ impl Blobs {
         }
         finished?;
         self.kept.fetch_add(size, Ordering::Relaxed);
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+        lock(&self.unsettled).push(name.to_owned());
         Ok(())
     }
 
@@ -165,7 +166,7 @@ impl Blobs {
     /// Waits until all that was added is on the disk.
     pub(super) fn settle(&self) -> io::Result<()> {
         // Held until it is so: what one has added, another may go on from.
-        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsettled = lock(&self.unsettled);
         if unsettled.is_empty() {
             return Ok(());
         }
@@ -290,7 +291,7 @@ impl Intake<'_> {
         let written = pack.finish()?;
         self.blobs.packs().add(written);
         // Its files are on the disk; their names may not be.
-        self.blobs.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(String::new());
+        lock(&self.blobs.unsettled).push(String::new());
         Ok(())
     }
 }
@@ -327,15 +328,6 @@ pub(super) fn hash_of(mut file: File) -> io::Result<(Hash, u64)> {
 /// The hash of a content.
 pub(super) fn hash(content: &[u8]) -> Hash {
     Sha256::digest(content).into()
-}
-
-/// A hash as it is written.
-pub(super) fn text(hash: &Hash) -> String {
-    hash.iter().fold(String::with_capacity(2 * hash.len()), |mut digits, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
 }
 
 pub(super) fn read_hash(text: &str) -> Option<Hash> {

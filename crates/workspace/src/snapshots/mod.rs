@@ -45,13 +45,14 @@ use std::{
     fs, io,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
+    held::lock,
     ids::{CallId, SessionId},
     ports::{Changes, FilesBefore, Snapshots, ToolContext, Workspace},
     tool::FileChange,
@@ -125,7 +126,7 @@ impl FileSnapshots {
     }
 
     fn store(&self) -> io::Result<Arc<Store>> {
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = lock(&self.store);
         if let Some(store) = &*store {
             return Ok(Arc::clone(store));
         }
@@ -159,7 +160,7 @@ impl FileSnapshots {
         let folder = self.base.join(session.to_string());
         let snapshots = self.clone();
         let work = move || {
-            let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = lock(&shared);
             work(match &mut *kept {
                 Some(kept) => kept,
                 none => none.insert(SessionRecord::open(folder, snapshots.config.clone(), snapshots.store()?)?),
@@ -178,11 +179,11 @@ impl FileSnapshots {
         let checks = Arc::clone(&self.checks);
         let looking = self.work(running.session, "record what the call changed", move |kept| {
             // What one check takes back is no deletion for another.
-            let _alone = before.guard.is_some().then(|| checks.lock().unwrap_or_else(PoisonError::into_inner));
-            before.kept = locked(&running.overlaps).kept(running.session, &running.call);
+            let _alone = before.guard.is_some().then(|| lock(&checks));
+            before.kept = lock(&running.overlaps).kept(running.session, &running.call);
             let Changes { files, notes, set_aside } = kept.after(&workspace, before)?;
-            locked(&running.overlaps).note(running.session, &set_aside.changes);
-            let own = locked(&running.overlaps).end(running.session, &running.call, files);
+            lock(&running.overlaps).note(running.session, &set_aside.changes);
+            let own = lock(&running.overlaps).end(running.session, &running.call, files);
             // What it goes on from was seen by others alone.
             kept.adopt(own.going_on_from)?;
             Ok(Changes { files: own.changes, notes, set_aside })
@@ -191,7 +192,7 @@ impl FileSnapshots {
     }
 
     fn shared(&self, session: SessionId) -> Shared {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = lock(&self.sessions);
         let shared = match sessions.iter().position(|(id, _)| *id == session) {
             Some(index) => sessions.remove(index).1,
             None => Shared::default(),
@@ -216,7 +217,7 @@ struct CallInProgress {
 impl Drop for CallInProgress {
     fn drop(&mut self) {
         // Does nothing where it has ended with its second look.
-        locked(&self.overlaps).end(self.session, &self.call, Vec::new());
+        lock(&self.overlaps).end(self.session, &self.call, Vec::new());
     }
 }
 
@@ -240,7 +241,7 @@ impl Snapshots for FileSnapshots {
             let of_call = Arc::clone(&workspace);
             let looking = self.work(session, "record what files hold before the call", move |kept| {
                 let anywhere = paths.is_none();
-                locked(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
+                lock(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
                 let running = CallInProgress { session, call: call_id.clone(), overlaps };
                 Ok((kept.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?, running))
             });
@@ -262,9 +263,9 @@ impl Snapshots for FileSnapshots {
         let (workspace, call) = (workspace.clone(), call.clone());
         let overlaps = Arc::clone(&self.overlaps);
         self.work(session, "find out what the call changed", move |kept| {
-            let states = locked(&overlaps).set_aside.clone();
+            let states = lock(&overlaps).set_aside.clone();
             let changes = kept.unfinished(&workspace, &call, states)?;
-            locked(&overlaps).recovered(&changes.set_aside.changes);
+            lock(&overlaps).recovered(&changes.set_aside.changes);
             Ok(changes)
         })
     }
@@ -281,7 +282,7 @@ impl Snapshots for FileSnapshots {
         self.work(session, "take the changes back", move |kept| {
             let undone = kept.undo(&workspace, changes, preview)?;
             if !preview {
-                locked(&overlaps).note(session, &undone.changes);
+                lock(&overlaps).note(session, &undone.changes);
             }
             Ok(undone)
         })
@@ -300,7 +301,7 @@ impl Snapshots for FileSnapshots {
     }
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != session);
+        lock(&self.sessions).retain(|(id, _)| *id != session);
         let folder = self.base.join(session.to_string());
         async move {
             blocking("remove what is kept to undo changes", move || gone(fs::remove_dir_all(folder))).await?;
@@ -318,10 +319,6 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, WorkspaceError> {
     let broke = |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
     tokio::task::spawn_blocking(work).await.map_err(broke)?.map_err(|error| storage(doing, error))
-}
-
-fn locked(overlaps: &Mutex<Overlaps>) -> MutexGuard<'_, Overlaps> {
-    overlaps.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn storage(doing: &str, error: io::Error) -> WorkspaceError {

@@ -104,10 +104,7 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
         bytes.push(match content {
             Content::Folder => 0,
             Content::Kept(..) => 1,
-            Content::Unkept(Why::Large) => 2,
-            Content::Unkept(Why::Full) => 3,
-            Content::Unkept(Why::Unreadable) => 4,
-            Content::Unkept(Why::Busy) => 5,
+            Content::Unkept(why) => 2 + *why as u8,
             Content::Absent => 6,
         });
         if let Content::Kept(hash, size) = content {

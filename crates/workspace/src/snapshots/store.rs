@@ -16,11 +16,11 @@ use std::{
         fs::{DirBuilderExt as _, MetadataExt as _},
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
-use agentd_core::folder::MAX_FOLDERS;
+use agentd_core::{folder::MAX_FOLDERS, held::lock};
 
 use super::{
     blobs::{self, Blobs, Hash},
@@ -203,7 +203,7 @@ impl Projects {
 
     /// The last look at a project, as far as it is still kept. The caller holds the gate.
     pub(super) fn last(&self, project: &Path, blobs: &Blobs) -> io::Result<Option<Arc<Tree>>> {
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = lock(&self.looks);
         let known = looks.iter().position(|look| look.tree.path == project).map(|index| looks.remove(index));
         let (mut look, is_sure) = match known {
             Some(look) => (Look { removals: blobs.removals(), ..look }, look.removals == blobs.removals()),
@@ -225,7 +225,7 @@ impl Projects {
     /// Makes this the last scan of its project, and a file of it another name: its holder is not affected by later
     /// scans. The caller holds the gate.
     pub(super) fn keep(&self, tree: &Arc<Tree>, blobs: &Blobs, name: &Path) -> io::Result<()> {
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = lock(&self.looks);
         let known = looks.iter().position(|look| look.tree.path == tree.path).map(|index| looks.remove(index));
         let is_same = known.is_some_and(|look| look.saved && Arc::ptr_eq(&look.tree, tree));
         let file = self.file(&tree.path);
@@ -241,7 +241,7 @@ impl Projects {
 
     /// Goes on from this look, which is not on the disk yet. The caller holds the gate.
     pub(super) fn note(&self, tree: &Arc<Tree>, blobs: &Blobs) {
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = lock(&self.looks);
         if !looks.iter().any(|look| Arc::ptr_eq(&look.tree, tree)) {
             looks.retain(|look| look.tree.path != tree.path);
             put(&mut looks, Look { tree: Arc::clone(tree), saved: false, removals: blobs.removals() });

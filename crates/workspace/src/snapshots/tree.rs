@@ -56,7 +56,7 @@ pub(super) enum Content {
     Absent,
 }
 
-/// Reason why nothing is stored of a file.
+/// Reason why nothing is stored of a file. Records hold its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// It is larger than is kept of one file.

@@ -408,7 +408,7 @@ fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2]
         .iter()
         .map(|(area, removed)| {
             let files = if removed.files == 1 { "1 file".to_owned() } else { format!("{} files", removed.files) };
-            format!("{}/ ({files})", area.folder())
+            format!("{}/ ({files})", area.as_str())
         })
         .collect();
     if undo {
