@@ -1,20 +1,11 @@
 //! Folders beside the project: the same path for tools and commands, remembered by the session, changed only where they may be.
 
-use std::{
-    fs,
-    os::unix::fs::{MetadataExt as _, symlink},
-    path::PathBuf,
-};
+use std::os::unix::fs::MetadataExt as _;
 
-use agentd_core::session::{Mount, SessionSettings};
-use agentd_proto::{client::NewSession, v1};
-use agentd_testkit::{
-    daemon::{Output, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
+use agentd_core::session::SessionSettings;
+use agentd_proto::v1;
 
-use super::{World, works_through};
+use super::*;
 
 /// A project and two folders beside it.
 async fn with_folders() -> World {

@@ -1,14 +1,6 @@
 //! `agentctl models add`: from nothing to a model that answers, without a restart of the daemon.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Provider, Reply},
-};
-use serde_json::json;
-
-use super::terminal::Terminal;
+use super::*;
 
 async fn server() -> ModelServer {
     let server = ModelServer::start().await;

@@ -1,14 +1,8 @@
 //! Agents: named in `agents.yaml`, shown, given work, and handed the session.
 
-use agentd_core::{
-    event::EventKind,
-    interrupt::{Answer, Interrupt},
-};
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
+use agentd_core::interrupt::Interrupt;
 
-use super::{Events as _, World, tool_texts, turn};
-use agentd_proto::client::{NewSession, SessionChoice};
+use super::{*, Events as _};
 
 const AGENTS: &str = "agents:
   poet: {description: Writes verse., prompt: You rhyme., tools: [read_file, gerp], slot: code}

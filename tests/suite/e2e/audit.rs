@@ -1,16 +1,8 @@
 //! The audit log: what was asked, decided and done, through real processes; and whether anybody has changed it.
 
-use std::{fs, path::PathBuf};
+use agentd_core::ids::InterruptId;
 
-use agentd_core::{event::EventKind, ids::InterruptId, interrupt::Answer};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::{TempHome, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
-
-use super::{Events, World, keys, trusting, turn, works_through};
+use super::*;
 
 fn command(line: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": line }))

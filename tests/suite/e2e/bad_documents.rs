@@ -1,16 +1,9 @@
 //! What may happen to documents and to their index while somebody searches: full disks, deleted folders, files that are
 //! replaced, names that are no names. Each ends in a clear word, and the next search is answered.
 
-use std::{fs, io::Write as _, os::unix::ffi::OsStrExt as _, path::PathBuf};
+use std::os::unix::ffi::OsStrExt as _;
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{
-    World,
-    documents::{docx, fixture, searches_and_cites},
-    told_of_each,
-};
+use super::{*, documents::{docx, fixture, searches_and_cites}};
 
 /// What there is to find in one of the fixtures, and by what it is cited.
 const FIND: (&str, &str) = ("QUARTZ-3", "It says QUARTZ-3 (latin.pdf p. 3).");

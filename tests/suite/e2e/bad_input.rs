@@ -1,34 +1,14 @@
 //! Bad input of people, scripts and machines: a clear error with a hint, and nothing lost.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt as _, chown},
-    path::Path,
-    process::Command,
-};
+use std::os::unix::fs::chown;
 
-use agentd_proto::{
-    MAX_MESSAGE_BYTES,
-    v1::{
-        AnswerRequest, TurnRequest,
-        interrupts_client::InterruptsClient,
-        turn_request::{Command as Frame, Start},
-        turns_client::TurnsClient,
-    },
-};
-use agentd_testkit::{
-    daemon::{Running, TempHome, program},
-    model_server::{ModelServer, Reply},
-};
+use agentd_proto::{MAX_MESSAGE_BYTES, v1::{AnswerRequest, TurnRequest, interrupts_client::InterruptsClient, turn_request::{Command as Frame, Start}, turns_client::TurnsClient}};
 use hyper_util::rt::TokioIo;
 use nix::unistd::geteuid;
 use tokio::net::UnixStream;
-use tonic::{
-    Code, Status,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Status, transport::{Channel, Endpoint}};
 
-use super::World;
+use super::*;
 
 /// A client that knows the wire and none of our manners.
 async fn raw(socket: &Path) -> Channel {

@@ -1,13 +1,6 @@
 //! Models that answer badly: the turn ends with a clear reason, and the daemon serves the next one.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// Asks once, and hands back the result of a turn that ended with this code.
 async fn ask(world: &World, code: i32) -> Value {

@@ -1,15 +1,7 @@
 //! A session in one file: on another machine, which has neither its project nor its model, it has the same history and the same
 //! figures, and its turns are played again byte for byte. What an import is honest about: usage, the audit log, the machine.
 
-use std::fs;
-
-use agentd_testkit::{
-    daemon::{TempDaemon, until},
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// A machine without a model, to which sessions come.
 async fn empty_machine() -> TempDaemon {

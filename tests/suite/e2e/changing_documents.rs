@@ -1,21 +1,9 @@
 //! Documents that people change, move, delete and give again: a search finds what is there now. A document that several wait for
 //! is read once.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-};
+use std::{sync::atomic::{AtomicBool, Ordering}, thread};
 
-use agentd_testkit::model_server::Reply;
-use serde_json::Value;
-
-use super::{World, documents::docx};
+use super::{*, documents::docx};
 
 /// Names of the documents in which a search of a session finds something.
 async fn found_in(world: &World, session: &str, query: &str) -> Vec<String> {

@@ -1,9 +1,6 @@
 //! The conversation, at a terminal and through a pipe.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation() {

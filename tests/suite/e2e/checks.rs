@@ -1,15 +1,6 @@
 //! Checks that cannot be made: what they were to look at does not run, everybody is told, and the daemon goes on.
 
-use std::fs;
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// As much trust as there can be.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";

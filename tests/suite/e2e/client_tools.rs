@@ -1,24 +1,9 @@
 //! Tools that a client answers, through the real daemon: an editor that hands over what is not saved yet.
 
-use agentd_core::{
-    client_tool::{ClientTool, ClientToolCall},
-    event::EventKind,
-    input::PictureData,
-    item::ItemBody,
-    session::SessionMode,
-    turn::{OnInterrupt, StopReason},
-};
-use agentd_proto::{
-    client::{NewSession, SessionChoice, StartRequest, TurnFrame, TurnStream},
-    v1::{
-        self,
-        turn_request::{Command, Start, ToolAnswer, tool_answer::Outcome},
-    },
-};
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
+use agentd_core::{client_tool::{ClientTool, ClientToolCall}, input::PictureData, session::SessionMode};
+use agentd_proto::{client::TurnFrame, v1::{self, turn_request::{Command, Start, ToolAnswer, tool_answer::Outcome}}};
 
-use super::{Events as _, World, tool_texts, turn};
+use super::{*, Events as _};
 
 /// 40 × 20 pixels.
 const RED: &[u8] = include_bytes!("fixtures/red.png");

@@ -1,11 +1,6 @@
 //! Source code, found by meaning, name and structure, by a process that can do nothing else.
 
-use std::{fs, path::PathBuf};
-
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 const CART: &str = "\
 /// The cart of a person.

@@ -1,9 +1,6 @@
 //! Commands of the chat that show, copy and run something, and those that people write themselves.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// Ctrl-X Ctrl-E, as a terminal sends it.
 const OPEN_EDITOR: &str = "\u{18}\u{5}";

@@ -1,34 +1,12 @@
 //! A window that never runs full: over hundreds of turns, with a model that fails, in a daemon that is killed, and for
 //! several clients at once. [`requests`](super::requests) shows what the model saw.
 
-use std::{
-    fs::File,
-    path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{fs::File, sync::{Mutex, atomic::{AtomicUsize, Ordering}}};
 
-use agentd_core::{
-    context::{CompactionCause, CompactionReport, SegmentKind},
-    event::{Event, EventKind},
-    item::ItemBody,
-    turn::{OnInterrupt, StopReason, TurnResult},
-};
-use agentd_proto::client::{Client, SessionChoice};
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use nix::{
-    fcntl::{FcntlArg, fcntl},
-    libc,
-    sys::signal::Signal,
-};
-use serde_json::{Value, json};
+use agentd_core::{context::{CompactionCause, CompactionReport, SegmentKind}, turn::TurnResult};
+use nix::{fcntl::{FcntlArg, fcntl}, libc};
 
-use super::{Events as _, World, tool_texts, trusting, turn};
+use super::{*, Events as _};
 
 /// The tokens that request and answer may have together.
 const WINDOW: u64 = 16_384;

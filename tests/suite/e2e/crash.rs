@@ -1,21 +1,8 @@
 //! The daemon is killed at every stored event of a turn with tools.
 
-use std::{fs, path::Path, process::Command};
-
-use agentd_core::{
-    event::{Event, EventKind},
-    turn::OnInterrupt,
-};
-use agentd_proto::client::Client;
-use agentd_testkit::{
-    daemon::TempDaemon,
-    model_server::{ModelServer, Reply},
-};
 use futures_util::{StreamExt as _, stream};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
 
-use super::{World, tool_texts, trusting, turn};
+use super::*;
 
 /// What a careful model does: it reads, runs a command once, and does not run again what may have taken effect.
 async fn model() -> ModelServer {

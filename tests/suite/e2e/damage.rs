@@ -3,12 +3,7 @@
 
 mod lost;
 
-use std::fs;
-
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// Changes the journal as a bad disk would. The daemon must not run.
 pub(super) fn spoil(world: &World, sql: &str) {

@@ -1,19 +1,8 @@
 //! Documents: read by the daemon's own program, searched, and cited to whoever asks.
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-};
-
 use agentd_core::knowledge::{DocumentProgress, DocumentQuery};
-use agentd_proto::client::NewSession;
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
 
-use super::World;
+use super::*;
 
 pub(super) fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures").join(name);

@@ -1,15 +1,7 @@
 //! Files of an earlier system in the configuration folder: they load as they stand, and what they call by other names is
 //! found.
 
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 const SERVER: &str = include_str!("fixtures/earlier/server.py");
 const DOTENV: &str = include_str!("fixtures/earlier/dotenv");

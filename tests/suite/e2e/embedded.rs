@@ -1,13 +1,7 @@
 //! The built-in model, with nothing configured: its fixed texts, the tools that it uses, and how its answers end. Of what it writes
 //! freely only the mark above it is tested.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use agentd_testkit::daemon::{Output, TempHome};
-use serde_json::{Value, json};
+use super::*;
 
 /// The model's file, from `make model`.
 fn weights() -> PathBuf {

@@ -1,11 +1,7 @@
 //! Edits of real files through real turns: in every encoding every byte outside of the edit stays, whatever the line
 //! ends are, and a character that the encoding lacks is refused.
 
-use std::fs;
-
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// An encoding, and what people write in it. The bytes were made by another program.
 #[derive(Clone)]

@@ -1,14 +1,8 @@
 //! Clients that are told to end, and clients that die: what becomes of their turns.
 
 use agentd_core::ids::SessionId;
-use agentd_testkit::{
-    daemon::{Output, Running, until},
-    model_server::Reply,
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
 
-use super::{World, terminal::Terminal, works_through};
+use super::*;
 
 fn run(command: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": command }))

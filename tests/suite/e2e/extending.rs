@@ -1,15 +1,7 @@
 //! What `docs/extending.md` says, done word for word by somebody who has nothing yet. Its blocks are taken from the page itself, so
 //! that a page that leads nowhere fails here.
 
-use std::{os::unix::fs::symlink, path::Path, process::Stdio};
-
-use agentd_testkit::{
-    daemon::{Output, Running, TempHome, program},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use serde_json::json;
-
-use super::tool_texts;
+use super::*;
 
 const PAGE: &str = include_str!("../../../docs/extending.md");
 

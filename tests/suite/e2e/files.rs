@@ -1,12 +1,6 @@
 //! The one tree that tools see: what is remembered in all sessions, and what a session keeps in its own state.
 
-use agentd_testkit::{
-    daemon::{Output, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
-
-use super::{World, keys, works_through};
+use super::*;
 
 impl World {
     /// What the tool tells the model that calls it once, in a turn of a new session, and the client's exit code.

@@ -1,20 +1,6 @@
 //! How a client finds the daemon of its data folder, whatever was taken away under it.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::Command,
-};
-
-use agentd_testkit::{
-    daemon::{Output, Running, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::Value;
-
-use super::terminal::Terminal;
+use super::*;
 
 /// A person's environment: a home, and a runtime folder where a desktop or a login made one. No socket is named.
 struct Person {

@@ -1,9 +1,6 @@
 //! Sessions that go on from a copy of another's history.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{World, keys};
+use super::*;
 
 impl World {
     /// One turn, in a session that is there or in a new one. Says which session it was.

@@ -1,15 +1,8 @@
 //! A full disk: what is there can be looked at, what is in the way can be removed, and everybody is told.
 
-use std::{
-    fs::{self, File},
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::fs::File;
 
-use agentd_testkit::{daemon::TempDaemon, model_server::Reply};
-use serde_json::json;
-
-use super::{World, tool_texts};
+use super::*;
 
 /// A folder as the daemon sees it.
 fn seen_by(daemon: &TempDaemon, path: &Path) -> PathBuf {

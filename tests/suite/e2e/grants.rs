@@ -1,17 +1,9 @@
 //! Rules that people keep, through real daemons and clients: how far they reach, and what no rule can do.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use agentd_core::error::ErrorKind;
+use agentd_proto::client::ClientErrorKind;
 
-use agentd_core::{error::ErrorKind, event::EventKind, interrupt::Answer};
-use agentd_proto::client::{ClientErrorKind, NewSession, SessionChoice};
-use agentd_testkit::{daemon::Output, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{
-    Events as _, World, keys,
-    sandbox::{mount, project, world},
-    tool_texts, turn,
-};
+use super::{*, Events as _, sandbox::{mount, project, world}};
 
 /// A command that asks, and tells afterwards that it ran.
 fn touch(name: &str) -> Reply {

@@ -1,11 +1,6 @@
 //! What people wrote for models to know, told by a real daemon from real files.
 
-use std::fs;
-
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// The messages of a request that tell memory.
 fn memory(request: &Recorded) -> Vec<String> {

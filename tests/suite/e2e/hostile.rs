@@ -1,15 +1,11 @@
 //! The corpora of hostile commands and paths, every entry as a call of a model in a real turn: no command runs that
 //! nobody allowed, and no path reaches what is outside.
 
-use std::{cell::Cell, collections::BTreeMap, fs};
+use std::cell::Cell;
 
-use agentd_testkit::{
-    hostile::{self, CANARY, Class, SECRET, Trap, state},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
+use agentd_testkit::hostile::{self, CANARY, Class, SECRET, Trap, state};
 
-use super::{Call, World};
+use super::*;
 
 /// Rules that somebody might have kept in half a year, none of which was meant for what is asked here.
 const KEPT: [&str; 8] = ["git status", "git log *", "cargo test *", "make", "ls *", "cat *", "echo *", "npm run build"];

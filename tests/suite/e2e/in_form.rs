@@ -1,12 +1,6 @@
 //! Answers in a form: `run --schema`, for scripts that go on with the answer.
 
-use agentd_testkit::{
-    daemon::{Output, until},
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 const SCHEMA: &str = r#"{
   "type": "object",

@@ -1,17 +1,9 @@
 //! What people pipe in and say that is longer than a window: kept in a file, read on by the model, and never cut unseen.
 
-use std::{fs, process::Stdio};
-
-use agentd_core::{event::EventKind, item::ItemBody};
-use agentd_testkit::{
-    daemon::{PATIENCE, TempDaemon},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::json;
+use agentd_testkit::daemon::PATIENCE;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{Events as _, World, tool_texts, trusting, turn};
+use super::{*, Events as _};
 
 /// A diff of about 126 KB, whose last line matters.
 fn diff() -> String {

@@ -1,18 +1,8 @@
 //! Approvals and questions: they outlive clients and daemons, and are answered once, from anywhere.
 
-use agentd_core::{
-    Timestamp,
-    event::EventKind,
-    interrupt::{Answer, Interrupt},
-};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::{Output, Running, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
+use agentd_core::{Timestamp, interrupt::Interrupt};
 
-use super::{Events as _, World, keys, turn, works_through};
+use super::{*, Events as _};
 
 fn write(content: &str) -> Reply {
     Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}))

@@ -1,17 +1,10 @@
 //! Changes that undo may not bring back: the record that a running command needs stays, what cannot be recorded is asked
 //! about before it runs, and what is lost is counted.
 
-use std::fs;
-
-use agentd_testkit::{daemon::until, model_server::Reply};
 use futures_util::future::join_all;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use serde_json::{Value, json};
+use nix::{sys::signal::kill, unistd::Pid};
 
-use super::{World, tool_texts};
+use super::*;
 
 const SESSIONS: usize = 20;
 

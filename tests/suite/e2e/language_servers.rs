@@ -6,12 +6,7 @@ mod fakes;
 mod real;
 mod timing;
 
-use std::path::{Path, PathBuf};
-
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// First words of what the model is told.
 const BROUGHT: &str = "Your last edits brought these errors";

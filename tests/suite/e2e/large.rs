@@ -1,17 +1,6 @@
 //! Commands that say more than a window holds: kept whole, shown in part, and read where it matters.
 
-use std::fs;
-
-use agentd_core::{event::EventKind, item::ItemBody, turn::OnInterrupt};
-use agentd_proto::client::{Client, StartRequest};
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::json;
-
-use super::{Events as _, World, on_small_disk, tool_texts, trusting, turn};
+use super::{*, Events as _};
 
 /// 80,000 lines, about two megabytes. One in the middle says what went wrong.
 const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;

@@ -1,12 +1,6 @@
 //! What the daemon learns of a model's server, keeps for its next start, tells a person, and tries on purpose.
 
-use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// The warnings of a run with `--output stream-json` that have this code.
 fn warnings(output: &Output, code: &str) -> Vec<String> {

@@ -1,16 +1,9 @@
 //! How a daemon comes and goes.
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::{fs, os::unix::net::UnixListener};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixListener;
 
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::json;
-
-use super::World;
+use super::*;
 
 #[tokio::test]
 async fn a_client_starts_the_daemon_where_none_runs() {

@@ -1,14 +1,8 @@
 //! How much a command can take, and what it can leave behind in the system's temporary folders: nothing.
 
-use std::{cell::Cell, fs, path::Path};
+use std::cell::Cell;
 
-use agentd_testkit::daemon::until;
-use serde_json::json;
-
-use super::{
-    World,
-    sandbox::{children, mount, project, world},
-};
+use super::{*, sandbox::{children, mount, project, world}};
 
 /// Small enough to be met at once.
 const SMALL: &str = "sandbox: {cpu_time: 1s, memory_mib: 256, file_mib: 1, open_files: 64, processes: 310}\n";

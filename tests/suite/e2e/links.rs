@@ -1,11 +1,6 @@
 //! Links in a project: no name of a link passes what the rules say of the file that it leads to.
 
-use std::{fs, os::unix::fs::symlink};
-
-use agentd_testkit::{daemon::Running, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// The person's own rules: one file is never read and never written by a tool.
 const RULES: &str = "tools:

@@ -1,11 +1,6 @@
 //! Documents that open with a password: it goes from a person to the reader, and nowhere else.
 
-use std::path::Path;
-
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, documents::fixture, terminal::Terminal};
+use super::{*, documents::fixture};
 
 /// A document that opens with the password `secret`.
 struct LockedFile {

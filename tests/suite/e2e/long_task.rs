@@ -1,13 +1,7 @@
 //! A coding task of sixty steps over three turns and a crash, with a todo list, mentions, a picture and failures: one prefix
 //! that grows from its first byte to its last.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, providers::messages, tool_texts};
+use super::{*, providers::messages};
 
 const RED: &[u8] = include_bytes!("fixtures/red.png");
 /// Functions of the program that is mended.

@@ -1,10 +1,7 @@
 //! Models that go in circles: noted, then ended with a reason of its own; what changes is no circle, and what did not change
 //! is not read twice.
 
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// Calls by their number, from 0.
 type Circle = fn(usize) -> Reply;

@@ -29,12 +29,7 @@ mod session_servers;
 mod trust;
 mod variables;
 
-use std::path::{Path, PathBuf};
-
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// Where the Makefile put the servers that others wrote.
 pub(super) fn installed(path: &str) -> PathBuf {

@@ -1,14 +1,6 @@
 //! Tools, skills and agents that an input names with `@`.
 
-use agentd_core::event::EventKind;
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::json;
-
-use super::{Events as _, World, tool_names, tool_texts, turn};
+use super::{*, Events as _};
 
 async fn world() -> World {
     let world = World::prepared(|home| {

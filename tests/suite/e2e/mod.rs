@@ -51,6 +51,8 @@
 //! - [`chat`]: the conversation at a terminal. [`commands`]: its commands, and those that people write. [`typing`]: what is
 //!   typed while it works. [`together`]: two of them in one session. [`taking_back`]: what a cancel takes back. [`ending`]: clients that are told to
 //!   end, or die. [`embedded`]: the built-in model with nothing configured.
+//!
+//! What is imported here is what nearly every file needs: they take it with `use super::*`.
 
 mod acp;
 mod added_folders;
@@ -160,19 +162,33 @@ mod wires;
 mod wishes;
 mod worktrees;
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    io::Write as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use agentd_core::{
-    event::{Event, EventKind},
+    event::{Event, EventKind, StateChange},
+    interrupt::Answer,
+    item::ItemBody,
     session::Mount,
-    turn::{IfBusy, OnInterrupt, StartTurn},
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
 use agentd_proto::client::{Client, EventStream, NewSession, SessionChoice, StartRequest, TurnStream};
 use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Recorded, Reply},
+    daemon::{Output, Running, TempDaemon, TempHome, program, until},
+    model_server::{ModelServer, Provider, Recorded, Reply, UsagePlace},
 };
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+
+use self::terminal::Terminal;
 
 /// A tool and its arguments.
 type Call = (&'static str, Value);

@@ -1,12 +1,6 @@
 //! Models that a server has: listed, chosen, kept; and their windows, which nobody configured.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// An arrow key, as a terminal sends it.
 const DOWN: &str = "\u{1b}[B";

@@ -1,9 +1,6 @@
 //! The modes of a session at a terminal and for scripts: what runs unasked, and that it is told.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// Shift-Tab, as a terminal sends it.
 const SHIFT_TAB: &str = "\u{1b}[Z";

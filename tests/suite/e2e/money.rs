@@ -1,16 +1,10 @@
 //! Money of whole sessions, beside what their servers have counted: of each request, whatever came of it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Provider, Recorded, Reply, UsagePlace},
-    proxy::{ProxyMood, TestProxy},
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
+use agentd_testkit::proxy::{ProxyMood, TestProxy};
 
-use super::has_all;
+use super::*;
 
 /// Prices of a token in millionths of a dollar, as whole numbers: input, out of the cache, into it, into it for an hour,
 /// answer.

@@ -1,8 +1,6 @@
 //! The tools of the conversation itself, through the real daemon: what a person's rules say of them holds.
 
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 const RULES: &str = "tools:
   todo_write:

@@ -1,16 +1,9 @@
 //! Parts that a client hands over with an input, through the real daemon: pictures, files and selections.
 
-use agentd_core::{
-    error::ErrorKind,
-    input::{InputPart, LineRange, PictureData, Selection},
-};
-use agentd_proto::{
-    client::{ClientError, NewSession, SessionChoice, TurnStream},
-    v1::{self, input_part},
-};
-use agentd_testkit::model_server::Reply;
+use agentd_core::{error::ErrorKind, input::{InputPart, LineRange, PictureData, Selection}};
+use agentd_proto::{client::ClientError, v1::{self, input_part}};
 
-use super::{Events as _, World, turn};
+use super::{*, Events as _};
 
 /// 40 × 20 pixels.
 const RED: &[u8] = include_bytes!("fixtures/red.png");

@@ -1,10 +1,6 @@
 //! Patches of real turns: both forms, all or nothing, and answer for the model of one that does not fit.
 
-use std::{collections::BTreeMap, fs};
-
-use serde_json::json;
-
-use super::{Call, World};
+use super::*;
 
 const CODE: &str = "fn a() {\n    let x = 1;\n    let y = 2;\n    x + y\n}\n\nfn b() {\n    3\n}\n";
 const LIST: &[u8] = b"one\r\ntwo \xff\r\nthree\r\nfour\r\nfive";

@@ -1,9 +1,6 @@
 //! A terminal that obeys nothing: all words are there, and no escape is sent.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// The bytes of `› `, which are not taken for UTF-8 here.
 const PROMPT: &str = "\u{e2}\u{80}\u{ba} ";

@@ -1,14 +1,6 @@
 //! Plugins: added with consent, used at once, bound to their files, and removed with all that they brought.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
-
-use agentd_testkit::{
-    daemon::{Output, TempHome, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, terminal::Terminal};
+use super::*;
 
 const TAX: &str = "---\nname: tax\ndescription: Works out taxes\n---\nRun sh skills/tax/scripts/sum.sh.\n";
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";

@@ -1,9 +1,6 @@
 //! The rules of what may run, through the real daemon: enforced, explained, tried before they are adopted, read again.
 
-use agentd_testkit::{daemon::TempHome, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{World, has_all, keys, tool_texts};
+use super::*;
 
 /// A person's own file: one command is never run, one asks, one runs.
 const RULES: &str = "tools:

@@ -1,14 +1,6 @@
 //! Projects that bring instructions, agents, skills and commands along, used only where the person trusts them.
 
-use std::{fs, os::unix::fs::symlink};
-
-use agentd_testkit::{
-    daemon::{Output, TempHome},
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, keys, tool_texts};
+use super::*;
 
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
 const DEPLOY: &str = "---\nname: deploy\ndescription: How we deploy\n---\nSteps of ours.\n";

@@ -1,10 +1,6 @@
 //! Servers that demand what others do not: ids of their own form, signatures, thoughts. Each is spoken to by a whole daemon.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Provider, Recorded, Reply},
-};
-use serde_json::{Value, json};
+use super::*;
 
 /// Providers that take tools.
 fn with_tools() -> Vec<Provider> {

@@ -1,9 +1,6 @@
 //! Lists of sessions that fit, and the removal of many.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 impl World {
     async fn titles(&self, args: &[&str]) -> Vec<String> {

@@ -1,17 +1,9 @@
 //! Several clients on one session, and clients that do not read.
 
-use agentd_core::{
-    event::{Event, EventKind},
-    item::ItemBody,
-};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Reply, fast_text},
-};
+use agentd_testkit::model_server::fast_text;
 use futures_util::future::join_all;
 
-use super::{Events as _, World, turn};
+use super::{*, Events as _};
 
 const DELTAS: u64 = 200_000;
 

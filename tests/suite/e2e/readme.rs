@@ -1,20 +1,6 @@
 //! The commands and the picture of `README.md`, as they are printed: a command that does not work fails here, and so does a new
 //! one that nobody has tried, and a picture that is not what one gets.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-};
-
-use agentd_testkit::{
-    daemon::{Output, Running, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
-
-use super::{terminal::Terminal, tool_texts};
-
 const PAGE: &str = include_str!("../../../README.md");
 const MAKEFILE: &str = include_str!("../../../Makefile");
 
@@ -37,6 +23,8 @@ enum Trial {
     Untried(&'static str),
 }
 use Trial::{Chat, Made, Runs, Untried, With};
+
+use super::*;
 
 /// All lines of the page's blocks of commands, in their order.
 const LINES: [(&str, Trial); 19] = [

@@ -1,18 +1,8 @@
 //! Recordings: made of sessions, played without a model, without tools and without a network, and held to expectations.
 
-use std::{
-    fs,
-    path::PathBuf,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, tool_texts, works_through};
+use super::*;
 
 /// A turn that reads a file, edits it after being asked, and runs a command.
 async fn recorded() -> (World, PathBuf) {

@@ -1,12 +1,6 @@
 //! Parts of requests that a server refuses, in whatever words: tried once without, told, remembered.
 
-use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::wires::RED;
+use super::{*, wires::RED};
 
 /// Wordings of servers, and one that nobody could know.
 const WORDS: [(u16, &str); 9] = [

@@ -1,12 +1,6 @@
 //! Room that is made in the middle of a session, as a person and a script learn of it.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
-
-use super::{World, tool_texts};
+use super::*;
 
 #[tokio::test]
 async fn results_that_move_to_files_are_told_with_the_reason() {

@@ -1,12 +1,7 @@
 //! What the model saw, word for word, at the points that matter. A change of these snapshots changes what every model is
 //! told: look at it as at code.
 
-use agentd_core::{event::EventKind, interrupt::Answer};
-use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::{Events as _, World, trusting, turn};
+use super::{*, Events as _};
 
 /// A request as people read it: what is the same in every one (the tools' texts) by name, what is another each time
 /// (ids, times) not at all.

@@ -1,8 +1,6 @@
 //! Coming back at a terminal: the list of sessions, a new one beside the old, and what was used last in a folder.
 
-use agentd_testkit::model_server::Reply;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// An arrow key, as a terminal sends it.
 const DOWN: &str = "\u{1b}[B";

@@ -1,13 +1,6 @@
 //! What nobody has used for long is removed, by command and through crashes; and what takes how much room.
 
-use std::{fs, path::PathBuf};
-
-use agentd_core::event::EventKind;
-use agentd_proto::client::SessionChoice;
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{Events, World, another_call, tool_texts, turn};
+use super::*;
 
 /// Sessions that are old after a second.
 const SOON: &str = "sessions: {idle_unload: 50ms}

@@ -1,11 +1,6 @@
 //! Going back to before a turn: files, talk, or both; what somebody changed since is left alone, and nothing is lost.
 
-use std::fs;
-
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// Three turns that write one after the other.
 async fn three_turns() -> (World, String) {

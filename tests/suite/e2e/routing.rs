@@ -1,10 +1,6 @@
 //! The choice of models: by what a turn is about, and where a server does not answer.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::Value;
+use super::*;
 
 /// The model and the rule of each choice in the lines of a run.
 fn choices(lines: &[Value]) -> Vec<(String, String)> {

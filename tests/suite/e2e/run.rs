@@ -1,17 +1,6 @@
 //! `agentctl run` as scripts rely on it.
 
-use agentd_core::{
-    event::{EventKind, StateChange},
-    item::ItemBody,
-};
-use agentd_testkit::{
-    daemon::{Output, TempHome, program, until},
-    model_server::Reply,
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::{Events as _, World, has_all, keys, works_through};
+use super::{*, Events as _};
 
 const RESULT_KEYS: [&str; 12] = [
     "denials",

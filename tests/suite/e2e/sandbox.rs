@@ -1,20 +1,9 @@
 //! Commands of real turns are locked in: what they cannot reach, what they still can, whose environment they see, and
 //! what is left of them.
 
-use std::{
-    fs,
-    net::TcpListener,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::net::TcpListener;
 
-use agentd_testkit::{
-    daemon::{Output, Running, TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 const SECRET: &str = "the launch code is 0000";
 

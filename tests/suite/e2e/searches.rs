@@ -1,15 +1,7 @@
 //! Searches read what `read_file` reads, and say of all else that they did not; a path that a model is shown is the path of
 //! that file, whatever its name has in it.
 
-use std::{fs, io::Write as _};
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, tool_texts};
+use super::*;
 
 /// Lines in encodings that nothing names, made by another program.
 const JAPANESE: &[u8] = b"// \x95\xcf\x8dX\x82\xb7\x82\xe9\x91O\x82\xc9\x81A\x82\xdc\x82\xb8\x90\xe0\x96\xbe\x8f\x91\x82\xf0\x93\xc7\x82\xf1\x82\xc5\x82\xad\x82\xbe\x82\xb3\x82\xa2\x81B\nfn of_tokyo() {}\n";

@@ -1,17 +1,6 @@
 //! `agentctl service`: the units that it writes, what it has systemd do, and a daemon that its socket starts.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
-
-use agentd_proto::client::Client;
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
+use super::*;
 
 /// A home with a systemd that only takes notes.
 struct Home(TempHome);

@@ -1,9 +1,6 @@
 //! The listing commands, for people and for programs.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
-
-use super::{World, damage::spoil, keys};
+use super::{*, damage::spoil};
 
 #[tokio::test]
 async fn sessions_are_listed_shown_renamed_reset_and_deleted() {

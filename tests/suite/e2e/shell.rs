@@ -1,13 +1,7 @@
 //! What the environment of a shell says of models that the daemon was not started with, and the configuration that holds: said
 //! where a person looks, and with no secret in it.
 
-use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome},
-    model_server::ModelServer,
-};
-use serde_json::json;
-
-use super::terminal::Terminal;
+use super::*;
 
 /// What the greeting of a chat says, down to the prompt.
 fn greeting(home: &TempHome) -> String {

@@ -1,14 +1,6 @@
 //! What is approved is what was shown: all of it, every character, also after an edit, and to everybody.
 
-use std::path::Path;
-
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, terminal::Terminal};
+use super::*;
 
 /// A turn that waits for an approval, and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {

@@ -1,15 +1,8 @@
 //! Scripts that lie in a skill's folder run like any other command: asked for, judged and locked in.
 
-use std::{fs, net::TcpListener, path::PathBuf};
+use std::net::TcpListener;
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{
-    World, has_all,
-    sandbox::{children, mount, project, world},
-    tool_texts,
-};
+use super::{*, sandbox::{children, mount, project, world}};
 
 const SECRET: &str = "the launch code is 0000";
 

@@ -1,25 +1,10 @@
 //! Skills: brought into sessions when something is about them, checked, added, and their packages installed with consent.
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader},
-    os::unix::fs::symlink,
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::{io::{BufRead as _, BufReader}, process::Child};
 
-use agentd_core::{
-    event::EventKind,
-    interrupt::{Answer, Ask},
-};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
+use agentd_core::interrupt::Ask;
 
-use super::{Events as _, World, has_all, tool_texts, turn};
+use super::{*, Events as _};
 
 const SKILL: &str = "---\nname: tax\ndescription: Works out taxes\n---\n# Taxes\nRead skills/tax/reference/rates.md.\n";
 

@@ -1,9 +1,6 @@
 //! Counters of what happened: by day, after restarts, and in the format of Prometheus.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
-
-use super::{World, works_through};
+use super::*;
 
 fn count(report: &Value, kind: &str, name: &str, outcome: &str) -> u64 {
     let fits = |counter: &&Value| counter["kind"] == kind && counter["name"] == name && counter["outcome"] == outcome;

@@ -1,12 +1,8 @@
 //! Every line that a program reads matches the schema in the documentation.
 
-use std::{fs, path::Path};
-
-use agentd_testkit::model_server::Reply;
 use jsonschema::Validator;
-use serde_json::{Value, json};
 
-use super::World;
+use super::*;
 
 fn validator() -> Validator {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/stream-json.schema.json");

@@ -1,14 +1,6 @@
 //! Where a session works: what its instructions tell of the machine and the project, and where commands start.
 
-use std::fs;
-
-use agentd_testkit::{
-    daemon::Running,
-    model_server::{Recorded, Reply},
-};
-use serde_json::json;
-
-use super::{World, tool_texts};
+use super::*;
 
 fn system(request: &Recorded) -> String {
     request.messages()[0]["content"].as_str().unwrap().to_owned()

@@ -1,14 +1,6 @@
 //! A cancel takes back what nothing has answered; what was begun is marked, so that no model continues it unasked.
 
-use agentd_core::{
-    event::{Event, EventKind, StateChange},
-    turn::{IfBusy, StopReason},
-};
-use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::json;
-
-use super::{Events as _, World, terminal::Terminal, turn};
+use super::{*, Events as _};
 
 /// All words that a request sends.
 fn words(request: &Recorded) -> String {

@@ -1,13 +1,8 @@
 //! Turns for a collector: made from the journal, each once, whatever becomes of the daemon and of the collector.
 
-use std::collections::{BTreeMap, BTreeSet};
+use agentd_testkit::collector::{Collector, CollectorMood, ReceivedSpan};
 
-use agentd_testkit::{
-    collector::{Collector, CollectorMood, ReceivedSpan},
-    daemon::{Running, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
+use super::*;
 
 /// Words that must not leave the machine where nobody asks for it.
 const SECRET: &str = "zanzibar";

@@ -1,12 +1,8 @@
 //! A person at a terminal, as tests play one.
 
-use std::process::Command;
+use rexpect::{process::WaitStatus, session::{PtySession, spawn_command}};
 
-use agentd_testkit::daemon::TempHome;
-use rexpect::{
-    process::WaitStatus,
-    session::{PtySession, spawn_command},
-};
+use super::*;
 
 /// A person at a terminal.
 pub(super) struct Terminal(PtySession);

@@ -1,8 +1,6 @@
 //! Which tools a turn shows, and that nothing else can be called.
 
-use serde_json::{Value, json};
-
-use super::{World, tool_names};
+use super::*;
 
 const TOOLS: &str = "optional:
   web_search: {enabled: false, category: network}

@@ -1,8 +1,6 @@
 //! Two chats in one session: each shows what the other does, and both may speak to the turn that runs.
 
-use agentd_testkit::model_server::Reply;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// Words that stand together on the screen.
 fn says(words: &str) -> Reply {

@@ -1,12 +1,6 @@
 //! A turn as a tree: in the terminal, as JSON and as a page.
 
-use agentd_testkit::{
-    daemon::{Running, TempDaemon},
-    model_server::{ModelServer, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, mcp::installed};
+use super::{*, mcp::installed};
 
 /// Text that would end a script, and be obeyed by a terminal.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}]0;owned\u{7}\u{202e}";

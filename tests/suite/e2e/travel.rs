@@ -1,14 +1,6 @@
 //! Sessions that travel: out of one daemon and into another, whole or not at all.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, keys, on_small_disk};
+use super::*;
 
 /// A daemon for sessions to come to, which asks the same model.
 async fn elsewhere(world: &World) -> TempDaemon {

@@ -1,17 +1,9 @@
 //! Archives that are whole and that somebody made to have something run, changed or seen here.
 
 use agentd_archive::{ArchiveWriter, Manifest};
-use agentd_core::{
-    Timestamp,
-    archive::{ArchivedSession, TreeFile},
-    context::ContextView,
-    event::Event,
-    ids::{SessionId, TraceId, TurnId},
-};
-use agentd_testkit::{daemon::Output, model_server::Reply};
-use serde_json::{Value, json};
+use agentd_core::{Timestamp, archive::{ArchivedSession, TreeFile}, context::ContextView, ids::{SessionId, TraceId, TurnId}};
 
-use super::{World, terminal::Terminal};
+use super::*;
 
 struct Forgery {
     id: SessionId,

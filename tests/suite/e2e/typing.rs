@@ -1,9 +1,6 @@
 //! Words typed while the client works: they answer no question, and none of them is lost.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// Ctrl-U, as a terminal sends it.
 const ERASE: &str = "\u{15}";

@@ -1,19 +1,8 @@
 //! What turns do to files is taken back, by whoever wants it, today or after a restart.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
-    path::PathBuf,
-};
+use std::os::unix::fs::MetadataExt as _;
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, keys, on_small_disk, works_through};
+use super::*;
 
 /// What a turn does here: a file is edited, and a command changes, makes, moves and removes some.
 async fn changed() -> (World, Vec<u8>) {

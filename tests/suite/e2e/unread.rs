@@ -1,12 +1,6 @@
 //! What a model may not read without asking, no other tool shows it: not by its failures, and not by its name.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// The person's own rules: one file is never read by a model, and of another they want to be asked.
 const RULES: &str = "tools:

@@ -1,10 +1,6 @@
 //! Answers that are none, cut, broken off, or calls as text, through a whole daemon: how the turn ends, and what is said.
 
-use agentd_testkit::model_server::Reply;
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 fn nothing() -> Reply {
     Reply::deltas([""; 0])

@@ -1,12 +1,9 @@
 //! What people hand over: short texts told whole, pictures shown to a model that sees, through the real daemon and client.
 
-use agentd_core::{event::EventKind, files::UploadReceipt};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::model_server::{Recorded, Reply};
+use agentd_core::files::UploadReceipt;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde_json::Value;
 
-use super::{Events as _, World, turn};
+use super::{*, Events as _};
 
 /// 40 × 20 pixels.
 const RED: &[u8] = include_bytes!("fixtures/red.png");

@@ -1,12 +1,6 @@
 //! Tokens and money: of every model call, once, by whom and when, at the prices of then.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all};
+use super::*;
 
 /// Money of one answer of the model with prices: 600 tokens that were computed, 400 out of the cache, and 20 of the answer.
 const CALL: u64 = 600 + 40 + 40;

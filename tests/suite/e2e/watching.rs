@@ -1,27 +1,12 @@
 //! One stream over all sessions, page after page of what is older, and results as fields: what programs build on.
 
-use std::{collections::BTreeSet, path::Path};
-
-use agentd_core::{
-    event::EventKind,
-    ids::SessionId,
-    interrupt::Answer,
-    item::ItemBody,
-    session::SessionStatus,
-    tool::ToolResult,
-    turn::{OnInterrupt, StopReason},
-};
-use agentd_proto::{
-    client::{NewSession, SessionChoice, WatchEvent, WatchStream},
-    v1::{self, daemon_client::DaemonClient, watch_event::Kind},
-};
-use agentd_testkit::model_server::Reply;
+use agentd_core::{ids::SessionId, session::SessionStatus, tool::ToolResult};
+use agentd_proto::{client::{WatchEvent, WatchStream}, v1::{self, daemon_client::DaemonClient, watch_event::Kind}};
 use hyper_util::rt::TokioIo;
-use serde_json::json;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 
-use super::{Events as _, World, trusting, turn};
+use super::{*, Events as _};
 
 async fn next(watch: &mut WatchStream) -> WatchEvent {
     tokio::time::timeout(std::time::Duration::from_secs(30), watch.next()).await.unwrap().unwrap().unwrap()

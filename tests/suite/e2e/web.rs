@@ -1,23 +1,10 @@
 //! The web through real daemons: what may be asked, how pages are shown, who is asked before anything is sent.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Mutex},
-};
+use std::{io::Read as _, net::{SocketAddr, TcpListener, TcpStream}, sync::Mutex};
 
-use agentd_core::{
-    event::EventKind,
-    interrupt::{Answer, Ask},
-};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::Reply,
-};
-use serde_json::json;
+use agentd_core::interrupt::Ask;
 
-use super::{Events as _, World, documents::fixture, has_all, tool_names, tool_texts, turn};
+use super::{*, Events as _, documents::fixture};
 
 /// A server on loopback that answers what `answer` says of the first line of a request: the head behind the status line's
 /// version, and the body.

@@ -1,18 +1,6 @@
 //! Requests to models and their answers as they were on the wire: kept, shown and compared.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Provider, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
-
-use super::{World, on_small_disk, wires};
+use super::*;
 
 /// Keeps the requests of all sessions.
 const ON: &str = "trace: {requests: true}\n";

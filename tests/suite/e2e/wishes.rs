@@ -1,9 +1,6 @@
 //! Wishes of a script for one turn, and files that its prompt mentions.
 
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::{World, tool_names};
+use super::*;
 
 /// All words that a request sends.
 fn words(request: &Recorded) -> String {

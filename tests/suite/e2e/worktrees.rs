@@ -1,16 +1,8 @@
 //! Git worktrees of sessions: several agents on one repository, merged one after the other, and nothing lost on the way.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use agentd_proto::client::ClientError;
 
-use agentd_core::session::Mount;
-use agentd_proto::client::{ClientError, NewSession};
-use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// Runs git as a person would.
 #[track_caller]

@@ -1,22 +1,9 @@
 //! `AGENTS.md` files and skills as they lie on the disk, some of them put there by others.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::PathBuf,
-    time::{Duration, SystemTime},
-};
-
-use agentd_core::{
-    guide::{GuideLimits, GuideOrigin, Guides},
-    ports::{Workspace, Workspaces as _},
-    session::Mount,
-};
-use agentd_tools::WorkspaceFolders;
-use futures_util::FutureExt as _;
+use agentd_core::guide::{GuideLimits, GuideOrigin, Guides};
 use tempfile::TempDir;
 
-use crate::bench::mkfifo;
+use super::*;
 
 struct Home {
     folder: TempDir,

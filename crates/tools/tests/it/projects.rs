@@ -1,28 +1,10 @@
 //! What projects bring along, on a real disk, with others who write there.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
-
-use agentd_core::{
-    error::ErrorKind,
-    guide::{GuideLimits, GuideOrigin},
-    ports::{Projects as _, Skills as _, Workspace, Workspaces as _},
-    project::{ProjectProblem, ProjectReport, ProjectTrust},
-    session::Mount,
-};
-use agentd_extensions::{
-    project::ProjectStore,
-    skills::{SkillConfig, SkillStore},
-};
-use agentd_tools::WorkspaceFolders;
-use futures_util::FutureExt as _;
+use agentd_core::{guide::{GuideLimits, GuideOrigin}, ports::{Projects as _, Skills as _}, project::{ProjectProblem, ProjectReport, ProjectTrust}};
+use agentd_extensions::{project::ProjectStore, skills::{SkillConfig, SkillStore}};
 use tempfile::TempDir;
 
-use crate::bench::while_swapping;
+use super::*;
 
 const SKILL: &str = "---\nname: deploy\ndescription: Ours\n---\n";
 

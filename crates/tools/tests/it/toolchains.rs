@@ -1,13 +1,8 @@
 //! Compilers and interpreters outside of the listed folders, which variables of the client name.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
-
 use agentd_core::environment::ClientEnvironment;
 
-use crate::{
-    bench::{Bench, Project, SECRET, chmod},
-    sandbox::{STRENGTHS, locked},
-};
+use super::{*, sandbox::{STRENGTHS, locked}};
 
 fn write(folder: &Path, path: &str, text: &str) {
     let path = folder.join(path);

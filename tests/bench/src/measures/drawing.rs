@@ -1,29 +1,13 @@
 //! What a person waits for at a terminal while a fast model speaks: the share of a core that drawing takes, and the time from
 //! a key to its echo.
 
-use std::{
-    fs::File,
-    io::{Read as _, Write as _},
-    os::fd::OwnedFd,
-    process::{Child, Command, Stdio},
-    sync::mpsc,
-    time::{Duration, Instant},
-};
+use std::{fs::File, io::{Read as _, Write as _}, os::fd::OwnedFd, process::Child, sync::mpsc};
 
-use anyhow::{Context as _, bail};
-use nix::{
-    pty::{Winsize, openpty},
-    sys::{
-        resource::{UsageWho, getrusage},
-        time::TimeVal,
-    },
-};
+use nix::{pty::{Winsize, openpty}, sys::{resource::{UsageWho, getrusage}, time::TimeVal}};
 
-use crate::{
-    figures::{Figure, Samples},
-    report::Row,
-    world::{Home, ModelProcess, program},
-};
+use crate::world::program;
+
+use super::*;
 
 /// Deltas of the answer. The model server writes a thousand at once.
 const DELTAS: u64 = 50_000;

@@ -3,35 +3,13 @@
 //! A call is timed in this process, through the same pool and guard as in the daemon, beside a bare client that calls the
 //! same server. Through whole turns it could not be told from the noise of two requests to a model.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
+use agentd_core::{ids::{CallId, TurnId}, ports::{ToolContext, Toolbox as _, Workspace}, tool::ToolCall};
+use agentd_mcp::{McpConfig, McpPool, McpToolbox, ServerConfig, catalogue::CatalogueFolder, config::ServerAddress, login::Logins, pool::{PoolOwner, PoolParts}};
+use rmcp::{RoleClient, ServiceExt as _, model::CallToolRequestParams, service::RunningService, transport::TokioChildProcess};
 
-use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
-    ports::{ToolContext, Toolbox as _, Workspace},
-    tool::ToolCall,
-};
-use agentd_mcp::{
-    McpConfig, McpPool, McpToolbox, ServerConfig,
-    catalogue::CatalogueFolder,
-    config::ServerAddress,
-    login::Logins,
-    pool::{PoolOwner, PoolParts},
-};
-use anyhow::{Context as _, bail, ensure};
-use rmcp::{
-    RoleClient, ServiceExt as _, model::CallToolRequestParams, service::RunningService, transport::TokioChildProcess,
-};
-use serde_json::{Value, json};
+use crate::{MCP_SERVER, mcp_server::TOOL};
 
-use super::turn;
-use crate::{
-    MCP_SERVER,
-    figures::{Figure, Samples},
-    mcp_server::TOOL,
-    report::Row,
-    world::{self, Daemon, Home, ModelProcess},
-};
+use super::*;
 
 /// The servers that nobody calls.
 const SERVERS: usize = 50;

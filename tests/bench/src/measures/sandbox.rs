@@ -1,23 +1,10 @@
 //! What the sandbox adds to a command, with the daemon's own program as its helper.
 
-use std::{process::Stdio, sync::Arc, time::Instant};
-
-use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
-    ports::{ToolContext, Toolbox as _, Workspaces as _},
-    tool::ToolCall,
-};
+use agentd_core::{ids::{CallId, TurnId}, ports::{ToolContext, Toolbox as _, Workspaces as _}, tool::ToolCall};
 use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
 use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
-use anyhow::bail;
-use tokio_util::sync::CancellationToken;
 
-use crate::{
-    figures::{Figure, Samples},
-    report::Row,
-    world,
-};
+use super::*;
 
 const WARM_UP: usize = 20;
 const RUNS: usize = 200;

@@ -1,22 +1,12 @@
 //! What it costs to record what a command changes: two looks at a tree of 20,000 files, in which nothing changes.
 
-use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path, sync::Arc, time::Instant};
+use std::{io, os::unix::fs::MetadataExt as _};
 
-use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
-    ports::{Snapshots as _, ToolContext, Workspace, Workspaces as _},
-    session::Mount,
-};
+use agentd_core::{ids::{CallId, TurnId}, ports::{Snapshots as _, ToolContext, Workspace, Workspaces as _}, session::Mount};
 use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
-use anyhow::ensure;
 
-use crate::{
-    figures::{Figure, Samples, millis},
-    report::Row,
-    world,
-};
+use super::*;
 
 const FOLDERS: usize = 400;
 const FILES: usize = 50;

@@ -1,34 +1,14 @@
 //! Sessions that leave and come, are played again, taken back and shown: what each takes for many items.
 
-use std::{
-    fs, io,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::io;
 
-use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
-    item::ItemBody,
-    ports::{Snapshots as _, Store as _, ToolContext, Workspaces as _},
-    session::{Mount, SessionSettings},
-    tool::{ToolCall, ToolResult},
-    turn::StopReason,
-    usage::Usage,
-};
-use agentd_proto::client::{Client, ExportPart, PlayMode, PlayRequest, PlayStep};
-use agentd_store::{SqliteStore, StoreConfig};
+use agentd_core::{ids::{CallId, TurnId}, item::ItemBody, ports::{Snapshots as _, Store as _, ToolContext, Workspaces as _}, session::Mount, tool::{ToolCall, ToolResult}, usage::Usage};
+use agentd_proto::client::{ExportPart, PlayMode, PlayRequest, PlayStep};
 use agentd_testkit::store_contract::EventScript;
 use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
-use anyhow::{Context as _, ensure};
 
-use super::{journal, snapshot};
-use crate::{
-    figures::{Figure, Samples, millis, rate},
-    report::Row,
-    world::{self, Home},
-};
+use super::*;
 
 const ITEMS: usize = 10_000;
 const STEPS: usize = 1000;

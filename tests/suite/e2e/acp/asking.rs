@@ -1,10 +1,6 @@
 //! Approvals and questions: answered in the editor, elsewhere, or not at all.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{Editor, idle, opened};
-use crate::e2e::World;
+use super::*;
 
 /// A command that asks.
 const COMMAND: &str = "touch /project/made";

@@ -1,15 +1,6 @@
 //! Files of the project that an editor holds: what is not saved is read, and changes land where the person sees them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::{Editor, idle};
-use crate::e2e::World;
+use super::*;
 
 /// An editor with a file of two lines, the second of which it has changed and not saved.
 async fn dirty() -> (World, Editor, String, PathBuf) {

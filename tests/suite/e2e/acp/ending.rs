@@ -1,15 +1,10 @@
 //! Cancels, prompts at once, daemons that are restarted.
 
-use agentd_core::{
-    event::EventKind,
-    item::{Item, ItemBody},
-    turn::StopReason,
-};
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::json;
+use agentd_core::item::Item;
 
-use super::{Editor, opened};
-use crate::e2e::{Events as _, World};
+use crate::e2e::Events as _;
+
+use super::*;
 
 /// Runs until the file `go` is there.
 const WAIT: &str = "while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done";

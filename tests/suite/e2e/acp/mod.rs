@@ -12,13 +12,11 @@ mod servers;
 mod sessions;
 mod turns;
 
-use std::{collections::HashMap, path::PathBuf, sync::LazyLock};
+use std::sync::LazyLock;
 
-use agentd_testkit::daemon::{Output, Running, TempHome, until};
 use jsonschema::Validator;
-use serde_json::{Value, json};
 
-use super::World;
+use super::*;
 
 /// The protocol's schema.
 static SCHEMA: LazyLock<Value> =

@@ -1,11 +1,6 @@
 //! MCP servers that an editor brings for its session.
 
-use std::path::Path;
-
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{Editor, World};
+use super::*;
 
 fn fake(name: &str, how: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py");

@@ -1,11 +1,8 @@
 //! Sessions that there are: listed, loaded, resumed, closed, deleted, and set.
 
 use agentd_core::session::SessionMode;
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
 
-use super::{Editor, opened};
-use crate::e2e::World;
+use super::*;
 
 fn ids(listed: &Value) -> Vec<&str> {
     listed["sessions"].as_array().unwrap().iter().map(|session| session["sessionId"].as_str().unwrap()).collect()

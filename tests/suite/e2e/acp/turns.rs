@@ -1,11 +1,8 @@
 //! Prompts, and what editors are shown of their turns.
 
-use agentd_testkit::model_server::Reply;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
 
-use super::{Editor, opened};
-use crate::e2e::World;
+use super::*;
 
 #[tokio::test]
 async fn words_thoughts_and_the_title_come_while_the_turn_runs() {

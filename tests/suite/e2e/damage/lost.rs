@@ -1,14 +1,8 @@
 //! Files of the journal that are gone: whoever had something stored in them hears of it.
 
-use std::{
-    fs::{self, OpenOptions},
-    path::Path,
-};
+use std::fs::OpenOptions;
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{super::World, worked};
+use super::*;
 
 /// What is told of a log that went missing.
 const LOST: &str = "the journal lost its newest part";

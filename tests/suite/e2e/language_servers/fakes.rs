@@ -1,14 +1,6 @@
 //! Servers that do as they are told, or what none should.
 
-use std::{os::unix::fs::PermissionsExt as _, time::Duration};
-
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{BROUGHT, World, edit, folder, languages, words, world};
+use super::*;
 
 /// A file of the fake language.
 const SOUND: &str = "one\ntwo\nthree\n";

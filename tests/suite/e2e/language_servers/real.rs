@@ -1,10 +1,8 @@
 //! Pyright, as its makers publish it.
 
-use serde_json::json;
+use super::super::mcp::installed;
 
-use agentd_testkit::model_server::Reply;
-
-use super::{super::mcp::installed, BROUGHT, World, edit, words, world};
+use super::*;
 
 const PROGRAM: &str = "def double(number: int) -> int:\n    return number * 2\n\n\nprint(double(4))\n";
 

@@ -1,15 +1,8 @@
 //! Servers that take their time, sessions that do not wait for each other, and files that change behind their backs.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{
-    BROUGHT, World, edit,
-    fakes::{ask, breaks, count, patient, with},
-    words,
-};
+use super::{*, fakes::{ask, breaks, count, patient, with}};
 
 impl World {
     /// One turn in the project, which begins a session or goes on with the last one.

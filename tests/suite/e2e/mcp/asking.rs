@@ -1,10 +1,6 @@
 //! Servers that ask a person during a call.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
-
-use super::{behaving, world};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 /// A server whose calls run without asking, so that the only questions are its own.
 async fn trusted(how: &str) -> World {

@@ -1,8 +1,6 @@
 //! `agentctl mcp`.
 
-use serde_json::json;
-
-use super::{behaving, fake, installed, world};
+use super::*;
 
 #[tokio::test]
 async fn servers_are_listed_started_stopped_and_heard() {

@@ -1,11 +1,9 @@
 //! The conformance suite of the protocol, against our client and against `agentctl mcp serve`: what each revision requires, at the
 //! protocol's version of that revision.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output};
 
-use agentd_testkit::daemon::{TempHome, program, until};
-
-use super::installed;
+use super::*;
 
 /// The revisions, one of each era.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];

@@ -1,10 +1,6 @@
 //! Servers of the newer era of the protocol: found out, remembered, and asked again where the memory is wrong.
 
-use agentd_testkit::daemon::until;
-use serde_json::{Value, json};
-
-use super::{fake, world};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 /// A server that is of the newer era, unless its home has the file `old`.
 fn newer(how: &str) -> Value {

@@ -1,19 +1,6 @@
 //! Turns that begin before the tools of a server are known.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
-
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::{
-    behaving, fake,
-    offered::{of_servers, offering},
-};
-use crate::e2e::{World, tool_texts};
+use super::{*, offered::{of_servers, offering}};
 
 /// A daemon with these servers, whose turns wait that long for tools that are not known.
 async fn waiting(wait: &str, servers: Value) -> World {

@@ -1,12 +1,8 @@
 //! Servers behind an address.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
-use agentd_testkit::daemon::until;
-use serde_json::{Value, json};
-
-use super::{fake, world};
-use crate::e2e::World;
+use super::*;
 
 /// A server behind an address of loopback, ended with the test.
 pub(in crate::e2e) struct Server {

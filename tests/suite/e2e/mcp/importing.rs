@@ -1,13 +1,6 @@
 //! Servers of VS Code's `mcp.json`: what its variables become, and what a person is asked for.
 
-use std::os::unix::fs::PermissionsExt as _;
-
-use serde_json::{Value, json};
-
-use super::{
-    super::{has_all, terminal::Terminal},
-    fake, world,
-};
+use super::*;
 
 const SECRET: &str = "ghp_NobodyMayReadThis0123456789";
 

@@ -1,13 +1,6 @@
 //! How servers come and go: shared, remembered, cancelled, killed with the daemon.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::ModelServer,
-};
-use serde_json::json;
-
-use super::{behaving, world};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 #[tokio::test]
 async fn nothing_is_left_when_the_daemon_is_killed() {

@@ -1,14 +1,7 @@
 //! Tools that a mention or a find has brought: they stay for the session, behind all others, and whoever works for it has
 //! them, too.
 
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::{
-    offered::{of_servers, offering},
-    world,
-};
-use crate::e2e::{World, tool_names, tool_texts};
+use super::{*, offered::{of_servers, offering}};
 
 /// One server with too many tools to be offered, and one of which nobody wants any to be.
 async fn world_of_two() -> World {

@@ -1,15 +1,8 @@
 //! Logging in to servers behind an address.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    os::unix::fs::PermissionsExt as _,
-};
+use std::{io::Read as _, net::TcpStream};
 
-use serde_json::{Value, json};
-
-use super::{http::Server, world};
-use crate::e2e::World;
+use super::{*, http::Server};
 
 /// A server that answers only whom it knows, and a daemon that has it, with these keys besides.
 async fn behind(how: &str, keys: Value) -> (Server, World) {

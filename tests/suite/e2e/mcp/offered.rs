@@ -1,13 +1,6 @@
 //! Which tools of a server a turn shows, how a model finds the others, and how a person allows them.
 
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{fake, world};
-use crate::e2e::{World, has_all, tool_names, tool_texts};
+use super::*;
 
 /// The fake server with one tool for the weather and so many others.
 pub(super) fn offering(others: usize) -> Value {

@@ -1,10 +1,6 @@
 //! Servers that others wrote.
 
-use agentd_testkit::daemon::{Running, until};
-use serde_json::{Value, json};
-
-use super::{installed, world};
-use crate::e2e::{World, has_all};
+use super::*;
 
 pub(super) fn node(server: &str, args: &[&str]) -> Value {
     let script = installed(&format!("node_modules/@modelcontextprotocol/{server}/dist/index.js"));

@@ -1,17 +1,6 @@
 //! Servers that ask a model during a call: only where they may, by consent, and at the cost of the turn.
 
-use agentd_testkit::{
-    daemon::{Output, until},
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{
-    behaving,
-    real::{node, showing},
-    world,
-};
-use crate::e2e::{World, tool_texts};
+use super::{*, real::{node, showing}};
 
 /// The tool of a server of others that asks a model.
 const TRIGGER: &str = "mcp_everything_trigger-sampling-request";

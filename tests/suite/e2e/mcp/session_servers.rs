@@ -1,23 +1,11 @@
 //! Servers that a client brings for one session: theirs alone, never mixed up, and gone with it.
 
-use agentd_core::{
-    event::{Event, EventKind},
-    interrupt::{Answer, REFUSED},
-    item::ItemBody,
-    turn::OnInterrupt,
-};
-use agentd_proto::{
-    client::{Client, McpServerState, McpServerView, NewSession, SessionChoice},
-    v1::{ServerProgram, ServerUrl, SessionServer, SetSessionServersRequest, session_server::Address},
-};
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::json;
+use agentd_core::interrupt::REFUSED;
+use agentd_proto::{client::{McpServerState, McpServerView}, v1::{ServerProgram, ServerUrl, SessionServer, SetSessionServersRequest, session_server::Address}};
 
-use super::{fake, http::Server};
-use crate::e2e::{Events as _, World, tool_texts, turn};
+use crate::e2e::Events as _;
+
+use super::{*, http::Server};
 
 /// The fake server, behaving like this.
 fn behaving(name: &str, how: &str) -> SessionServer {

@@ -1,13 +1,6 @@
 //! Whose a name is, and whose an answer; and what nobody is shown.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::ModelServer,
-};
-use serde_json::json;
-
-use super::{behaving, world};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 #[tokio::test]
 async fn a_name_means_what_it_meant_when_it_was_offered() {

@@ -1,17 +1,6 @@
 //! Variables that `mcp_servers.yaml` names and only clients have, and entries that make no sense: the other servers live.
 
-use agentd_testkit::{
-    daemon::{Output, Running, TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
-
-use super::{
-    super::{ALL_OF_IT, World, told_of_each, tool_texts},
-    behaving,
-    offered::of_servers,
-    world,
-};
+use super::{*, offered::of_servers};
 
 /// One turn of a client that has these variables, in which the fake server is called once.
 async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (String, Output) {

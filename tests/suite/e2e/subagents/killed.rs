@@ -1,23 +1,9 @@
 //! The daemon is killed at every stored event of a turn and of the subagent that works for it.
 
-use agentd_core::{
-    event::{Event, EventKind, StateChange},
-    session::SessionStatus,
-    turn::OnInterrupt,
-};
-use agentd_proto::client::{Client, ClientError, EventStream};
-use agentd_testkit::{
-    daemon::{TempDaemon, until},
-    model_server::{ModelServer, Recorded, Reply},
-};
+use agentd_proto::client::ClientError;
 use futures_util::{StreamExt as _, stream};
-use nix::sys::signal::Signal;
-use serde_json::json;
 
-use super::{
-    super::{tool_texts, trusting, turn},
-    report, session_of, task_of,
-};
+use super::*;
 
 /// A careful main agent and a careful subagent: whatever either was told is not done again.
 fn careful(request: &Recorded) -> Reply {

@@ -2,22 +2,9 @@
 
 mod killed;
 
-use agentd_core::{
-    agent::Subagent,
-    event::{Event, EventKind, StateChange},
-    grant::GrantScope,
-    interrupt::Answer,
-    session::{SessionSettings, SessionStatus},
-    turn::StopReason,
-};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
+use agentd_core::{agent::Subagent, grant::GrantScope, session::{SessionSettings, SessionStatus}};
 
-use super::{Events as _, World, another_call, tool_names, tool_texts, trusting, turn};
+use super::{*, Events as _};
 
 /// An answer that is long enough not to be asked for detail.
 fn report(of: &str) -> Reply {

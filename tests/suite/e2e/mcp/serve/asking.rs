@@ -1,15 +1,8 @@
 //! Turns that need an answer: nobody's silence is a yes, and no model says it for a person.
 
-use agentd_testkit::model_server::Reply;
-use rmcp::model::ElicitationAction;
-use serde_json::{Value, json};
+use crate::e2e::mcp::{behaving, world};
 
-use super::{Agent, Caller, Raw, newer_meta};
-use crate::e2e::{
-    World,
-    mcp::{behaving, world},
-    tool_texts, works_through,
-};
+use super::*;
 
 /// A model that writes a file, and then says so.
 fn writes(world: &World) {

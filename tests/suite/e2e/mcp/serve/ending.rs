@@ -1,11 +1,6 @@
 //! Calls that are cancelled, callers that go away, and daemons that die meanwhile.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::{Caller, Raw, result};
-use crate::e2e::World;
+use super::*;
 
 /// The reason for which the last turn of the only session ended.
 async fn last_stop(world: &World) -> Value {

@@ -1,10 +1,8 @@
 //! What callers may look up: documents with their pages, and folders that were given.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
+use crate::e2e::documents::fixture;
 
-use super::Caller;
-use crate::e2e::{World, documents::fixture};
+use super::*;
 
 /// A session that was given a document with three pages.
 async fn session_with_document(world: &World) -> Value {

@@ -8,23 +8,11 @@ mod ending;
 mod looking;
 mod reach;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use agentd_testkit::{daemon::Running, model_server::Reply};
-use rmcp::{
-    ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _,
-    model::{
-        CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
-        ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, Implementation, ProgressNotificationParam,
-        ProtocolVersion, ServerResult,
-    },
-    service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService},
-    transport::TokioChildProcess,
-};
-use serde_json::{Value, json};
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _, model::{CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, Implementation, ProgressNotificationParam, ProtocolVersion, ServerResult}, service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService}, transport::TokioChildProcess};
 
-use super::installed;
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 /// What came to an agent besides answers.
 #[derive(Debug, Clone, Default)]

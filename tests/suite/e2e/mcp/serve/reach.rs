@@ -1,10 +1,6 @@
 //! Whose sessions a caller gets at, and what it leaves alone in those of a person.
 
-use agentd_testkit::{daemon::Running, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{Caller, Raw, world_id};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 /// A turn of a person that waits for an answer, and its interrupt. Its model says nothing more.
 async fn person_is_asked(world: &World) -> (Running, Value) {
