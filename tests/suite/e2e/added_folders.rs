@@ -10,10 +10,10 @@ use super::*;
 /// A project and two folders beside it.
 async fn with_folders() -> World {
     let world = World::start().await;
-    world.daemon.write("project/main.rs", "fn main() {}\n");
-    world.daemon.write("my lib/src/lib.rs", "pub fn needle() {}\n");
-    world.daemon.write("my lib/.env", "TOKEN=hunter2\n");
-    world.daemon.write("notes/todo.md", "old words\n");
+    world.write("project/main.rs", "fn main() {}\n");
+    world.write("my lib/src/lib.rs", "pub fn needle() {}\n");
+    world.write("my lib/.env", "TOKEN=hunter2\n");
+    world.write("notes/todo.md", "old words\n");
     world
 }
 
@@ -99,15 +99,14 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
     assert!(lines.contains(&format!("{lib} (read-only), seen as /folders/my-lib")), "{lines}");
 
     // The session has them after a restart, and what was done in them is undone then.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let undone = world.daemon.agentctl(["undo", "--json"]).await.exits(0).json();
+    world.daemon.crash().await;
+    let undone = world.agentctl(["undo", "--json"]).await.exits(0).json();
     assert_eq!(undone["files"][0]["path"], "/folders/notes/todo.md", "{undone:#}");
     assert_eq!(world.content("notes/todo.md"), "old words\n");
     let (told, _) =
         world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", session.as_str().unwrap()]).await;
     assert!(told[0].contains("needle"), "{told:?}");
-    let fork = world.daemon.agentctl(["sessions", "fork", session.as_str().unwrap(), "--json"]).await.exits(0).json();
+    let fork = world.agentctl(["sessions", "fork", session.as_str().unwrap(), "--json"]).await.exits(0).json();
     let fork = fork["session_id"].as_str().unwrap();
     let (told, _) = world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", fork]).await;
     assert!(told[0].contains("needle"), "{told:?}");
@@ -122,8 +121,8 @@ async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
     assert!(told[0].contains("was added read-only"), "{told:?}");
     let session = result["session_id"].as_str().unwrap();
     // The same folder by another name, with another mode; and another folder of the same name.
-    symlink(&notes, world.daemon.path().join("link")).unwrap();
-    world.daemon.write("deep/notes/b.md", "other\n");
+    symlink(&notes, world.path().join("link")).unwrap();
+    world.write("deep/notes/b.md", "other\n");
     let (link, other) = (format!("{}:rw", world.at("link")), world.at("deep/notes"));
     let args = ["--session", session, "--add-dir", &link, "--add-dir", &other, "--add-dir", &lib];
     let (told, _) = world.calls([write(), vec![read("/folders/notes-2/b.md")]].concat(), &args).await;
@@ -146,9 +145,9 @@ async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
 async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
     let world = with_folders().await;
     world.model.default_reply(Reply::text("Good."));
-    let (project, data) = (world.at("project"), world.daemon.data().display().to_string());
-    world.daemon.write("project/sub/a", "x");
-    world.daemon.write("file", "x");
+    let (project, data) = (world.at("project"), world.data().display().to_string());
+    world.write("project/sub/a", "x");
+    world.write("file", "x");
     let cases: [(&str, &[&str]); 6] = [
         (&world.at("nowhere"), &["cannot open the folder", "after --add-dir"]),
         (&world.at("file"), &["is not a folder", "--add-dir takes a folder"]),
@@ -158,7 +157,7 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
         (&data, &["the daemon's own"]),
     ];
     for (folder, parts) in cases {
-        let output = world.daemon.agentctl(["run", "Go.", "-C", &project, "--add-dir", folder]).await;
+        let output = world.agentctl(["run", "Go.", "-C", &project, "--add-dir", folder]).await;
         assert_ne!(output.code, Some(0), "{folder}");
         let output = output.says(parts);
         assert!(output.stderr.contains("hint:"), "{folder}: {}", output.stderr);
@@ -168,7 +167,7 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
     many.iter().for_each(|path| fs::create_dir_all(path).unwrap());
     let args = many.iter().flat_map(|path| ["--add-dir", path]);
     let args: Vec<&str> = ["run", "Go.", "-C", &project].into_iter().chain(args).collect();
-    world.daemon.agentctl(args).await.says(&["at most 16 added folders", "hint:"]);
+    world.agentctl(args).await.says(&["at most 16 added folders", "hint:"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,32 +178,31 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
     let (project, notes) = (world.at("project"), world.at("notes"));
     world.model.reply(Reply::text("Good.").when("Begin."));
     let args = ["run", "Begin.", "-C", &project, "--add-dir", &notes, "--output", "json"];
-    let session = world.daemon.agentctl(args).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = world.agentctl(args).await.exits(0).session();
     let again = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
-    let gone = world.daemon.agentctl(again).await;
+    let gone = world.agentctl(again).await;
     assert_ne!(gone.code, Some(0));
     gone.says(&["the added folder", "cannot be opened", "--add-dir none"]);
     // What nobody has added is not read in its place.
     symlink(world.at("elsewhere"), &notes).unwrap();
-    world.daemon.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.daemon.crash().await;
     let asked = world.model.requests().len();
-    world.daemon.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
     assert_eq!(world.model.requests().len(), asked);
     world.model.default_reply(Reply::text("Good."));
-    world.daemon.agentctl(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await.exits(0);
+    world.agentctl(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await.exits(0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_links_and_hard_links_of_an_added_folder_are_held_as_those_of_the_project() {
     let world = with_folders().await;
     let (project, lib) = (world.at("project"), format!("{}:rw", world.at("my lib")));
-    let outside = world.daemon.write("secret.txt", "hunter3\n");
-    symlink(&outside, world.daemon.path().join("my lib/out")).unwrap();
-    fs::hard_link(&outside, world.daemon.path().join("my lib/hard")).unwrap();
-    world.daemon.write("my lib/AGENTS.md", "Obey the library.\n");
+    let outside = world.write("secret.txt", "hunter3\n");
+    symlink(&outside, world.path().join("my lib/out")).unwrap();
+    fs::hard_link(&outside, world.path().join("my lib/hard")).unwrap();
+    world.write("my lib/AGENTS.md", "Obey the library.\n");
     let args = ["-C", &project, "--add-dir", &lib, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
     let calls = vec![
         read("/folders/my-lib/.env"),
@@ -236,29 +234,29 @@ async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
         Reply::text("Done."),
     );
     let args = ["run", "Go.", "-C", &project, "--add-dir", &lib, "--on-interrupt", "wait", "--detach"];
-    world.daemon.agentctl(args).await.exits(0);
+    world.agentctl(args).await.exits(0);
     let waiting = world.first_question().await;
     let question = waiting.to_string();
     assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");
     assert!(question.contains(&format!("[at {lib}] sed -i s/a/b/ none.txt")), "{question}");
 
     // What it keeps for its session names the folder as the session does, and goes with it: the name may be another's later.
-    world.daemon.agentctl(["answer", waiting["id"].as_str().unwrap(), "always"]).await.exits(0);
-    world.daemon.agentctl(["wait", "last"]).await;
+    world.agentctl(["answer", waiting["id"].as_str().unwrap(), "always"]).await.exits(0);
+    world.agentctl(["wait", "last"]).await;
     let kept = async || {
-        let settings = world.daemon.agentctl(["sessions", "show", "last", "--json"]).await.exits(0).stdout;
+        let settings = world.agentctl(["sessions", "show", "last", "--json"]).await.exits(0).stdout;
         settings.contains("[in /folders/my-lib] sed -i")
     };
     assert!(kept().await);
-    world.daemon.agentctl(["run", "Go.", "--session", "last", "--add-dir", "none"]).await.exits(0);
+    world.agentctl(["run", "Go.", "--session", "last", "--add-dir", "none"]).await.exits(0);
     assert!(!kept().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_in_a_hidden_place_is_held_as_what_it_is() {
     let world = with_folders().await;
-    world.daemon.write(".kube/config", "token: hunter4\n");
-    world.daemon.write("repo/.github/workflows/ci.yml", "on: push\n");
+    world.write(".kube/config", "token: hunter4\n");
+    world.write("repo/.github/workflows/ci.yml", "on: push\n");
     let (project, kube) = (format!("{}:rw", world.at("project")), world.at(".kube"));
     let (github, lib) = (format!("{}:rw", world.at("repo/.github")), format!("{}:rw", world.at("my lib")));
     let mut args = vec!["-C", &project, "--add-dir", &kube, "--add-dir", &github, "--add-dir", &lib];
@@ -289,7 +287,7 @@ async fn a_mention_of_a_file_in_an_added_folder_names_it() {
     world.model.default_reply(Reply::text("Good."));
     let (project, notes) = (world.at("project"), world.at("notes"));
     let words = format!("Read #{}", world.at("notes/todo.md"));
-    world.daemon.agentctl(["run", &words, "-C", &project, "--add-dir", &notes]).await.exits(0);
+    world.agentctl(["run", &words, "-C", &project, "--add-dir", &notes]).await.exits(0);
     let request = world.model.requests()[0].body.to_string();
     assert!(request.contains("/folders/notes/todo.md"), "{request}");
 }
@@ -325,25 +323,25 @@ async fn a_start_of_the_protocol_adds_folders_to_a_new_session_and_to_one_that_t
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_command_changed_in_several_folders_is_undone() {
     let mut world = with_folders().await;
-    world.daemon.write("project/a.txt", "old\n");
+    world.write("project/a.txt", "old\n");
     let script = "cd /project && echo new > a.txt && echo new > /folders/notes/todo.md && echo made > /folders/notes/b.md && sleep 60";
     let call = Reply::tool_call("run_bash_command", json!({"command": script, "timeout_s": 60}));
     works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
     let [project, notes, lib] = ["project", "notes", "my lib"].map(|name| format!("{}:rw", world.at(name)));
     let args = ["run", "Go.", "-C", &project, "--add-dir", &notes, "--add-dir", &lib, "--on-interrupt", "approve"];
-    let running = world.daemon.spawn_agentctl(args);
+    let running = world.spawn_agentctl(args);
     until("the command to have written", || async { (world.content("notes/b.md") == "made\n").then_some(()) }).await;
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
     let sign = || {
-        let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
+        let kept = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
         kept.filter_map(|session| changed(session.path().join("alive"))).max()
     };
-    let made = changed(world.daemon.path().join("notes/b.md"));
+    let made = changed(world.path().join("notes/b.md"));
     until("a sign of life after that", || async { (made < sign()).then_some(()) }).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    world.daemon.agentctl(["undo"]).await.exits(0);
+    world.agentctl(["undo"]).await.exits(0);
     assert_eq!([world.content("project/a.txt"), world.content("notes/todo.md")], ["old\n", "old words\n"]);
-    assert!(!world.daemon.path().join("notes/b.md").exists());
+    assert!(!world.path().join("notes/b.md").exists());
 }

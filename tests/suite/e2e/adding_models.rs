@@ -27,8 +27,7 @@ fn asked_for_model(daemon: &TempDaemon, server: &ModelServer) -> (Terminal, Stri
     let url = server.base_url();
     let args = ["models", "add", "openai", "--base-url", &url, "--no-test"];
     let mut terminal = Terminal::around(daemon, "exec \"$@\"", &args);
-    terminal.sees("key of OpenAI (it is not shown): ");
-    terminal.presses("sk-typed-secret\r");
+    terminal.answers("key of OpenAI (it is not shown): ", "sk-typed-secret\r");
     let list = terminal.sees("model, by number or id [first]: ");
     (terminal, list)
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Asks once, and hands back the result of a turn that ended with this code.
 async fn ask(world: &World, code: i32) -> Value {
-    let output = world.daemon.agentctl(["run", "Hi", "--output", "json", "--on-interrupt", "approve"]).await;
+    let output = world.agentctl(["run", "Hi", "--output", "json", "--on-interrupt", "approve"]).await;
     output.exits(code).json()
 }
 
@@ -63,8 +63,8 @@ async fn a_model_that_never_answers_is_given_up() {
         assert!(error["message"].as_str().unwrap().contains(words), "{result:#}");
         assert!(words.is_empty() || error.to_string().contains("timeouts.first_byte"), "{result:#}");
         // On a busy machine an answer may take longer than that.
-        world.daemon.write("config/models.yaml", "base: {retries: 0}");
-        world.daemon.agentctl(["reload"]).await.exits(0);
+        world.write("config/models.yaml", "base: {retries: 0}");
+        world.agentctl(["reload"]).await.exits(0);
         world.still_serves().await;
     }
 }
@@ -166,7 +166,7 @@ async fn an_answer_that_no_message_could_carry_is_cut_and_can_be_read_again() {
     let words: String = (0..3_000_000).map(|number| format!("{number} ")).collect();
     let pieces = words.as_bytes().chunks(1 << 20).map(|piece| String::from_utf8_lossy(piece).into_owned());
     world.model.reply(Reply::deltas(pieces)).default_reply(Reply::text("Enough."));
-    let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7);
+    let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7);
     let lines = output.json_lines();
     let warning = lines.iter().find(|line| line["type"] == "warning").unwrap();
     assert!(warning.to_string().contains("more than 4 MiB"), "{warning}");
@@ -175,9 +175,9 @@ async fn an_answer_that_no_message_could_carry_is_cut_and_can_be_read_again() {
     assert!(text.len() > 3 << 20 && words.starts_with(text), "{} bytes", text.len());
     // It can be looked at again, and gone on with.
     let session = result["session_id"].as_str().unwrap();
-    let again = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let again = world.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
     assert!(again.stdout.contains("2999 3000 3001"));
-    world.daemon.agentctl(["run", "And now?", "--session", session]).await.exits(0);
+    world.agentctl(["run", "And now?", "--session", session]).await.exits(0);
     world.still_serves().await;
 }
 
@@ -186,7 +186,7 @@ async fn a_runaway_answer_is_cut_and_said() {
     let world = World::start().await;
     for phrase in ["ha ", "I will do it now. ", "[", "="] {
         world.model.reply(Reply::deltas(vec![phrase; 50_000]));
-        let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await;
+        let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await;
         let lines = output.json_lines();
         assert!(lines.iter().any(|line| line["type"] == "warning"), "{phrase:?}: it is said");
         let result = lines.last().unwrap();
@@ -200,7 +200,7 @@ async fn what_models_write_does_not_command_the_terminal() {
     let world = World::start().await;
     let hostile = "Hi \u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}]52;c;ZXZpbA==\u{7} there\u{202e}, friend.";
     world.model.default_reply(Reply::text(hostile));
-    let mut command = world.daemon.agentctl_command(["run", "Hi"]);
+    let mut command = world.agentctl_command(["run", "Hi"]);
     command.env("TERM", "xterm-256color");
     let mut terminal = rexpect::session::spawn_command(command, Some(60_000)).unwrap();
     let shown = terminal.exp_eof().unwrap();

@@ -43,30 +43,30 @@ fn answer(request: &Recorded) -> Reply {
 
 /// A session with a project and three turns. In the first a person is asked twice.
 async fn worked_on(world: &World) -> String {
-    world.daemon.write("project/notes.txt", "old words\n");
-    world.daemon.write("project/AGENTS.md", "Be brief.\n");
+    world.write("project/notes.txt", "old words\n");
+    world.write("project/AGENTS.md", "Be brief.\n");
     world.model.respond_with(answer);
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let project = format!("{}:rw", world.path().join("project").display());
     let args = ["run", "Go on", "-C", &project, "--on-interrupt", "wait", "--output", "json"];
-    let running = world.daemon.spawn_agentctl(args);
+    let running = world.spawn_agentctl(args);
     for tool in ["edit_file", "run_bash_command"] {
         let asked = async || {
             let all = json_of(&world.daemon, &["interrupts"]).await;
             all.as_array().unwrap().iter().find(|asked| asked["tool"] == tool)?["id"].as_str().map(str::to_owned)
         };
         let interrupt = until("it asks", asked).await;
-        world.daemon.agentctl(["answer", &interrupt, "approve"]).await.exits(0);
+        world.agentctl(["answer", &interrupt, "approve"]).await.exits(0);
     }
-    let id = running.output(Vec::new()).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let id = running.output(Vec::new()).await.exits(0).session();
     for prompt in ["Now look once more", "And what else?"] {
-        world.daemon.agentctl(["run", prompt, "--session", &id, "--on-interrupt", "deny"]).await.exits(0);
+        world.agentctl(["run", prompt, "--session", &id, "--on-interrupt", "deny"]).await.exits(0);
     }
     id
 }
 
 async fn travels(world: &World, session: &str, to: &TempDaemon) -> Value {
-    let file = world.daemon.path().join("report.tar.gz").display().to_string();
-    world.daemon.agentctl(["sessions", "export", session, "-o", &file]).await.exits(0);
+    let file = world.path().join("report.tar.gz").display().to_string();
+    world.agentctl(["sessions", "export", session, "-o", &file]).await.exits(0);
     json_of(to, &["sessions", "import", &file]).await
 }
 
@@ -152,13 +152,13 @@ async fn a_bug_report_is_one_file() {
     let other = empty_machine().await;
     let report = travels(&world, &id, &other).await;
     assert_eq!((&report["turns"], &report["subagents"]), (&json!(3), &json!(1)), "{report:#}");
-    let [page, traced] = ["page.html", "trace.html"].map(|name| world.daemon.path().join(name).display().to_string());
-    world.daemon.agentctl(["sessions", "export", &id, "--format", "html", "-o", &page]).await.exits(0);
-    world.daemon.agentctl(["trace", &id, "--html", &traced]).await.exits(0);
+    let [page, traced] = ["page.html", "trace.html"].map(|name| world.path().join(name).display().to_string());
+    world.agentctl(["sessions", "export", &id, "--format", "html", "-o", &page]).await.exits(0);
+    world.agentctl(["trace", &id, "--html", &traced]).await.exits(0);
     assert_eq!(fs::read_to_string(&page).unwrap(), fs::read_to_string(&traced).unwrap(), "it is the same page");
-    fs::remove_dir_all(world.daemon.path().join("project")).unwrap();
+    fs::remove_dir_all(world.path().join("project")).unwrap();
     let page = ["sessions", "export", &id, "--format", "html", "--redact"];
-    let page = world.daemon.agentctl(page).await.exits(0).stdout;
+    let page = world.agentctl(page).await.exits(0).stdout;
     for part in ["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."] {
         assert!(page.contains(part), "{part}");
     }
@@ -166,8 +166,7 @@ async fn a_bug_report_is_one_file() {
     // The same history, and the same figures, also after a restart.
     let mut other = other;
     assert_eq!(events_of(&other, &id).await, here);
-    other.kill9().await;
-    other.restart().await;
+    other.crash().await;
     let mut there = json_of(&other, &["context", &id]).await;
     assert_eq!(there.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
     assert_eq!(there, figures);
@@ -191,8 +190,8 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
     let id = worked_on(&world).await;
     let total = async || json_of(&world.daemon, &["usage"]).await["total"].clone();
     let before = total().await;
-    let early = world.daemon.path().join("early.tar.gz").display().to_string();
-    world.daemon.agentctl(["sessions", "export", &id, "-o", &early]).await.exits(0);
+    let early = world.path().join("early.tar.gz").display().to_string();
+    world.agentctl(["sessions", "export", &id, "-o", &early]).await.exits(0);
     let imports = async || {
         let lines = json_of(&world.daemon, &["audit"]).await;
         lines
@@ -204,17 +203,17 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
             .collect::<Vec<_>>()
     };
     for times in 1..=2 {
-        world.daemon.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
+        world.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
         json_of(&world.daemon, &["sessions", "import", &early]).await;
         assert_eq!(total().await, before, "it was paid for once");
         assert_eq!(imports().await.len(), times);
     }
     let told = imports().await[0].to_string();
     assert!(told.contains(&id) && told.contains("agentd ") && told.contains("agentctl"), "{told}");
-    let people = world.daemon.agentctl(["audit"]).await.exits(0).stdout;
+    let people = world.agentctl(["audit"]).await.exits(0).stdout;
     assert!(people.contains("session imported"), "{people}");
     // It goes on, and what is new counts; so it does for the machine that it goes to.
-    world.daemon.agentctl(["run", "And then?", "--session", &id]).await.exits(0);
+    world.agentctl(["run", "And then?", "--session", &id]).await.exits(0);
     let grown = total().await;
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
     let other = empty_machine().await;
@@ -228,8 +227,8 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     world.model.respond_with(|_| Reply::text("Hello."));
     let id = json_of_run(&world, &["run", "Hello"]).await;
     json_of_run(&world, &["run", "Again", "--session", &id]).await;
-    let file = world.daemon.path().join("session.tar.gz").display().to_string();
-    world.daemon.agentctl(["sessions", "export", &id, "-o", &file]).await.exits(0);
+    let file = world.path().join("session.tar.gz").display().to_string();
+    world.agentctl(["sessions", "export", &id, "-o", &file]).await.exits(0);
     // The words of another machine, in an archive whose hashes fit.
     let other = TempDaemon::start(&world.model.base_url()).await;
     let folder = other.path().join("unpacked");
@@ -268,6 +267,5 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
 
 async fn json_of_run(world: &World, args: &[&str]) -> String {
     let all = args.iter().chain(&["--output", "json", "--on-interrupt", "approve"]);
-    let result = world.daemon.agentctl(all).await.exits(0).json();
-    result["session_id"].as_str().unwrap().to_owned()
+    world.agentctl(all).await.exits(0).session()
 }

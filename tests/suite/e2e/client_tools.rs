@@ -1,9 +1,19 @@
 //! Tools that a client answers, through the real daemon: an editor that hands over what is not saved yet.
 
-use agentd_core::{client_tool::{ClientTool, ClientToolCall}, input::PictureData, session::SessionMode};
-use agentd_proto::{client::TurnFrame, v1::{self, turn_request::{Command, Start, ToolAnswer, tool_answer::Outcome}}};
+use agentd_core::{
+    client_tool::{ClientTool, ClientToolCall},
+    input::PictureData,
+    session::SessionMode,
+};
+use agentd_proto::{
+    client::TurnFrame,
+    v1::{
+        self,
+        turn_request::{Command, Start, ToolAnswer, tool_answer::Outcome},
+    },
+};
 
-use super::{*, Events as _};
+use super::{Events as _, *};
 
 /// 40 × 20 pixels.
 const RED: &[u8] = include_bytes!("fixtures/red.png");
@@ -125,8 +135,7 @@ async fn a_kill_while_the_client_works_is_told_honestly() {
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
     let session = stream.session_id().to_string();
     call(&mut stream).await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let items = world.client().await.items(&session, 0, 100).await.unwrap();
     let result = items.iter().find_map(|numbered| match &numbered.item.body {
         ItemBody::ToolResult(result) => Some(result),

@@ -8,7 +8,7 @@ use super::*;
 /// Changes the journal as a bad disk would. The daemon must not run.
 pub(super) fn spoil(world: &World, sql: &str) {
     let run = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])";
-    let journal = world.daemon.data().join("agentd.db");
+    let journal = world.data().join("agentd.db");
     let output = std::process::Command::new("python3").args(["-c", run]).arg(journal).arg(sql).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -28,9 +28,8 @@ fn damage(world: &World, session: &str, seq: u64) {
 async fn worked(world: &World) -> (String, u64) {
     world.model.reply(Reply::tool_call("todo_write", json!({"todos": [{"content": "Tidy", "status": "pending"}]})));
     world.model.reply(Reply::text("It is noted."));
-    let result = world.daemon.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
-    let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+    let session = world.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).session();
+    let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
     (session, shown["last_seq"].as_u64().unwrap())
 }
 
@@ -48,7 +47,7 @@ async fn a_damaged_event_costs_itself_and_not_its_session() {
     }
     world.daemon.restart().await;
     world.model.default_reply(Reply::text("I am still here."));
-    let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
+    let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
     for ((session, last_seq), seq) in sessions.iter().zip(1_u64..) {
         assert!(doctor.contains(&format!("session {session} has damaged events: {seq}")), "{doctor}");
         let daemon = &world.daemon;
@@ -79,27 +78,27 @@ async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
         let mut world = World::start().await;
         world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"})));
         let args = ["run", "Write", "--on-interrupt", "wait", "--output", "stream-json"];
-        let mut running = world.daemon.spawn_agentctl(args);
+        let mut running = world.spawn_agentctl(args);
         let (raised, _) = running.event("interrupt_raised").await;
         let session = raised["session_id"].as_str().unwrap().to_owned();
         let interrupt = raised["interrupt"]["id"].as_str().unwrap().to_owned();
         if !is_asked {
             world.model.reply(Reply::never());
-            world.daemon.agentctl(["answer", &interrupt, "reject"]).await.exits(0);
+            world.agentctl(["answer", &interrupt, "reject"]).await.exits(0);
             world.model.wait_until(|counts| counts.requests >= 2).await;
         }
         world.daemon.kill9().await;
         drop(running);
         spoil(&world, &format!("UPDATE events SET payload = substr(payload, 1, 20) WHERE kind = '{kind}'"));
         world.daemon.restart().await;
-        assert_ne!(world.daemon.agentctl(["answer", &interrupt, "approve"]).await.code, Some(0), "{kind}");
-        let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+        assert_ne!(world.agentctl(["answer", &interrupt, "approve"]).await.code, Some(0), "{kind}");
+        let waiting = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
         assert_eq!(waiting, json!([]), "{kind}");
-        let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).stdout;
+        let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).stdout;
         assert!(!shown.contains("never ran"), "{kind}: {shown}");
-        assert!(!world.daemon.data().join("workspace").join(&session).join("outputs/a.txt").exists(), "{kind}");
+        assert!(!world.data().join("workspace").join(&session).join("outputs/a.txt").exists(), "{kind}");
         world.model.reply(Reply::text("I am still here."));
-        world.daemon.agentctl(["run", "Go on", "--session", &session]).await.exits(0);
+        world.agentctl(["run", "Go on", "--session", &session]).await.exits(0);
     }
 }
 
@@ -130,7 +129,7 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
         let mut world = World::start().await;
         worked(&world).await;
         assert_eq!(world.daemon.sigterm().await, Some(0));
-        let journal = world.daemon.data().join("agentd.db");
+        let journal = world.data().join("agentd.db");
         if is_removed { fs::remove_file(&journal) } else { fs::write(&journal, "") }.unwrap();
         world.daemon.restart().await;
         let daemon = &world.daemon;
@@ -147,16 +146,14 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
 /// What is on a damaged page keeps nobody from deleting its session, and is not held to be gone.
 #[tokio::test]
 async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
-    let mut world = World::start().await;
-    world.model.default_reply(Reply::text("So be it."));
+    let mut world = World::saying("So be it.").await;
     let words = "the walnut is in the drawer; ".repeat(100);
-    let result = world.daemon.agentctl(["run", &words, "--output", "json"]).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
+    let session = world.agentctl(["run", &words, "--output", "json"]).await.exits(0).session();
     // Nothing of the other one comes to lie on that page.
-    world.daemon.agentctl(["run", &words, "--session", &session]).await.exits(0);
+    world.agentctl(["run", &words, "--session", &session]).await.exits(0);
     let (other, _) = worked(&world).await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    let journal = world.daemon.data().join("agentd.db");
+    let journal = world.data().join("agentd.db");
     let mut bytes = fs::read(&journal).unwrap();
     // The first page that holds rows, and the words in one of them.
     let holds = |page: &[u8]| page[0] == 0x0d && page.windows(words.len()).any(|part| part == words.as_bytes());
@@ -168,22 +165,22 @@ async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
         if round == 0 {
             // Until then the session costs what is on the page, and goes on.
             for command in [&["sessions", "show"][..], &["run", "Go on", "--session"]] {
-                world.daemon.agentctl([command, &[session.as_str()]].concat()).await.exits(0);
+                world.agentctl([command, &[session.as_str()]].concat()).await.exits(0);
             }
         }
         for session in [&session, &other] {
             // The second time they are gone.
-            world.daemon.agentctl(["sessions", "delete", session, "--yes"]).await;
+            world.agentctl(["sessions", "delete", session, "--yes"]).await;
         }
-        assert_eq!(world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+        assert_eq!(world.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
         until("all is tried", || async {
-            let storage = world.daemon.agentctl(["storage", "--json"]).await.exits(0).json();
+            let storage = world.agentctl(["storage", "--json"]).await.exits(0).json();
             (storage["stuck_sessions"] == 1 && storage["removed_sessions"] == 0).then_some(())
         })
         .await;
-        let shown = world.daemon.agentctl(["storage"]).await.exits(0).stderr;
+        let shown = world.agentctl(["storage"]).await.exits(0).stderr;
         assert!(shown.contains("1 deleted session cannot be overwritten"), "{shown}");
-        let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
+        let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
         assert!(doctor.contains("1 deleted session is still in agentd.db"), "{doctor}");
         assert_eq!(world.daemon.sigterm().await, Some(0));
     }

@@ -45,7 +45,7 @@ fn is_open(world: &World) -> bool {
 async fn whoever_asks_about_a_document_hears_the_page() {
     let world = World::start().await;
     world.still_serves().await;
-    assert!(!is_open(&world) && !world.daemon.data().join("index").exists(), "nothing before a document is searched");
+    assert!(!is_open(&world) && !world.data().join("index").exists(), "nothing before a document is searched");
     for (name, query, answer) in [
         ("latin.pdf", "the committee met on day 2", "latin.pdf p. 2"),
         ("cjk.pdf", "各部门什么时候提交报表", "cjk.pdf p. 1"),
@@ -65,12 +65,12 @@ async fn whoever_asks_about_a_document_hears_the_page() {
     ] {
         let file = name.rsplit('/').next().unwrap();
         searches_and_cites(&world, &format!("uploads/{file}"), query);
-        let output = world.daemon.agentctl(["run", "--file", &fixture(name), "What does it say?"]).await.exits(0);
+        let output = world.agentctl(["run", "--file", &fixture(name), "What does it say?"]).await.exits(0);
         assert!(output.stdout.contains(answer) && !output.stdout.contains("nothing"), "{name}: {}", output.stdout);
     }
     assert!(is_open(&world));
     world.daemon.sigterm().await;
-    assert!(!world.daemon.log().contains("left as it was"), "{}", world.daemon.log());
+    assert!(!world.log().contains("left as it was"), "{}", world.log());
 }
 
 /// Folder of the models that `make recognition` brings.
@@ -85,24 +85,24 @@ fn recognition_models() -> PathBuf {
 async fn scans_are_read_and_cited_once_their_models_are_there() {
     let world = World::start().await;
     let scan = fixture("scan.pdf");
-    world.daemon.agentctl(["docs", "add", &scan]).await;
-    let before = world.daemon.agentctl(["docs", "show", "uploads/scan.pdf"]).await;
+    world.agentctl(["docs", "add", &scan]).await;
+    let before = world.agentctl(["docs", "show", "uploads/scan.pdf"]).await;
     assert!(before.stderr.contains("make recognition"), "{} {}", before.stdout, before.stderr);
-    let doctor = world.daemon.agentctl(["doctor"]).await;
+    let doctor = world.agentctl(["doctor"]).await;
     assert!(doctor.stdout.contains("letters of scanned pages cannot be recognised"), "{}", doctor.stdout);
 
-    let models = world.daemon.data().join("models");
+    let models = world.data().join("models");
     std::fs::create_dir_all(&models).unwrap();
     for name in agentd_core::knowledge::RECOGNITION_MODELS {
         std::os::unix::fs::symlink(recognition_models().join(name), models.join(name)).unwrap();
     }
-    let shown = world.daemon.agentctl(["docs", "show", "uploads/scan.pdf"]).await.exits(0);
+    let shown = world.agentctl(["docs", "show", "uploads/scan.pdf"]).await.exits(0);
     assert!(shown.stdout.contains("page 1 (recognised)"), "{}", shown.stdout);
     assert!(shown.stdout.contains("lighthouse at the northern pier"), "{}", shown.stdout);
     searches_and_cites(&world, "uploads/scan.pdf", "mooring fees");
-    let output = world.daemon.agentctl(["run", "--file", &scan, "What does it say?"]).await.exits(0);
+    let output = world.agentctl(["run", "--file", &scan, "What does it say?"]).await.exits(0);
     assert!(output.stdout.contains("scan.pdf p. 1 (recognised)"), "{}", output.stdout);
-    let doctor = world.daemon.agentctl(["doctor"]).await;
+    let doctor = world.agentctl(["doctor"]).await;
     assert!(doctor.stdout.contains("letters of scanned pages: the models are in"), "{}", doctor.stdout);
 }
 
@@ -143,28 +143,22 @@ async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() 
 async fn a_kill_while_documents_come_in_loses_no_upload_and_leaves_an_index_that_opens() {
     let mut world = World::start().await;
     let pages: Vec<String> = (1..=3000).map(|page| format!("Page {page} of the book, with zircon{page}. ")).collect();
-    let long = world.daemon.write("long.docx", docx(&pages));
+    let long = world.write("long.docx", docx(&pages));
     let before = std::fs::read(&long).unwrap();
     searches_and_cites(&world, "uploads/long.docx", "zircon2999");
-    let running = world.daemon.spawn_agentctl([
-        "run",
-        "--file",
-        long.to_str().unwrap(),
-        "Where is the zircon?",
-        "--output",
-        "json",
-    ]);
+    let running =
+        world.spawn_agentctl(["run", "--file", long.to_str().unwrap(), "Where is the zircon?", "--output", "json"]);
     // The writer begins to write when it has something of the document.
     until("the index to be begun", || async { is_open(&world).then_some(()) }).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     let id = sessions[0]["session_id"].as_str().or(sessions[0]["id"].as_str()).unwrap().to_owned();
-    let copy = world.daemon.path().join("copy.docx");
-    world.daemon.agentctl(["files", "get", &id, "uploads/long.docx", "-o", copy.to_str().unwrap()]).await.exits(0);
+    let copy = world.path().join("copy.docx");
+    world.agentctl(["files", "get", &id, "uploads/long.docx", "-o", copy.to_str().unwrap()]).await.exits(0);
     assert!(std::fs::read(&copy).unwrap() == before, "byte for byte");
-    let output = world.daemon.agentctl(["run", "--session", &id, "Where is the zircon?"]).await.exits(0);
+    let output = world.agentctl(["run", "--session", &id, "Where is the zircon?"]).await.exits(0);
     assert!(output.stdout.starts_with("It says zircon2999 (long.docx section "), "{}", output.stdout);
 }
 
@@ -184,7 +178,7 @@ pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
 async fn a_person_adds_lists_shows_and_searches_documents() {
     let world = World::start().await;
     let files = ["latin.pdf", "cjk.pdf", "password.pdf"].map(fixture);
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    let docs = async |args: &[&str]| world.agentctl(["docs"].iter().chain(args)).await;
     // There is no session yet: one is made.
     let added = docs(&["add", &files[0], &files[1], &files[2], "--json"]).await.exits(1).json();
     assert_eq!(super::keys(&added), ["complete", "documents", "notes", "session_id"]);
@@ -237,7 +231,7 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     assert!(told.stdout.contains("documents  2"), "{}", told.stdout);
     // Another session was given nothing.
     world.model.reply(Reply::text("Hello."));
-    let other = world.daemon.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+    let other = world.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
     let other = other["session_id"].as_str().unwrap();
     let none = docs(&["list", "--session", other]).await.exits(0);
     assert!(format!("{}{}", none.stdout, none.stderr).contains("there is no document"), "{}", none.stdout);
@@ -247,9 +241,9 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
 #[tokio::test]
 async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
     let world = World::start().await;
-    let text = world.daemon.path().join("n.txt");
+    let text = world.path().join("n.txt");
     std::fs::write(&text, "About the barn.\n\nIts colour is vermilion.\n").unwrap();
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    let docs = async |args: &[&str]| world.agentctl(["docs"].iter().chain(args)).await;
     let added = docs(&["add", text.to_str().unwrap()]).await.exits(0);
     assert!(!added.stdout.contains("not indexed") && added.stdout.contains("text file"), "{}", added.stdout);
     let listed = docs(&["list"]).await.exits(0);
@@ -271,7 +265,7 @@ async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
         assert!(told.contains("1. uploads/n.txt:1-3\n"), "{told}");
         Reply::text("There.")
     });
-    let output = world.daemon.agentctl(["run", "Which colour?", "--continue"]).await.exits(0);
+    let output = world.agentctl(["run", "Which colour?", "--continue"]).await.exits(0);
     assert_eq!(output.stdout.trim(), "There.");
 }
 
@@ -279,7 +273,7 @@ async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
 async fn a_long_sheet_is_read_on_to_its_last_row() {
     let world = World::start().await;
     let rows: Vec<String> = (1..=3000).map(|row| format!("<row r=\"{row}\"><c r=\"A{row}\"><v>{row}</v></c><c r=\"B{row}\" t=\"inlineStr\"><is><t>berth {row}</t></is></c></row>")).collect();
-    let book = world.daemon.write("long.xlsx", xlsx(&rows.concat()));
+    let book = world.write("long.xlsx", xlsx(&rows.concat()));
     let call = |row: u64| ("read_file", json!({"path": "uploads/long.xlsx", "row": row}));
     let (told, output) = world.call_all(vec![call(1), call(2999)], &["--file", book.to_str().unwrap()]).await;
     output.exits(0);
@@ -292,7 +286,7 @@ async fn a_long_sheet_is_read_on_to_its_last_row() {
         "{}",
         told[1]
     );
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    let docs = async |args: &[&str]| world.agentctl(["docs"].iter().chain(args)).await;
     let shown = docs(&["show", "uploads/long.xlsx"]).await.exits(0);
     let next = shown.stderr.lines().find(|line| line.contains("--row")).unwrap_or_else(|| panic!("{}", shown.stderr));
     let row = next.rsplit(' ').next().unwrap();
@@ -336,7 +330,7 @@ fn zipped(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
 async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
     const MANY: usize = 304;
     let world = World::start().await;
-    let project = world.daemon.path().join("many");
+    let project = world.path().join("many");
     std::fs::create_dir_all(&project).unwrap();
     for number in 0..MANY {
         std::fs::write(project.join(format!("{number:04}.docx")), docx(&[format!("The word is zircon{number}.")]))
@@ -344,8 +338,8 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
     }
     world.model.reply(Reply::text("Hello."));
     let mount = project.to_str().unwrap();
-    world.daemon.agentctl(["run", "Hello", "-C", mount]).await.exits(0);
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    world.agentctl(["run", "Hello", "-C", mount]).await.exits(0);
+    let docs = async |args: &[&str]| world.agentctl(["docs"].iter().chain(args)).await;
     let listed = docs(&["list", "--json"]).await.exits(0).json();
     assert_eq!((listed["documents"].as_array().unwrap().len(), &listed["complete"]), (MANY, &serde_json::json!(true)));
     let found = docs(&["search", "zircon303", "--json"]).await.exits(0).json();
@@ -361,7 +355,7 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
         assert!(!told.contains("not searched"), "{told}");
         Reply::text("There.")
     });
-    let output = world.daemon.agentctl(["run", "Where is zircon303?", "--continue", "-C", mount]).await.exits(0);
+    let output = world.agentctl(["run", "Where is zircon303?", "--continue", "-C", mount]).await.exits(0);
     assert_eq!(output.stdout.trim(), "There.");
 }
 

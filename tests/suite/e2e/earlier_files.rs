@@ -57,9 +57,9 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     assert!(checked.stdout.contains("the configuration is right") && checked.stderr.is_empty(), "{}", checked.stderr);
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     world.model.reply(Reply::text("Ready."));
-    world.daemon.agentctl(["run", "Begin"]).await.exits(0);
+    world.agentctl(["run", "Begin"]).await.exits(0);
     until("the servers have said what they offer", || async {
-        let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
         listed.as_array().unwrap().iter().all(|server| server["reached"] == true).then_some(())
     })
     .await;
@@ -118,7 +118,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
             .get(done)
             .map_or_else(|| Reply::text("over"), |(tool, arguments)| Reply::tool_call(*tool, arguments.clone()))
     });
-    world.daemon.agentctl(["run", "@run_bash_command @mcp_echo @fs_read", "--on-interrupt", "approve"]).await;
+    world.agentctl(["run", "@run_bash_command @mcp_echo @fs_read", "--on-interrupt", "approve"]).await;
     let last = world.model.requests().last().unwrap().clone();
     assert!(["fs_read", "run_bash_command"].iter().all(|name| shown(&last).contains(&(*name).to_owned())));
     let told: Vec<&str> = last
@@ -131,9 +131,9 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     assert!(told[1].contains("E_DENIED") && told[2].contains("two"), "{told:#?}");
 
     // What has no counterpart is said once, and no key is in any log.
-    let log = world.daemon.log();
+    let log = world.log();
     assert_eq!(log.matches("there is no tool `extract_links`").count(), 1, "{log}");
-    let shown = world.daemon.agentctl(["config", "show", "--all"]).await.exits(0).stdout;
+    let shown = world.agentctl(["config", "show", "--all"]).await.exits(0).stdout;
     for secret in ["sk-earlier-7d1f", "ghp_earlier_9c2e"] {
         assert!(!log.contains(secret) && !shown.contains(secret), "{secret}");
     }
@@ -141,8 +141,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
 
 #[tokio::test]
 async fn the_daemons_own_environment_counts_more_than_a_file() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     home.write(
         "config/.env",
         "MODEL_BASIC_BASE_URL=http://127.0.0.1:9/v1\nMODEL_BASIC_API_KEY=sk-of-the-file\nMODEL_BASIC_ID=file\n",
@@ -154,13 +153,13 @@ async fn the_daemons_own_environment_counts_more_than_a_file() {
     assert_eq!(request.body["model"], "environment");
     assert_eq!(request.key(), "sk-of-the-file");
     // Others can read it, which is said; and it is read again with the rest.
-    assert!(world.daemon.log().contains("others may look into"), "{}", world.daemon.log());
-    world.daemon.write("config/.env", "MODEL_BASIC_API_KEY=sk-of-later\n");
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    assert!(world.log().contains("others may look into"), "{}", world.log());
+    world.write("config/.env", "MODEL_BASIC_API_KEY=sk-of-later\n");
+    world.agentctl(["reload"]).await.exits(0);
     world.still_serves().await;
     let request = world.model.requests().last().unwrap().clone();
     assert_eq!(request.key(), "sk-of-later");
-    world.daemon.write("config/.env", "A=1\nsk-of-nobody\n");
-    world.daemon.agentctl(["reload"]).await.exits(2).says(&[".env:2", "not a variable"]);
-    assert!(!world.daemon.log().contains("sk-of"), "{}", world.daemon.log());
+    world.write("config/.env", "A=1\nsk-of-nobody\n");
+    world.agentctl(["reload"]).await.exits(2).says(&[".env:2", "not a variable"]);
+    assert!(!world.log().contains("sk-of"), "{}", world.log());
 }

@@ -153,7 +153,7 @@ async fn edits_and_patches_are_exact_in_every_encoding() {
         for (end, ends) in ENDS {
             for (number, form) in FORMS.into_iter().enumerate() {
                 let path = format!("/project/{}-{end}-{form}.txt", script.name);
-                let real = world.daemon.write(&path[1..], script.file(&(script.ascii)("old"), ends));
+                let real = world.write(&path[1..], script.file(&(script.ascii)("old"), ends));
                 calls.push(script.edits(&path, script.new.0)[number].clone());
                 files.push((real, script.file(&script.new.1, ends)));
             }
@@ -174,7 +174,7 @@ async fn what_an_encoding_lacks_is_refused_by_name() {
         let before = script.file(b"old", ENDS[2].1);
         for (number, form) in FORMS.into_iter().enumerate() {
             let path = format!("/project/{}-{form}.txt", script.name);
-            let real = world.daemon.write(&path[1..], &before);
+            let real = world.write(&path[1..], &before);
             calls.push(script.edits(&path, &format!("new {lacking}"))[number].clone());
             files.push((
                 real,

@@ -13,8 +13,7 @@ struct Reader {
 
 impl Reader {
     async fn new() -> Self {
-        let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
+        let (model, home) = TempHome::with_server().await;
         std::fs::create_dir_all(home.config()).unwrap();
         std::fs::create_dir_all(home.path().join(".config")).unwrap();
         symlink(home.config(), home.path().join(".config/agentd")).unwrap();

@@ -10,8 +10,7 @@ struct Person {
 
 impl Person {
     async fn new() -> Self {
-        let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
+        let (model, home) = TempHome::with_server().await;
         let person = Self { home, model };
         person.make_runtime();
         person
@@ -230,16 +229,13 @@ async fn what_a_lock_file_says_that_nobody_holds_is_not_believed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_outlives_the_daemon_that_it_started() {
     let person = Person::new().await;
-    let mut terminal = Terminal::open(&person.home, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&person.home, &[]);
     person.home.agentctl(["stop"]).await.exits(0).says(&["the daemon has stopped"]);
     terminal.hears("Hi", "the daemon is back");
-    terminal.presses("\r");
-    terminal.sees_last("Hello from the model server.");
+    terminal.presses_last("\r", "Hello from the model server.");
 
     person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_behind("It hangs."));
-    terminal.says("Slowly");
-    terminal.sees("It hangs.");
+    terminal.says_for("Slowly", "It hangs.");
     let pid = person.home.agentctl(["status", "--json"]).await.exits(0).json()["pid"].as_u64().unwrap();
     signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
     terminal.sees_all(&["waiting for the daemon", "the daemon is back"]);

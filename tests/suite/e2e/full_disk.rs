@@ -24,8 +24,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     let data = seen_by(daemon, &daemon.data());
     let large = daemon.write("large.bin", vec![7; 3_000_000]);
 
-    let begun = daemon.agentctl(["run", "Take this", "--output", "json"]).await.exits(0).json();
-    let in_the_way = begun["session_id"].as_str().unwrap().to_owned();
+    let in_the_way = daemon.agentctl(["run", "Take this", "--output", "json"]).await.exits(0).session();
     daemon.agentctl(["files", "put", &in_the_way, "uploads/large.bin", large.to_str().unwrap()]).await.exits(0);
     // The disk is full while a turn of another one is under way.
     let folder = data.clone();

@@ -3,7 +3,11 @@
 use agentd_core::error::ErrorKind;
 use agentd_proto::client::ClientErrorKind;
 
-use super::{*, Events as _, sandbox::{mount, project, world}};
+use super::{
+    Events as _,
+    sandbox::{mount, project, world},
+    *,
+};
 
 /// A command that asks, and tells afterwards that it ran.
 fn touch(name: &str) -> Reply {
@@ -15,22 +19,22 @@ fn command(command: &str) -> Reply {
 }
 
 async fn agentctl(world: &World, args: &[&str]) -> Output {
-    world.daemon.agentctl(args).await
+    world.agentctl(args).await
 }
 
 async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
-    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
+    world.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
 }
 
 async fn grants(world: &World, more: &[&str]) -> Vec<Value> {
-    let listed = world.daemon.agentctl(["grants", "list", "--json"].iter().chain(more)).await.exits(0).json();
+    let listed = world.agentctl(["grants", "list", "--json"].iter().chain(more)).await.exits(0).json();
     listed.as_array().unwrap().clone()
 }
 
 /// Runs a turn that nobody attends: it is refused what would ask.
 async fn unattended(world: &World, more: &[&str]) -> Value {
     let args = ["run", "Do it", "--on-interrupt", "deny", "--output", "json"];
-    world.daemon.agentctl(args.iter().chain(more)).await.json()
+    world.agentctl(args.iter().chain(more)).await.json()
 }
 
 fn denials(result: &Value) -> usize {
@@ -47,8 +51,7 @@ async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restar
     let answered = answer(&world, &interrupt, &["always"]).await.exits(0);
     answered.says(&["kept for this session: run_bash_command: touch a"]);
     running.output(Vec::new()).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
     let session = interrupt["session_id"].as_str().unwrap();
     world.model.reply(touch("a")).reply(Reply::text("Again."));
@@ -74,8 +77,7 @@ async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_re
     let answered = answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
     answered.says(&["kept for good, in every session: run_bash_command: [in /] touch a"]);
     running.output(Vec::new()).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
     world.model.reply(touch("a")).reply(Reply::text("Again."));
     assert_eq!(denials(&unattended(&world, &[]).await), 0);
@@ -95,9 +97,8 @@ async fn a_denial_beats_every_rule_that_is_kept() {
     for rule in ["run_bash_command: touch b", "run_bash_command: touch *"] {
         agentctl(&world, &["grants", "add", rule]).await.exits(0);
     }
-    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [touch b]}}");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [touch b]}}");
+    world.daemon.crash().await;
     for on_interrupt in ["deny", "approve", "fail"] {
         world.model.reply(command("touch a && touch b")).reply(Reply::text("Then not."));
         let args = ["run", "Do it", "--on-interrupt", on_interrupt, "--output", "json"];
@@ -126,8 +127,8 @@ async fn an_edit_of_a_write_into_a_denied_path_is_refused() {
     answer(&world, &interrupt, &["edit", "--args", &write("outputs/b").to_string()]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
     let outputs = format!("data/workspace/{}/outputs", interrupt["session_id"].as_str().unwrap());
-    assert_eq!(world.daemon.read(&format!("{outputs}/b")), "words");
-    assert_eq!(world.daemon.read(&format!("{outputs}/kept")), "");
+    assert_eq!(world.read(&format!("{outputs}/b")), "words");
+    assert_eq!(world.read(&format!("{outputs}/kept")), "");
     // The same for calls of a model, also where somebody would approve them.
     for path in detours {
         let patch = json!({"patch": format!("*** Begin Patch\n*** Add File: {path}\n+words\n*** End Patch")});
@@ -199,7 +200,7 @@ async fn refusals(world: &World, session: &str, arguments: Value) -> usize {
 #[tokio::test]
 async fn a_rule_for_the_project_holds_in_no_other_folder_of_the_session() {
     let (world, session) = in_project("run_bash_command: touch a").await;
-    let root = world.daemon.path().join("data/workspace").join(&session);
+    let root = world.path().join("data/workspace").join(&session);
     let skill = root.join("skills/report");
     fs::create_dir_all(&skill).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: report\ndescription: Makes a report\n---\n").unwrap();
@@ -263,7 +264,7 @@ async fn a_rule_that_is_kept_for_good_means_the_folder_that_it_was_kept_in() {
 async fn no_program_of_a_repository_runs_beside_what_was_granted() {
     let (world, session) = in_project("run_bash_command: touch a").await;
     let ran = project(&world).join("ran");
-    let spy = world.daemon.write("project/spy.sh", format!("#!/bin/sh\necho ran >> '{}'\n", ran.display()));
+    let spy = world.write("project/spy.sh", format!("#!/bin/sh\necho ran >> '{}'\n", ran.display()));
     fs::set_permissions(&spy, fs::Permissions::from_mode(0o755)).unwrap();
     let set_up = "git init -q && echo 1 > b && git add b && git config diff.external ./spy.sh && \
         git config core.fsmonitor ./spy.sh && echo 2 > b";
@@ -283,8 +284,8 @@ async fn no_program_of_a_repository_runs_beside_what_was_granted() {
 #[tokio::test]
 async fn nothing_looks_unasked_in_a_folder_of_secrets() {
     let (world, session) = in_project("run_bash_command: touch a").await;
-    world.daemon.write("project/.aws/config", "the launch code is 0000");
-    world.daemon.write("project/sub/config", "nothing");
+    world.write("project/.aws/config", "the launch code is 0000");
+    world.write("project/sub/config", "nothing");
     std::os::unix::fs::symlink(".aws", project(&world).join("cloud")).unwrap();
     for (folder, refused) in [("/project/.aws", 1), (".aws", 1), ("cloud", 1), ("sub", 0)] {
         let arguments = json!({"command": "cat config", "directory": folder});

@@ -28,7 +28,7 @@ fn has_field(request: &Recorded) -> bool {
 #[tokio::test]
 async fn the_answer_is_the_document_alone_and_tools_work_as_usual_before_it() {
     let world = World::start().await;
-    world.daemon.write("project/a.txt", "one\ntwo\n");
+    world.write("project/a.txt", "one\ntwo\n");
     world.model.respond_with(|request| match tool_texts(request).contains("two") {
         true => Reply::text(format!("I counted:\n```json\n{GOOD}\n```")),
         false => Reply::tool_call("read_file", json!({"path": "/project/a.txt"})),
@@ -78,10 +78,10 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     let refused = async |content: Option<&[u8]>, words: &[&str]| {
         let path = "bad.json";
         match content {
-            Some(content) => drop(world.daemon.write(path, content)),
-            None => drop(std::fs::remove_file(world.daemon.path().join(path))),
+            Some(content) => drop(world.write(path, content)),
+            None => drop(std::fs::remove_file(world.path().join(path))),
         }
-        let output = world.daemon.agentctl(["run", "Hi", "--schema", path]).await.exits(2);
+        let output = world.agentctl(["run", "Hi", "--schema", path]).await.exits(2);
         assert_eq!(output.stdout, "");
         output.says(&[words, &["hint:"]].concat());
     };
@@ -93,10 +93,10 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     refused(Some(br#"{"type": "objekt"}"#), &["no JSON Schema", "/type"]).await;
     refused(Some(br#"{"$ref": "https://example.com/a.json"}"#), &["https://example.com/a.json", "not fetched"]).await;
     refused(Some(format!(r#"{{"title": "{}"}}"#, "x".repeat(65_536)).as_bytes()), &["65536"]).await;
-    let folder = world.daemon.agentctl(["run", "Hi", "--schema", "."]).await.exits(2);
+    let folder = world.agentctl(["run", "Hi", "--schema", "."]).await.exits(2);
     folder.says(&["is a folder", "hint:"]);
     assert!(world.model.requests().is_empty());
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(sessions, json!([]), "no session is left behind");
 }
 
@@ -113,21 +113,19 @@ async fn a_turn_that_waits_for_a_person_is_held_to_its_form_after_a_restart() {
             (_, true) => Reply::text(GOOD),
         }
     });
-    world.daemon.write("schema.json", SCHEMA);
+    world.write("schema.json", SCHEMA);
     let args = ["run", "Write it, then count", "--schema", "schema.json", "--on-interrupt", "wait", "--detach"];
-    let session = world.daemon.agentctl(args).await.exits(0).stdout.trim().to_owned();
+    let session = world.agentctl(args).await.exits(0).stdout.trim().to_owned();
     let asked = world.first_question().await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    world.daemon.crash().await;
+    world.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
     let text = async || {
-        let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+        let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
         (shown["status"] == "idle").then_some(shown)
     };
     until("it ends", text).await;
     let last = world.model.requests().pop().unwrap();
     assert!(has_field(&last) && last.body["messages"].to_string().contains("does not match"), "{:#}", last.body);
-    let next: Value =
-        world.daemon.agentctl(["run", "Hi", "--session", &session, "--output", "json"]).await.exits(0).json();
+    let next: Value = world.agentctl(["run", "Hi", "--session", &session, "--output", "json"]).await.exits(0).json();
     assert_eq!(next["stop_reason"], "completed");
 }

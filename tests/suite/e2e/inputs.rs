@@ -3,7 +3,7 @@
 use agentd_testkit::daemon::PATIENCE;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{*, Events as _};
+use super::{Events as _, *};
 
 /// A diff of about 126 KB, whose last line matters.
 fn diff() -> String {
@@ -27,7 +27,7 @@ async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_
     let world = World::start().await;
     world.model.respond_with(reads_on);
     let args = ["run", "Review this", "--output", "json"];
-    let output = world.daemon.agentctl_with(args, diff()).await.exits(0);
+    let output = world.agentctl_with(args, diff()).await.exits(0);
     let output =
         output.says(&["KB of input do not fit into the window", "stored as uploads/stdin.txt", "lines are in view"]);
     let result = output.json();
@@ -37,13 +37,13 @@ async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_
     // The window has 32,768 tokens, and a good part of it is made use of.
     assert!(input["shown_bytes"].as_u64().unwrap() > 20_000, "{input}");
     let session = result["session_id"].as_str().unwrap();
-    let kept = world.daemon.data().join("workspace").join(session).join("uploads/stdin.txt");
+    let kept = world.data().join("workspace").join(session).join("uploads/stdin.txt");
     assert_eq!(fs::read_to_string(kept).unwrap(), diff());
     assert_eq!(world.model.requests().len(), 2, "nothing was summed up");
 
     // What fits is no file, and no result speaks of one.
     world.model.respond_with(|_| Reply::text("Short."));
-    let output = world.daemon.agentctl_with(args, "+ one line\n").await.exits(0);
+    let output = world.agentctl_with(args, "+ one line\n").await.exits(0);
     assert!(output.json().get("input").is_none() && output.stderr.is_empty(), "{}", output.stderr);
 }
 
@@ -51,13 +51,13 @@ async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_
 async fn with_whole_nothing_is_asked_and_the_exit_code_says_why() {
     let world = World::start().await;
     let args = ["run", "Review this", "--whole", "--output", "json"];
-    let output = world.daemon.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
+    let output = world.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
     assert_eq!(output.json()["error"]["kind"], "context_overflow");
     assert!(world.model.requests().is_empty());
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(sessions, json!([]), "no session is left behind");
     world.model.reply(Reply::text("Fine."));
-    world.daemon.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
+    world.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
 }
 
 #[tokio::test]
@@ -91,20 +91,20 @@ async fn it_is_on_the_disk_before_the_turn_is_acknowledged_and_after_a_kill() {
 async fn where_the_disk_is_full_it_is_refused_whole() {
     let Some(world) = World::on_disk("data/workspace", "256k").await else { return };
     let long = diff().repeat(5);
-    let refused = world.daemon.agentctl_with(["run", "Review this"], long.as_str()).await.exits(1);
+    let refused = world.agentctl_with(["run", "Review this"], long.as_str()).await.exits(1);
     refused.says(&["the disk is full", "hint:"]);
     assert!(world.model.requests().is_empty());
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(sessions, json!([]));
     world.model.reply(Reply::text("Fine."));
-    world.daemon.agentctl_with(["run", "Review this"], "+ one line\n").await.exits(0);
+    world.agentctl_with(["run", "Review this"], "+ one line\n").await.exits(0);
     world.still_serves().await;
 }
 
 /// A command whose standard input stays open and silent, and its end that keeps it so.
 fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut command = tokio::process::Command::from(world.daemon.agentctl_command(args));
+    let mut command = tokio::process::Command::from(world.agentctl_command(args));
     command.stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     (command.spawn().unwrap(), writer)
 }
@@ -113,7 +113,7 @@ fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io
 async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
     let world = World::start().await;
     world.model.reply(Reply::text("Hi."));
-    let first = world.daemon.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+    let first = world.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
     let session = first["session_id"].as_str().unwrap();
     let put = ["files", "put", session, "uploads/a.txt"];
     let commands: [(&[&str], &str); 4] = [

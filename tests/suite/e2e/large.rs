@@ -1,6 +1,6 @@
 //! Commands that say more than a window holds: kept whole, shown in part, and read where it matters.
 
-use super::{*, Events as _};
+use super::{Events as _, *};
 
 /// 80,000 lines, about two megabytes. One in the middle says what went wrong.
 const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;
@@ -122,8 +122,8 @@ async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
 async fn an_image_that_a_command_prints_is_kept_and_named() {
     let world = World::start().await;
     let image: Vec<u8> = b"\x89PNG\r\n\x1a\n".iter().copied().chain((0..=255).cycle().take(40_000)).collect();
-    world.daemon.write("project/logo.png", &image);
-    let project = world.daemon.path().join("project");
+    world.write("project/logo.png", &image);
+    let project = world.path().join("project");
     let size = image.len();
     world.model.respond_with(move |request| {
         let told = tool_texts(request);

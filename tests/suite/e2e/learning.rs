@@ -41,11 +41,11 @@ fn reads(request: &Recorded, count: usize) -> Reply {
 /// Has the model read so many files in one turn.
 async fn read_all(world: &World, count: usize) -> Output {
     for number in 0..count {
-        world.daemon.write(&format!("project/f{number}.txt"), prose(number));
+        world.write(&format!("project/f{number}.txt"), prose(number));
     }
-    let project = world.daemon.path().join("project");
+    let project = world.path().join("project");
     let args = ["run", "Read all parts", "-C", project.to_str().unwrap(), "--output", "stream-json"];
-    world.daemon.agentctl(args).await.exits(0)
+    world.agentctl(args).await.exits(0)
 }
 
 #[tokio::test]
@@ -66,29 +66,26 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
     }
     let window =
         |slots: Value| (slots[0]["model"]["context_window"].clone(), slots[0]["model"]["window_source"].clone());
-    let view = world.daemon.agentctl(["context", "--json"]).await.exits(0).json();
+    let view = world.agentctl(["context", "--json"]).await.exits(0).json();
     assert_eq!(view["window"], REAL);
     let known = (json!(REAL), json!("cut"));
-    assert_eq!(window(world.daemon.agentctl(["models", "--json"]).await.exits(0).json()), known);
-    let doctor = world.daemon.agentctl(["doctor"]).await.exits(0).stdout;
+    assert_eq!(window(world.agentctl(["models", "--json"]).await.exits(0).json()), known);
+    let doctor = world.agentctl(["doctor"]).await.exits(0).stdout;
     assert!(doctor.contains("reads only 12288 tokens"), "{doctor}");
 
-    let file = world.daemon.data().join("model-facts.json");
+    let file = world.data().join("model-facts.json");
     until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    assert_eq!(window(world.daemon.agentctl(["models", "--json"]).await.exits(0).json()), known);
+    world.daemon.crash().await;
+    assert_eq!(window(world.agentctl(["models", "--json"]).await.exits(0).json()), known);
 
     // What the server tells has an end at what was seen, until it tells something else.
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    assert_eq!(window(world.daemon.agentctl(["models", "--json"]).await.exits(0).json()), known);
+    world.daemon.crash().await;
+    assert_eq!(window(world.agentctl(["models", "--json"]).await.exits(0).json()), known);
     until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 32_000})]);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    world.daemon.crash().await;
+    let slots = world.agentctl(["models", "--json"]).await.exits(0).json();
     assert_eq!(window(slots), (json!(32_000), json!("server")));
 }
 
@@ -110,9 +107,9 @@ async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
         let output = read_all(&world, 5).await;
         assert!(warnings(&output, "window_cut").is_empty(), "{kind}: {}", output.stdout);
     }
-    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    let slots = world.agentctl(["models", "--json"]).await.exits(0).json();
     assert_eq!(slots[0]["model"]["window_source"], "default");
-    let doctor = world.daemon.agentctl(["doctor"]).await.exits(0).stdout;
+    let doctor = world.agentctl(["doctor"]).await.exits(0).stdout;
     assert!(doctor.contains("nobody says how large its window is, 32768 tokens"), "{doctor}");
 }
 

@@ -7,8 +7,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_client_starts_the_daemon_where_none_runs() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let output = home.agentctl(["run", "Hi"]).await.exits(0);
     assert_eq!(output.stdout, "Hello from the model server.\n");
     let status = home.agentctl(["status", "--json"]).await.exits(0).json();
@@ -27,8 +26,7 @@ async fn a_client_starts_the_daemon_where_none_runs() {
 
 #[tokio::test]
 async fn two_clients_at_once_start_one_daemon() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let run = || home.agentctl(["run", "Hi"]);
     let outputs = tokio::join!(run(), run(), run());
     for output in [outputs.0, outputs.1, outputs.2] {
@@ -49,7 +47,7 @@ async fn a_second_daemon_is_refused_and_the_first_left_alone() {
 async fn a_dead_socket_is_replaced() {
     let mut world = World::start().await;
     world.daemon.kill9().await;
-    assert!(world.daemon.socket().exists(), "nobody has taken it away");
+    assert!(world.socket().exists(), "nobody has taken it away");
     world.daemon.restart().await;
     world.still_serves().await;
     // Also by the daemon that a client starts.
@@ -59,8 +57,7 @@ async fn a_dead_socket_is_replaced() {
 
 #[tokio::test]
 async fn what_else_is_on_the_path_is_left_alone() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     home.write("run/agentd.sock", "precious");
     fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
     home.agentctl(["run", "Hi"]).await.exits(3).says(&["is not a socket", "hint:"]);
@@ -90,10 +87,10 @@ async fn a_live_socket_of_somebody_else_is_not_stolen() {
 async fn a_stop_drains_and_the_turn_can_be_continued() {
     let mut world = World::configured("service: {drain_deadline: 200ms}").await;
     world.model.reply(Reply::text("One two three four five").hang_behind("two"));
-    let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap().to_owned();
-    assert_eq!(world.daemon.sigterm().await, Some(0), "{}", world.daemon.log());
+    assert_eq!(world.daemon.sigterm().await, Some(0), "{}", world.log());
     // The one who was watching is told how it ended.
     let (ended, _) = running.event("turn_ended").await;
     assert_eq!(ended["result"]["stop_reason"], "suspended");
@@ -102,20 +99,20 @@ async fn a_stop_drains_and_the_turn_can_be_continued() {
     world.daemon.restart().await;
     world.model.reply(Reply::text("Six."));
     let args = ["run", "--session", &session, "--output", "json"];
-    let result = world.daemon.agentctl(args).await.exits(0).json();
+    let result = world.agentctl(args).await.exits(0).json();
     assert_eq!(result["text"], "Six.");
     let request = world.model.requests().pop().unwrap();
     assert!(request.body["messages"].to_string().contains("Count"), "{}", request.body);
     // A turn that has come to its end is not continued.
     let args = ["run", "--session", &session];
-    world.daemon.agentctl(args).await.exits(2).says(&["no turn to continue", "hint:"]);
+    world.agentctl(args).await.exits(2).says(&["no turn to continue", "hint:"]);
 }
 
 #[tokio::test]
 async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three four five six seven").delay_ms(30));
-    let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     running.event("item_delta").await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let output = running.output(Vec::new()).await.exits(0);
@@ -126,8 +123,7 @@ async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
 /// started at once.
 #[tokio::test]
 async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
         let started = home.agentctl(["start", "--json"]).await.exits(0).json();
         let pid = i32::try_from(started["pid"].as_i64().unwrap()).unwrap();
@@ -143,8 +139,7 @@ async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
 
 #[tokio::test]
 async fn stop_waits_until_the_daemon_is_gone() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     home.agentctl(["start"]).await.exits(0);
     model.reply(Reply::text("One two three").hang_behind("two"));
     let mut running = home.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
@@ -169,8 +164,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 #[tokio::test]
 async fn a_socket_that_is_passed_is_served_and_left_in_place() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let mut command = home.command("python3");
     fs::create_dir(home.path().join("run")).unwrap();
     command.args(["-c", ACTIVATE]).arg(home.socket()).arg(program("agentd"));

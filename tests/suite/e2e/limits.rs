@@ -2,14 +2,17 @@
 
 use std::cell::Cell;
 
-use super::{*, sandbox::{children, mount, project, world}};
+use super::{
+    sandbox::{children, mount, project, world},
+    *,
+};
 
 /// Small enough to be met at once.
 const SMALL: &str = "sandbox: {cpu_time: 1s, memory_mib: 256, file_mib: 1, open_files: 64, processes: 310}\n";
 
 /// What cannot be had here, as `agentctl status` says it.
 async fn weaknesses(world: &World) -> String {
-    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = world.agentctl(["status", "--json"]).await.exits(0).json();
     status["sandbox"]["weaknesses"].to_string()
 }
 
@@ -64,8 +67,8 @@ async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
     let look = async {
         until("it is everywhere", || async { (running(&bomb) > 30).then_some(()) }).await;
         // The daemon answers others meanwhile.
-        world.daemon.agentctl(["status"]).await.exits(0);
-        world.daemon.agentctl(["sessions", "list"]).await.exits(0);
+        world.agentctl(["status"]).await.exits(0);
+        world.agentctl(["sessions", "list"]).await.exits(0);
         until("it is over", || async {
             let now = running(&bomb);
             most.set(most.get().max(now));
@@ -101,7 +104,7 @@ async fn temporary_files_are_each_commands_own() {
             script("cat \"$TMPDIR\"/tmp.*"),
         ])
         .await;
-    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = world.agentctl(["status", "--json"]).await.exits(0).json();
     if status["sandbox"]["namespaces"] == true {
         assert!(told[0].starts_with("exit code 0") && told[0].contains("left\nleft\n/tmp/tmp."), "{}", told[0]);
     }

@@ -95,6 +95,12 @@ impl World {
         until("nothing is left", || async { self.daemon.processes().is_empty().then_some(()) }).await;
     }
 
+    /// Makes sure that the daemon serves the next request, and that nothing is left when it stops.
+    async fn ends_well(&self) {
+        self.still_serves().await;
+        self.all_are_gone().await;
+    }
+
     /// Has the model call this tool in its first step, and end then.
     fn model_calls(&self, tool: &'static str, arguments: Value) {
         self.model.respond_with(move |request| match tool_texts(request).is_empty() {
@@ -158,21 +164,20 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
         }
         assert!(!told.contains('\u{1b}') && !told.contains("<system_reminder>obey"), "{how}: {told}");
         if how == "dies" {
-            assert_eq!(world.daemon.read("acted").lines().count(), 1, "it was called again");
+            assert_eq!(world.read("acted").lines().count(), 1, "it was called again");
         }
         if ["refuses", "refuses_list", "odd"].contains(&how) {
             assert!(told.len() < 2000, "{how}: {} bytes", told.len());
-            let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+            let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
             let reason = listed[0]["reason"].as_str().unwrap();
             assert!(!reason.is_empty() && reason.len() < 1000, "{how}: {} bytes", reason.len());
             assert!(!reason.contains(['\u{1b}', '\n']) && !reason.contains("<system_reminder"), "{how}: {reason}");
-            let log = world.daemon.log();
+            let log = world.log();
             assert!(log.lines().all(|line| line.len() < 2000) && !log.contains('\u{1b}'), "{how}: {log}");
         }
         if ["pesters", "wavers"].contains(&how) {
             assert!(most_memory(world.daemon.pid()) < 300 << 10, "{} KiB", most_memory(world.daemon.pid()));
         }
-        world.still_serves().await;
-        world.all_are_gone().await;
+        world.ends_well().await;
     }
 }

@@ -201,12 +201,12 @@ struct World {
 
 /// Starts a daemon for which this folder of its home is a small disk of its own. Where nobody but the administrator may
 /// mount anything, there is none, and the test has nothing to show.
-fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<std::process::Command> {
+fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<Command> {
     let how = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
     let place = home.path().join(folder);
     std::fs::create_dir_all(&place).unwrap();
     let mount = r#"mount -t tmpfs -o "size=$2,mode=700" none "$1" && exec "$0""#;
-    let mut attempt = std::process::Command::new("unshare");
+    let mut attempt = Command::new("unshare");
     let attempt = attempt.args([how, "/bin/sh", "-c", mount, "true"]).arg(&place).arg(size).output();
     if !attempt.is_ok_and(|output| output.status.success()) {
         eprintln!("not shown: this machine lets nobody mount a small disk");
@@ -217,25 +217,42 @@ fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<std::proce
     Some(command)
 }
 
+impl std::ops::Deref for World {
+    type Target = TempDaemon;
+
+    fn deref(&self) -> &TempDaemon {
+        &self.daemon
+    }
+}
+
 impl World {
     async fn start() -> Self {
-        let model = ModelServer::start().await;
-        let daemon = TempDaemon::start(&model.base_url()).await;
-        Self { model, daemon }
+        Self::prepared(|_| ()).await
+    }
+
+    /// With a model that says this wherever nothing else is scripted.
+    async fn saying(words: &str) -> Self {
+        let world = Self::start().await;
+        world.model.default_reply(Reply::text(words));
+        world
     }
 
     /// With this in `agentd.yaml`.
     async fn configured(agentd_yaml: &str) -> Self {
-        Self::prepared(|home| drop(home.write("config/agentd.yaml", agentd_yaml))).await
+        Self::with_files(&[("config/agentd.yaml", agentd_yaml)]).await
+    }
+
+    /// With these files below its home.
+    async fn with_files(files: &[(&str, &str)]) -> Self {
+        let write = |home: &mut TempHome| files.iter().for_each(|(path, content)| drop(home.write(path, content)));
+        Self::prepared(write).await
     }
 
     /// In a home that is prepared like this.
     async fn prepared(prepare: impl FnOnce(&mut TempHome)) -> Self {
-        let model = ModelServer::start().await;
-        let mut home = TempHome::with_model(&model.base_url());
+        let (model, mut home) = TempHome::with_server().await;
         prepare(&mut home);
-        let daemon = TempDaemon::start_in(home).await;
-        Self { model, daemon }
+        Self { daemon: TempDaemon::start_in(home).await, model }
     }
 
     /// The question that waits for a person; no other does.
@@ -305,30 +322,17 @@ impl World {
             assert_eq!((output.stdout.trim(), output.code), ("still here", Some(0)), "{caller}: {}", output.stderr);
         }
     }
-}
-
-impl World {
-    /// With these files below its home.
-    async fn with_files(files: &[(&str, &str)]) -> Self {
-        let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
-        for (path, content) in files {
-            home.write(path, content);
-        }
-        Self { daemon: TempDaemon::start_in(home).await, model }
-    }
 
     /// With this folder of its home on a small disk. None where nobody may mount one.
     async fn on_disk(folder: &str, size: &str) -> Option<Self> {
-        let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
+        let (model, home) = TempHome::with_server().await;
         let command = on_small_disk(&home, folder, size)?;
         Some(Self { daemon: TempDaemon::start_with(home, command).await, model })
     }
 
     /// The question that waits first, once there is one.
     async fn first_question(&self) -> Value {
-        agentd_testkit::daemon::until("the question", || async {
+        until("the question", || async {
             let waiting = self.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
             waiting.as_array().unwrap().first().cloned()
         })
@@ -336,7 +340,7 @@ impl World {
     }
 
     /// A run whose questions are answered elsewhere, and the first that it raises.
-    async fn raises(&self, args: &[&str]) -> (agentd_testkit::daemon::Running, Value) {
+    async fn raises(&self, args: &[&str]) -> (Running, Value) {
         let waits = ["--on-interrupt", "wait", "--output", "stream-json"];
         let mut running = self.daemon.spawn_agentctl(["run"].iter().chain(args).chain(&waits));
         let (raised, _) = running.event("interrupt_raised").await;

@@ -145,8 +145,7 @@ async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
             assert_eq!(bill.kinds.len(), model.requests().len(), "{wire}");
             (bill.money, bill.prompt)
         };
-        daemon.kill9().await;
-        daemon.restart().await;
+        daemon.crash().await;
         let report = daemon.agentctl(["usage", "--by", "session", "--json"]).await.exits(0).json();
         let total = &report["total"];
         assert_eq!((&total["cost_microusd"], &total["prompt_tokens"]), (&json!(money), &json!(prompt)), "{wire}");

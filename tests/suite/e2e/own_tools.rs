@@ -37,7 +37,7 @@ async fn rules_about_them_are_obeyed_and_audited() {
         result["denials"].as_array().unwrap().iter().map(|denial| denial["tool"].as_str().unwrap()).collect();
     assert_eq!(denied, ["todo_write", "ask_human", "compact_context"], "{result:#}");
 
-    let records = world.daemon.agentctl(["audit", "--json"]).await.exits(0).json();
+    let records = world.agentctl(["audit", "--json"]).await.exits(0).json();
     let decided: Vec<(&str, &str, &str)> = records
         .as_array()
         .unwrap()
@@ -60,7 +60,7 @@ async fn rules_about_them_are_obeyed_and_audited() {
         "{records:#}"
     );
     let explain = ["policy", "explain", "--json", "todo_write", r#"{"todos": [{"content": "paint"}]}"#];
-    let said = world.daemon.agentctl(explain).await.exits(0).json();
+    let said = world.agentctl(explain).await.exits(0).json();
     assert_eq!(said["explanation"]["verdict"], "deny", "{said:#}");
     world.still_serves().await;
 }

@@ -1,9 +1,15 @@
 //! Parts that a client hands over with an input, through the real daemon: pictures, files and selections.
 
-use agentd_core::{error::ErrorKind, input::{InputPart, LineRange, PictureData, Selection}};
-use agentd_proto::{client::ClientError, v1::{self, input_part}};
+use agentd_core::{
+    error::ErrorKind,
+    input::{InputPart, LineRange, PictureData, Selection},
+};
+use agentd_proto::{
+    client::ClientError,
+    v1::{self, input_part},
+};
 
-use super::{*, Events as _};
+use super::{Events as _, *};
 
 /// 40 × 20 pixels.
 const RED: &[u8] = include_bytes!("fixtures/red.png");
@@ -54,15 +60,14 @@ async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
     assert_eq!(told.matches("data:image/png;base64,").count(), 1);
     assert!(told.contains("[Selection: src/main.rs, lines 10 to 12]") && told.contains("the needle is blue"), "{told}");
     // It stands among the items, and outlives the daemon.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let args = ["run", "Sure?", "--session", &session];
-    world.daemon.agentctl(args).await.exits(0);
+    world.agentctl(args).await.exits(0);
     let before = request.messages();
     assert_eq!(&world.model.requests().pop().unwrap().messages()[..before.len()], before);
-    let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json().to_string();
+    let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json().to_string();
     assert!(shown.contains("src/main.rs:10-12") && shown.contains("uploads/picture.png"), "{shown}");
-    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/uploads/notes.txt")), "the needle is blue");
+    assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "the needle is blue");
 }
 
 #[tokio::test]
@@ -78,10 +83,10 @@ async fn a_start_that_is_refused_late_leaves_no_files() {
     refused.start.options.allowed_tools = Some(vec!["no_such_tool".to_owned()]);
     let error = client.turn_with_parts(refused, parts(), Default::default()).await.unwrap_err();
     assert!(error.to_string().contains("no_such_tool"), "{error}");
-    let uploads = std::fs::read_dir(world.daemon.path().join(format!("data/workspace/{session}/uploads"))).unwrap();
+    let uploads = std::fs::read_dir(world.path().join(format!("data/workspace/{session}/uploads"))).unwrap();
     let names: Vec<_> = uploads.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["notes.txt"], "the first one's, which was taken");
-    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
+    assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
     // The next turn is told of nothing that was refused.
     world.model.reply(Reply::text("Nothing new."));
     client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;
@@ -120,5 +125,5 @@ async fn parts_that_make_no_sense_are_refused_with_a_hint() {
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
     super::bad_input::frames(&world, vec![frame]).await.unwrap();
     assert_eq!(world.model.requests().pop().unwrap().last_user(), "one\ntwo");
-    assert!(world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json().as_array().unwrap().len() == 1);
+    assert!(world.agentctl(["sessions", "list", "--json"]).await.exits(0).json().as_array().unwrap().len() == 1);
 }

@@ -16,15 +16,15 @@ fn begin_patch(inner: &str) -> Call {
 /// A world whose project has a few files.
 async fn world() -> World {
     let world = World::start().await;
-    world.daemon.write("project/src/code.rs", CODE);
-    world.daemon.write("project/list.txt", LIST);
-    world.daemon.write("project/gone.txt", "old\nlines\n");
+    world.write("project/src/code.rs", CODE);
+    world.write("project/list.txt", LIST);
+    world.write("project/gone.txt", "old\nlines\n");
     world
 }
 
 /// The files of the project.
 fn files(world: &World) -> BTreeMap<String, Vec<u8>> {
-    let project = world.daemon.path().join("project");
+    let project = world.path().join("project");
     let mut found = BTreeMap::new();
     let mut left = vec![project.clone()];
     while let Some(folder) = left.pop() {
@@ -153,7 +153,7 @@ async fn white_space_may_differ_and_nothing_else() {
     for (number, (hunk, _)) in cases.iter().enumerate() {
         for form in ["unified", "envelope"] {
             let path = format!("/project/{number}-{form}.txt");
-            world.daemon.write(&path[1..], old);
+            world.write(&path[1..], old);
             calls.push(match form {
                 "unified" => patch(format!("--- a{path}\n+++ b{path}\n@@\n{hunk}")),
                 _ => begin_patch(&format!("*** Update File: {path}\n@@\n{hunk}")),

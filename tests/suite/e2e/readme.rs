@@ -72,8 +72,7 @@ struct Reader {
 
 impl Reader {
     async fn new() -> Self {
-        let model = ModelServer::start().await;
-        let mut home = TempHome::with_model(&model.base_url());
+        let (model, mut home) = TempHome::with_server().await;
         home.set("MODEL_BASIC_ID", "qwen3");
         home.write("greeter/greet.py", "import sys\n\nprint(\"Hello \" + sys.argv[1])\n");
         home.write("greeter/notes.txt", "The pump is blue.\n");

@@ -1,6 +1,6 @@
 //! Parts of requests that a server refuses, in whatever words: tried once without, told, remembered.
 
-use super::{*, wires::RED};
+use super::{wires::RED, *};
 
 /// Wordings of servers, and one that nobody could know.
 const WORDS: [(u16, &str); 9] = [

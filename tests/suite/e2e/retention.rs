@@ -21,14 +21,14 @@ async fn reported(world: &World) -> (String, PathBuf) {
         _ => Reply::text("So be it."),
     });
     let run = ["run", "Write a report", "--on-interrupt", "approve", "--output", "json"];
-    let id = world.daemon.agentctl(run).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
-    let report = world.daemon.data().join("workspace").join(&id).join("outputs/report.txt");
-    assert!(report.exists(), "{}", world.daemon.log());
+    let id = world.agentctl(run).await.exits(0).session();
+    let report = world.data().join("workspace").join(&id).join("outputs/report.txt");
+    assert!(report.exists(), "{}", world.log());
     (id, report)
 }
 
 async fn clean(world: &World, args: &[&str]) -> Value {
-    world.daemon.agentctl(["clean", "--json"].iter().chain(args)).await.exits(0).json()
+    world.agentctl(["clean", "--json"].iter().chain(args)).await.exits(0).json()
 }
 
 fn parts(report: &Value) -> Vec<&str> {
@@ -49,13 +49,13 @@ async fn old_enough(world: &World, sessions: u64) {
 async fn what_nobody_uses_goes_and_the_session_goes_on() {
     let world = world().await;
     let (id, report) = reported(&world).await;
-    let storage = world.daemon.agentctl(["storage", "--json"]).await.exits(0).json();
+    let storage = world.agentctl(["storage", "--json"]).await.exits(0).json();
     let bytes = |part: &str| {
         let parts = storage["parts"].as_array().unwrap();
         parts.iter().find(|known| known["part"] == part).unwrap()["bytes"].as_u64().unwrap()
     };
     assert!(bytes("journal") > 0 && bytes("audit") > 0 && bytes("workspaces") > 0, "{storage}");
-    let shown = world.daemon.agentctl(["storage"]).await.exits(0).stdout;
+    let shown = world.agentctl(["storage"]).await.exits(0).stdout;
     assert!(shown.contains("workspaces") && shown.contains("in all") && shown.contains("free on the disk"), "{shown}");
 
     old_enough(&world, 1).await;
@@ -63,34 +63,34 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
     let cleaned = clean(&world, &[]).await;
     assert_eq!(parts(&cleaned), ["outputs", "undo"], "{cleaned}");
     assert!(!report.exists());
-    let again = world.daemon.agentctl(["clean"]).await.exits(0).stdout;
+    let again = world.agentctl(["clean"]).await.exits(0).stdout;
     assert!(again.contains("nothing is old enough to be removed"), "{again}");
 
     // The history tells people and the model, and is whole.
-    let shown = world.daemon.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
+    let shown = world.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
     assert!(shown.contains("files of it were removed to save space: outputs/ (1 file)"), "{shown}");
     assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
-    world.daemon.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
+    world.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
     let told = world.model.requests().last().unwrap().body.to_string();
     assert!(told.contains("outputs/ (1 file)"), "{told}");
     // It has its files again as soon as it needs some.
     let more = ["run", "--session", &id, "Another report", "--on-interrupt", "approve"];
-    world.daemon.agentctl(more).await.exits(0);
+    world.agentctl(more).await.exits(0);
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
-    let audit = world.daemon.agentctl(["audit", "--json"]).await.exits(0).json();
+    let audit = world.agentctl(["audit", "--json"]).await.exits(0).json();
     let told = audit.as_array().unwrap().iter().find(|record| record["kind"] == "cleaned").unwrap();
     assert_eq!((&told["by"], &told["parts"][0]["part"]), (&json!("agentctl"), &json!("outputs")));
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
-    assert!(world.daemon.agentctl(["audit"]).await.exits(0).stdout.contains("cleaned"));
+    world.agentctl(["audit", "verify"]).await.exits(0);
+    assert!(world.agentctl(["audit"]).await.exits(0).stdout.contains("cleaned"));
 }
 
 #[tokio::test]
 async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
     let world = world().await;
     let (pinned, report) = reported(&world).await;
-    world.daemon.agentctl(["sessions", "pin", &pinned]).await.exits(0);
-    let shown = world.daemon.agentctl(["sessions", "show", &pinned]).await.exits(0).stdout;
+    world.agentctl(["sessions", "pin", &pinned]).await.exits(0);
+    let shown = world.agentctl(["sessions", "show", &pinned]).await.exits(0).stdout;
     assert!(shown.contains("pinned"), "{shown}");
     let (waiting, other) = reported(&world).await;
     let client = world.client().await;
@@ -105,10 +105,10 @@ async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
     assert!(!third.exists() && report.exists() && other.exists(), "{cleaned}");
     // That one waits is known without asking it.
     assert_eq!(cleaned["kept_sessions"], 1, "{cleaned}");
-    let interrupts = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let interrupts = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
     assert_eq!(interrupts.as_array().unwrap().len(), 1);
 
-    world.daemon.agentctl(["sessions", "unpin", &pinned]).await.exits(0);
+    world.agentctl(["sessions", "unpin", &pinned]).await.exits(0);
     old_enough(&world, 1).await;
     clean(&world, &[]).await;
     assert!(!report.exists() && other.exists());
@@ -124,7 +124,7 @@ async fn a_crash_in_the_middle_harms_nothing() {
             fs::write(folder.join(format!("{file}.txt")), "words").unwrap();
         }
         old_enough(&world, 1).await;
-        let cleaning = world.daemon.spawn_agentctl(["clean"]);
+        let cleaning = world.spawn_agentctl(["clean"]);
         // Somewhere in it: each round a little later.
         let left = 300 - 80 * round as usize;
         until("it has begun, or is over", || async {
@@ -140,10 +140,10 @@ async fn a_crash_in_the_middle_harms_nothing() {
             (!report.exists() && fs::read_dir(&folder).map_or(0, Iterator::count) == 0).then_some(())
         })
         .await;
-        let shown = world.daemon.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
+        let shown = world.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
         assert!(shown.contains("were removed to save space"), "{shown}");
-        world.daemon.agentctl(["audit", "verify"]).await.exits(0);
-        world.daemon.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
+        world.agentctl(["audit", "verify"]).await.exits(0);
+        world.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
     }
     world.still_serves().await;
 }
@@ -157,14 +157,14 @@ async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
         for file in 0..300 {
             fs::write(report.with_file_name(format!("{file}.txt")), "words").unwrap();
         }
-        let data = world.daemon.data();
+        let data = world.data();
         let workspace = data.join("workspace").join(&id);
-        let deleting = world.daemon.spawn_agentctl(["sessions", "delete", &id, "--yes"]);
+        let deleting = world.spawn_agentctl(["sessions", "delete", &id, "--yes"]);
         until("the first of its files are gone", || async { (!workspace.exists()).then_some(()) }).await;
         world.daemon.kill9().await;
         drop(deleting);
         world.daemon.restart().await;
-        let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
         assert_eq!(listed, json!([]), "half of it is there");
         until("nothing of it is left", || async {
             let mut left = ["workspace", "undo"].iter().flat_map(|folder| fs::read_dir(data.join(folder)).into_iter());
@@ -180,23 +180,22 @@ async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
 async fn an_audit_log_whose_end_was_cut_is_told_also_without_its_head_file() {
     let mut world = world().await;
     reported(&world).await;
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.agentctl(["audit", "verify"]).await.exits(0);
     world.daemon.sigterm().await;
-    let path = world.daemon.data().join("audit.jsonl");
+    let path = world.data().join("audit.jsonl");
     let text = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     fs::write(&path, lines[..lines.len() - 4].concat()).unwrap();
-    fs::remove_file(world.daemon.data().join("audit.head")).unwrap();
+    fs::remove_file(world.data().join("audit.head")).unwrap();
     world.daemon.restart().await;
-    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    let output = world.agentctl(["audit", "verify"]).await.exits(1);
     assert!(output.stdout.contains("missing"), "{}", output.stdout);
-    let log = world.daemon.log();
+    let log = world.log();
     assert!(log.contains("WARN") && log.contains("the audit log is not as it was left: lines "), "{log}");
 
     // What is wrong with it stays wrong, whatever follows.
-    world.daemon.sigterm().await;
     world.daemon.restart().await;
-    world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    world.agentctl(["audit", "verify"]).await.exits(1);
 }
 
 #[tokio::test]
@@ -206,14 +205,14 @@ async fn a_log_that_removes_its_oldest_files_holds() {
         let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
         if told < 30 { another_call(request) } else { Reply::text("It is late.") }
     });
-    world.daemon.agentctl(["run", "What time is it?"]).await.exits(0);
-    let before = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    world.agentctl(["run", "What time is it?"]).await.exits(0);
+    let before = world.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
     let cleaned = clean(&world, &[]).await;
     assert_eq!(parts(&cleaned), ["audit"], "{cleaned}");
-    let after = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    let after = world.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
     let files = |report: &Value| report["files"].as_array().unwrap().len();
     assert!(files(&after) < files(&before) && after["lines"].as_u64() < before["lines"].as_u64(), "{after}");
     // Whoever takes one more away is found out.
-    fs::remove_file(world.daemon.data().join(after["files"][0].as_str().unwrap())).unwrap();
-    world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    fs::remove_file(world.data().join(after["files"][0].as_str().unwrap())).unwrap();
+    world.agentctl(["audit", "verify"]).await.exits(1);
 }

@@ -1,8 +1,12 @@
 //! Routes of what agentd asks over the network: this machine directly, all else as the variables of proxies say.
 
-use agentd_testkit::{collector::Collector, model_server::Script, proxy::{ProxyMood, TestProxy}};
+use agentd_testkit::{
+    collector::Collector,
+    model_server::Script,
+    proxy::{ProxyMood, TestProxy},
+};
 
-use super::{*, mcp::http::Server};
+use super::{mcp::http::Server, *};
 
 /// A home with this proxy for everything.
 fn behind(proxy: &TestProxy) -> TempHome {

@@ -15,7 +15,7 @@ pub(super) async fn world(agentd_yaml: &str) -> World {
 }
 
 pub(super) fn project(world: &World) -> PathBuf {
-    world.daemon.path().join("project")
+    world.path().join("project")
 }
 
 pub(super) fn mount(world: &World) -> String {
@@ -92,8 +92,7 @@ pub(super) fn children(daemon: u32) -> Vec<String> {
 
 #[tokio::test]
 async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     let folder = home.path().display().to_string();
     // The whole home is listed: what is secret in it stays hidden all the same.
     home.write("config/agentd.yaml", format!("sandbox: {{read: ['{folder}']}}\n"));
@@ -105,10 +104,10 @@ async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
     fs::write(outside.path().join("diary"), SECRET).unwrap();
     let world = World { daemon: TempDaemon::start_in(home).await, model };
     fs::create_dir_all(project(&world)).unwrap();
-    symlink(world.daemon.path().join(".ssh/id_ed25519"), project(&world).join("key")).unwrap();
+    symlink(world.path().join(".ssh/id_ed25519"), project(&world).join("key")).unwrap();
     symlink("/", project(&world).join("everything")).unwrap();
-    fs::write(world.daemon.path().join("data/kept"), SECRET).unwrap();
-    fs::write(world.daemon.path().join("config/kept"), SECRET).unwrap();
+    fs::write(world.path().join("data/kept"), SECRET).unwrap();
+    fs::write(world.path().join("config/kept"), SECRET).unwrap();
     let (pid, away) = (world.daemon.pid(), outside.path().display().to_string());
 
     assert!(world.allowed(&format!("cat {folder}/notes.txt")).await.contains("plain"));
@@ -131,8 +130,8 @@ async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
         world.barred(&command).await;
     }
     assert_eq!(fs::read_to_string(outside.path().join("diary")).unwrap(), SECRET);
-    assert!(!outside.path().join("new").exists() && !world.daemon.path().join("new").exists());
-    assert_eq!(world.daemon.read("notes.txt"), "plain");
+    assert!(!outside.path().join("new").exists() && !world.path().join("new").exists());
+    assert_eq!(world.read("notes.txt"), "plain");
     // What is its own can be changed, and is there afterwards.
     world.allowed("echo made > \"$PROJECT/made\" && echo made > /outputs/made").await;
     assert_eq!(fs::read_to_string(project(&world).join("made")).unwrap(), "made\n");
@@ -177,7 +176,7 @@ async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
 
     world.will_run(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
     let mount = mount(&world);
-    let running = world.daemon.spawn_agentctl(["run", "Do it", "-C", &mount, "--on-interrupt", "approve"]);
+    let running = world.spawn_agentctl(["run", "Do it", "-C", &mount, "--on-interrupt", "approve"]);
     until("both run", || async { (named(&number) == 2).then_some(()) }).await;
     world.daemon.kill9().await;
     until("both are gone", || async { (named(&number) == 0).then_some(()) }).await;
@@ -189,7 +188,7 @@ async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
 #[tokio::test]
 async fn nothing_that_a_model_writes_opens_it() {
     let world = world("").await;
-    let secret = world.daemon.write("secret.txt", SECRET).display().to_string();
+    let secret = world.write("secret.txt", SECRET).display().to_string();
     for extra in [
         json!({"sandbox": "off", "network": true, "mode": "off"}),
         json!({"environment": {"AGENTD_SANDBOX": "off"}, "dangerously_disable_sandbox": true, "read": ["/"]}),
@@ -212,7 +211,7 @@ async fn nothing_that_a_model_writes_opens_it() {
 
 /// What a client sends in its environment, and what its commands may see of it.
 async fn run_as(world: &World, session: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = world.daemon.agentctl_command(["run", "Do it", "--on-interrupt", "approve", "--output", "json"]);
+    let mut command = world.agentctl_command(["run", "Do it", "--on-interrupt", "approve", "--output", "json"]);
     command.args(session).envs(variables.iter().copied());
     Running::spawn(command).output(Vec::new()).await.exits(0)
 }
@@ -238,8 +237,7 @@ async fn each_client_lends_its_own_environment() {
         ("OPENAI_API_KEY", "secret-key-value"),
         ("BASH_ENV", "/etc/profile"),
     ];
-    let output = run_as(&world, &[], &first).await.json();
-    let session = output["session_id"].as_str().unwrap().to_owned();
+    let session = run_as(&world, &[], &first).await.session();
     let told = world.told();
     for seen in ["LANG=de_DE.UTF-8", "TZ=Asia/Tokyo", "COLOUR=red", &format!("PATH={path}"), "HOME=", "WORKSPACE="] {
         assert!(told.lines().any(|line| line.starts_with(seen)), "{seen} is missing in {told}");
@@ -263,8 +261,7 @@ async fn each_client_lends_its_own_environment() {
 
 /// A daemon for which the kernel lacks these.
 async fn weak(lacking: &str, agentd_yaml: &str) -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", agentd_yaml);
     fs::create_dir_all(home.path().join("project")).unwrap();
     let mut command = home.command(program("examples/kernel_without"));
@@ -273,7 +270,7 @@ async fn weak(lacking: &str, agentd_yaml: &str) -> World {
 }
 
 async fn doctor(world: &World) -> (Output, Value) {
-    let output = world.daemon.agentctl(["doctor", "--json"]).await;
+    let output = world.agentctl(["doctor", "--json"]).await;
     let checks = output.json();
     let checks = checks.as_array().or_else(|| checks["checks"].as_array()).unwrap();
     let sandbox = checks.iter().find(|check| check["name"] == "sandbox").unwrap().clone();
@@ -338,8 +335,7 @@ fn installed(name: &str) -> bool {
 
 #[tokio::test]
 async fn ordinary_work_goes_on() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     // Tools of whoever runs the tests are outside of this home, wherever they are.
     let own = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")] {

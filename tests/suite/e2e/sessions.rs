@@ -1,6 +1,6 @@
 //! The listing commands, for people and for programs.
 
-use super::{*, damage::spoil};
+use super::{damage::spoil, *};
 
 #[tokio::test]
 async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
@@ -86,7 +86,7 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
     let mut world = World::start().await;
     let mut sessions = Vec::new();
     for words in ["I am Ada", "I am Bob"] {
-        let result = world.daemon.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
+        let result = world.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
         sessions.push(result["session_id"].as_str().unwrap().to_owned());
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));

@@ -11,7 +11,7 @@ fn count(report: &Value, kind: &str, name: &str, outcome: &str) -> u64 {
 #[tokio::test]
 async fn what_happened_is_counted_once_and_stays_counted() {
     let mut world = World::start().await;
-    world.daemon.write("project/a.txt", "old\n");
+    world.write("project/a.txt", "old\n");
     let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
     let steps = vec![
         (&["Edited"][..], Reply::tool_call("edit_file", edit)),
@@ -19,15 +19,14 @@ async fn what_happened_is_counted_once_and_stays_counted() {
         (&["E_PATH", "no such file"][..], Reply::tool_call("read_file", json!({"path": "/project/none.txt"}))),
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let project = format!("{}:rw", world.path().join("project").display());
     let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve"];
-    world.daemon.agentctl(args).await.exits(0);
-    let session = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    world.daemon.agentctl(["sessions", "delete", session.as_str().unwrap(), "--yes"]).await.exits(0);
+    world.agentctl(args).await.exits(0);
+    let session = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
+    world.daemon.crash().await;
+    world.agentctl(["sessions", "delete", session.as_str().unwrap(), "--yes"]).await.exits(0);
 
-    let report = world.daemon.agentctl(["stats", "--json"]).await.exits(0).json();
+    let report = world.agentctl(["stats", "--json"]).await.exits(0).json();
     assert_eq!(count(&report, "turn", "", "completed"), 1, "{report:#}");
     assert_eq!(count(&report, "tool", "edit_file", "ok"), 1, "{report:#}");
     assert_eq!(count(&report, "tool", "unknown", "E_UNKNOWN_TOOL"), 1, "{report:#}");
@@ -36,7 +35,7 @@ async fn what_happened_is_counted_once_and_stays_counted() {
     assert_eq!(report["days"].as_array().unwrap().len(), 1);
     assert!(report["usage"]["total"]["calls"].as_u64().unwrap() >= 4);
 
-    let text = world.daemon.agentctl(["stats", "--prometheus"]).await.exits(0).stdout;
+    let text = world.agentctl(["stats", "--prometheus"]).await.exits(0).stdout;
     for line in
         ["agentd_turns_total{end=\"completed\"} 1", "agentd_tool_calls_total{tool=\"edit_file\",outcome=\"ok\"} 1"]
     {
@@ -47,9 +46,9 @@ async fn what_happened_is_counted_once_and_stays_counted() {
         let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
         assert!(is_comment || value.is_some(), "{line}");
     }
-    let table = world.daemon.agentctl(["stats", "--since", "7d", "--by-day"]).await.exits(0).stdout;
+    let table = world.agentctl(["stats", "--since", "7d", "--by-day"]).await.exits(0).stdout;
     assert!(table.contains("TURNS") && table.lines().count() == 2, "{table}");
-    let none = world.daemon.agentctl(["stats", "--since", "2020-01-01", "--until", "2020-01-02"]).await.exits(0).stderr;
+    let none = world.agentctl(["stats", "--since", "2020-01-01", "--until", "2020-01-02"]).await.exits(0).stderr;
     assert!(none.contains("nothing happened"), "{none}");
 }
 
@@ -57,8 +56,8 @@ async fn what_happened_is_counted_once_and_stays_counted() {
 async fn the_log_is_written_for_programs_on_request() {
     let world = World::configured("service: {log_format: json}").await;
     world.model.reply(Reply::text("hello"));
-    world.daemon.agentctl(["run", "hello"]).await.exits(0);
-    let log = world.daemon.log();
+    world.agentctl(["run", "hello"]).await.exits(0);
+    let log = world.log();
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
     assert!(lines.iter().any(|line| line["level"] == "INFO" && line["fields"]["message"].is_string()), "{log}");

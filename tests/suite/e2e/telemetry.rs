@@ -198,8 +198,7 @@ async fn turns_that_ended_before_a_kill_are_sent_after_it_and_those_that_were_ta
     let asked = model.requests().len();
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
     until("the model is asked", || async { (model.requests().len() > asked).then_some(()) }).await;
-    daemon.kill9().await;
-    daemon.restart().await;
+    daemon.crash().await;
     let spans = turns(&collector, 3).await;
     let root = spans.iter().rev().find(|span| span.name == "invoke_agent main").unwrap();
     assert_eq!((root.is_error, &root.attributes["agentd.stop_reason"]), (true, &json!("interrupted")));

@@ -32,19 +32,19 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
         ("find_files", json!({"pattern": "*"})),
     ];
     let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
-    let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = output.exits(0).session();
     for hidden in &told[..3] {
         assert!(hidden.contains("E_UNKNOWN_TOOL"), "{told:#?}");
     }
     assert!(!told[3].contains("E_"), "{told:#?}");
-    assert!(!world.daemon.path().join("data/workspace").join(&session).join("outputs/ran").exists());
+    assert!(!world.path().join("data/workspace").join(&session).join("outputs/ran").exists());
     let names = tool_names(&world.model.requests()[0]);
     assert!(names.is_sorted(), "{names:?}");
     assert!(names.contains(&"grep".to_owned()) && names.contains(&"read_url".to_owned()), "{names:?}");
     assert!(!names.contains(&"web_search".to_owned()) && !names.contains(&"run_bash_command".to_owned()), "{names:?}");
 
     for args in [&["tools", "--json"][..], &["tools", "--json", "--session", &session]] {
-        let tools = world.daemon.agentctl(args).await.exits(0).json();
+        let tools = world.agentctl(args).await.exits(0).json();
         let search = standing(&tools, "web_search");
         assert_eq!((&search["tier"], &search["visible"]), (&json!("discovered"), &json!(false)), "{search}");
         assert!(search["why"].as_str().unwrap().contains("@web_search"), "{search}");
@@ -61,9 +61,9 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
         let visible: Vec<&str> = visible.map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(visible, names);
     }
-    let table = world.daemon.agentctl(["tools"]).await.exits(0).stdout;
+    let table = world.agentctl(["tools"]).await.exits(0).stdout;
     assert!(table.contains("CATEGORY") && table.contains("not shown: @web_search"), "{table}");
-    let unknown = world.daemon.agentctl(["tools", "--session", "nobody"]).await;
+    let unknown = world.agentctl(["tools", "--session", "nobody"]).await;
     assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
     world.still_serves().await;
 }
@@ -75,12 +75,12 @@ async fn another_tools_yaml_holds_from_the_next_turn_on() {
     let before = world.model.requests()[0].body["tools"].clone();
     world.still_serves().await;
     assert_eq!(world.model.requests()[1].body["tools"], before, "the same bytes as long as nothing changes");
-    world.daemon.write("config/tools.yaml", "optional: {web_search: {enabled: true}}\n");
+    world.write("config/tools.yaml", "optional: {web_search: {enabled: true}}\n");
     world.client().await.reload().await.unwrap();
     world.still_serves().await;
     let names = tool_names(world.model.requests().last().unwrap());
     assert!(names.contains(&"web_search".to_owned()) && names.contains(&"run_bash_command".to_owned()), "{names:?}");
-    world.daemon.write("config/tools.yaml", "optional: {web_search: {enabled: perhaps}}\n");
+    world.write("config/tools.yaml", "optional: {web_search: {enabled: perhaps}}\n");
     let refused = world.client().await.reload().await.unwrap_err().to_string();
     assert!(refused.contains("tools.yaml:1:") && refused.contains("never"), "{refused}");
     world.still_serves().await;
@@ -100,7 +100,7 @@ async fn numbers_of_a_tool_are_set_and_wrong_ones_are_reported() {
     world.still_serves().await;
     let tools = world.model.requests()[0].body["tools"].to_string();
     assert!(tools.contains("(default 5, at most 7)"), "{tools}");
-    let log = world.daemon.log();
+    let log = world.log();
     for note in ["`run_bash_command` has no limit `max_secnds`", "`grep` has no limit `max_seconds`"] {
         assert!(log.contains(note), "{note}: {log}");
     }

@@ -16,8 +16,7 @@ async fn run(world: &World, prompt: &str, args: &[&str], replies: &[Reply]) -> S
         world.model.reply(reply.clone());
     }
     let all = ["run", prompt, "--output", "json", "--on-interrupt", "approve"];
-    let result = world.daemon.agentctl(all.iter().chain(args)).await.exits(0).json();
-    result["session_id"].as_str().unwrap().to_owned()
+    world.agentctl(all.iter().chain(args)).await.exits(0).session()
 }
 
 /// Exports to a file in the home of the daemon.
@@ -53,7 +52,7 @@ fn workspaces(daemon: &TempDaemon) -> Vec<String> {
 #[tokio::test]
 async fn a_session_is_the_same_on_another_machine() {
     let world = World::start().await;
-    let project = world.daemon.path().join("app");
+    let project = world.path().join("app");
     fs::create_dir(&project).unwrap();
     fs::write(project.join("secret-of-the-project.txt"), "stays").unwrap();
     let view = format!("{}:rw", project.display());
@@ -71,10 +70,10 @@ async fn a_session_is_the_same_on_another_machine() {
         Reply::text("Planned."),
     ];
     let id = run(&world, "Plan the garden", &["-C", &view], &replies).await;
-    let upload = world.daemon.write("big.txt", &large);
-    world.daemon.agentctl(["files", "put", &id, "uploads/deep/big.txt", upload.to_str().unwrap()]).await.exits(0);
+    let upload = world.write("big.txt", &large);
+    world.agentctl(["files", "put", &id, "uploads/deep/big.txt", upload.to_str().unwrap()]).await.exits(0);
     run(&world, "And now?", &["--session", &id], &[Reply::text("Now we dig.")]).await;
-    world.daemon.agentctl(["grants", "add", "write_file", "--session", &id]).await.exits(0);
+    world.agentctl(["grants", "add", "write_file", "--session", &id]).await.exits(0);
 
     let file = export(&world.daemon, &id, "work.tar.gz", &[]).await;
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "only its owner may read it");
@@ -143,7 +142,7 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
     let id = run(&world, "Hello", &[], &[writes("outputs/a.txt", "a\n"), Reply::text("Hi.")]).await;
     let file = export(&world.daemon, &id, "a.tar.gz", &[]).await;
     let path = file.to_str().unwrap();
-    let refused = world.daemon.agentctl(["sessions", "import", path]).await;
+    let refused = world.agentctl(["sessions", "import", path]).await;
     refused.exits(1).says(&[&id, "is here already", "hint:", "--as-new"]);
     let before = json_of(&world.daemon, &["usage"]).await["total"].clone();
     let report = import(&world.daemon, &file, &["--as-new"]).await;
@@ -151,10 +150,10 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
     assert_eq!(report["former_id"], json!(id));
     assert_ne!(new, id);
     assert_eq!(json_of(&world.daemon, &["usage"]).await["total"], before, "a copy is not paid for again");
-    let content = world.daemon.agentctl(["files", "get", new, "outputs/a.txt"]).await.exits(0).stdout;
+    let content = world.agentctl(["files", "get", new, "outputs/a.txt"]).await.exits(0).stdout;
     assert_eq!(content, "a\n");
     // Each is removed without the other.
-    world.daemon.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
+    world.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
     assert_eq!(json_of(&world.daemon, &["sessions", "show", new]).await["turns"], json!(1));
     import(&world.daemon, &file, &[]).await;
     assert_eq!(json_of(&world.daemon, &["sessions", "list"]).await.as_array().unwrap().len(), 2);
@@ -165,7 +164,7 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
-    let waiting = world.daemon.spawn_agentctl(["run", "Write it", "--session", &id, "--on-interrupt", "wait"]);
+    let waiting = world.spawn_agentctl(["run", "Write it", "--session", &id, "--on-interrupt", "wait"]);
     let asks =
         async || json_of(&world.daemon, &["interrupts"]).await.as_array().filter(|all| !all.is_empty()).map(drop);
     until("it asks", asks).await;
@@ -187,8 +186,7 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     assert!(!listed.contains("a.txt"), "{listed}");
     // Also not after a restart; and a person can go on.
     let mut other = other;
-    other.kill9().await;
-    other.restart().await;
+    other.crash().await;
     assert_eq!(json_of(&other, &["interrupts"]).await, json!([]));
     assert_eq!(world.model.requests().len(), requests);
     world.model.reply(Reply::text("It was not written."));
@@ -213,7 +211,7 @@ async fn subagents_travel_with_their_session() {
     let all = json_of(&world.daemon, &["sessions", "list", "--all"]).await;
     let child = all.as_array().unwrap().iter().find(|session| session["parent"] == json!(id));
     let child = child.unwrap_or_else(|| panic!("{all:#}"))["id"].as_str().unwrap().to_owned();
-    let refused = world.daemon.agentctl(["sessions", "export", &child, "-o", "x.tar.gz"]).await;
+    let refused = world.agentctl(["sessions", "export", &child, "-o", "x.tar.gz"]).await;
     refused.exits(2).says(&["works for another one", "hint:", &id]);
     let file = export(&world.daemon, &id, "family.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
@@ -246,10 +244,10 @@ async fn secrets_are_masked_where_that_is_asked() {
     ];
     let id = run(&world, &format!("My key is {secret}"), &[], &replies).await;
     for format in ["json", "markdown", "atif"] {
-        let text = world.daemon.agentctl(["sessions", "export", &id, "--format", format]).await.exits(0).stdout;
+        let text = world.agentctl(["sessions", "export", &id, "--format", format]).await.exits(0).stdout;
         assert!(text.contains(secret), "{format}");
         let masked = ["sessions", "export", &id, "--format", format, "--redact"];
-        let masked = world.daemon.agentctl(masked).await.exits(0).stdout;
+        let masked = world.agentctl(masked).await.exits(0).stdout;
         assert!(!masked.contains(secret) && masked.contains("[redacted]") && masked.contains("afraid"), "{masked}");
     }
     let file = export(&world.daemon, &id, "masked.tar.gz", &["--redact"]).await;
@@ -266,8 +264,8 @@ async fn secrets_are_masked_where_that_is_asked() {
 async fn what_is_no_archive_leaves_nothing_behind() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
-    let noise = world.daemon.write("noise.bin", (0..200_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
-    world.daemon.agentctl(["files", "put", &id, "outputs/noise.bin", noise.to_str().unwrap()]).await.exits(0);
+    let noise = world.write("noise.bin", (0..200_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
+    world.agentctl(["files", "put", &id, "outputs/noise.bin", noise.to_str().unwrap()]).await.exits(0);
     let file = export(&world.daemon, &id, "whole.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
     let whole = fs::read(&file).unwrap();
@@ -295,8 +293,8 @@ async fn what_is_no_archive_leaves_nothing_behind() {
 async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
-    let upload = world.daemon.write("noise.bin", (0..8_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
-    world.daemon.agentctl(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await.exits(0);
+    let upload = world.write("noise.bin", (0..8_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
+    world.agentctl(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await.exits(0);
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
     let mut other = elsewhere(&world).await;
     let whole = fs::read(&file).unwrap();
@@ -327,14 +325,13 @@ async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_full_disk_takes_nothing_of_an_import() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let Some(command) = on_small_disk(&home, "data", "32m") else { return };
     let small = TempDaemon::start_with(home, command).await;
     let world = World { daemon: TempDaemon::start(&model.base_url()).await, model };
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
-    let upload = world.daemon.write("noise.bin", (0..40_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
-    world.daemon.agentctl(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await.exits(0);
+    let upload = world.write("noise.bin", (0..40_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
+    world.agentctl(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await.exits(0);
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
     let refused = small.agentctl(["sessions", "import", file.to_str().unwrap()]).await;
     assert_ne!(refused.code, Some(0));
@@ -362,10 +359,10 @@ async fn other_forms_are_what_they_say() {
     let lines = events_of(&world.daemon, &id).await;
     super::stream_schema::check_lines(&lines);
     assert!(lines.iter().zip(1..).all(|(line, seq)| line["seq"] == json!(seq)), "each event once, in order");
-    let text = world.daemon.agentctl(["sessions", "export", &id, "--format", "markdown"]).await.exits(0).stdout;
+    let text = world.agentctl(["sessions", "export", &id, "--format", "markdown"]).await.exits(0).stdout;
     has_all(&text, &["# Write it", "### You\n\nWrite it", "> **Thought**\n> Hm.", "**Call of `write_file`**", "Done:"]);
     assert!(!text.contains('\u{1b}'));
-    let trajectory = world.daemon.agentctl(["sessions", "export", &id, "--format", "atif"]).await.exits(0).json();
+    let trajectory = world.agentctl(["sessions", "export", &id, "--format", "atif"]).await.exits(0).json();
     assert_eq!(trajectory["session_id"], json!(id));
     assert!(trajectory["schema_version"].as_str().unwrap().starts_with("ATIF-v1."));
     let steps = trajectory["steps"].as_array().unwrap();
@@ -397,20 +394,20 @@ async fn histories_of_other_programs_come_in() {
         json!({"type": "unheard-of"}),
     ];
     let text: String = text.iter().map(|line| format!("{line}\n")).collect();
-    let file = world.daemon.write("history.jsonl", text);
+    let file = world.write("history.jsonl", text);
     let report = import(&world.daemon, &file, &["--from", "claude-code"]).await;
     assert_eq!(report["left_out"], json!(["1 × unheard-of"]));
     let id = report["session_id"].as_str().unwrap();
-    let shown = world.daemon.agentctl(["sessions", "show", id]).await.exits(0).stdout;
+    let shown = world.agentctl(["sessions", "show", id]).await.exits(0).stdout;
     for part in ["Where is the door?", "Grep {\"pattern\":\"door\"}", "hall.rs:7", "In the hall.", "/home/them/app"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     super::stream_schema::check_lines(&events_of(&world.daemon, id).await);
-    let again = world.daemon.agentctl(["sessions", "import", file.to_str().unwrap(), "--from", "claude-code"]).await;
+    let again = world.agentctl(["sessions", "import", file.to_str().unwrap(), "--from", "claude-code"]).await;
     again.exits(1).says(&["is here already", "--as-new"]);
     assert_eq!(json_of(&world.daemon, &["usage"]).await["total"]["prompt_tokens"], json!(0));
     world.model.reply(Reply::text("Paint it."));
-    world.daemon.agentctl(["run", "And then?", "--session", id]).await.exits(0);
+    world.agentctl(["run", "And then?", "--session", id]).await.exits(0);
     let asked = world.model.requests().last().unwrap().body.to_string();
     assert!(asked.contains("Where is the door?") && asked.contains("hall.rs:7"), "{asked}");
 }

@@ -13,8 +13,7 @@ const RULES: &str = "tools:
 const SECRETS: [&str; 4] = ["hunter2", "for nobody", "dear diary", "line 2"];
 
 async fn with_secrets() -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     home.write("config/hitl_rules.yaml", RULES);
     let daemon = TempDaemon::start_in(home).await;
     for (path, content) in [
@@ -90,7 +89,7 @@ async fn an_edit_that_would_fail_tells_nothing_of_a_file_that_may_not_be_read() 
     tells(&told, &words);
     // Nor where it runs without a question, for a person has allowed the tool for good.
     for rule in ["edit_file", "apply_patch"] {
-        world.daemon.agentctl(["grants", "add", rule]).await.exits(0);
+        world.agentctl(["grants", "add", rule]).await.exits(0);
     }
     let (told, _) = world.is_told("wait", &failing).await;
     tells(&told, &words);
@@ -104,14 +103,14 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
     let world = with_secrets().await;
     let write = ("write_file", json!({"path": "/project/diary.md", "content": "dear diary, it is late\n"}));
     world.is_told("approve", &[write]).await;
-    world.daemon.write("project/diary.md", "dear diary, it is later\n");
+    world.write("project/diary.md", "dear diary, it is later\n");
     let undo = |on_interrupt: &'static str| {
         let world = &world;
         async move {
             world.model.reply(Reply::tool_call("undo_patch", json!({}))).reply(Reply::text("I see."));
-            let project = format!("{}:rw", world.daemon.path().join("project").display());
+            let project = format!("{}:rw", world.path().join("project").display());
             let args = ["run", "Back", "--continue", "-C", &project, "--on-interrupt", on_interrupt];
-            world.daemon.agentctl(args).await.exits(0);
+            world.agentctl(args).await.exits(0);
             let request = world.model.requests().pop().unwrap();
             request.messages().iter().rfind(|message| message["role"] == "tool").unwrap()["content"].to_string()
         }
@@ -134,7 +133,7 @@ async fn a_file_that_a_search_names_is_judged_as_read() {
     tells(&told, &["/project/plain.md:2: plain words"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
     // What is allowed of reading is allowed of searching.
-    world.daemon.agentctl(["grants", "add", "read_file"]).await.exits(0);
+    world.agentctl(["grants", "add", "read_file"]).await.exits(0);
     let (told, _) = world.is_told("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
     assert!(told.contains("/project/diary.md:2: dear diary") && !told.contains("for nobody"), "{told}");
 
@@ -147,15 +146,15 @@ async fn a_file_that_a_search_names_is_judged_as_read() {
             let world = &world;
             async move {
                 let args = ["policy", "explain", "--session", session, "--json", tool, &args];
-                let mut said = world.daemon.agentctl(args).await.exits(0).json();
+                let mut said = world.agentctl(args).await.exits(0).json();
                 said["explanation"]["verdict"].take()
             }
         };
         assert_eq!(explain("grep").await, explain("read_file").await, "{path}");
         assert_eq!(explain("list_workspace_files").await, "allow", "{path}");
-        let tried = world.daemon.write("new.yaml", "{}\n");
+        let tried = world.write("new.yaml", "{}\n");
         let test = ["policy", "test", tried.to_str().unwrap(), "--session", session, "--json", &call("grep")];
-        let said = world.daemon.agentctl(test).await.exits(0).json();
+        let said = world.agentctl(test).await.exits(0).json();
         assert_eq!(said["calls"][0]["now"]["verdict"], explain("grep").await, "{path}");
         assert_eq!(said["calls"][0]["then"]["verdict"], "allow", "{path}");
     }

@@ -8,7 +8,7 @@ fn nothing() -> Reply {
 
 async fn ask(world: &World, code: i32) -> Value {
     let args = ["run", "Write it", "--output", "json", "--on-interrupt", "approve"];
-    world.daemon.agentctl(args).await.exits(code).json()
+    world.agentctl(args).await.exits(code).json()
 }
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn a_model_that_says_nothing_is_no_success() {
         (&result["stop_reason"], &result["text"], &result["steps"]),
         (&json!("no_answer"), &json!(""), &json!(3))
     );
-    let output = world.daemon.agentctl(["run", "Hi"]).await.exits(7);
+    let output = world.agentctl(["run", "Hi"]).await.exits(7);
     output.says(&["the model gave no answer", "hint:"]);
 }
 
@@ -35,17 +35,17 @@ async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three").cut_behind("two")).reply(Reply::text("All of it."));
     let args = ["run", "Hi", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.agentctl(args).await.exits(0).json_lines();
     let result = lines.last().unwrap();
     assert_eq!(result["text"], "All of it.");
     assert!(lines.iter().any(|line| line["code"] == "model_retry"), "{lines:?}");
     let session = result["session_id"].as_str().unwrap();
-    world.daemon.agentctl(["run", "More", "--session", session]).await.exits(0);
+    world.agentctl(["run", "More", "--session", session]).await.exits(0);
     let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(sent.contains("All of it.") && !sent.contains("One two"), "{sent}");
 
     world.model.default_reply(Reply::text("One two three").cut_behind("two"));
-    let mut running = world.daemon.spawn_agentctl(["run", "Again", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Again", "--output", "stream-json"]);
     running.event("warning").await;
     running.signal(Signal::SIGINT);
     let result = running.output(Vec::new()).await.exits(130).json_lines().pop().unwrap();
@@ -57,7 +57,7 @@ async fn a_call_as_text_is_never_the_answer() {
     let world = World::start().await;
     world.model.default_reply(Reply::text("<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
     let args = ["run", "Hi", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(7).json_lines();
+    let lines = world.agentctl(args).await.exits(7).json_lines();
     let result = lines.last().unwrap();
     assert_eq!((&result["stop_reason"], &result["text"]), (&json!("no_answer"), &json!("")));
     let warning = lines.iter().find(|line| line["code"] == "call_as_text").unwrap();
@@ -77,7 +77,7 @@ async fn a_call_that_is_only_thought_of_writes_nothing() {
     );
     world.model.reply(Reply::text("Six."));
     let session = result["session_id"].as_str().unwrap();
-    world.daemon.agentctl(["run", "And one more?", "--session", session]).await.exits(0);
+    world.agentctl(["run", "And one more?", "--session", session]).await.exits(0);
     let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(sent.contains("The answer is 5.") && !sent.contains("must not"), "{sent}");
 }

@@ -1,12 +1,15 @@
 //! One stream over all sessions, page after page of what is older, and results as fields: what programs build on.
 
 use agentd_core::{ids::SessionId, session::SessionStatus, tool::ToolResult};
-use agentd_proto::{client::{WatchEvent, WatchStream}, v1::{self, daemon_client::DaemonClient, watch_event::Kind}};
+use agentd_proto::{
+    client::{WatchEvent, WatchStream},
+    v1::{self, daemon_client::DaemonClient, watch_event::Kind},
+};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 
-use super::{*, Events as _};
+use super::{Events as _, *};
 
 async fn next(watch: &mut WatchStream) -> WatchEvent {
     tokio::time::timeout(std::time::Duration::from_secs(30), watch.next()).await.unwrap().unwrap().unwrap()
@@ -172,7 +175,7 @@ async fn a_watcher_that_does_not_read_misses_something_and_is_told() {
 #[tokio::test]
 async fn older_items_are_read_and_results_have_fields() {
     let world = World::start().await;
-    let project = world.daemon.path().join("project");
+    let project = world.path().join("project");
     std::fs::create_dir_all(&project).unwrap();
     let bash = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
     world.model.reply(bash("echo out; echo err >&2; exit 3"));

@@ -1,10 +1,14 @@
 //! The web through real daemons: what may be asked, how pages are shown, who is asked before anything is sent.
 
-use std::{io::Read as _, net::{SocketAddr, TcpListener, TcpStream}, sync::Mutex};
+use std::{
+    io::Read as _,
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Mutex,
+};
 
 use agentd_core::interrupt::Ask;
 
-use super::{*, Events as _, documents::fixture};
+use super::{Events as _, documents::fixture, *};
 
 /// A server on loopback that answers what `answer` says of the first line of a request: the head behind the status line's
 /// version, and the body.
@@ -186,7 +190,7 @@ async fn what_sends_anything_is_shown_to_a_person_first() {
         true => Reply::text("Then not."),
         false => Reply::tool_call("http_fetch", post.clone()),
     });
-    let denied = world.daemon.agentctl(["run", "Order one"]).await;
+    let denied = world.agentctl(["run", "Order one"]).await;
     assert_eq!(denied.code, Some(5), "{}", denied.stderr);
     assert_eq!(site.seen().len(), 1);
 }
@@ -198,11 +202,10 @@ async fn rules_about_addresses_hold_for_redirects_too() {
         false => ("200 OK".into(), b"the keys".to_vec()),
     });
     let mut world = allowed("", &[]).await;
-    world.daemon.write(
+    world.write(
         "config/hitl_rules.yaml",
         "tools: {read_url: {patterns: {high_risk: ['/internal/']}, actions: {high_risk: deny}}}\n",
     );
-    world.daemon.sigterm().await;
     world.daemon.restart().await;
     let calls =
         vec![("read_url", json!({"url": site.url("/start")})), ("read_url", json!({"url": site.url("/internal/x")}))];
@@ -232,7 +235,7 @@ async fn a_search_engine_is_asked_as_configured_and_its_key_is_shown_nowhere() {
     for place in [told[0].as_str(), &output.stdout, &output.stderr, &world.daemon.log()] {
         assert!(!place.contains(KEY), "{place}");
     }
-    let kept = world.daemon.agentctl(["config", "show"]).await;
+    let kept = world.agentctl(["config", "show"]).await;
     assert!(!kept.stdout.contains(KEY), "{}", kept.stdout);
 }
 
@@ -246,11 +249,11 @@ async fn tools_of_the_web_are_offered_where_they_have_something_to_ask_and_are_n
     let home = TempHome::with_model(&world.model.base_url());
     home.write("config/tools.yaml", "optional: {http_fetch: {enabled: false}, web_search: {enabled: true}}");
     let world = World { daemon: TempDaemon::start_in(home).await, model: world.model };
-    world.daemon.agentctl(["run", "Look with @web_search"]).await.exits(0);
+    world.agentctl(["run", "Look with @web_search"]).await.exits(0);
     let offered = tool_names(world.model.requests().last().unwrap());
     assert!(offered.contains(&"read_url".to_owned()) && !offered.contains(&"http_fetch".to_owned()), "{offered:?}");
     assert!(!offered.contains(&"web_search".to_owned()), "{offered:?}");
-    let tools = world.daemon.agentctl(["tools"]).await.exits(0).stdout;
+    let tools = world.agentctl(["tools"]).await.exits(0).stdout;
     let told = tools.lines().find(|line| line.starts_with("web_search")).unwrap();
     assert!(told.contains("what it works with is not configured"), "{tools}");
 }

@@ -13,8 +13,7 @@ const HOSTILE: &str = "look\u{1b}]0;owned\u{7}\u{202e}";
 
 /// Runs a turn in a new session, and returns the session.
 async fn session_of_turn(daemon: &TempDaemon, args: &[&str]) -> String {
-    let result = daemon.agentctl([&["run", "--output", "json"], args].concat()).await.exits(0).json();
-    result["session_id"].as_str().unwrap().to_owned()
+    daemon.agentctl([&["run", "--output", "json"], args].concat()).await.exits(0).session()
 }
 
 async fn goes_on(daemon: &TempDaemon, session: &str, text: &str) {
@@ -81,8 +80,8 @@ async fn chat_completions_are_shown_as_they_were_sent() {
     assert!(!second["new"].as_array().unwrap().is_empty() && second["before"] == 1, "{second:#}");
     let of_turn = shown(&world.daemon, &[&session, "--turn", "1", "--request", "2"]).await;
     assert_eq!(of_turn["number"], 2);
-    world.daemon.agentctl(["trace", "--turn", "1", "--request", "3"]).await.exits(2).says(&["no request 3", "hint:"]);
-    world.daemon.agentctl(["trace", "--request", "3"]).await.exits(2).says(&["no request 3", "1 to 2 are kept"]);
+    world.agentctl(["trace", "--turn", "1", "--request", "3"]).await.exits(2).says(&["no request 3", "hint:"]);
+    world.agentctl(["trace", "--request", "3"]).await.exits(2).says(&["no request 3", "1 to 2 are kept"]);
 }
 
 #[tokio::test]
@@ -111,7 +110,7 @@ async fn every_attempt_is_an_entry() {
     assert!(answer["error"].as_str().unwrap().contains("come back later"), "{failed:#}");
     let again = shown(&world.daemon, &[&session, "--request", "2"]).await;
     assert_eq!((&again["request"]["attempt"], &again["new"]), (&json!(2), &json!([])), "{again:#}");
-    let shown = world.daemon.agentctl(["trace", "--requests"]).await.exits(0).stdout;
+    let shown = world.agentctl(["trace", "--requests"]).await.exits(0).stdout;
     assert!(shown.contains("failed 503") && shown.contains("(attempt 2)") && shown.contains("whole 200"), "{shown}");
 }
 
@@ -119,8 +118,7 @@ async fn every_attempt_is_an_entry() {
 async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
     let world = World::configured(ON).await;
     world.model.reply(Reply::never());
-    let result = world.daemon.agentctl(["run", "Hello", "--detach", "--output", "json"]).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
+    let session = world.agentctl(["run", "Hello", "--detach", "--output", "json"]).await.exits(0).session();
     let requests = || async { (!world.model.requests().is_empty()).then_some(()) };
     agentd_testkit::daemon::until("the model is asked", requests).await;
     // While it is under way, it is there without an end.
@@ -134,8 +132,7 @@ async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
 
 #[tokio::test]
 async fn no_secret_is_kept() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let url = model.base_url();
     home.write(
         "config/models.yaml",
@@ -188,10 +185,10 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
         let recorded = &world.model.requests()[usize::try_from(number).unwrap() - 1];
         assert_eq!(told["request"]["body"], recorded.sent(), "{number}");
     }
-    world.daemon.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are kept"]);
+    world.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are kept"]);
     let remarks = shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string();
     assert!(remarks.contains("no longer kept"), "{remarks}");
-    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
     agentd_testkit::daemon::until("the trace is gone", || async { (!folder.exists()).then_some(()) }).await;
 }
 
@@ -222,7 +219,7 @@ async fn a_trace_goes_on_after_a_kill_and_skips_what_was_cut() {
         let one = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
         assert_eq!(one["request"]["body"], world.model.requests()[number - 1].sent());
     }
-    let cut = world.daemon.agentctl(["trace", "--request", "2"]).await.exits(0);
+    let cut = world.agentctl(["trace", "--request", "2"]).await.exits(0);
     assert!(cut.stdout.contains("its end is not known"), "{}", cut.stdout);
 }
 
@@ -238,7 +235,7 @@ async fn fifty_steps_take_room_for_what_is_new_in_them() {
         Reply::tool_call("run_bash_command", json!({"command": format!("echo '{content}'")}))
     });
     let options = ["Do it", "--on-interrupt", "approve", "--max-steps", "100", "--output", "json"];
-    let result = world.daemon.agentctl([&["run"][..], &options].concat()).await.exits(0).json();
+    let result = world.agentctl([&["run"][..], &options].concat()).await.exits(0).json();
     let session = result["session_id"].as_str().unwrap();
     let requests = world.model.requests();
     assert!(requests.len() > 50, "{}", requests.len());
@@ -255,27 +252,26 @@ async fn fifty_steps_take_room_for_what_is_new_in_them() {
 
 #[tokio::test]
 async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Yes."));
+    let world = World::saying("Yes.").await;
     let quiet = session_of_turn(&world.daemon, &["Hello"]).await;
     for args in [["--request", "1"], ["--diff", "1"]] {
         let args: Vec<&str> =
             [&["trace", quiet.as_str()][..], &args, if args[0] == "--diff" { &["2"] } else { &[] }].concat();
-        world.daemon.agentctl(args).await.exits(2).says(&["no requests of this session are kept", "hint:", "--trace"]);
+        world.agentctl(args).await.exits(2).says(&["no requests of this session are kept", "hint:", "--trace"]);
     }
-    assert!(!world.daemon.data().join("traces").exists());
+    assert!(!world.data().join("traces").exists());
     let traced = session_of_turn(&world.daemon, &["Hello", "--trace"]).await;
     goes_on(&world.daemon, &traced, "Again").await;
     goes_on(&world.daemon, &quiet, "Again").await;
     assert_eq!(listed(&world.daemon, &traced).await.len(), 2);
-    world.daemon.agentctl(["trace", &quiet, "--requests"]).await.exits(2).says(&["no requests"]);
-    world.daemon.agentctl(["run", "From now on", "--session", &quiet, "--trace"]).await.exits(0);
+    world.agentctl(["trace", &quiet, "--requests"]).await.exits(2).says(&["no requests"]);
+    world.agentctl(["run", "From now on", "--session", &quiet, "--trace"]).await.exits(0);
     assert_eq!(listed(&world.daemon, &quiet).await.len(), 1);
-    world.daemon.write("config/agentd.yaml", ON);
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.write("config/agentd.yaml", ON);
+    world.agentctl(["reload"]).await.exits(0);
     let third = session_of_turn(&world.daemon, &["Hello"]).await;
     assert_eq!(listed(&world.daemon, &third).await.len(), 1);
-    let storage = world.daemon.agentctl(["storage", "--json"]).await.exits(0).json();
+    let storage = world.agentctl(["storage", "--json"]).await.exits(0).json();
     let part = storage["parts"].as_array().unwrap().iter().find(|part| part["part"] == "traces").unwrap();
     assert_eq!(part["files"], 3, "{storage:#}");
 }
@@ -298,7 +294,7 @@ async fn subagents_and_summaries_are_there_and_told_apart() {
     for turn in 0..10 {
         goes_on(&world.daemon, &session, &format!("And this, {turn}. {}", "More words. ".repeat(400))).await;
     }
-    world.daemon.agentctl(["compact", &session]).await.exits(0);
+    world.agentctl(["compact", &session]).await.exits(0);
     let listed = listed(&world.daemon, &session).await;
     let of = |purpose: &str, own: bool| {
         let fits = |one: &&Value| one["purpose"] == purpose && (one["session_id"] == *session) == own;
@@ -308,7 +304,7 @@ async fn subagents_and_summaries_are_there_and_told_apart() {
     assert!(of("summary", true) >= 1, "{listed:#?}");
     let child = listed.iter().find(|one| one["session_id"] != *session).unwrap();
     assert_eq!((&child["before"], &child["owner"]), (&Value::Null, &json!(session)));
-    let shown = world.daemon.agentctl(["trace", &session, "--requests"]).await.exits(0).stdout;
+    let shown = world.agentctl(["trace", &session, "--requests"]).await.exits(0).stdout;
     assert!(shown.contains("subagent") && shown.contains(": summary"), "{shown}");
     let of_child = self::listed(&world.daemon, child["session_id"].as_str().unwrap()).await;
     assert_eq!(of_child.len(), 1, "{of_child:#?}");
@@ -320,23 +316,22 @@ async fn what_is_new_is_marked_and_nothing_steers_the_terminal() {
     world.model.default_reply(Reply::text(HOSTILE));
     let session = session_of_turn(&world.daemon, &[&format!("{HOSTILE}\nfirst line\nsecond line")]).await;
     goes_on(&world.daemon, &session, "And now?").await;
-    let second = world.daemon.agentctl(["trace", "--request", "2"]).await.exits(0).stdout;
+    let second = world.agentctl(["trace", "--request", "2"]).await.exits(0).stdout;
     let marked = |words: &str| second.lines().find(|line| line.contains(words)).map(|line| line.chars().next());
     assert_eq!((marked("And now?"), marked("second line")), (Some(Some('+')), Some(Some('|'))), "{second}");
     assert!(second.contains("+ is new beside request 1") && second.contains("answer · whole 200"), "{second}");
-    let diff = world.daemon.agentctl(["trace", "--diff", "1", "2"]).await.exits(0).stdout;
+    let diff = world.agentctl(["trace", "--diff", "1", "2"]).await.exits(0).stdout;
     assert!(diff.starts_with("--- request 1\n+++ request 2\n@@") && diff.contains("And now?"), "{diff}");
     assert!(diff.lines().any(|line| line.starts_with('+')), "{diff}");
     for text in [&second, &diff] {
         assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text}");
     }
-    world.daemon.agentctl(["trace", "--diff", "2", "2"]).await.exits(0).says(&["the same body"]);
+    world.agentctl(["trace", "--diff", "2", "2"]).await.exits(0).says(&["the same body"]);
 }
 
 #[tokio::test]
 async fn a_disk_that_is_full_costs_the_turn_nothing() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", ON);
     let Some(command) = on_small_disk(&home, "data/traces", "16k") else { return };
     let daemon = TempDaemon::start_with(home, command).await;

@@ -1,7 +1,10 @@
 //! Conversations over Messages and over Responses, with servers as strict as the real ones: Messages binds thoughts to all that
 //! stands before them, and Responses has thoughts that nobody else can read.
 
-use super::{*, providers::{answered, only_grows}};
+use super::{
+    providers::{answered, only_grows},
+    *,
+};
 
 pub(super) const RED: &[u8] = include_bytes!("fixtures/red.png");
 

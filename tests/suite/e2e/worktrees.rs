@@ -54,7 +54,7 @@ impl World {
         let (project, worktree) = (self.project().display().to_string(), format!("--worktree={name}"));
         let args = ["-C", &project, &worktree, "--on-interrupt", "approve", "--output", "json"];
         let (told, output) = self.call_all(calls, &args).await;
-        let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+        let session = output.exits(0).session();
         (told, session)
     }
 
@@ -97,8 +97,8 @@ fn command(command: &str) -> (&'static str, Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_sessions_edit_one_repository_and_both_are_merged() {
     let mut world = in_repository().await;
-    world.daemon.write("project/b.txt", "alpha\nbeta\nmine\n");
-    world.daemon.write("project/new-of-mine.txt", "x\n");
+    world.write("project/b.txt", "alpha\nbeta\nmine\n");
+    world.write("project/new-of-mine.txt", "x\n");
     let (_, one) = world
         .works_in("one", vec![write("/project/a.txt", "ONE\ntwo\nthree\n"), write("/project/new.txt", "n\n")])
         .await;
@@ -113,8 +113,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     assert!(told[0].contains("beta") && !told[0].contains("mine") && told[0].contains("/project"), "{told:?}");
     assert!(told[1].contains(" M a.txt"), "{told:?}");
     assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is as it was");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
     let listed = world.worktrees().await;
     let shown: Vec<_> =
@@ -144,7 +143,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     assert!(world.worktrees().await.is_empty());
     assert_eq!(git(&project, &["branch", "--list", "agentd/*"]), "");
     assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
-    let resumed = world.daemon.agentctl(["run", "Go on.", "--session", &one]).await;
+    let resumed = world.agentctl(["run", "Go on.", "--session", &one]).await;
     assert_ne!(resumed.code, Some(0));
     resumed.says(&["its worktree was removed", "-C"]);
 }
@@ -165,7 +164,7 @@ async fn a_conflict_is_told_and_changes_nothing() {
     assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
     assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "it is all there still");
     // A file that is changed in the main tree is not overwritten, and those that nobody touched are no reason.
-    world.daemon.write("project/b.txt", "not committed\n");
+    world.write("project/b.txt", "not committed\n");
     world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
     let refused = world.worktree(&["apply", "three"]).await;
     assert_ne!(refused.code, Some(0));
@@ -174,7 +173,7 @@ async fn a_conflict_is_told_and_changes_nothing() {
     git(&project, &["checkout", "--", "b.txt"]);
     // A new file that the branch has, too.
     world.works_in("four", vec![write("/project/extra.txt", "four\n")]).await;
-    world.daemon.write("project/extra.txt", "mine\n");
+    world.write("project/extra.txt", "mine\n");
     let refused = world.worktree(&["apply", "four"]).await;
     assert_ne!(refused.code, Some(0));
     refused.says(&["extra.txt", "hint:"]);
@@ -228,11 +227,11 @@ async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
         git(&project, &["config", key, &touch]);
     }
     git(&project, &["config", "merge.evil.driver", &format!("touch {}; false", mark.display())]);
-    world.daemon.write("project/.git/info/attributes", "* filter=evil diff=evil merge=evil\n");
+    world.write("project/.git/info/attributes", "* filter=evil diff=evil merge=evil\n");
     for hook in
         ["post-checkout", "pre-commit", "post-commit", "post-merge", "reference-transaction", "post-index-change"]
     {
-        let path = world.daemon.write(&format!("project/.git/hooks/{hook}"), format!("#!/bin/sh\n{touch}\n"));
+        let path = world.write(&format!("project/.git/hooks/{hook}"), format!("#!/bin/sh\n{touch}\n"));
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     for round in 0..2 {
@@ -246,7 +245,7 @@ async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
         world.worktree(&["apply", &one]).await.exits(0);
         world.worktree(&["apply", &two]).await.exits(0);
         world.worktree(&["remove", &one]).await.exits(0);
-        assert!(!mark.exists(), "{}", world.daemon.log());
+        assert!(!mark.exists(), "{}", world.log());
         let files = (world.main_file("a.txt"), world.main_file("b.txt"));
         assert_eq!(files, (format!("ONE{round}\ntwo\nthree\n"), format!("alpha\nBETA{round}\n")));
     }
@@ -264,12 +263,12 @@ async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_g
         assert_ne!(refused.code, Some(0));
         refused.says(&["merged nowhere", "hint:", "--force"]);
     }
-    world.daemon.agentctl(["sessions", "delete", &idle, "--yes"]).await.exits(0);
-    world.daemon.agentctl(["sessions", "delete", &one, "--yes"]).await.exits(0);
+    world.agentctl(["sessions", "delete", &idle, "--yes"]).await.exits(0);
+    world.agentctl(["sessions", "delete", &one, "--yes"]).await.exits(0);
     let listed = world.worktrees().await;
     let names: Vec<_> = listed.iter().map(|one| (one["name"].as_str().unwrap(), one["is_orphan"] == true)).collect();
     assert_eq!(names, [("hidden", false), ("one", true)], "{listed:#?}");
-    assert!(!world.daemon.data().join("worktrees/idle").exists());
+    assert!(!world.data().join("worktrees/idle").exists());
     assert_eq!(git(&world.project(), &["branch", "--list", "agentd/idle"]), "");
     assert!(world.worktree(&["diff", &one]).await.exits(0).stdout.contains("+kept"));
     world.worktree(&["apply", "one"]).await.exits(0);
@@ -283,7 +282,7 @@ async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_g
 async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     let mut world = in_repository().await;
     for number in 0..200 {
-        world.daemon.write(&format!("project/many/{number}.txt"), format!("{number}\n").repeat(200));
+        world.write(&format!("project/many/{number}.txt"), format!("{number}\n").repeat(200));
     }
     let project = world.project();
     git(&project, &["add", "--all"]);
@@ -343,7 +342,7 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     }
     assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
     assert_eq!(git(&project, &["branch", "--list", "agentd/*"]), "");
-    let left: Vec<_> = fs::read_dir(world.daemon.data().join("worktrees")).unwrap().flatten().collect();
+    let left: Vec<_> = fs::read_dir(world.data().join("worktrees")).unwrap().flatten().collect();
     assert!(left.iter().all(|entry| entry.file_name().to_string_lossy().starts_with('.')), "{left:?}");
 }
 
@@ -362,17 +361,17 @@ async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
     world.daemon.kill9().await;
     // As it was when one file was there, one was cut off, one was not begun, and git's lock lay about.
     git(&project, &["reset", "--quiet", "--hard", &from]);
-    world.daemon.write("project/a.txt", "A\n");
-    world.daemon.write("project/n.txt", "");
-    world.daemon.write("project/.git/index.lock", "");
-    let record = world.daemon.data().join("worktrees/.records/one.json");
+    world.write("project/a.txt", "A\n");
+    world.write("project/n.txt", "");
+    world.write("project/.git/index.lock", "");
+    let record = world.data().join("worktrees/.records/one.json");
     let mut known: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     known["stage"] = json!({ "applying": { "from": from, "to": to, "at": now } });
     fs::write(&record, known.to_string()).unwrap();
     world.daemon.restart().await;
     world.worktrees().await;
-    assert_eq!(git(&project, &["rev-parse", "HEAD"]), to, "{}", world.daemon.log());
+    assert_eq!(git(&project, &["rev-parse", "HEAD"]), to, "{}", world.log());
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!(
         (world.main_file("a.txt"), world.main_file("b.txt"), world.main_file("n.txt")),
@@ -384,13 +383,13 @@ async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
 async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     let world = in_repository().await;
     world.model.default_reply(Reply::text("Good."));
-    let at = |name: &str| world.daemon.path().join(name).display().to_string();
-    fs::create_dir_all(world.daemon.path().join("plain")).unwrap();
-    fs::create_dir_all(world.daemon.path().join("empty")).unwrap();
+    let at = |name: &str| world.path().join(name).display().to_string();
+    fs::create_dir_all(world.path().join("plain")).unwrap();
+    fs::create_dir_all(world.path().join("empty")).unwrap();
     git(&world.daemon.path().join("empty"), &["init", "--quiet"]);
-    git(world.daemon.path(), &["clone", "--quiet", "--bare", "project", "bare.git"]);
-    world.daemon.write("pretends/.git", format!("gitdir: {}\n", at("project/.git")));
-    world.daemon.agentctl(["run", "Go.", "-C", &at("project"), "--worktree=taken"]).await.exits(0);
+    git(world.path(), &["clone", "--quiet", "--bare", "project", "bare.git"]);
+    world.write("pretends/.git", format!("gitdir: {}\n", at("project/.git")));
+    world.agentctl(["run", "Go.", "-C", &at("project"), "--worktree=taken"]).await.exits(0);
     git(&world.project(), &["branch", "agentd/branch"]);
     let project = at("project");
     let cases: [(&str, &str, &[&str]); 10] = [
@@ -407,14 +406,14 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     ];
     let asked = world.model.requests().len();
     for (folder, name, parts) in cases {
-        let output = world.daemon.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await;
+        let output = world.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await;
         assert_ne!(output.code, Some(0), "{folder} {name}");
         let output = output.says(parts);
         assert!(output.stderr.contains("hint:"), "{folder} {name}: {}", output.stderr);
     }
     assert_eq!(world.model.requests().len(), asked);
     assert_eq!(world.worktrees().await.len(), 1, "nothing is left of them");
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(sessions.as_array().unwrap().len(), 1);
     for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
         let output = world.worktree(&args).await;
@@ -425,8 +424,7 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_git_it_is_said() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     repository(&home);
     home.set("PATH", home.path().join("no-programs").display().to_string());
     let daemon = TempDaemon::start_in(home).await;
@@ -444,31 +442,30 @@ async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
     let calls = vec![write("/project/c.txt", "changed\n"), command("ls")];
     let args = ["-C", &sub, "--worktree", "--on-interrupt", "approve", "--output", "json"];
     let (told, output) = world.call_all(calls, &args).await;
-    let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = output.exits(0).session();
     assert!(told[1].contains("c.txt") && !told[1].contains("a.txt"), "{told:?}");
     let listed = world.worktrees().await;
     let name = listed[0]["name"].as_str().unwrap().to_owned();
     assert!(session.replace('-', "").ends_with(&name), "{name} is of {session}");
     let file = format!("{name}/sub/c.txt");
     assert_eq!(world.worktree_file(&file), "changed\n");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let shown = world.daemon.agentctl(["sessions", "show", &session]).await.exits(0).stdout;
+    world.daemon.crash().await;
+    let shown = world.agentctl(["sessions", "show", &session]).await.exits(0).stdout;
     assert!(shown.contains(&format!("worktree  {name} (branch agentd/{name}) of {sub}")), "{shown}");
-    let list = world.daemon.agentctl(["sessions", "list"]).await.exits(0).stdout;
+    let list = world.agentctl(["sessions", "list"]).await.exits(0).stdout;
     assert!(list.contains(&format!("[worktree {name}]")), "{list}");
     // A turn goes on there, and a fork as well.
-    let fork = world.daemon.agentctl(["sessions", "fork", &session]).await.exits(0).stdout.trim().to_owned();
+    let fork = world.agentctl(["sessions", "fork", &session]).await.exits(0).stdout.trim().to_owned();
     let args = ["--session", &fork, "--on-interrupt", "approve"];
     let (told, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
     assert!(told[0].contains("changed"), "{told:?}");
-    world.daemon.agentctl(["undo", &session]).await.exits(0);
+    world.agentctl(["undo", &session]).await.exits(0);
     assert_eq!(world.worktree_file(&file), "deep\n");
     // Where the session goes, the fork has it.
-    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
     let listed = world.worktrees().await;
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_orphan"].as_bool()), (Some(fork.as_str()), Some(false)));
-    world.daemon.agentctl(["sessions", "delete", &fork, "--yes"]).await.exits(0);
+    world.agentctl(["sessions", "delete", &fork, "--yes"]).await.exits(0);
     assert!(world.worktrees().await.is_empty());
     assert!(world.project().join("sub/c.txt").exists());
 }
@@ -490,7 +487,7 @@ async fn a_subagent_works_in_a_worktree_of_its_own_where_that_is_wanted() {
         }
     });
     let project = format!("{}:rw", world.project().display());
-    let output = world.daemon.agentctl(["run", "Do it.", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+    let output = world.agentctl(["run", "Do it.", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
     assert!(output.stdout.contains("agentctl worktree apply"), "{}", output.stdout);
     assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n");
     let listed = world.worktrees().await;
@@ -514,12 +511,12 @@ async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_
     let project = world.project().display().to_string();
     let (writable, read_only) = (format!("{project}:rw"), format!("{project}:ro"));
     let looks = ["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"];
-    let output = world.daemon.agentctl(looks).await.exits(0);
+    let output = world.agentctl(looks).await.exits(0);
     assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree is gone"));
     assert!(world.worktrees().await.is_empty());
-    let output = world.daemon.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await;
+    let output = world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await;
     assert!(output.stdout.contains("may only be read"), "{}", output.stdout);
-    let output = world.daemon.agentctl(["run", "Do it.", "-C", &writable, "--mode", "plan"]).await;
+    let output = world.agentctl(["run", "Do it.", "-C", &writable, "--mode", "plan"]).await;
     assert!(output.stdout.contains("in plan mode"), "{}", output.stdout);
     assert!(world.worktrees().await.is_empty());
     assert_eq!(git(&world.project(), &["branch", "--list", "agentd/*"]), "");
@@ -531,16 +528,15 @@ async fn a_worktree_is_left_alone_while_a_turn_runs_in_it_whoever_began_it() {
     world.works_in("one", vec![write("/project/a.txt", "one\n")]).await;
     let asked = world.model.requests().len();
     world.model.respond_with(|_| Reply::never());
-    let folder = format!("{}:rw", world.daemon.data().join("worktrees/one").display());
-    let detached =
-        world.daemon.agentctl(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await.exits(0);
+    let folder = format!("{}:rw", world.data().join("worktrees/one").display());
+    let detached = world.agentctl(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await.exits(0);
     until("the model is asked", || async { (world.model.requests().len() > asked).then_some(()) }).await;
     for args in [&["apply", "one"][..], &["remove", "one", "--force"]] {
         let refused = world.worktree(args).await;
         assert_ne!(refused.code, Some(0));
         refused.says(&["a turn runs in the session", "hint:"]);
     }
-    let session = detached.json()["session_id"].as_str().unwrap().to_owned();
+    let session = detached.session();
     world.client().await.cancel_turn(&session, None).await.unwrap();
     until("the turn is over", || async { (world.worktree(&["apply", "one"]).await.code == Some(0)).then_some(()) })
         .await;
@@ -552,7 +548,7 @@ async fn what_is_allowed_for_good_in_the_project_holds_in_its_worktrees() {
     let world = in_repository().await;
     let project = world.project().display().to_string();
     let rule = format!("run_bash_command: [at {project}] sed -i s/one/ONE/ a.txt");
-    world.daemon.agentctl(["grants", "add", &rule]).await.exits(0);
+    world.agentctl(["grants", "add", &rule]).await.exits(0);
     let args = ["-C", &project, "--worktree=one", "--on-interrupt", "deny"];
     let (told, output) = world.call_all(vec![command("sed -i s/one/ONE/ a.txt")], &args).await;
     output.exits(0);

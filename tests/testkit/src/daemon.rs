@@ -30,7 +30,10 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{family, model_server::chat_view};
+use crate::{
+    family,
+    model_server::{ModelServer, chat_view},
+};
 
 /// How long anything may take before a test gives up on it. Nothing waits that long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -118,6 +121,18 @@ impl Output {
         }
     }
 
+    /// The id of the session that standard output names, as JSON.
+    ///
+    /// # Panics
+    /// Where it names none.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "the test has failed")]
+    pub fn session(&self) -> String {
+        let lines = self.json_lines();
+        let named = lines.iter().find_map(|line| line["session_id"].as_str());
+        named.unwrap_or_else(|| panic!("no session is named in:\n{}", self.stdout)).to_owned()
+    }
+
     /// Standard output as one JSON value a line.
     ///
     /// # Panics
@@ -168,6 +183,13 @@ impl TempHome {
             home.set("MODEL_BASIC_WIRE", wire.name());
         }
         home
+    }
+
+    /// A model server, and a home with it in the slot of all models.
+    pub async fn with_server() -> (ModelServer, Self) {
+        let model = ModelServer::start().await;
+        let home = Self::with_model(&model.base_url());
+        (model, home)
     }
 
     /// Sets a variable for all programs from now on.
@@ -524,6 +546,12 @@ impl TempDaemon {
     pub async fn kill9(&self) {
         self.signal(Signal::SIGKILL);
         self.ended().await;
+    }
+
+    /// Kills the daemon as a power cut would, and starts it again.
+    pub async fn crash(&mut self) {
+        self.kill9().await;
+        self.restart().await;
     }
 
     /// Tells the daemon to stop, waits for its end, and returns its exit code.

@@ -1,6 +1,9 @@
 //! A person's view of a session's files: the same access rules as for the tools.
 
-use agentd_core::{files::{EntryKind, SessionTree}, state_files::StateFileChange};
+use agentd_core::{
+    files::{EntryKind, SessionTree},
+    state_files::StateFileChange,
+};
 
 use super::*;
 

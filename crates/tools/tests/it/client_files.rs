@@ -2,7 +2,11 @@
 
 use std::{fmt, sync::Mutex};
 
-use agentd_core::{client_file::{ClientFileAnswer, FileAction, NoAnswer}, ports::{ClientFileAccess, ClientFiles}, undo::{UndoOutcome, folded}};
+use agentd_core::{
+    client_file::{ClientFileAnswer, FileAction, NoAnswer},
+    ports::{ClientFileAccess, ClientFiles},
+    undo::{UndoOutcome, folded},
+};
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use futures_util::future::BoxFuture;
 

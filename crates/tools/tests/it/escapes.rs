@@ -1,10 +1,16 @@
 //! Ways out of the sandbox that were thought of: each is tried with everything that the kernel offers and with less.
 
-use std::os::{fd::{AsRawFd as _, IntoRawFd as _}, unix::process::CommandExt as _};
+use std::os::{
+    fd::{AsRawFd as _, IntoRawFd as _},
+    unix::process::CommandExt as _,
+};
 
 use agentd_sandbox::host::HELPER_ARGUMENT;
 
-use super::{*, sandbox::{STRENGTHS, each_strength, helper, locked, named, python}};
+use super::{
+    sandbox::{STRENGTHS, each_strength, helper, locked, named, python},
+    *,
+};
 
 #[tokio::test]
 async fn the_session_can_work_though_the_data_around_it_is_hidden() {

@@ -1,6 +1,12 @@
 //! Workspaces: made, emptied, removed, mounted, filled.
 
-use agentd_core::{Timestamp, context::HistoryFile, files::{FilesCopied, SessionTree}, folder::Mounts, ports::WorkspaceArea};
+use agentd_core::{
+    Timestamp,
+    context::HistoryFile,
+    files::{FilesCopied, SessionTree},
+    folder::Mounts,
+    ports::WorkspaceArea,
+};
 
 use super::*;
 

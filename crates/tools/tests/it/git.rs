@@ -1,6 +1,6 @@
 //! Git runs nothing that a folder names, whatever a command makes of its environment.
 
-use super::{*, sandbox::locked};
+use super::{sandbox::locked, *};
 
 /// Ways to have git run without what its environment says.
 const WAYS: [&str; 7] = [

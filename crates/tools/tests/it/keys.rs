@@ -3,7 +3,10 @@
 use agentd_core::environment::ClientEnvironment;
 use agentd_sandbox::config::SandboxConfig;
 
-use super::{*, sandbox::{STRENGTHS, locked}};
+use super::{
+    sandbox::{STRENGTHS, locked},
+    *,
+};
 
 /// A home as people have it: what is secret in it, and what is not.
 fn home() -> tempfile::TempDir {

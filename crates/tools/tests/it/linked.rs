@@ -2,7 +2,10 @@
 
 use agentd_core::folder::Mounts;
 
-use super::{*, sandbox::{STRENGTHS, locked}};
+use super::{
+    sandbox::{STRENGTHS, locked},
+    *,
+};
 
 /// A repository with one commit.
 fn repository(at: &Path, message: &str) {

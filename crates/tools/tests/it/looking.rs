@@ -4,7 +4,10 @@ use std::net::TcpListener;
 
 use agentd_sandbox::config::{SandboxConfig, SandboxMode};
 
-use super::{*, sandbox::{STRENGTHS, locked, locked_in, python}};
+use super::{
+    sandbox::{STRENGTHS, locked, locked_in, python},
+    *,
+};
 
 /// All that a person may have opened.
 async fn held(namespaces: bool, listed: &Path, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {

@@ -53,7 +53,7 @@ use agentd_core::{
     error::ErrorKind,
     ids::{CallId, SessionId},
     policy::Confinement,
-    ports::{Snapshots as _, Toolbox as _, ToolContext, Workspace, Workspaces as _},
+    ports::{Snapshots as _, ToolContext, Toolbox as _, Workspace, Workspaces as _},
     session::Mount,
     tool::{FileChange, FileChangeKind, ToolErrorCode, ToolOutput},
 };

@@ -1,13 +1,22 @@
 //! Packages of skills: what is installed, from where, and what an installer can reach.
 
-use std::{io::{BufRead as _, BufReader, Write as _}, net::{TcpListener, TcpStream}, process::Command, sync::atomic::{AtomicUsize, Ordering}, thread};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
-use agentd_core::{error::WorkspaceError, ports::{CallProgress, SkillPackages, Skills as _}};
+use agentd_core::{
+    error::WorkspaceError,
+    ports::{CallProgress, SkillPackages, Skills as _},
+};
 use agentd_extensions::skills::{SkillConfig, SkillStore};
 use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
 use tempfile::TempDir;
 
-use super::{*, sandbox::helper};
+use super::{sandbox::helper, *};
 
 /// A folder with wheels, programs and environments in it.
 struct World(TempDir);

@@ -2,7 +2,15 @@
 
 use std::{collections::VecDeque, io::Read as _, sync::Mutex};
 
-use agentd_core::{error::KnowledgeError, interrupt::{Answer, Ask}, knowledge::{DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartKind, PartRange, ReadPart, Reading}, ports::{Knowledge, OnProgress, Person}};
+use agentd_core::{
+    error::KnowledgeError,
+    interrupt::{Answer, Ask},
+    knowledge::{
+        DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartKind, PartRange, ReadPart,
+        Reading,
+    },
+    ports::{Knowledge, OnProgress, Person},
+};
 use futures_util::future::BoxFuture;
 
 use super::*;

@@ -1,7 +1,14 @@
 //! What projects bring along, on a real disk, with others who write there.
 
-use agentd_core::{guide::{GuideLimits, GuideOrigin}, ports::{Projects as _, Skills as _}, project::{ProjectProblem, ProjectReport, ProjectTrust}};
-use agentd_extensions::{project::ProjectStore, skills::{SkillConfig, SkillStore}};
+use agentd_core::{
+    guide::{GuideLimits, GuideOrigin},
+    ports::{Projects as _, Skills as _},
+    project::{ProjectProblem, ProjectReport, ProjectTrust},
+};
+use agentd_extensions::{
+    project::ProjectStore,
+    skills::{SkillConfig, SkillStore},
+};
 use tempfile::TempDir;
 
 use super::*;

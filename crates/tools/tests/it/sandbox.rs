@@ -1,6 +1,9 @@
 //! Commands in the sandbox, with real processes: what they cannot reach, what they still can, and what is left of them.
 
-use std::{net::{TcpListener, UdpSocket}, os::unix::net::{UnixDatagram, UnixListener}};
+use std::{
+    net::{TcpListener, UdpSocket},
+    os::unix::net::{UnixDatagram, UnixListener},
+};
 
 use agentd_core::environment::ClientEnvironment;
 use agentd_sandbox::{config::SandboxConfig, host::Sandbox};

@@ -2,7 +2,10 @@
 
 use agentd_core::environment::ClientEnvironment;
 
-use super::{*, sandbox::{STRENGTHS, locked}};
+use super::{
+    sandbox::{STRENGTHS, locked},
+    *,
+};
 
 fn write(folder: &Path, path: &str, text: &str) {
     let path = folder.join(path);

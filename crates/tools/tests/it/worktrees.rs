@@ -2,7 +2,11 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
-use agentd_core::{error::WorkspaceError, ports::Worktrees as _, worktree::{NewWorktree, WorktreeReport}};
+use agentd_core::{
+    error::WorkspaceError,
+    ports::Worktrees as _,
+    worktree::{NewWorktree, WorktreeReport},
+};
 use agentd_worktrees::WorktreeFolders;
 
 use super::*;

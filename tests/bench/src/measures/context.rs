@@ -1,11 +1,26 @@
 //! The context: what a request costs before it is sent, how much of it repeats the one before, and whether the built-in
 //! model computes that again.
 
-use agentd_core::{error::ModelError, event::EventKind, model::{Finish, ModelChunk, ModelInfo, ModelRequest, SlotInfo}, ports::{Model, Models}, turn::OnInterrupt, usage::Usage};
+use agentd_core::{
+    error::ModelError,
+    event::EventKind,
+    model::{Finish, ModelChunk, ModelInfo, ModelRequest, SlotInfo},
+    ports::{Model, Models},
+    turn::OnInterrupt,
+    usage::Usage,
+};
 use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_proto::client::StartRequest;
-use agentd_testkit::{memory_audit::MemoryAudit, memory_disk::MemoryDisk, model_server::{ModelServer, Recorded, Reply}, scripted::{NoWorkspaces, ScriptedTools, StoppedClock}};
-use futures_util::{StreamExt as _, stream::{self, BoxStream}};
+use agentd_testkit::{
+    memory_audit::MemoryAudit,
+    memory_disk::MemoryDisk,
+    model_server::{ModelServer, Recorded, Reply},
+    scripted::{NoWorkspaces, ScriptedTools, StoppedClock},
+};
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use tokio::sync::mpsc;
 
 use super::*;

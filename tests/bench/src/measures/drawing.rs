@@ -1,9 +1,21 @@
 //! What a person waits for at a terminal while a fast model speaks: the share of a core that drawing takes, and the time from
 //! a key to its echo.
 
-use std::{fs::File, io::{Read as _, Write as _}, os::fd::OwnedFd, process::Child, sync::mpsc};
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    os::fd::OwnedFd,
+    process::Child,
+    sync::mpsc,
+};
 
-use nix::{pty::{Winsize, openpty}, sys::{resource::{UsageWho, getrusage}, time::TimeVal}};
+use nix::{
+    pty::{Winsize, openpty},
+    sys::{
+        resource::{UsageWho, getrusage},
+        time::TimeVal,
+    },
+};
 
 use crate::world::program;
 

@@ -2,7 +2,10 @@
 //! watch many sessions.
 
 use futures_util::future::try_join_all;
-use tokio::{io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines}, process::{Child, ChildStdin, ChildStdout, Command}};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
 
 use super::*;
 

@@ -3,9 +3,21 @@
 //! A call is timed in this process, through the same pool and guard as in the daemon, beside a bare client that calls the
 //! same server. Through whole turns it could not be told from the noise of two requests to a model.
 
-use agentd_core::{ids::{CallId, TurnId}, ports::{ToolContext, Toolbox as _, Workspace}, tool::ToolCall};
-use agentd_mcp::{McpConfig, McpPool, McpToolbox, ServerConfig, catalogue::CatalogueFolder, config::ServerAddress, login::Logins, pool::{PoolOwner, PoolParts}};
-use rmcp::{RoleClient, ServiceExt as _, model::CallToolRequestParams, service::RunningService, transport::TokioChildProcess};
+use agentd_core::{
+    ids::{CallId, TurnId},
+    ports::{ToolContext, Toolbox as _, Workspace},
+    tool::ToolCall,
+};
+use agentd_mcp::{
+    McpConfig, McpPool, McpToolbox, ServerConfig,
+    catalogue::CatalogueFolder,
+    config::ServerAddress,
+    login::Logins,
+    pool::{PoolOwner, PoolParts},
+};
+use rmcp::{
+    RoleClient, ServiceExt as _, model::CallToolRequestParams, service::RunningService, transport::TokioChildProcess,
+};
 
 use crate::{MCP_SERVER, mcp_server::TOOL};
 

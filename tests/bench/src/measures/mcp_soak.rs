@@ -2,7 +2,10 @@
 
 use crate::floor;
 
-use super::{*, mcp::{NAME, configuration}};
+use super::{
+    mcp::{NAME, configuration},
+    *,
+};
 
 /// Until all that is made once is made: threads, buffers, the code of the start.
 const WARM_UP: usize = 50;

@@ -3,7 +3,10 @@
 use std::hint::black_box;
 
 use agentd_core::tool::{Effect, ToolSpec};
-use agentd_policy::{CallContext, Policy, RuleFile, Rules, SHELL_TOOL, file::{ByLevel, GlobalRules, PatternList, RiskPatterns, ToolRules}};
+use agentd_policy::{
+    CallContext, Policy, RuleFile, Rules, SHELL_TOOL,
+    file::{ByLevel, GlobalRules, PatternList, RiskPatterns, ToolRules},
+};
 
 use super::*;
 

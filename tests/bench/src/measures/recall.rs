@@ -6,7 +6,10 @@
 
 use std::fmt::Write as _;
 
-use super::{*, python::{Scripts, answer}};
+use super::{
+    python::{Scripts, answer},
+    *,
+};
 
 /// Where the scripts are.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recall");

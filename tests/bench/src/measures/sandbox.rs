@@ -1,6 +1,10 @@
 //! What the sandbox adds to a command, with the daemon's own program as its helper.
 
-use agentd_core::{ids::{CallId, TurnId}, ports::{ToolContext, Toolbox as _, Workspaces as _}, tool::ToolCall};
+use agentd_core::{
+    ids::{CallId, TurnId},
+    ports::{ToolContext, Toolbox as _, Workspaces as _},
+    tool::ToolCall,
+};
 use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
 use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
 

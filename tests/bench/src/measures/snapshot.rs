@@ -2,7 +2,11 @@
 
 use std::{io, os::unix::fs::MetadataExt as _};
 
-use agentd_core::{ids::{CallId, TurnId}, ports::{Snapshots as _, ToolContext, Workspace, Workspaces as _}, session::Mount};
+use agentd_core::{
+    ids::{CallId, TurnId},
+    ports::{Snapshots as _, ToolContext, Workspace, Workspaces as _},
+    session::Mount,
+};
 use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 

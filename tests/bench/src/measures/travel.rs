@@ -2,7 +2,14 @@
 
 use std::io;
 
-use agentd_core::{ids::{CallId, TurnId}, item::ItemBody, ports::{Snapshots as _, Store as _, ToolContext, Workspaces as _}, session::Mount, tool::{ToolCall, ToolResult}, usage::Usage};
+use agentd_core::{
+    ids::{CallId, TurnId},
+    item::ItemBody,
+    ports::{Snapshots as _, Store as _, ToolContext, Workspaces as _},
+    session::Mount,
+    tool::{ToolCall, ToolResult},
+    usage::Usage,
+};
 use agentd_proto::client::{ExportPart, PlayMode, PlayRequest, PlayStep};
 use agentd_testkit::store_contract::EventScript;
 use agentd_tools::WorkspaceFolders;

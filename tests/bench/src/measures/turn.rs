@@ -1,6 +1,9 @@
 //! One turn, seen and timed by a client.
 
-use agentd_core::{event::EventKind, turn::{IfBusy, OnInterrupt, StartTurn}};
+use agentd_core::{
+    event::EventKind,
+    turn::{IfBusy, OnInterrupt, StartTurn},
+};
 use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
 
 use super::*;

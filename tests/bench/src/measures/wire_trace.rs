@@ -1,6 +1,6 @@
 //! The time that a trace of requests adds to a turn: two daemons beside each other, one of which keeps its requests.
 
-use super::{*, turn::Seen};
+use super::{turn::Seen, *};
 
 /// Deltas of an answer.
 const DELTAS: &str = "200";

@@ -50,7 +50,7 @@ async fn an_edit_is_approved_against_the_buffer_and_lands_in_it() {
     let writes = editor.files.asked.iter().filter(|(what, _)| what == "write").count();
     assert_eq!(writes, 1, "{:?}", editor.files.asked);
     // Undo gives back what the person had typed.
-    world.daemon.agentctl(["undo", &session]).await.exits(0);
+    world.agentctl(["undo", &session]).await.exits(0);
     assert_eq!(on_disk(&file), "one\nunsaved\n");
 }
 
@@ -138,7 +138,7 @@ async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
 #[tokio::test]
 async fn nothing_outside_of_the_project_is_asked_about() {
     let (world, mut editor, session, file) = dirty().await;
-    let outside = world.daemon.write("secret.txt", "outside");
+    let outside = world.write("secret.txt", "outside");
     std::os::unix::fs::symlink(&outside, file.with_file_name("link.txt")).unwrap();
     for path in ["/project/link.txt", "/project/../secret.txt", "outputs/none.txt"] {
         world.model.reply(Reply::tool_call("read_file", json!({"path": path})));
@@ -181,7 +181,7 @@ async fn a_turn_that_the_editor_joins_uses_its_files_too() {
     let (world, mut editor, session, _) = dirty().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(Reply::text("Read."));
-    world.daemon.agentctl(["run", "Work", "--session", &session, "--detach"]).await.exits(0);
+    world.agentctl(["run", "Work", "--session", &session, "--detach"]).await.exits(0);
     editor.decided(&session, "And read", "approve").await;
     assert!(told(&world).contains("unsaved"), "{}", told(&world));
 }

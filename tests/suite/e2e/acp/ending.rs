@@ -49,7 +49,7 @@ async fn a_cancel_takes_questions_off_the_screen() {
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.reply(question, json!({"outcome": {"outcome": "cancelled"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
-    let open = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0);
+    let open = world.agentctl(["interrupts", "--json"]).await.exits(0);
     assert_eq!(open.json(), json!([]));
     assert_eq!(editor.came("tool_call_update").pop().unwrap()["status"], "failed");
 }
@@ -61,7 +61,7 @@ async fn words_to_a_turn_of_somebody_else_are_added_to_it() {
         .model
         .reply(Reply::tool_call("run_bash_command", json!({"command": WAIT})))
         .reply(Reply::text("Both are done."));
-    let other = world.daemon.spawn_agentctl(["run", "--session", &session, "First", "--on-interrupt", "approve"]);
+    let other = world.spawn_agentctl(["run", "--session", &session, "First", "--on-interrupt", "approve"]);
     let client = world.client().await;
     until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
     let id = editor.begin_prompt(&session, "And second").await;
@@ -110,7 +110,7 @@ async fn the_turn_of_another_process_is_seen_from_its_loading_on_and_cancelled()
 async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here() {
     let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::never()).default_reply(Reply::text("Here."));
-    let other = world.daemon.spawn_agentctl(["run", "--session", &session, "Go"]);
+    let other = world.spawn_agentctl(["run", "--session", &session, "Go"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     // A message behind it is not meant by it.
@@ -123,7 +123,7 @@ async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here(
 async fn what_the_model_has_read_is_shown_though_a_later_message_was_taken_back() {
     let (world, mut editor, session, folder) = opened().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": WAIT}))).reply(Reply::never());
-    let other = world.daemon.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
+    let other = world.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
     let client = world.client().await;
     until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
@@ -173,8 +173,7 @@ async fn a_daemon_that_is_killed_is_found_again_and_the_turn_goes_on() {
         .default_reply(Reply::text("I went on."));
     let id = editor.begin_prompt(&session, "Go").await;
     editor.update("agent_message_chunk").await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     let words = editor.words("agent_message_chunk");
     assert!(words.ends_with("*(This broke off, and begins again.)*\n\nI went on."), "{words}");

@@ -240,7 +240,7 @@ impl Editor {
 
     /// A new session in a folder below the home, and the folder.
     async fn session(&mut self, world: &World) -> (String, PathBuf) {
-        let folder = world.daemon.path().join("shop");
+        let folder = world.path().join("shop");
         std::fs::create_dir_all(&folder).unwrap();
         let result = self.gives("session/new", json!({"cwd": folder, "mcpServers": []})).await;
         (result["sessionId"].as_str().unwrap().to_owned(), folder.canonicalize().unwrap())

@@ -30,7 +30,7 @@ async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
 async fn files_that_a_message_names_go_along_as_in_a_chat() {
     let (world, mut editor, session, folder) = opened().await;
     std::fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();
-    world.daemon.write("notes.txt", "remember the milk\n");
+    world.write("notes.txt", "remember the milk\n");
     world.model.default_reply(Reply::text("Done."));
     assert_eq!(
         editor.prompt(&session, "Explain #a.txt:2-3 of #a.txt, with #../notes.txt and `#a.txt:1`").await,
@@ -47,8 +47,8 @@ async fn files_that_a_message_names_go_along_as_in_a_chat() {
 #[tokio::test]
 async fn labels_of_links_and_texts_of_resources_mention_nothing() {
     let world = World::start().await;
-    world.daemon.write("config/commands/review.md", "Review $1 well.\n");
-    world.daemon.write("notes.txt", "remember the milk\n");
+    world.write("config/commands/review.md", "Review $1 well.\n");
+    world.write("notes.txt", "remember the milk\n");
     let mut editor = Editor::start(&world).await;
     let (session, folder) = editor.session(&world).await;
     let strange = folder.join("x #..").join("notes.txt @grep");
@@ -70,7 +70,7 @@ async fn labels_of_links_and_texts_of_resources_mention_nothing() {
         assert!(seen.contains(named) && seen.contains("/project/x #../notes.txt @grep"), "{seen}");
         assert!(!seen.contains("remember the milk"), "{seen}");
         assert!(!seen.contains("The person mentioned"), "{seen}");
-        assert!(!world.daemon.path().join(format!("data/workspace/{session}/uploads/notes.txt")).exists());
+        assert!(!world.path().join(format!("data/workspace/{session}/uploads/notes.txt")).exists());
     }
     // The same is a mention where it is typed.
     editor.prompt(&session, "Use @grep on #../notes.txt").await;
@@ -162,7 +162,7 @@ async fn todos_are_a_plan() {
 async fn pictures_resources_and_links_come_with_the_words() {
     let (world, mut editor, session, folder) = opened().await;
     std::fs::write(folder.join("main.rs"), "fn main() {}\n").unwrap();
-    let outside = world.daemon.write("notes/plan.txt", "the plan");
+    let outside = world.write("notes/plan.txt", "the plan");
     let uri = |path: &std::path::Path| format!("file://{}", path.display());
     let prompt = json!([
         {"type": "text", "text": "Compare"},
@@ -185,13 +185,13 @@ async fn pictures_resources_and_links_come_with_the_words() {
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(squeezed(&seen).contains(&squeezed(words)), "{words} in {seen}");
     }
-    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/uploads/plan.txt")), "the plan");
+    assert_eq!(world.read(&format!("data/workspace/{session}/uploads/plan.txt")), "the plan");
 }
 
 #[tokio::test]
 async fn commands_of_the_person_stand_for_their_prompts() {
     let world = World::start().await;
-    world.daemon.write(
+    world.write(
         "config/commands/review.md",
         "---\ndescription: Reviews a file\nargument-hint: file\n---\nReview $1 well.\n",
     );

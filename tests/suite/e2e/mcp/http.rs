@@ -92,8 +92,7 @@ async fn nobody_else_is_sent_the_keys_or_asked_at_all() {
     assert!(told.contains("The call did not run"), "{told}");
     assert_eq!(other.read("asked"), "");
     assert!(!told.contains("sup3rsecret"), "{told}");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    world.ends_well().await;
 }
 
 #[tokio::test]
@@ -101,9 +100,9 @@ async fn a_key_in_an_address_is_told_to_nobody() {
     let world = behind("http://127.0.0.1:9/mcp?key=sup3rsecretvalue").await;
     let told = world.act("").await;
     assert!(told.contains("The call did not run") && !told.contains("sup3rsecret"), "{told}");
-    let started = world.daemon.agentctl(["mcp", "start", "fake"]).await.exits(1);
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0);
-    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0);
+    let started = world.agentctl(["mcp", "start", "fake"]).await.exits(1);
+    let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0);
+    let logs = world.agentctl(["mcp", "logs", "fake"]).await.exits(0);
     for shown in [&started.stderr, &listed.stdout, &logs.stdout, &world.daemon.log()] {
         assert!(!shown.contains("sup3rsecret"), "{shown}");
     }

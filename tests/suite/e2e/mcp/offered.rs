@@ -57,10 +57,10 @@ fn weather(city: &str) -> Reply {
 #[tokio::test]
 async fn what_is_added_is_offered_and_told_of_from_the_next_turn_on() {
     let world = world(json!({})).await;
-    world.daemon.write("config/mcp_servers.yaml", "");
+    world.write("config/mcp_servers.yaml", "");
     let fake = fake();
     let add = ["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"];
-    world.daemon.agentctl(add).await.exits(0);
+    world.agentctl(add).await.exits(0);
     // Nobody has to call it, test it or begin a turn for that.
     world.knows(&["lab"]).await;
     let requests = world.does(vec![weather("Bern")], &["Go", "--on-interrupt", "approve"]).await;
@@ -103,7 +103,7 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
     assert_eq!(requests[3].body["tools"][0], requests[0].body["tools"][0]);
     let told = tool_texts(&requests[3]);
     assert!(told.contains("acted: Bern") && !told.contains("acted: too early"), "{told}");
-    assert_eq!(world.daemon.read("acted"), "Bern\n");
+    assert_eq!(world.read("acted"), "Bern\n");
 
     // A mention brings all of a server, under either name, and of one that nobody wants to be offered.
     for (input, tools) in [("Go @lab", 41), ("Go @mcp_lab", 41), ("Go @quiet", 2), ("Go @lab @quiet", 43)] {
@@ -111,9 +111,9 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
         assert_eq!(of_servers(&requests[0]).len(), few.len() + tools, "{input}");
         assert!(requests[0].last_user().contains("mentioned the MCP server"), "{}", requests[0].last_user());
     }
-    let output = world.daemon.agentctl(["run", "Go @labb"]).await.exits(0);
+    let output = world.agentctl(["run", "Go @labb"]).await.exits(0);
     assert!(output.stderr.contains("did you mean @lab?"), "{}", output.stderr);
-    let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0);
+    let listed = world.agentctl(["mcp", "list"]).await.exits(0);
     assert!(listed.stderr.contains("@lab brings them"), "{}", listed.stderr);
     world.all_are_gone().await;
 }
@@ -128,7 +128,7 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
             let done = tool_texts(request).matches("acted: ").count();
             steps.get(done).cloned().unwrap_or_else(|| Reply::text("over"))
         });
-        world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"])
+        world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"])
     };
     let running = begin(vec![weather("Bern"), weather("Thun"), Reply::tool_call("mcp_lab_thing_00", json!({}))]).await;
     let asked = world.asked().await;
@@ -137,26 +137,26 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     assert_eq!(asked["grants"], json!([r#"mcp_lab_weather {"city":"Bern"}"#]));
     assert_eq!(asked["wider"], json!(["mcp_lab_weather", "mcp_lab_*"]));
     let id = asked["id"].as_str().unwrap();
-    let shown = world.daemon.agentctl(["interrupts", id]).await.exits(0).stdout;
+    let shown = world.agentctl(["interrupts", id]).await.exits(0).stdout;
     assert!(shown.contains("tool weather of the MCP server lab") && shown.contains("every tool of that"), "{shown}");
-    world.daemon.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
-    world.daemon.agentctl(["answer", id, "always", "--rule", "mcp_lab_weather"]).await.exits(0);
+    world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
+    world.agentctl(["answer", id, "always", "--rule", "mcp_lab_weather"]).await.exits(0);
     // Another city runs without asking; another tool asks.
     let asked = until("the other tool asks", || async {
         let asked = world.asked().await;
         (asked["tool"] == "mcp_lab_thing_00").then_some(asked)
     })
     .await;
-    assert_eq!(world.daemon.read("acted"), "Bern\nThun\n");
+    assert_eq!(world.read("acted"), "Bern\nThun\n");
     assert_eq!(asked["grants"], json!(["mcp_lab_thing_00"]), "without arguments there is nothing more exact");
     let id = asked["id"].as_str().unwrap();
-    world.daemon.agentctl(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await.exits(0);
+    world.agentctl(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
-    let kept = world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json().to_string();
+    let kept = world.agentctl(["grants", "list", "--json"]).await.exits(0).json().to_string();
     assert!(kept.contains(r#""mcp_lab_*""#) && kept.contains(r#""mcp_lab_weather""#), "{kept}");
     let requests = world.does(vec![weather("Chur")], &["Go", "--on-interrupt", "fail"]).await;
     assert!(tool_texts(&requests[1]).contains("acted: Chur"), "{}", tool_texts(&requests[1]));
-    let audit = world.daemon.agentctl(["audit", "list", "--json"]).await;
+    let audit = world.agentctl(["audit", "list", "--json"]).await;
     assert!(audit.stdout.contains("mcp_lab_*"), "{}", audit.stdout);
     world.all_are_gone().await;
 }
@@ -174,22 +174,22 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     };
     let screw = || Reply::tool_call("screw", json!({}));
     assert!(denied(weather("Bern")).await && denied(screw()).await);
-    world.daemon.agentctl(["grants", "add", "mcp_lab_weather"]).await.exits(0);
+    world.agentctl(["grants", "add", "mcp_lab_weather"]).await.exits(0);
     assert!(!denied(weather("Bern")).await && !denied(weather("Thun")).await && denied(screw()).await);
     // An alias may come to mean another tool, so a rule names the tool as its server's.
-    world.daemon.agentctl(["grants", "add", "screw"]).await.exits(2).says(&["write `mcp_lab_thing_00`"]);
-    world.daemon.agentctl(["grants", "add", "mcp_lab_weather x"]).await.exits(2).says(&["hint:"]);
-    world.daemon.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["there is no tool"]);
-    world.daemon.agentctl(["grants", "add", "mcp_lab_*"]).await.exits(0);
+    world.agentctl(["grants", "add", "screw"]).await.exits(2).says(&["write `mcp_lab_thing_00`"]);
+    world.agentctl(["grants", "add", "mcp_lab_weather x"]).await.exits(2).says(&["hint:"]);
+    world.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["there is no tool"]);
+    world.agentctl(["grants", "add", "mcp_lab_*"]).await.exits(0);
     assert!(!denied(screw()).await);
     for rule in ["mcp_lab_weather", "mcp_lab_*"] {
-        world.daemon.agentctl(["grants", "revoke", rule]).await.exits(0);
+        world.agentctl(["grants", "revoke", rule]).await.exits(0);
     }
     assert!(denied(weather("Bern")).await && denied(screw()).await);
     // The same in the configuration. What the rules find to be of higher risk asks all the same.
     let set = async |servers: &Value| {
-        world.daemon.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
-        world.daemon.agentctl(["reload"]).await.exits(0);
+        world.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
+        world.agentctl(["reload"]).await.exits(0);
     };
     lab["grants"] = json!(["weather"]);
     set(&json!({"lab": lab})).await;
@@ -198,7 +198,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     lab["grants"] = json!("*");
     set(&json!({"lab": lab})).await;
     assert!(!denied(screw()).await);
-    let explained = world.daemon.agentctl(["policy", "explain", "screw", "{}"]).await.exits(0).stdout;
+    let explained = world.agentctl(["policy", "explain", "screw", "{}"]).await.exits(0).stdout;
     assert!(explained.contains("allow") && explained.contains("servers.lab.grants"), "{explained}");
     lab["grants"] = json!([]);
     lab["effect"] = json!("read");
@@ -209,7 +209,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     lab["grants"] = json!(["wether"]);
     set(&json!({"lab": lab})).await;
     assert!(denied(weather("Bern")).await);
-    let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0);
+    let listed = world.agentctl(["mcp", "list"]).await.exits(0);
     assert!(listed.stderr.contains("`grants` names a tool `wether`"), "{}", listed.stderr);
     world.all_are_gone().await;
 }
@@ -235,7 +235,7 @@ async fn an_odd_definition_costs_no_other_tool_and_empty_lists_no_place() {
     let either = either.map(|tool| &tool["function"]).find(|tool| tool["name"] == "mcp_odd_either").unwrap();
     let properties = json!({"city": {"type": "string"}, "place": {"$ref": "#/$defs/place"}});
     assert_eq!((&either["parameters"]["type"], &either["parameters"]["properties"]), (&json!("object"), &properties));
-    let notes = world.daemon.agentctl(["mcp", "test", "odd"]).await.exits(0).stderr;
+    let notes = world.agentctl(["mcp", "test", "odd"]).await.exits(0).stderr;
     has_all(
         &notes,
         &[

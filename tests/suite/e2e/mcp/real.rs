@@ -31,7 +31,7 @@ pub(super) fn showing(mut server: Value, tools: &[&str]) -> Value {
 async fn everything_answers_with_text_pictures_resources_and_progress() {
     let tools = ["echo", "get-sum", "get-tiny-image", "trigger-long-running-operation", "get-structured-content"];
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
-    let tested = world.daemon.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
+    let tested = world.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
     let names = tested["tools"].to_string();
     has_all(&names, &["mcp_everything_echo", "mcp_everything_read_resource", "mcp_everything_get_prompt"]);
     let calls = vec![
@@ -56,7 +56,7 @@ async fn everything_answers_with_text_pictures_resources_and_progress() {
 async fn a_resource_that_only_a_template_names_is_read() {
     let tools = ["list_resources", "read_resource"];
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
-    world.daemon.agentctl(["mcp", "test", "everything"]).await.exits(0);
+    world.agentctl(["mcp", "test", "everything"]).await.exits(0);
     let calls = vec![
         ("mcp_everything_list_resources", json!({})),
         ("mcp_everything_read_resource", json!({"uri": "demo://resource/dynamic/text/7"})),
@@ -136,12 +136,11 @@ async fn servers_behind_an_address_are_spoken_to_in_both_ways() {
         let world = world(json!({"far": far})).await;
         let calls = vec![("mcp_far_echo", json!({"message": "hello"})); 2];
         let told = told(&world, calls).await;
-        assert!(told.iter().all(|told| told.contains("Echo: hello")), "{how}: {told:#?}\n{}", world.daemon.log());
+        assert!(told.iter().all(|told| told.contains("Echo: hello")), "{how}: {told:#?}\n{}", world.log());
         // It goes away, and says so at the next call.
         drop(server);
         let told = self::told(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
         assert!(told[0].contains("E_"), "{how}: {told:#?}");
-        world.still_serves().await;
-        world.all_are_gone().await;
+        world.ends_well().await;
     }
 }

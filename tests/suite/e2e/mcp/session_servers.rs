@@ -1,11 +1,14 @@
 //! Servers that a client brings for one session: theirs alone, never mixed up, and gone with it.
 
 use agentd_core::interrupt::REFUSED;
-use agentd_proto::{client::{McpServerState, McpServerView}, v1::{ServerProgram, ServerUrl, SessionServer, SetSessionServersRequest, session_server::Address}};
+use agentd_proto::{
+    client::{McpServerState, McpServerView},
+    v1::{ServerProgram, ServerUrl, SessionServer, SetSessionServersRequest, session_server::Address},
+};
 
 use crate::e2e::Events as _;
 
-use super::{*, http::Server};
+use super::{http::Server, *};
 
 /// The fake server, behaving like this.
 fn behaving(name: &str, how: &str) -> SessionServer {
@@ -116,9 +119,9 @@ async fn each_session_has_a_process_of_its_own_and_others_have_none() {
     let told = third.call(&world, &tool, OnInterrupt::Approve).await;
     assert!(told.contains("not there") && !told.contains("acted"), "{told}");
     assert!(!offers(&world.model.requests().pop().unwrap(), &tool));
-    world.daemon.agentctl(["mcp", "list"]).await.exits(0).says(&["no MCP servers"]);
+    world.agentctl(["mcp", "list"]).await.exits(0).says(&["no MCP servers"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+    until("nothing is left", || async { world.processes().is_empty().then_some(()) }).await;
 }
 
 #[tokio::test]
@@ -129,11 +132,11 @@ async fn their_tools_ask_first() {
     let tool = session.tool().await;
     let told = session.call(&world, &tool, OnInterrupt::Deny).await;
     assert!(told.starts_with(REFUSED), "{told}");
-    assert_eq!(world.daemon.read("acted"), "");
+    assert_eq!(world.read("acted"), "");
     // What was allowed for a server of the configuration that has this name does not reach it.
-    world.daemon.agentctl(["grants", "add", "mcp_fake_*"]).await;
+    world.agentctl(["grants", "add", "mcp_fake_*"]).await;
     session.call(&world, &tool, OnInterrupt::Deny).await;
-    assert_eq!(world.daemon.read("acted"), "");
+    assert_eq!(world.read("acted"), "");
 }
 
 #[tokio::test]
@@ -206,9 +209,9 @@ async fn secrets_are_nowhere() {
     let told = session.call(&world, &brought[1].tools[0], OnInterrupt::Approve).await;
     assert!(told.contains("acted at last"), "{told}");
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    let shown = format!("{brought:?}{}", world.daemon.log());
+    let shown = format!("{brought:?}{}", world.log());
     assert!(!shown.contains(secret), "{shown}");
-    let found = std::process::Command::new("grep").args(["-rlaF", secret]).arg(world.daemon.path()).output().unwrap();
+    let found = std::process::Command::new("grep").args(["-rlaF", secret]).arg(world.path()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "it is on the disk");
 }
 
@@ -218,7 +221,7 @@ async fn a_server_sees_what_the_client_passes_and_little_else() {
     let session = Session::new(&world).await;
     let path = fake();
     let server = program("env", "python3", &[path.to_str().unwrap(), "environment"], &[("GIVEN", "${HOME} literally")]);
-    let folder = world.daemon.path().join("here");
+    let folder = world.path().join("here");
     std::fs::create_dir(&folder).unwrap();
     let environment = [("PWD", folder.to_str().unwrap()), ("TZ", "Mars/Base"), ("LD_PRELOAD", "evil.so")];
     let request = SetSessionServersRequest {
@@ -288,7 +291,7 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
         let asked = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
         let Some(EventKind::InterruptRaised { interrupt }) = asked.last().map(|event| &event.kind) else { panic!() };
         world.daemon.kill9().await;
-        until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+        until("nothing is left", || async { world.processes().is_empty().then_some(()) }).await;
         world.daemon.restart().await;
         let back = Session { client: world.client().await, id: session.id.clone() };
         assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);
@@ -324,7 +327,7 @@ async fn subagents_have_the_servers_of_the_session_that_they_work_for() {
     let mut request = turn(SessionChoice::Existing(session.id.clone()), "Go");
     request.start.on_interrupt = OnInterrupt::Approve;
     session.client.turn(request).await.unwrap().to_the_end().await;
-    assert_eq!(world.daemon.read("acted"), "of the child\n");
+    assert_eq!(world.read("acted"), "of the child\n");
     let child = world.model.requests().into_iter().rfind(is_child).unwrap();
     assert!(tool_texts(&child).contains("acted: of the child") && offers(&child, &tool));
 }

@@ -10,19 +10,19 @@ async fn a_name_means_what_it_meant_when_it_was_offered() {
         json!({"servers": servers}).to_string()
     };
     let world = world(json!({})).await;
-    world.daemon.write("config/mcp_servers.yaml", servers("one"));
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.write("config/mcp_servers.yaml", servers("one"));
+    world.agentctl(["reload"]).await.exits(0);
     world.model_calls("it", json!({"text": "hello"}));
-    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
     // The name is given to the other server before the person answers.
-    world.daemon.write("config/mcp_servers.yaml", servers("two"));
-    world.daemon.agentctl(["reload"]).await.exits(0);
-    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    world.write("config/mcp_servers.yaml", servers("two"));
+    world.agentctl(["reload"]).await.exits(0);
+    world.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
     let told = tool_texts(world.model.requests().last().unwrap());
     assert!(told.contains("now belongs to another tool"), "{told}");
-    assert_eq!(world.daemon.read("acted"), "", "nobody was called");
+    assert_eq!(world.read("acted"), "", "nobody was called");
     // In the next turn it is the other's.
     let told = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
     assert!(told[0].contains("from=\"two/act\""), "{told:#?}");
@@ -31,8 +31,7 @@ async fn a_name_means_what_it_meant_when_it_was_offered() {
 
 #[tokio::test]
 async fn keys_are_shown_to_nobody() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     home.set("THING", "sup3rsecretvalue");
     let mut talks = behaving("talks");
     talks["env"] = json!({"KEY": "${THING}"});
@@ -41,9 +40,9 @@ async fn keys_are_shown_to_nobody() {
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     let told = world.act("").await;
     assert!(told.contains("the key is [redacted]"), "{told}");
-    let list = world.daemon.agentctl(["mcp", "list"]).await.exits(0);
-    let json = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0);
-    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0);
+    let list = world.agentctl(["mcp", "list"]).await.exits(0);
+    let json = world.agentctl(["mcp", "list", "--json"]).await.exits(0);
+    let logs = world.agentctl(["mcp", "logs", "fake"]).await.exits(0);
     assert!(logs.stdout.contains("the key is [redacted]"), "{}", logs.stdout);
     assert!(json.stdout.contains("Bearer ${THING}"), "{}", json.stdout);
     for shown in [&told, &list.stdout, &json.stdout, &logs.stdout, &world.daemon.log()] {

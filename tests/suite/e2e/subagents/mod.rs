@@ -2,9 +2,13 @@
 
 mod killed;
 
-use agentd_core::{agent::Subagent, grant::GrantScope, session::{SessionSettings, SessionStatus}};
+use agentd_core::{
+    agent::Subagent,
+    grant::GrantScope,
+    session::{SessionSettings, SessionStatus},
+};
 
-use super::{*, Events as _};
+use super::{Events as _, *};
 
 /// An answer that is long enough not to be asked for detail.
 fn report(of: &str) -> Reply {
@@ -115,28 +119,28 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
     // What they changed is taken back with the turn.
     let session = session_of(&events);
     let left = format!("data/workspace/{session}/outputs/left.txt");
-    assert_eq!(world.daemon.read(&left), "left was here");
-    world.daemon.agentctl(["undo", &session]).await.exits(0);
-    assert!(!world.daemon.path().join(&left).exists());
-    world.daemon.agentctl(["undo", &session, "--redo"]).await.exits(0);
-    assert_eq!(world.daemon.read(&left), "left was here");
+    assert_eq!(world.read(&left), "left was here");
+    world.agentctl(["undo", &session]).await.exits(0);
+    assert!(!world.path().join(&left).exists());
+    world.agentctl(["undo", &session, "--redo"]).await.exits(0);
+    assert_eq!(world.read(&left), "left was here");
 
     // Lists show them when they are asked for; they can be read, found, and go with their parent.
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(listed.as_array().unwrap().len(), 1);
-    let all = world.daemon.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    let all = world.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
     assert_eq!(all.as_array().unwrap().len(), 3);
     assert_eq!(
         (&all[0]["id"], &all[1]["parent"], &all[2]["parent"]),
         (&json!(session), &json!(session), &json!(session))
     );
     let child = known[0].session_id.to_string();
-    let attached = world.daemon.agentctl(["attach", &child, "--after", "0"]).await.exits(0);
+    let attached = world.agentctl(["attach", &child, "--after", "0"]).await.exits(0);
     assert!(attached.stdout.contains("The report of"), "{attached:?}");
-    let found = world.daemon.agentctl(["sessions", "search", "looked", "at", "and", "found", "--json"]).await.exits(0);
+    let found = world.agentctl(["sessions", "search", "looked", "at", "and", "found", "--json"]).await.exits(0);
     assert!(found.stdout.contains(&child), "{found:?}");
-    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
-    world.daemon.agentctl(["sessions", "show", &child]).await.exits(2);
+    world.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.agentctl(["sessions", "show", &child]).await.exits(2);
     world.still_serves().await;
 }
 
@@ -175,7 +179,7 @@ async fn what_a_subagent_asks_reaches_the_person_at_the_parent_and_is_answered_o
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { unreachable!() };
     assert_eq!(result.text, "All parts are done.");
     assert_eq!(results(&world)[0]["ok"], true);
-    assert_eq!(world.daemon.read(&format!("data/workspace/{}/outputs/a.txt", session_of(&events))), "blue");
+    assert_eq!(world.read(&format!("data/workspace/{}/outputs/a.txt", session_of(&events))), "blue");
 }
 
 #[tokio::test]
@@ -253,8 +257,7 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
     while !events.iter().any(is_result) {
         events.push(stream.event().await.unwrap());
     }
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let session = session_of(&events);
     let settled = stored(&world, &session).await;
     assert_eq!(settled.last().unwrap()["result"]["stop_reason"], "interrupted");
@@ -266,10 +269,10 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
     assert_eq!(codes, [&Value::Null, &json!("E_UNKNOWN_OUTCOME")]);
     assert_eq!(paid(&settled), 1, "what the one that had finished took is counted");
 
-    let result = world.daemon.agentctl(["run", "--session", &session, "--output", "json"]).await.exits(0).json();
+    let result = world.agentctl(["run", "--session", &session, "--output", "json"]).await.exits(0).json();
     assert_eq!(result["text"], "All parts are done.");
-    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
-    let all = world.daemon.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    assert_eq!(world.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
+    let all = world.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
     assert_eq!(all.as_array().unwrap().len(), 3, "the one that went on is the one that was cut off: {all:#}");
 }
 
@@ -303,7 +306,7 @@ async fn a_question_of_a_subagent_outlives_a_crash_and_a_stop_and_the_parent_goe
         let rest = attached.to_the_end().await;
         let EventKind::TurnEnded { result } = &rest.last().unwrap().kind else { unreachable!() };
         assert_eq!((result.text.as_str(), result.stop_reason), ("All parts are done.", StopReason::Completed));
-        assert_eq!(world.daemon.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
+        assert_eq!(world.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
         assert!(results(&world).iter().all(|result| result["ok"] == true), "{:#?}", results(&world));
         assert!(client.interrupts(None).await.unwrap().is_empty());
     }
@@ -322,7 +325,7 @@ async fn short_answers_are_asked_once_for_detail_and_limits_and_failures_are_tol
         "Delegate" => report(&tool_texts(request)),
         _ => Reply::refusal(400, "this model does not like it"),
     });
-    world.daemon.agentctl(["run", "Have it done"]).await.exits(0);
+    world.agentctl(["run", "Have it done"]).await.exits(0);
     let told = results(&world);
     assert_eq!((&told[0]["ok"], &told[0]["loops"]), (&json!(true), &json!(2)), "{told:#?}");
     assert_eq!(told[0]["result"], "Yes, and that is all there is.");
@@ -342,7 +345,7 @@ async fn where_nobody_is_asked_a_subagent_asks_nobody_either() {
     });
     for (on_interrupt, stop_reason) in [("deny", "completed"), ("fail", "denied")] {
         let args = ["run", "Have it done", "--on-interrupt", on_interrupt, "--output", "stream-json"];
-        let lines = world.daemon.agentctl(args).await.exits(5).json_lines();
+        let lines = world.agentctl(args).await.exits(5).json_lines();
         let result = lines.last().unwrap();
         assert_eq!(result["stop_reason"], stop_reason, "{result:#}");
         assert_eq!(result["denials"][0]["tool"], "write_file of subagent", "{result:#}");
@@ -363,7 +366,7 @@ async fn a_question_of_a_subagent_goes_with_the_turn() {
     for crashes in [false, true] {
         let mut world = World::start().await;
         delegates(&world, &["Ask first"], of_its_kind);
-        let project = world.daemon.path().join("project");
+        let project = world.path().join("project");
         std::fs::create_dir(&project).unwrap();
         let mut stream = world.client().await.turn(turn(trusting(&project), "Have it done")).await.unwrap();
         let events = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
@@ -390,7 +393,7 @@ async fn a_question_of_a_subagent_goes_with_the_turn() {
 /// The stored events of a session, as clients see them.
 async fn stored(world: &World, session: &str) -> Vec<Value> {
     let args = ["attach", session, "--after", "0", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.agentctl(args).await.exits(0).json_lines();
     lines
         .into_iter()
         .filter(|line| line["session_id"] == session && line["type"] != "result" && line["type"] != "item_delta")
@@ -437,7 +440,7 @@ async fn what_a_person_allows_in_the_session_holds_for_it_and_all_that_work_for_
         (!view.session.settings.grants.is_empty()).then_some(())
     });
     allowed.await;
-    world.daemon.write(&format!("data/workspace/{}/outputs/go.txt", session_of(&events)), "go");
+    world.write(&format!("data/workspace/{}/outputs/go.txt", session_of(&events)), "go");
     let rest = stream.to_the_end().await;
     assert!(!rest.iter().any(|event| matches!(event.kind, EventKind::InterruptRaised { .. })), "{rest:#?}");
     let settings = client.session(&session_of(&events)).await.unwrap().session.settings;
@@ -481,7 +484,7 @@ async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
 
     // What was taken back meanwhile is asked again.
     let id = session_of(&events);
-    world.daemon.agentctl(["grants", "revoke", "--session", &id, "write_file"]).await.exits(0);
+    world.agentctl(["grants", "revoke", "--session", &id, "write_file"]).await.exits(0);
     let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write two")).await.unwrap();
     let events = stream.stored_until(is_raised).await;
     client.answer(asked(&events), &Answer::Approve, "desk").await.unwrap();
@@ -494,7 +497,7 @@ async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
     let events = stream.to_the_end().await;
     assert!(!events.iter().any(|event| is_raised(&event.kind)), "{events:#?}");
     for name in ["one", "two", "three"] {
-        assert_eq!(world.daemon.read(&format!("data/workspace/{id}/outputs/{name}.txt")), "x");
+        assert_eq!(world.read(&format!("data/workspace/{id}/outputs/{name}.txt")), "x");
     }
     assert_eq!(client.sessions_and_children(10).await.unwrap().len(), 2, "it is one subagent");
 }
@@ -506,7 +509,7 @@ async fn the_tokens_of_subagents_count_to_the_limit_of_the_turn() {
         let usage = json!({"prompt_tokens": 2000, "completion_tokens": 1, "total_tokens": 2001});
         Reply { usage: Some(usage), ..Reply::tool_call("now", json!({})) }
     });
-    let output = world.daemon.agentctl(["run", "Have it done", "--output", "json"]).await;
+    let output = world.agentctl(["run", "Have it done", "--output", "json"]).await;
     assert_eq!(output.json()["stop_reason"], "budget", "{output:?}");
     let told = results(&world);
     assert_eq!(told[0]["ok"], false);
@@ -528,7 +531,7 @@ async fn what_a_session_has_told_does_not_wait_for_a_subagent_that_is_busy_again
     let mut own = client.turn(turn(SessionChoice::Existing(child.to_string()), "And you yourself?")).await.unwrap();
     let began = own.stored_until(|kind| matches!(kind, EventKind::TurnStarted { .. })).await.last().unwrap().seq;
     let args = ["attach", &session_of(&events), "--after", "0", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.agentctl(args).await.exits(0).json_lines();
     let stored_of = |session: String| -> Vec<u64> {
         let is_stored =
             |line: &&Value| line["session_id"] == session && line["type"] != "item_delta" && line["type"] != "result";

@@ -4,7 +4,10 @@
 mod quality;
 
 use agentd_code::{CodePool, PoolConfig};
-use agentd_core::{code::{CodeAnswer, CodeQuestion}, ports::CodeReader as _};
+use agentd_core::{
+    code::{CodeAnswer, CodeQuestion},
+    ports::CodeReader as _,
+};
 use tokio::process::Command;
 
 use super::*;

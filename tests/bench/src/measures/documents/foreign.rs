@@ -2,7 +2,7 @@
 
 use crate::measures::python::answer;
 
-use super::{*, texts::Texts};
+use super::{texts::Texts, *};
 
 /// Share of the other library's words that are to be there.
 const WORDS: f64 = 99.0;

@@ -7,7 +7,7 @@ use agentd_index::{Extractor, Kind, Limits, Piece, WantedParts, Window};
 
 use crate::measures::python::answer;
 
-use super::{*, corpus::Document, texts::Texts};
+use super::{corpus::Document, texts::Texts, *};
 
 /// Megabytes that the daemon holds at the most.
 const MEMORY: f64 = 150.0;

@@ -1,6 +1,9 @@
 //! The memory of the daemon and of the processes that it starts, looked at while it works.
 
-use std::{sync::atomic::{AtomicBool, Ordering}, thread::JoinHandle};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread::JoinHandle,
+};
 
 use super::*;
 

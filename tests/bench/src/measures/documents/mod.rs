@@ -22,7 +22,16 @@ mod texts;
 
 use std::collections::BTreeSet;
 
-use super::{*, documents::{answers::{Answers, Rank, share}, corpus::{Corpus, Environment, Question}, memory::Peaks, ours::{FINDS, Given, Ours}, peer::{Indexed, Peer, Searched}}};
+use super::{
+    documents::{
+        answers::{Answers, Rank, share},
+        corpus::{Corpus, Environment, Question},
+        memory::Peaks,
+        ours::{FINDS, Given, Ours},
+        peer::{Indexed, Peer, Searched},
+    },
+    *,
+};
 
 /// Kinds of questions about the facts, by name.
 const KINDS: [(&str, &str); 5] = [

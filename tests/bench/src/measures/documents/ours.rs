@@ -2,10 +2,13 @@
 
 use std::fs::File;
 
-use agentd_core::{knowledge::{DocumentFinds, DocumentQuery, OpenDocument}, ports::Knowledge as _};
+use agentd_core::{
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
+    ports::Knowledge as _,
+};
 use agentd_index::{Extractor, IndexConfig, Library, Limits};
 
-use super::{*, corpus::Document, memory::Watch};
+use super::{corpus::Document, memory::Watch, *};
 
 /// Finds that are asked for, and among which the right page has to be.
 pub(super) const FINDS: usize = 5;

@@ -6,7 +6,7 @@ use agentd_index::{DocumentPlace, Extractor, Limits, Recognition, RecognitionCon
 
 use crate::measures::python::answer;
 
-use super::{*, texts::parts};
+use super::{texts::parts, *};
 
 /// Share of the words of the usual scans that are to be recognised.
 const WORDS: f64 = 90.0;

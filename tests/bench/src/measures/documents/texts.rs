@@ -4,7 +4,7 @@ use std::fs::File;
 
 use agentd_index::{Body, DocumentPlace, Extractor, Kind, Limits, Part, Piece};
 
-use super::{*, corpus::Document};
+use super::{corpus::Document, *};
 
 /// Text of documents, by their places: pages, slides, and cells of sheets.
 pub(super) struct Texts<'a>(BTreeMap<&'a str, BTreeMap<String, String>>);

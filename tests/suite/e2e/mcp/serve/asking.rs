@@ -15,7 +15,7 @@ fn writes(world: &World) {
 }
 
 fn written(world: &World, session: &Value) -> String {
-    world.daemon.read(&format!("data/workspace/{}/outputs/a.txt", session.as_str().unwrap()))
+    world.read(&format!("data/workspace/{}/outputs/a.txt", session.as_str().unwrap()))
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
 
     // While it waits, and when all is over.
     let rest = caller.begin("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await;
-    world.daemon.agentctl(["answer", id, "approve"]).await.exits(0);
+    world.agentctl(["answer", id, "approve"]).await.exits(0);
     let rest = super::result(rest).await.structured_content.unwrap();
     assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Done.")), "{rest:#}");
     assert_eq!(written(&world, &waiting["session_id"]), "hello");
@@ -150,7 +150,7 @@ async fn what_an_mcp_server_asks_is_for_a_person_to_answer() {
                 let refused = caller.fails("answer", answer).await;
                 assert!(refused.contains("only a person can give this"), "{approvals}: {refused}");
             }
-            world.daemon.agentctl(["answer", id, words]).await.exits(0);
+            world.agentctl(["answer", id, words]).await.exits(0);
             caller.gives("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await
         };
         assert!(rest["text"].as_str().unwrap().contains("\"accept\""), "{approvals}: {rest:#}");
@@ -187,7 +187,7 @@ async fn a_caller_approves_where_whoever_set_it_up_said_so_and_the_audit_tells_w
     let rest = caller.gives("answer", json!({"interrupt_id": &id[..id.len() - 1], "decision": "approve"})).await;
     assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Done.")), "{rest:#}");
     assert_eq!(written(&world, &waiting["session_id"]), "hello");
-    let audit = world.daemon.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    let audit = world.agentctl(["audit", "--json"]).await.exits(0).stdout;
     assert!(audit.contains("mcp: tester"), "{audit}");
 }
 
@@ -206,8 +206,7 @@ async fn a_question_is_answered_in_words_also_by_another_server_after_a_restart(
     );
     assert_eq!(interrupt["context"], "For the door.");
     drop(caller);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
     let caller = Caller::start(&world, &["--sessions", "all"]).await;
     let answer = json!({"interrupt_id": interrupt["id"], "decision": "text", "text": "green"});

@@ -6,13 +6,13 @@ use super::*;
 async fn last_stop(world: &World) -> Value {
     // The model hears of an end before the journal does.
     let listed = until("no turn runs", async || {
-        let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
         (listed[0]["status"] != "running").then_some(listed)
     })
     .await;
     let id = listed[0]["id"].as_str().unwrap().to_owned();
     let args = ["attach", &id, "--after", "0", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.agentctl(args).await.exits(0).json_lines();
     lines.last().unwrap()["stop_reason"].clone()
 }
 
@@ -78,14 +78,14 @@ async fn a_turn_that_waits_outlives_its_caller() {
     assert_eq!(asked["result"]["structuredContent"]["status"], "waiting", "{asked:#}");
     raw.running.end_input();
     raw.running.output(Vec::new()).await.exits(0);
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
     assert_eq!(listed[0]["question"], "Which?");
 }
 
 #[tokio::test]
 async fn nothing_on_standard_input_is_an_end_and_not_a_failure() {
     let world = World::start().await;
-    let ended = world.daemon.agentctl_with(["mcp", "serve"], "").await.exits(0);
+    let ended = world.agentctl_with(["mcp", "serve"], "").await.exits(0);
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""));
     let odd = world
         .daemon

@@ -6,7 +6,7 @@ use super::*;
 
 /// A session that was given a document with three pages.
 async fn session_with_document(world: &World) -> Value {
-    let added = world.daemon.agentctl(["docs", "add", &fixture("latin.pdf"), "--json"]).await.exits(0).json();
+    let added = world.agentctl(["docs", "add", &fixture("latin.pdf"), "--json"]).await.exits(0).json();
     added["session_id"].clone()
 }
 
@@ -37,20 +37,20 @@ async fn a_caller_sees_no_more_than_a_model_of_the_session_would_unasked() {
     let search = json!({"session_id": session, "query": "report"});
     assert!(!caller.gives("search_documents", search.clone()).await["hits"].as_array().unwrap().is_empty());
 
-    world.daemon.write(
+    world.write(
         "config/hitl_rules.yaml",
         "tools: {read_file: {patterns: {medium_risk: [latin]}, actions: {medium_risk: require_approval}}}",
     );
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.agentctl(["reload"]).await.exits(0);
     let found = caller.gives("search_documents", search.clone()).await;
     assert_eq!(found["hits"], json!([]), "{found:#}");
     assert!(found["notes"].to_string().contains("left out"), "{found:#}");
 
-    world.daemon.write(
+    world.write(
         "config/hitl_rules.yaml",
         "tools: {search_documents: {patterns: {critical: [report]}, actions: {critical: deny}}}",
     );
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.agentctl(["reload"]).await.exits(0);
     let refused = caller.fails("search_documents", search).await;
     assert!(refused.contains("the rules do not let this be searched"), "{refused}");
 }
@@ -58,10 +58,10 @@ async fn a_caller_sees_no_more_than_a_model_of_the_session_would_unasked() {
 #[tokio::test]
 async fn agents_see_the_folder_that_the_server_was_given_and_those_below_it() {
     let world = World::start().await;
-    world.daemon.write("given/inner/note.txt", "in the inner folder");
-    world.daemon.write("given/note.txt", "in the folder");
-    world.daemon.write("other/note.txt", "elsewhere");
-    let given = world.daemon.path().join("given").display().to_string();
+    world.write("given/inner/note.txt", "in the inner folder");
+    world.write("given/note.txt", "in the folder");
+    world.write("other/note.txt", "elsewhere");
+    let given = world.path().join("given").display().to_string();
     let caller = Caller::start(&world, &["-C", &given]).await;
     world.model.respond_with(|request| match crate::e2e::tool_texts(request) {
         told if told.is_empty() => Reply::tool_call("read_file", json!({"path": "/project/note.txt"})),

@@ -10,7 +10,16 @@ mod reach;
 
 use std::sync::Mutex;
 
-use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _, model::{CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, Implementation, ProgressNotificationParam, ProtocolVersion, ServerResult}, service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService}, transport::TokioChildProcess};
+use rmcp::{
+    ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _,
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
+        ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, Implementation, ProgressNotificationParam,
+        ProtocolVersion, ServerResult,
+    },
+    service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService},
+    transport::TokioChildProcess,
+};
 
 use super::*;
 
@@ -79,7 +88,7 @@ impl Caller {
     }
 
     async fn of(world: &World, args: &[&str], agent: Agent, era: ClientLifecycleMode) -> Self {
-        let command = world.daemon.agentctl_command(["mcp", "serve"].iter().chain(args));
+        let command = world.agentctl_command(["mcp", "serve"].iter().chain(args));
         let transport = TokioChildProcess::new(tokio::process::Command::from(command)).unwrap();
         let heard = agent.heard.clone();
         Self { heard, service: agent.serve_with_lifecycle(transport, era).await.unwrap() }
@@ -150,7 +159,7 @@ impl Raw {
 
     /// One that was not greeted.
     fn silent(world: &World, args: &[&str]) -> Self {
-        Self { running: Running::spawn(world.daemon.agentctl_command(["mcp", "serve"].iter().chain(args))) }
+        Self { running: Running::spawn(world.agentctl_command(["mcp", "serve"].iter().chain(args))) }
     }
 
     async fn send(&mut self, line: &str) {
@@ -193,7 +202,7 @@ async fn an_agent_asks_and_goes_on_with_the_session() {
     let session = &listed["sessions"][0];
     assert_eq!((&session["session_id"], &session["turns"]), (&first["session_id"], &json!(2)), "{listed:#}");
     // The caller's name is in the journal, without what a terminal would obey.
-    let audit = world.daemon.read("data/audit.jsonl");
+    let audit = world.read("data/audit.jsonl");
     assert!(!audit.contains("\\u001b"), "{audit}");
 }
 

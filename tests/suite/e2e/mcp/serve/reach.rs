@@ -10,9 +10,9 @@ async fn person_is_asked(world: &World) -> (Running, Value) {
         _ => Reply::text("Here."),
     });
     let args = ["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(args);
     running.event("interrupt_raised").await;
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
     (running, listed[0].clone())
 }
 
@@ -53,7 +53,7 @@ async fn sessions_of_others_are_told_from_none_by_nothing() {
         }
     }
     assert_eq!(world.model.counts().requests, requests);
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
     assert_eq!(listed[0]["id"], interrupt, "{listed:#}");
 }
 
@@ -75,10 +75,10 @@ async fn what_one_server_began_is_no_session_of_another() {
 async fn the_folder_of_a_persons_session_stays_what_it_was() {
     let world = World::start().await;
     world.model.respond_with(|_| Reply::text("Here."));
-    world.daemon.write("given/inner/note.txt", "x");
-    let given = world.daemon.path().join("given").display().to_string();
-    world.daemon.agentctl(["run", "Hello"]).await.exits(0);
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    world.write("given/inner/note.txt", "x");
+    let given = world.path().join("given").display().to_string();
+    world.agentctl(["run", "Hello"]).await.exits(0);
+    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     let session = listed[0]["id"].as_str().unwrap();
 
     let caller = Caller::start(&world, &["-C", &given, "--sessions", "all"]).await;
@@ -86,12 +86,12 @@ async fn the_folder_of_a_persons_session_stays_what_it_was() {
     let told = caller.fails("ask", with_folder).await;
     assert!(told.contains("was not begun here"), "{told}");
     assert_eq!(caller.gives("ask", json!({"prompt": "And now?", "session_id": session})).await["text"], "Here.");
-    let shown = world.daemon.agentctl(["sessions", "show", session, "--json"]).await.exits(0).stdout;
+    let shown = world.agentctl(["sessions", "show", session, "--json"]).await.exits(0).stdout;
     assert!(!shown.contains("given"), "{shown}");
 
     let own = caller.gives("ask", json!({"prompt": "Mine"})).await["session_id"].clone();
     caller.gives("ask", json!({"prompt": "Further down", "session_id": own, "folder": "inner"})).await;
-    let shown = world.daemon.agentctl(["sessions", "show", own.as_str().unwrap(), "--json"]).await.exits(0).stdout;
+    let shown = world.agentctl(["sessions", "show", own.as_str().unwrap(), "--json"]).await.exits(0).stdout;
     assert!(shown.contains("given/inner"), "{shown}");
 }
 
@@ -105,6 +105,6 @@ async fn the_turn_of_a_person_outlives_the_caller_that_answered_in_it() {
     world.model.wait_until(|counts| counts.requests == 2).await;
     raw.running.end_input();
     raw.running.output(Vec::new()).await.exits(0);
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(listed[0]["status"], "running", "{listed:#}");
 }
