@@ -158,9 +158,7 @@ pub async fn assemble(
     let workspaces = WorkspaceFolders::new(paths.data.join("workspace"))
         .remembering(paths.data.join("memories"))
         .keeping_private(&[&paths.data, &paths.config])
-        .guided_by(&paths.config, env.path("HOME").as_deref())
-        .with_skills(skills.clone())
-        .with_projects(projects)
+        .guided_by(&paths.config, env.path("HOME").as_deref(), skills.clone(), Some(projects))
         .mapped_by(code)
         .with_worktrees(worktrees);
     let drafts = workspaces.clone();
@@ -215,9 +213,7 @@ fn played_workspaces(paths: &Paths, skills: SkillStore, projects: ProjectStore) 
     Box::new(move |base| {
         WorkspaceFolders::new(base.to_owned())
             .keeping_private(&[&data, &config])
-            .guided_by(&config, None)
-            .with_skills(skills.clone())
-            .with_projects(projects.clone())
+            .guided_by(&config, None, skills.clone(), Some(projects.clone()))
     })
 }
 

@@ -55,7 +55,7 @@ impl Tool for Args {
     }
 
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
-        call.work(self, |job, args| plan(job, &args).map(|steps| shown(&steps))).await.map(Some)
+        call.work(move |job| plan(job, &self).map(|steps| shown(&steps))).await.map(Some)
     }
 }
 

@@ -42,7 +42,7 @@ impl CodeScope {
     /// The folder of a path: the project's where none is named.
     async fn of(call: Call<'_>, written: Option<String>) -> Result<Self, Failure> {
         call.code()?;
-        call.work(written, Self::prepare).await
+        call.work(move |job| Self::prepare(job, written)).await
     }
 
     fn prepare(job: &Job, written: Option<String>) -> Result<Self, Failure> {

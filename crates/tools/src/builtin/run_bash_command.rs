@@ -45,11 +45,11 @@ const MAX_COMMAND: usize = 100 * 1024;
 pub(crate) const NAME: &str = "run_bash_command";
 
 /// The longest time that a command may ask for, in seconds.
-const MAX_SECONDS: ToolLimit = ToolLimit { name: "max_seconds", usual: 600, most: 86_400 };
+pub(crate) const MAX_SECONDS: ToolLimit = ToolLimit { name: "max_seconds", usual: 600, most: 86_400 };
 
 /// The longest time that a command may have: the default of commands counts where it is longer.
 pub(crate) fn longest(config: &ToolboxConfig) -> Duration {
-    Duration::from_secs(config.limit::<Args>(&MAX_SECONDS)).max(config.command_timeout)
+    Duration::from_secs(MAX_SECONDS.of(NAME, config)).max(config.command_timeout)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -64,7 +64,6 @@ pub(crate) struct Args {
 
 impl Tool for Args {
     const NAME: &'static str = NAME;
-    const LIMITS: &'static [ToolLimit] = &[MAX_SECONDS];
 
     fn spec(row: &ToolRow, config: &ToolboxConfig) -> ToolSpec {
         let (usual, longest) = (config.command_timeout.as_secs(), longest(config).as_secs());
@@ -84,13 +83,13 @@ impl Tool for Args {
     }
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
-        let prepared = call.work(self, prepare).await?;
+        let prepared = call.work(move |job| prepare(job, self)).await?;
         run(call.context, prepared, &call.services.config).await
     }
 
     /// The command line and where it runs.
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
-        let (args, directory, _) = call.work(self, prepare).await?;
+        let (args, directory, _) = call.work(move |job| prepare(job, self)).await?;
         let seconds = args.timeout(&call.services.config).as_secs();
         let place = if directory.is_root() && directory.to_string() == "." {
             "the workspace".to_owned()
@@ -135,7 +134,7 @@ fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> 
 
 /// Returns the folder that a command would start in, for policy decisions.
 pub(crate) async fn start(call: Call<'_>, args: Args) -> Result<Option<StartFolder>, Failure> {
-    let start = call.work_with(move |job| start_of(job, &args)).await?;
+    let start = call.work(move |job| start_of(job, &args)).await?;
     let names = names(&call.context.workspace, call.services.config.sandbox.as_deref()).await;
     Ok(start_folder(&call.context.workspace, &start, &names))
 }

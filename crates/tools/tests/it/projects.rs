@@ -37,10 +37,8 @@ impl Home {
             ..SkillConfig::default()
         };
         let skills = SkillStore::new(place, Default::default());
-        let workspaces = WorkspaceFolders::new(folder.path().join("data"))
-            .guided_by(&config, None)
-            .with_skills(skills.clone())
-            .with_projects(projects.clone());
+        let workspaces = WorkspaceFolders::new(folder.path().join("data"));
+        let workspaces = workspaces.guided_by(&config, None, skills.clone(), Some(projects.clone()));
         Self { folder, projects, workspaces, skills }
     }
 
