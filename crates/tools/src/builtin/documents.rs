@@ -1,10 +1,32 @@
 //! Common code of the tools that read and search documents: detecting them, formatting results for the model, and passwords: asked
 //! of the person whose call it is, and kept in memory as long as the session.
 
-use std::{collections::VecDeque, io::{Read as _, Seek as _}, sync::{Arc, Mutex, MutexGuard, PoisonError}, time::{Duration, Instant}};
+use std::{
+    collections::VecDeque,
+    io::{Read as _, Seek as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
-use agentd_core::{error::{ErrorKind, KnowledgeError}, ids::SessionId, interrupt::{Answer, Ask}, knowledge::{DocumentFinds, DocumentProgress, Extent, OpenDocument, PartCursor, PartRange, Password, Reading, SearchedBy, in_archive}, ports::{CallProgress, Knowledge, OnProgress, ToolContext}, tool::ToolOutput};
-use agentd_workspace::{backend::{Backend as _, OpenFile}, encoding, failure::Failure, job::Job, path::ToolPath, text};
+use agentd_core::{
+    error::{ErrorKind, KnowledgeError},
+    ids::SessionId,
+    interrupt::{Answer, Ask},
+    knowledge::{
+        DocumentFinds, DocumentProgress, Extent, OpenDocument, PartCursor, PartRange, Password, Reading, SearchedBy,
+        in_archive,
+    },
+    ports::{CallProgress, Knowledge, OnProgress, ToolContext},
+    tool::ToolOutput,
+};
+use agentd_workspace::{
+    backend::{Backend as _, OpenFile},
+    encoding,
+    failure::Failure,
+    job::Job,
+    path::ToolPath,
+    text,
+};
 use futures_util::future::BoxFuture;
 
 /// Bytes of a file that tell its kind.

@@ -5,7 +5,17 @@
 use std::borrow::Cow;
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
-use agentd_workspace::{backend::Backend as _, diff, encoding::{self, Charset, Document, Edit, RevisedText}, failure::Failure, jail::Aim, job::{Job, UNQUOTED}, path::ToolPath, target::Target, text};
+use agentd_workspace::{
+    backend::Backend as _,
+    diff,
+    encoding::{self, Charset, Document, Edit, RevisedText},
+    failure::Failure,
+    jail::Aim,
+    job::{Job, UNQUOTED},
+    path::ToolPath,
+    target::Target,
+    text,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -4,7 +4,14 @@
 use std::{collections::BTreeMap, ops::ControlFlow, time::SystemTime};
 
 use agentd_core::tool::ToolOutput;
-use agentd_workspace::{backend::Backend as _, failure::Failure, job::Job, path::{PathPlace, ToolPath}, text, walk::{Kind, UnreadEntries, Walk, WalkEntry}};
+use agentd_workspace::{
+    backend::Backend as _,
+    failure::Failure,
+    job::Job,
+    path::{PathPlace, ToolPath},
+    text,
+    walk::{Kind, UnreadEntries, Walk, WalkEntry},
+};
 use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;

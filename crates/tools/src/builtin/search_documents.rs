@@ -1,15 +1,38 @@
 //! `search_documents`: what the documents of a session say about something, each find with the place to cite. `search_file`: what
 //! one file says, documents by the index, text line by line.
 
-use std::{ops::ControlFlow, sync::Arc, time::{Duration, Instant}};
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use agentd_core::{error::{ErrorKind, KnowledgeError}, knowledge::{DocumentFinds, DocumentQuery, OpenDocument}, ports::Knowledge, search::SearchQuery, tool::ToolOutput};
-use agentd_workspace::{backend::Backend as _, documents::{MAX_OPEN, is_attached, left_out}, failure::Failure, job::Job, path::ToolPath, text, walk::{Kind, UnreadEntries, Walk}};
+use agentd_core::{
+    error::{ErrorKind, KnowledgeError},
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
+    ports::Knowledge,
+    search::SearchQuery,
+    tool::ToolOutput,
+};
+use agentd_workspace::{
+    backend::Backend as _,
+    documents::{MAX_OPEN, is_attached, left_out},
+    failure::Failure,
+    job::Job,
+    path::ToolPath,
+    text,
+    walk::{Kind, UnreadEntries, Walk},
+};
 use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{call::{Call, Tool}, documents::{self, PreparedFile}, find_files::UnsearchedFiles, grep};
+use super::{
+    call::{Call, Tool},
+    documents::{self, PreparedFile},
+    find_files::UnsearchedFiles,
+    grep,
+};
 
 /// Finds where no number is given.
 const USUAL: usize = 10;

@@ -2,14 +2,29 @@
 //! file; `rename_symbol`: gives a symbol another name wherever it is used, all or nothing. Places in source code, named by models,
 //! found, and shown.
 
-use std::{collections::BTreeMap, io::{BufRead as _, BufReader, Read as _}, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Read as _},
+    sync::Arc,
+};
 
-use agentd_core::{language::{Diagnostic, LinePlace, Severity, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite}, ports::Languages, tool::ToolOutput};
-use agentd_workspace::{backend::Backend as _, diff, encoding::Document, failure::Failure, job::Job, path::ToolPath, text};
+use agentd_core::{
+    language::{
+        Diagnostic, LinePlace, Severity, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
+    },
+    ports::Languages,
+    tool::ToolOutput,
+};
+use agentd_workspace::{
+    backend::Backend as _, diff, encoding::Document, failure::Failure, job::Job, path::ToolPath, text,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{apply_patch::{Step, carry_out, revised, shown}, call::{Call, Names, PlannedRename, Tool}};
+use super::{
+    apply_patch::{Step, carry_out, revised, shown},
+    call::{Call, Names, PlannedRename, Tool},
+};
 
 /// Characters of a line that are shown.
 const MAX_LINE: usize = 200;
@@ -238,7 +253,11 @@ impl RenameSymbol {
     }
 }
 
-fn prepare_rename(job: &Job, args: RenameSymbol, languages: &dyn Languages) -> Result<(SourcePosition, Names), Failure> {
+fn prepare_rename(
+    job: &Job,
+    args: RenameSymbol,
+    languages: &dyn Languages,
+) -> Result<(SourcePosition, Names), Failure> {
     let RenameSymbol { path, line, symbol, new_name: name } = args;
     let is_name = !name.is_empty() && name.chars().count() <= MAX_NAME;
     if !is_name || name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {

@@ -76,7 +76,10 @@ async fn a_rename_that_was_shown_runs_as_it_was_shown_and_only_for_its_call() {
     let toolbox = BuiltinToolbox::new(ToolboxConfig { languages, ..ToolboxConfig::new(|| TimeZone::UTC) });
     let call = |symbol: &str| ToolCall {
         call_id: context.call_id.clone(),
-        ..call("rename_symbol", &format!(r#"{{"path": "/project/a.py", "line": 1, "symbol": "{symbol}", "new_name": "bar"}}"#))
+        ..call(
+            "rename_symbol",
+            &format!(r#"{{"path": "/project/a.py", "line": 1, "symbol": "{symbol}", "new_name": "bar"}}"#),
+        )
     };
     let at = |character| WirePosition { line: 0, character };
     let edits = vec![SourceEdit { start: at(0), end: at(3), text: "bar".to_owned() }];
