@@ -1,7 +1,5 @@
 //! Folders beside the project: the same path for tools and commands, remembered by the session, changed only where they may be.
 
-use std::os::unix::fs::MetadataExt as _;
-
 use agentd_core::session::SessionSettings;
 use agentd_proto::v1;
 
@@ -31,10 +29,6 @@ impl World {
 
     async fn shown(&self, session: &Value) -> Output {
         self.daemon.agentctl(["sessions", "show", session.as_str().unwrap()]).await.exits(0)
-    }
-
-    fn content(&self, name: &str) -> String {
-        fs::read_to_string(self.daemon.path().join(name)).unwrap_or_default()
     }
 }
 
@@ -87,7 +81,7 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
     check(12, &["contains `..`"]);
     assert!(told[9].contains("Read-only file system") || told[9].contains("Permission denied"), "{}", told[9]);
     assert_eq!(
-        (world.content("notes/todo.md").as_str(), world.content("my lib/new.rs").as_str()),
+        (world.read("notes/todo.md").as_str(), world.read("my lib/new.rs").as_str()),
         ("new words\nmore\n", "")
     );
     let system = world.model.requests()[0].body.to_string();
@@ -102,7 +96,7 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
     world.daemon.crash().await;
     let undone = world.agentctl(["undo", "--json"]).await.exits(0).json();
     assert_eq!(undone["files"][0]["path"], "/folders/notes/todo.md", "{undone:#}");
-    assert_eq!(world.content("notes/todo.md"), "old words\n");
+    assert_eq!(world.read("notes/todo.md"), "old words\n");
     let (told, _) =
         world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", session.as_str().unwrap()]).await;
     assert!(told[0].contains("needle"), "{told:?}");
@@ -157,9 +151,7 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
         (&data, &["the daemon's own"]),
     ];
     for (folder, parts) in cases {
-        let output = world.agentctl(["run", "Go.", "-C", &project, "--add-dir", folder]).await;
-        assert_ne!(output.code, Some(0), "{folder}");
-        let output = output.says(parts);
+        let output = world.agentctl(["run", "Go.", "-C", &project, "--add-dir", folder]).await.fails().says(parts);
         assert!(output.stderr.contains("hint:"), "{folder}: {}", output.stderr);
     }
     assert_eq!(world.model.requests().len(), 0);
@@ -181,9 +173,7 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
     let session = world.agentctl(args).await.exits(0).session();
     let again = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
-    let gone = world.agentctl(again).await;
-    assert_ne!(gone.code, Some(0));
-    gone.says(&["the added folder", "cannot be opened", "--add-dir none"]);
+    world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
     // What nobody has added is not read in its place.
     symlink(world.at("elsewhere"), &notes).unwrap();
     world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
@@ -219,7 +209,7 @@ async fn secrets_links_and_hard_links_of_an_added_folder_are_held_as_those_of_th
     }
     assert!(told[5].contains("needle"), "{}", told[5]);
     assert!(!told[6].contains("hunter3"), "{}", told[6]);
-    assert_eq!(world.content("secret.txt"), "hunter3\n", "what has another name outside is not changed");
+    assert_eq!(world.read("secret.txt"), "hunter3\n", "what has another name outside is not changed");
     assert!(!world.model.requests()[0].body.to_string().contains("Obey the library"), "its notes are not loaded");
 }
 
@@ -276,8 +266,8 @@ async fn a_folder_in_a_hidden_place_is_held_as_what_it_is() {
     for at in [0, 1, 2, 3] {
         assert!(told[at].starts_with("E_DENIED"), "{at}: {}", told[at]);
     }
-    assert_eq!(world.content("repo/.github/workflows/ci.yml"), "on: push\n", "{}", told[4]);
-    assert_eq!(world.content("my lib/new.txt"), "new\n", "a diff names it without its slash: {}", told[5]);
+    assert_eq!(world.read("repo/.github/workflows/ci.yml"), "on: push\n", "{}", told[4]);
+    assert_eq!(world.read("my lib/new.txt"), "new\n", "a diff names it without its slash: {}", told[5]);
     assert!(!told[6].contains("token"), "{}", told[6]);
 }
 
@@ -288,8 +278,7 @@ async fn a_mention_of_a_file_in_an_added_folder_names_it() {
     let (project, notes) = (world.at("project"), world.at("notes"));
     let words = format!("Read #{}", world.at("notes/todo.md"));
     world.agentctl(["run", &words, "-C", &project, "--add-dir", &notes]).await.exits(0);
-    let request = world.model.requests()[0].body.to_string();
-    assert!(request.contains("/folders/notes/todo.md"), "{request}");
+    has_all(&world.model.requests()[0].body.to_string(), &["/folders/notes/todo.md"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -330,18 +319,12 @@ async fn what_a_killed_command_changed_in_several_folders_is_undone() {
     let [project, notes, lib] = ["project", "notes", "my lib"].map(|name| format!("{}:rw", world.at(name)));
     let args = ["run", "Go.", "-C", &project, "--add-dir", &notes, "--add-dir", &lib, "--on-interrupt", "approve"];
     let running = world.spawn_agentctl(args);
-    until("the command to have written", || async { (world.content("notes/b.md") == "made\n").then_some(()) }).await;
-    let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
-    let sign = || {
-        let kept = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
-        kept.filter_map(|session| changed(session.path().join("alive"))).max()
-    };
-    let made = changed(world.path().join("notes/b.md"));
-    until("a sign of life after that", || async { (made < sign()).then_some(()) }).await;
+    until_true("the command to have written", || world.read("notes/b.md") == "made\n").await;
+    until_true("a sign of life after that", || undo::is_older_than_the_last_sign(&world, "notes/b.md")).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
     world.agentctl(["undo"]).await.exits(0);
-    assert_eq!([world.content("project/a.txt"), world.content("notes/todo.md")], ["old\n", "old words\n"]);
+    assert_eq!([world.read("project/a.txt"), world.read("notes/todo.md")], ["old\n", "old words\n"]);
     assert!(!world.path().join("notes/b.md").exists());
 }

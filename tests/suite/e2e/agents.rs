@@ -48,7 +48,7 @@ fn stacks(lines: &[Value]) -> Vec<Value> {
 async fn they_are_listed_and_shown_and_what_has_no_effect_is_said() {
     let world = world().await;
     let listed = world.agentctl(["agents", "list", "--json"]).await.exits(0).json();
-    let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|card| card["id"].as_str().unwrap()).collect();
+    let ids = texts(&listed, "id");
     assert_eq!(ids, ["critic", "poet", "researcher", "reviewer"]);
     let listed = world.agentctl(["agents", "list"]).await.exits(0).stdout;
     assert!(["poet", "code", "Writes verse.", "by mention"].iter().all(|words| listed.contains(words)), "{listed}");
@@ -57,8 +57,7 @@ async fn they_are_listed_and_shown_and_what_has_no_effect_is_said() {
     let shown = world.agentctl(["agents", "show", "poet", "--json"]).await.exits(0).json();
     assert_eq!((&shown["slot"], &shown["tools"]), (&json!("code"), &json!(["read_file", "gerp"])));
     world.agentctl(["agents", "show", "peot"]).await.exits(2).says(&["no agent", "poet"]);
-    let log = world.log();
-    assert!(log.contains("poet names the tool `gerp`, which is not there, did you mean `grep`?"), "{log}");
+    has_all(&world.log(), &["poet names the tool `gerp`, which is not there, did you mean `grep`?"]);
 }
 
 #[tokio::test]
@@ -339,8 +338,7 @@ async fn a_subagent_that_waits_is_heard_of_though_its_card_is_gone() {
     let rest = attached.to_the_end().await;
     let EventKind::TurnEnded { result } = &rest.last().unwrap().kind else { unreachable!() };
     assert_eq!(result.text, "Done.");
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("`critic`") && told.contains("agents.yaml"), "{told}");
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &["`critic`", "agents.yaml"]);
     assert!(client.interrupts(None).await.unwrap().is_empty());
 }
 

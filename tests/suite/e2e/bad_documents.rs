@@ -59,7 +59,7 @@ async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
     let index = world.data().join("index");
     let is_begun =
         || fs::read_dir(&index).is_ok_and(|found| found.flatten().any(|one| one.path().join("meta.json").exists()));
-    until("the index to be begun", || async { is_begun().then_some(()) }).await;
+    until_true("the index to be begun", || is_begun()).await;
     // At once: the daemon writes and removes files there meanwhile, in the way of whoever removes them one by one.
     fs::rename(&index, world.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
@@ -441,7 +441,7 @@ async fn nothing_reads_on_when_nobody_waits_any_longer() {
     for args in [&["docs", "search", "zebra", "--session", &id][..], &["run", "Where is a zebra?", "--session", &id]] {
         let before = read_so_far(&world);
         let asking = world.spawn_agentctl(args);
-        until("the files to be read", || async { (read_so_far(&world) > before + 64 * MIB).then_some(()) }).await;
+        until_true("the files to be read", || read_so_far(&world) > before + 64 * MIB).await;
         // The client of a search is gone; that of a turn cancels it.
         let signal =
             if args[0] == "run" { nix::sys::signal::Signal::SIGINT } else { nix::sys::signal::Signal::SIGKILL };

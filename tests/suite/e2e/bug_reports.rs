@@ -170,8 +170,7 @@ async fn a_bug_report_is_one_file() {
     let mut there = json_of(&other, &["context", &id]).await;
     assert_eq!(there.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
     assert_eq!(there, figures);
-    let shown = other.agentctl(["context", &id]).await.exits(0).stdout;
-    assert!(shown.contains("figures of the machine that it comes from"), "{shown}");
+    other.agentctl(["context", &id]).await.exits(0).shows(&["figures of the machine that it comes from"]);
 
     // Every turn is played again, without a model and without the project.
     let file = other.path().join("report.jsonl").display().to_string();
@@ -208,10 +207,8 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
         assert_eq!(total().await, before, "it was paid for once");
         assert_eq!(imports().await.len(), times);
     }
-    let told = imports().await[0].to_string();
-    assert!(told.contains(&id) && told.contains("agentd ") && told.contains("agentctl"), "{told}");
-    let people = world.agentctl(["audit"]).await.exits(0).stdout;
-    assert!(people.contains("session imported"), "{people}");
+    has_all(&imports().await[0].to_string(), &[&id, "agentd ", "agentctl"]);
+    world.agentctl(["audit"]).await.exits(0).shows(&["session imported"]);
     // It goes on, and what is new counts; so it does for the machine that it goes to.
     world.agentctl(["run", "And then?", "--session", &id]).await.exits(0);
     let grown = total().await;

@@ -27,8 +27,7 @@ async fn a_conversation() {
     terminal.hears("/upload /no/such/file", "cannot read the file /no/such/file");
     world.model.reply(Reply::text("I see it."));
     terminal.hears("What is new?", "I see it.");
-    let told = world.model.requests().last().unwrap().body["messages"].to_string();
-    assert!(told.contains("uploads/notes with blanks.txt"), "{told}");
+    has_all(&world.model.requests().last().unwrap().body["messages"].to_string(), &["uploads/notes with blanks.txt"]);
     let last = terminal.leaves();
     assert!(last.contains("agentctl chat --session"), "{last:?}");
 }

@@ -104,8 +104,7 @@ async fn an_answer_that_is_too_large_for_a_message_is_refused_with_a_word() {
     let frame = |command| v1::TurnRequest { command: Some(command) };
     let frames = vec![frame(Command::Start(start)), frame(Command::ToolAnswer(answer))];
     let events = super::bad_input::frames(&world, frames).await.unwrap();
-    let told = format!("{events:?}");
-    assert!(told.contains("has more than 16 MiB") && told.contains("command_refused"), "{told}");
+    has_all(&format!("{events:?}"), &["has more than 16 MiB", "command_refused"]);
     assert!(tool_texts(&world.model.requests().pop().unwrap()).contains("that client is gone"));
     world.still_serves().await;
 }

@@ -192,14 +192,14 @@ async fn a_reader_that_is_killed_is_replaced_and_ends_with_the_daemon() {
     world.looks(vec![search("cart")]).await;
     let first = world.readers();
     kill(first[0]);
-    until("the reader is gone", async || world.readers().is_empty().then_some(())).await;
+    until_true("the reader is gone", || world.readers().is_empty()).await;
     let told = world.looks(vec![search("cart")]).await;
     assert!(told[0].contains("/project/src/cart.rs"), "{}", told[0]);
     let second = world.readers();
     assert_ne!(first, second);
     world.daemon.kill9().await;
     let path = PathBuf::from(format!("/proc/{}", second[0]));
-    until("the reader ends with the daemon", async || (!path.exists()).then_some(())).await;
+    until_true("the reader ends with the daemon", || !path.exists()).await;
     world.daemon.restart().await;
 }
 

@@ -316,10 +316,7 @@ async fn a_daemon_that_is_killed_behind_the_file_and_before_the_journal_tells_no
     let session = talked(&world.client().await, 10).await;
     let compaction = world.spawn_agentctl(["compact", &session]);
     let file = world.data().join(format!("workspace/{session}/conversation_history/{session}.md"));
-    until("the file is written", async || {
-        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("Piece of work 0\n")).then_some(())
-    })
-    .await;
+    until_true("the file is written", || std::fs::read_to_string(&file).is_ok_and(|text| text.contains("Piece of work 0\n"))).await;
     world.daemon.signal(Signal::SIGKILL);
     world.daemon.ended().await;
     drop(held.lock().unwrap().take());
@@ -404,8 +401,7 @@ async fn where_no_model_sums_up_what_is_certain_stands_and_the_person_is_told() 
     assert!(output.stdout.contains("kept       your messages, word for word ("), "{}", output.stdout);
     let (_, _, result) = say(&world.client().await, SessionChoice::Existing(session), "Go on").await;
     assert_eq!(result.stop_reason, StopReason::Completed);
-    let words = all_words(world.model.requests().last().unwrap());
-    assert!(words.contains("- Always be brief.") && words.contains("Piece of work 0"), "{words}");
+    has_all(&all_words(world.model.requests().last().unwrap()), &["- Always be brief.", "Piece of work 0"]);
 }
 
 #[tokio::test]

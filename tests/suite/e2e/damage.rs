@@ -111,13 +111,11 @@ async fn nothing_is_acknowledged_that_goes_into_a_removed_journal() {
         let (file, aside) = (daemon.data().join(name), daemon.data().join("aside"));
         fs::rename(&file, &aside).unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was removed", "docs/operations.md"]);
-        let doctor = daemon.agentctl(["doctor"]).await.exits(2).stdout;
-        assert!(doctor.contains("was removed"), "{doctor}");
-        let problems = daemon.agentctl(["status", "--json"]).await.exits(0).json()["problems"].to_string();
-        assert!(problems.contains("was removed"), "{problems}");
+        daemon.agentctl(["doctor"]).await.exits(2).shows(&["was removed"]);
+        has_all(&daemon.agentctl(["status", "--json"]).await.exits(0).json()["problems"].to_string(), &["was removed"]);
         fs::write(&file, "another one").unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was replaced"]);
-        until("the log tells", || async { daemon.log().contains("was re").then_some(()) }).await;
+        until_true("the log tells", || daemon.log().contains("was re")).await;
         fs::rename(&aside, &file).unwrap();
         daemon.agentctl(["run", "after"]).await.exits(0);
     }
@@ -138,8 +136,7 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
             (log.contains("workspace/ has files of sessions") && log.contains("the audit log is older")).then_some(())
         })
         .await;
-        let doctor = daemon.agentctl(["doctor"]).await.exits(0).stdout;
-        assert!(doctor.contains("the journal does not know"), "{doctor}");
+        daemon.agentctl(["doctor"]).await.exits(0).shows(&["the journal does not know"]);
     }
 }
 
@@ -178,10 +175,8 @@ async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
             (storage["stuck_sessions"] == 1 && storage["removed_sessions"] == 0).then_some(())
         })
         .await;
-        let shown = world.agentctl(["storage"]).await.exits(0).stderr;
-        assert!(shown.contains("1 deleted session cannot be overwritten"), "{shown}");
-        let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
-        assert!(doctor.contains("1 deleted session is still in agentd.db"), "{doctor}");
+        world.agentctl(["storage"]).await.exits(0).says(&["1 deleted session cannot be overwritten"]);
+        world.agentctl(["doctor"]).await.exits(2).shows(&["1 deleted session is still in agentd.db"]);
         assert_eq!(world.daemon.sigterm().await, Some(0));
     }
     world.daemon.restart().await;

@@ -149,7 +149,7 @@ async fn a_kill_while_documents_come_in_loses_no_upload_and_leaves_an_index_that
     let running =
         world.spawn_agentctl(["run", "--file", long.to_str().unwrap(), "Where is the zircon?", "--output", "json"]);
     // The writer begins to write when it has something of the document.
-    until("the index to be begun", || async { is_open(&world).then_some(()) }).await;
+    until_true("the index to be begun", || is_open(&world)).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;

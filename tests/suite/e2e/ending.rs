@@ -33,7 +33,7 @@ async fn pending(world: &World) -> Vec<Value> {
 }
 
 async fn until_there(path: &std::path::Path) {
-    until("a file", || async { path.exists().then_some(()) }).await;
+    until_true("a file", || path.exists()).await;
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn every_command_ends_by_a_further_signal_while_the_daemon_is_stopped() {
         let attached = world.spawn_agentctl(["attach", session, "--output", "stream-json"]);
         let waiting = world.spawn_agentctl(["wait", session]);
         let server = world.spawn_agentctl(["mcp", "serve"]);
-        until("all follow", || async { (world.followers() >= before + 2).then_some(()) }).await;
+        until_true("all follow", || world.followers() >= before + 2).await;
         world.daemon.signal(Signal::SIGSTOP);
         for client in [attached, waiting, server] {
             ends_by(client, signal).await;

@@ -87,8 +87,7 @@ async fn a_skill_of_ones_own() {
     reader.model_calls("run_bash_command", json!({"command": command}));
     let said = reader.types(&try_it).await.exits(0);
     assert!(said.stdout.contains("total 960.0"), "{said:?}");
-    let asked = reader.first_request().body.to_string();
-    assert!(asked.contains("skills/invoice/SKILL.md") && asked.contains("Ordered: a pump"), "{asked}");
+    has_all(&reader.first_request().body.to_string(), &["skills/invoice/SKILL.md", "Ordered: a pump"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,16 +10,9 @@ impl World {
 
     /// The same with these options. Nothing may ask, unless they say otherwise.
     async fn tells_with(&self, tool: &str, arguments: Value, options: &[&str]) -> (String, Option<i32>) {
-        let tool = tool.to_owned();
-        self.model.respond_with(move |request| match request.last_role() {
-            "tool" => Reply::text("over"),
-            _ => Reply::tool_call(&tool, arguments.clone()),
-        });
+        self.will(Reply::tool_call(tool, arguments));
         let output = self.daemon.agentctl(["run", "Do it"].iter().chain(options)).await;
-        let requests = self.model.requests();
-        let last = requests.last().unwrap().messages().last().unwrap();
-        assert_eq!(last["role"], "tool", "{last}");
-        (last["content"].as_str().unwrap().to_owned(), output.code)
+        (self.told(), output.code)
     }
 }
 
@@ -116,7 +109,7 @@ async fn files_handed_over_before_a_kill_are_told_by_the_next_turn() {
     world.model.reply(Reply { delay_ms: 60_000, ..Reply::text("never") });
     let asked = world.model.requests().len();
     let running = world.spawn_agentctl(["run", "Pay it", "--session", &id]);
-    until("the model to be asked", || async { (world.model.requests().len() > asked).then_some(()) }).await;
+    until_true("the model to be asked", || world.model.requests().len() > asked).await;
     let told = |request: usize| world.model.requests()[request].last_user().contains("uploads/bill.pdf");
     assert!(told(asked));
     world.daemon.kill9().await;
@@ -138,7 +131,7 @@ async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
 
     let listed = world.files(["ls", &id, "--json"]).await.exits(0).json();
     assert_eq!(keys(&listed), ["cut", "entries"]);
-    let paths: Vec<&str> = listed["entries"].as_array().unwrap().iter().map(|e| e["path"].as_str().unwrap()).collect();
+    let paths = texts(&listed["entries"], "path");
     let all = ["/memories", "/project", "/state", "conversation_history", "large_tool_results", "outputs", "skills"];
     assert_eq!(paths, [&all[..], &["temp", "uploads"]].concat());
 

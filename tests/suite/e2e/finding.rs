@@ -180,7 +180,7 @@ async fn a_removed_lock_file_lets_no_second_daemon_in_and_is_made_again() {
     second.exits(1).says(&["already running", "hint:"]);
     // The daemon answers where clients know it to be.
     assert_eq!(person.status(Some(&person.runtime())).await["pid"], pid);
-    until("the lock file is there again", || async { person.told_socket().exists().then_some(()) }).await;
+    until_true("the lock file is there again", || person.told_socket().exists()).await;
     assert_eq!(person.status(None).await["pid"], pid);
 
     // With its socket gone too, only the lock of the folder leads to it for some seconds.

@@ -81,8 +81,7 @@ async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_re
 
     world.model.reply(touch("a")).reply(Reply::text("Again."));
     assert_eq!(denials(&unattended(&world, &[]).await), 0);
-    let human = agentctl(&world, &["grants", "list"]).await.exits(0).stdout;
-    assert!(human.contains("permanent") && human.contains("run_bash_command: [in /] touch a"), "{human}");
+    agentctl(&world, &["grants", "list"]).await.exits(0).shows(&["permanent", "run_bash_command: [in /] touch a"]);
     agentctl(&world, &["grants", "revoke", "2"]).await.exits(2).says(&["1 rule", "hint:"]);
     agentctl(&world, &["grants", "revoke", "1"]).await.exits(0).says(&["run_bash_command: [in /] touch a"]);
     agentctl(&world, &["grants", "revoke", "run_bash_command: [in /] touch a"]).await.exits(2).says(&["hint:"]);

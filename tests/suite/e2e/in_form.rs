@@ -37,8 +37,7 @@ async fn the_answer_is_the_document_alone_and_tools_work_as_usual_before_it() {
     assert_eq!(output.stdout, format!("{GOOD}\n"));
     let requests = world.model.requests();
     assert!(requests.iter().all(|request| request.body["tools"].is_array()), "tools are there");
-    let told = requests[0].body["messages"].to_string();
-    assert!(told.contains("matches the JSON Schema below") && told.contains("additionalProperties"), "{told}");
+    has_all(&requests[0].body["messages"].to_string(), &["matches the JSON Schema below", "additionalProperties"]);
 
     let result = world.in_form("And again?", &["--output", "json", "-C", "project"]).await.exits(0).json();
     assert_eq!((&result["text"], &result["stop_reason"]), (&json!(GOOD), &json!("completed")));
@@ -54,8 +53,7 @@ async fn a_bad_answer_is_asked_for_once_more_and_two_end_with_7_and_the_reason()
     let output = world.in_form("How many?", &[]).await.exits(0).says(&["does not match the schema", "asked again"]);
     assert_eq!(output.stdout, format!("{GOOD}\n"));
     let requests = world.model.requests();
-    let last = requests[1].body["messages"].to_string();
-    assert!(last.contains("does not match the JSON Schema") && last.contains("no JSON document"), "{last}");
+    has_all(&requests[1].body["messages"].to_string(), &["does not match the JSON Schema", "no JSON document"]);
     // Now that nothing can be called, the server can hold the model to it.
     assert!(has_field(&requests[1]), "{:#}", requests[1].body);
 

@@ -24,11 +24,7 @@ fn paths(result: &Value) -> Vec<&str> {
 impl World {
     /// One turn with this command, and what the model was told of it.
     async fn commands(&self, command: &str, args: &[&str]) -> (Value, String) {
-        let command = command.to_owned();
-        self.model.respond_with(move |request| match request.last_role() {
-            "tool" => Reply::text("over"),
-            _ => run(&command),
-        });
+        self.will(run(command));
         let project = mount(self);
         let own = ["run", "Do it", "-C", &project, "--output", "json"];
         let output = self.daemon.agentctl(own.iter().chain(args)).await;
@@ -98,10 +94,7 @@ async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
     assert!(told.contains("one"), "{told}");
 
     let project_folder = mount(&world);
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => run(changes),
-    });
+    world.will(run(changes));
     let args = ["run", "Do it", "-C", &project_folder, "--mode", "auto", "--detach"];
     world.agentctl(args).await.exits(0);
     let asked = world.first_question().await;
@@ -110,7 +103,7 @@ async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
     }
     assert_eq!(asked["grants"].as_array().map_or(0, Vec::len), 0, "{asked:#}");
     world.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
-    until("it ran", || async { (project(&world, "a.txt") == "two\n").then_some(()) }).await;
+    until_true("it ran", || project(&world, "a.txt") == "two\n").await;
 }
 
 #[tokio::test]
@@ -193,14 +186,11 @@ fn project(world: &World, name: &str) -> String {
 async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
     let world = World::start().await;
     world.write("project/a.txt", "one\n");
-    world.model.respond_with(|request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => run("echo printed; rm a.txt; touch begun; sleep 600"),
-    });
+    world.will(run("echo printed; rm a.txt; touch begun; sleep 600"));
     let project_folder = mount(&world);
     let args = ["run", "Do it", "-C", &project_folder, "--on-interrupt", "approve", "--output", "json"];
     let running = world.spawn_agentctl(args);
-    until("it has begun", || async { world.holds("begun").then_some(()) }).await;
+    until_true("it has begun", || world.holds("begun")).await;
     let is_helper = |pid: &u32| {
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split('\0').nth(1) == Some("sandbox-exec")

@@ -70,8 +70,7 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
     assert_eq!(view["window"], REAL);
     let known = (json!(REAL), json!("cut"));
     assert_eq!(window(world.agentctl(["models", "--json"]).await.exits(0).json()), known);
-    let doctor = world.agentctl(["doctor"]).await.exits(0).stdout;
-    assert!(doctor.contains("reads only 12288 tokens"), "{doctor}");
+    world.agentctl(["doctor"]).await.exits(0).shows(&["reads only 12288 tokens"]);
 
     let file = world.data().join("model-facts.json");
     until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
@@ -109,8 +108,7 @@ async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
     }
     let slots = world.agentctl(["models", "--json"]).await.exits(0).json();
     assert_eq!(slots[0]["model"]["window_source"], "default");
-    let doctor = world.agentctl(["doctor"]).await.exits(0).stdout;
-    assert!(doctor.contains("nobody says how large its window is, 32768 tokens"), "{doctor}");
+    world.agentctl(["doctor"]).await.exits(0).shows(&["nobody says how large its window is, 32768 tokens"]);
 }
 
 /// A model that can do all of it, behind a server that is good.

@@ -32,7 +32,7 @@ async fn two_clients_at_once_start_one_daemon() {
     for output in [outputs.0, outputs.1, outputs.2] {
         assert_eq!(output.exits(0).stdout, "Hello from the model server.\n");
     }
-    until("there is one daemon only", || async { (home.processes().len() == 1).then_some(()) }).await;
+    until_true("there is one daemon only", || home.processes().len() == 1).await;
 }
 
 #[tokio::test]

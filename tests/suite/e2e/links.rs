@@ -86,13 +86,6 @@ fn patch(inner: &str) -> (&'static str, Value) {
     ("apply_patch", json!({"patch": format!("*** Begin Patch\n{inner}*** End Patch\n")}))
 }
 
-#[track_caller]
-fn has(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "{word:?} is missing in:\n{text}");
-    }
-}
-
 #[tokio::test]
 async fn what_was_allowed_for_good_is_not_written_through_a_link() {
     let world = with_links().await;
@@ -112,7 +105,7 @@ async fn what_was_allowed_for_good_is_not_written_through_a_link() {
             patch("*** Update File: /project/docs/plain.md\n*** Move to: /project/docs/hooks/post-commit\n"),
         ])
         .await;
-    has(
+    has_all(
         &told,
         &[
             "/project/docs/a.md is a link to /project/.envrc; write to /project/.envrc itself",
@@ -130,7 +123,7 @@ async fn what_was_allowed_for_good_is_not_written_through_a_link() {
             write("/project/docs/b.md"),
         ])
         .await;
-    has(&told, &["this run cannot ask", "run or obeyed by other programs", "Created /project/docs/b.md"]);
+    has_all(&told, &["this run cannot ask", "run or obeyed by other programs", "Created /project/docs/b.md"]);
     assert_eq!(result["denials"].as_array().unwrap().len(), 2, "{result:#}");
     assert_eq!((world.file(".envrc").as_str(), world.file(".git/hooks/pre-commit").as_str()), ("use nix\n", "true\n"));
     assert!(!world.path().join("project/.git/hooks/post-commit").exists());
@@ -147,7 +140,7 @@ async fn a_read_through_a_link_is_judged_by_both_names() {
             ("read_file", json!({"path": "/project/docs/a.md"})),
         ])
         .await;
-    has(&told, &["be kind", "/project/AGENTS.md:1: be kind", "use nix"]);
+    has_all(&told, &["be kind", "/project/AGENTS.md:1: be kind", "use nix"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
     let (told, result) = world
         .unattended(vec![
@@ -158,7 +151,7 @@ async fn a_read_through_a_link_is_judged_by_both_names() {
         .await;
     let leads = "/project/docs/settings.md leads to /project/.env through a link, and /project/.env looks like";
     let denied = "/project/docs/notes.md leads to /project/private.txt through a link, and it matches tools.read_file";
-    has(&told, &[leads, denied]);
+    has_all(&told, &[leads, denied]);
     assert!(!told.contains("hunter2") && !told.contains("for nobody"), "{told}");
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
 }
@@ -177,11 +170,11 @@ async fn a_link_that_is_swapped_while_a_person_is_asked_changes_nothing_of_what_
     let (running, interrupt) = world.asks("write_file", write("/project/docs/plain.md").1).await;
     world.link("../.envrc", "docs/plain.md");
     let told = world.approved(running, &interrupt).await;
-    has(&told, &["it did not run", "/project/docs/plain.md is a link to /project/.envrc"]);
+    has_all(&told, &["it did not run", "/project/docs/plain.md is a link to /project/.envrc"]);
     let (running, interrupt) = world.asks("write_file", write("/project/new/pre-commit").1).await;
     world.link(".git/hooks", "new");
     let told = world.approved(running, &interrupt).await;
-    has(&told, &["it did not run", "leads through a link to /project/.git/hooks/pre-commit"]);
+    has_all(&told, &["it did not run", "leads through a link to /project/.git/hooks/pre-commit"]);
     assert_eq!((world.file(".envrc").as_str(), world.file(".git/hooks/pre-commit").as_str()), ("use nix\n", "true\n"));
 }
 
@@ -196,7 +189,7 @@ async fn explain_and_test_say_where_a_link_leads() {
     assert_eq!(said["explanation"]["leads_to"], "/project/private.txt", "{said:#}");
     assert_eq!(said["explanation"]["verdict"], "deny");
     let output = world.agentctl(explain).await.exits(0);
-    has(&output.stdout, &["leads to /project/private.txt\n", "verdict  deny"]);
+    has_all(&output.stdout, &["leads to /project/private.txt\n", "verdict  deny"]);
     // Without a session nobody knows of what project it speaks.
     let said = world.agentctl(["policy", "explain", "--json", "read_file", call]).await.exits(0).json();
     assert_eq!((&said["explanation"]["verdict"], &said["explanation"]["leads_to"]), (&json!("allow"), &Value::Null));
@@ -227,7 +220,7 @@ async fn the_audit_log_says_where_a_link_led_and_rules_are_tried_on_both_names()
     assert_eq!(records[0]["args"], json!({"path": "/project/CLAUDE.md"}));
     assert_eq!(records[1].get("leads_to"), None, "{records:#}");
     let shown = world.agentctl(["audit", "--tool", "read_file"]).await.exits(0);
-    has(&shown.stdout, &["/project/CLAUDE.md -> /project/AGENTS.md"]);
+    has_all(&shown.stdout, &["/project/CLAUDE.md -> /project/AGENTS.md"]);
     world.agentctl(["audit", "verify"]).await.exits(0);
 
     for (pattern, denied) in [("AGENTS", 1), ("CLAUDE", 1), ("plain", 1), ("docs/a", 0)] {
@@ -252,7 +245,7 @@ async fn a_search_leaves_out_what_the_rules_do_not_let_be_read() {
         ])
         .await;
     assert!(!told.contains("for nobody"), "{told}");
-    has(
+    has_all(
         &told,
         &[
             "/project/docs/open.md:1: for everybody",
@@ -260,8 +253,7 @@ async fn a_search_leaves_out_what_the_rules_do_not_let_be_read() {
             "[1 file left out, which",
         ],
     );
-    let denied: Vec<&str> =
-        result["denials"].as_array().unwrap().iter().map(|denial| denial["tool"].as_str().unwrap()).collect();
+    let denied = texts(&result["denials"], "tool");
     assert_eq!(denied, ["grep"], "the file that was named is asked about: {result:#}");
 
     // What a kept rule lets be read is searched, too; what looks like a secret no rule lets be read.
@@ -270,6 +262,6 @@ async fn a_search_leaves_out_what_the_rules_do_not_let_be_read() {
     world.agentctl(["reload"]).await.exits(0);
     world.agentctl(["grants", "add", "read_file"]).await.exits(0);
     let (told, _) = world.unattended(vec![grep(json!({"pattern": "for nobody", "path": "/project"}))]).await;
-    has(&told, &["/project/private.txt:1: for nobody", "[1 file left out, which"]);
+    has_all(&told, &["/project/private.txt:1: for nobody", "[1 file left out, which"]);
     assert!(!told.contains("a key"), "{told}");
 }

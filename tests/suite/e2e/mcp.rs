@@ -81,7 +81,7 @@ impl World {
         for server in listed.as_array().unwrap() {
             self.daemon.agentctl(["mcp", "stop", server["name"].as_str().unwrap()]).await.exits(0);
         }
-        until("nothing of them is left", || async { self.of_servers().is_empty().then_some(()) }).await;
+        until_true("nothing of them is left", || self.of_servers().is_empty()).await;
         let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
         // What a crash has cut off can be continued, and waits for nothing.
         let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
@@ -92,7 +92,7 @@ impl World {
     async fn all_are_gone(&self) {
         self.servers_are_gone().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
-        until("nothing is left", || async { self.daemon.processes().is_empty().then_some(()) }).await;
+        until_true("nothing is left", || self.daemon.processes().is_empty()).await;
     }
 
     /// Makes sure that the daemon serves the next request, and that nothing is left when it stops.

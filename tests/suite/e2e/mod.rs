@@ -182,7 +182,7 @@ use agentd_core::{
 };
 use agentd_proto::client::{Client, EventStream, NewSession, SessionChoice, StartRequest, TurnStream};
 use agentd_testkit::{
-    daemon::{Output, Running, TempDaemon, TempHome, program, until},
+    daemon::{Output, Running, TempDaemon, TempHome, program, until, until_true},
     model_server::{ModelServer, Provider, Recorded, Reply, UsagePlace},
 };
 use nix::sys::signal::Signal;
@@ -275,6 +275,14 @@ impl World {
     /// Number of clients that have begun to follow a session, where the level of the log is `debug`.
     fn followers(&self) -> usize {
         self.daemon.log().matches("a client follows a session").count()
+    }
+
+    /// Has the model answer with this, and say that it is over where a tool has answered last.
+    fn will(&self, reply: Reply) {
+        self.model.respond_with(move |request| match request.last_role() {
+            "tool" => Reply::text("over"),
+            _ => reply.clone(),
+        });
     }
 
     async fn client(&self) -> Client {
@@ -457,6 +465,12 @@ fn has_all(text: &str, words: &[&str]) {
     for words in words {
         assert!(text.contains(words), "{words:?} is missing in:\n{text}");
     }
+}
+
+/// The texts that the objects of a list have under this key.
+#[track_caller]
+fn texts<'v>(list: &'v Value, key: &str) -> Vec<&'v str> {
+    list.as_array().unwrap().iter().map(|entry| entry[key].as_str().unwrap()).collect()
 }
 
 /// The names of the tools that a request shows, in their order.

@@ -62,7 +62,6 @@ async fn a_run_may_begin_in_a_mode_and_a_session_keeps_it() {
     world.model.reply(writes("outputs/b.txt")).reply(says("I only looked."));
     world.agentctl(["run", "Write", "--continue", "--mode", "plan"]).await.exits(5);
     let id = &world.last_session().await;
-    let shown = world.agentctl(["sessions", "show", id]).await.exits(0).stdout;
-    assert!(shown.contains("plan: looks only"), "{shown}");
+    world.agentctl(["sessions", "show", id]).await.exits(0).shows(&["plan: looks only"]);
     world.agentctl(["run", "Write", "--mode", "yolo"]).await.exits(2).says(&["accept-edits"]);
 }

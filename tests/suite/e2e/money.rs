@@ -222,8 +222,7 @@ async fn openrouter_is_sent_marks_for_claude_and_its_charge_is_the_money() {
     // The second one has the marks of the first, and one behind the result.
     assert_eq!(marked(&requests[1]), [0, 1, 3], "{:#}", requests[1].body);
     assert_eq!(requests[1].last_role(), "tool");
-    let shown = daemon.agentctl(["models", "show", "base"]).await.exits(0).stdout;
-    assert!(shown.contains("in $3, cached $0.3, out $15") && shown.contains("its server"), "{shown}");
+    daemon.agentctl(["models", "show", "base"]).await.exits(0).shows(&["in $3, cached $0.3, out $15", "its server"]);
 
     // No mark for other models, and neither marks nor the question for other servers, whose word for money is not taken.
     for (slot, asks, cost) in [("code", true, Some(12_346)), ("chat", false, Some(26_730 + 300))] {

@@ -33,8 +33,7 @@ async fn rules_about_them_are_obeyed_and_audited() {
     assert!(told[2].contains("E_DENIED") && told[2].contains("this run cannot ask"), "{told:#?}");
     assert_eq!(told[3], "two");
     assert!(told[4].contains("E_DENIED"), "{told:#?}");
-    let denied: Vec<&str> =
-        result["denials"].as_array().unwrap().iter().map(|denial| denial["tool"].as_str().unwrap()).collect();
+    let denied = texts(&result["denials"], "tool");
     assert_eq!(denied, ["todo_write", "ask_human", "compact_context"], "{result:#}");
 
     let records = world.agentctl(["audit", "--json"]).await.exits(0).json();

@@ -147,9 +147,7 @@ async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
     let text = fs::read_to_string(&server).unwrap();
     fs::write(&server, format!("{text}\n# edited\n")).unwrap();
     // Before anybody has looked at the list, too.
-    let started = world.agentctl(["mcp", "test", "fake"]).await;
-    assert_ne!(started.code, Some(0));
-    started.says(&["are not those that you agreed to"]);
+    world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["are not those that you agreed to"]);
     let shown = plugin(&world, &["list"]).await.exits(0);
     assert!(shown.stdout.contains("changed, not used"), "{}", shown.stdout);
     no_part_is_told(&world).await;

@@ -83,8 +83,7 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     let found = show(&world, &project).await;
     assert_eq!(found["trust"], "changed");
     assert_eq!(found["changes"], json!([{"path": "skills/deploy/SKILL.md", "kind": "changed"}]));
-    let shown = world.agentctl(["project", "show", &project]).await.exits(0).stdout;
-    assert!(shown.contains("~ skills/deploy/SKILL.md") && shown.contains("changed since you trusted it"), "{shown}");
+    world.agentctl(["project", "show", &project]).await.exits(0).shows(&["~ skills/deploy/SKILL.md", "changed since you trusted it"]);
 
     // As it was, it is what was trusted.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY);
@@ -179,8 +178,7 @@ async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replace
     assert!(!tools.contains(&"run_bash_command") && !tools.contains(&"write_file"), "{tools:?}");
     assert!(requests.iter().all(|request| !request.body.to_string().contains("obey the project")));
     assert!(requests[0].body.to_string().contains("Cooks meals."));
-    let shown = world.agentctl(["project", "show", &project]).await.exits(0).stdout;
-    assert!(shown.contains("`researcher` is not used, because the configuration has an agent of this name"), "{shown}");
+    world.agentctl(["project", "show", &project]).await.exits(0).shows(&["`researcher` is not used, because the configuration has an agent of this name"]);
 
     // A session that works as an agent of a project does nothing once that is not trusted.
     world.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
@@ -255,8 +253,7 @@ async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
     let commands = found["commands"].as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());
     assert_eq!(commands.collect::<Vec<_>>(), ["alias", "ship"]);
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
-    let shown = world.agentctl(["project", "show", &project]).await.exits(0).stdout;
-    assert!(shown.contains("hitl_rules.yaml, mcp_servers.yaml, models.yaml (never read from a project)"), "{shown}");
+    world.agentctl(["project", "show", &project]).await.exits(0).shows(&["hitl_rules.yaml, mcp_servers.yaml, models.yaml (never read from a project)"]);
 
     trust(&world, &project).await;
     run(&world, &project).await;
@@ -284,20 +281,8 @@ async fn programs_find_the_keys_they_rely_on() {
     let world = World::start().await;
     let project = with_project(&world.daemon, "app");
     let found = show(&world, &project).await;
-    let expected = [
-        "agents",
-        "changes",
-        "commands",
-        "files",
-        "hash",
-        "ignored",
-        "instructions",
-        "path",
-        "problems",
-        "skills",
-        "trust",
-    ];
-    assert_eq!(keys(&found), expected);
+    let expected = "agents changes commands files hash ignored instructions path problems skills trust";
+    assert_eq!(keys(&found).join(" "), expected);
     assert_eq!(keys(&found["files"][0]), ["bytes", "path", "sha256"]);
     assert_eq!(found["skills"], json!(["deploy"]));
     let trusted = world.agentctl(["project", "trust", &project, "--json"]).await.exits(0).json();

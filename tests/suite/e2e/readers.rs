@@ -103,7 +103,7 @@ async fn attach_shows_the_live_turn_in_a_second_terminal() {
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();
     let attached = world.spawn_agentctl(["attach", session]);
-    until("it is attached", async || (world.followers() > 0).then_some(())).await;
+    until_true("it is attached", || world.followers() > 0).await;
     world.model.go_on();
     let attached = attached.output(Vec::new()).await.exits(0);
     assert!(attached.stdout.contains("One two three four"), "{attached:?}");

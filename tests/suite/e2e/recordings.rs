@@ -136,8 +136,7 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
             "1 passed, 1 failed",
         ],
     );
-    let xml = fs::read_to_string(&junit).unwrap();
-    assert!(xml.contains("tests=\"2\" failures=\"1\"") && xml.contains("name=\"fails\""), "{xml}");
+    has_all(&fs::read_to_string(&junit).unwrap(), &["tests=\"2\" failures=\"1\"", "name=\"fails\""]);
     let report = world.agentctl(["test", &folder, "notes", "--json"]).await.exits(0).json();
     assert_eq!((&report["passed"], &report["tests"][0]["name"]), (&json!(1), &json!("a/notes")));
 }
@@ -276,7 +275,7 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     world.agentctl(["sessions", "record", &session, "-o", path]).await.exits(0);
     let recorded = second();
-    until("another second has begun", async || (second() > recorded).then_some(())).await;
+    until_true("another second has begun", || second() > recorded).await;
     let played = world.agentctl(["run", "--replay", path]).await.exits(0);
     assert!(played.stdout.contains("Noted."), "{}", played.stderr);
 }

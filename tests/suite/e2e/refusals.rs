@@ -126,8 +126,7 @@ async fn pictures(wire: &'static str) {
     world.restart().await;
     let (output, asked) = world.asked("And this?", &["--file", &turned]).await;
     assert!(asked.len() == 1 && asked[0].text.contains("You cannot see pictures"), "{}", output.stdout);
-    let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
-    assert!(shown.contains("without pictures") && shown.contains("remembered until"), "{shown}");
+    world.daemon.agentctl(["models", "show"]).await.exits(0).shows(&["without pictures", "remembered until"]);
     let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
     assert_eq!(slots[0]["model"]["sees_pictures"], json!(false));
 }
@@ -225,8 +224,7 @@ async fn one_tool_that_is_refused_is_left_out_alone() {
         world.restart().await;
         let (_, asked) = world.asked("Hello", &[]).await;
         assert!(asked.len() == 1 && !tools(&asked[0]).is_empty(), "{wire}");
-        let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
-        assert!(shown.contains("without the tool read_file"), "{shown}");
+        world.daemon.agentctl(["models", "show"]).await.exits(0).shows(&["without the tool read_file"]);
         world.choose("another").await;
         world.model.respond_with(|_| Reply::text("Fine."));
         let (_, asked) = world.asked("Hello", &[]).await;

@@ -55,8 +55,7 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
         parts.iter().find(|known| known["part"] == part).unwrap()["bytes"].as_u64().unwrap()
     };
     assert!(bytes("journal") > 0 && bytes("audit") > 0 && bytes("workspaces") > 0, "{storage}");
-    let shown = world.agentctl(["storage"]).await.exits(0).stdout;
-    assert!(shown.contains("workspaces") && shown.contains("in all") && shown.contains("free on the disk"), "{shown}");
+    world.agentctl(["storage"]).await.exits(0).shows(&["workspaces", "in all", "free on the disk"]);
 
     old_enough(&world, 1).await;
     assert!(report.exists(), "a trial removes nothing");
@@ -71,8 +70,7 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
     assert!(shown.contains("files of it were removed to save space: outputs/ (1 file)"), "{shown}");
     assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
     world.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
-    let told = world.model.requests().last().unwrap().body.to_string();
-    assert!(told.contains("outputs/ (1 file)"), "{told}");
+    has_all(&world.model.requests().last().unwrap().body.to_string(), &["outputs/ (1 file)"]);
     // It has its files again as soon as it needs some.
     let more = ["run", "--session", &id, "Another report", "--on-interrupt", "approve"];
     world.agentctl(more).await.exits(0);
@@ -90,8 +88,7 @@ async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
     let world = world().await;
     let (pinned, report) = reported(&world).await;
     world.agentctl(["sessions", "pin", &pinned]).await.exits(0);
-    let shown = world.agentctl(["sessions", "show", &pinned]).await.exits(0).stdout;
-    assert!(shown.contains("pinned"), "{shown}");
+    world.agentctl(["sessions", "show", &pinned]).await.exits(0).shows(&["pinned"]);
     let (waiting, other) = reported(&world).await;
     let client = world.client().await;
     world.model.respond_with(|_| Reply::tool_call("write_file", json!({"path": "outputs/x", "content": "x"})));
@@ -140,8 +137,7 @@ async fn a_crash_in_the_middle_harms_nothing() {
             (!report.exists() && fs::read_dir(&folder).map_or(0, Iterator::count) == 0).then_some(())
         })
         .await;
-        let shown = world.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
-        assert!(shown.contains("were removed to save space"), "{shown}");
+        world.agentctl(["sessions", "show", &id]).await.exits(0).shows(&["were removed to save space"]);
         world.agentctl(["audit", "verify"]).await.exits(0);
         world.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
     }
@@ -160,7 +156,7 @@ async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
         let data = world.data();
         let workspace = data.join("workspace").join(&id);
         let deleting = world.spawn_agentctl(["sessions", "delete", &id, "--yes"]);
-        until("the first of its files are gone", || async { (!workspace.exists()).then_some(()) }).await;
+        until_true("the first of its files are gone", || !workspace.exists()).await;
         world.daemon.kill9().await;
         drop(deleting);
         world.daemon.restart().await;
@@ -190,8 +186,7 @@ async fn an_audit_log_whose_end_was_cut_is_told_also_without_its_head_file() {
     world.daemon.restart().await;
     let output = world.agentctl(["audit", "verify"]).await.exits(1);
     assert!(output.stdout.contains("missing"), "{}", output.stdout);
-    let log = world.log();
-    assert!(log.contains("WARN") && log.contains("the audit log is not as it was left: lines "), "{log}");
+    has_all(&world.log(), &["WARN", "the audit log is not as it was left: lines "]);
 
     // What is wrong with it stays wrong, whatever follows.
     world.daemon.restart().await;

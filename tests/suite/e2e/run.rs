@@ -347,7 +347,7 @@ async fn what_runs_in_the_background_is_waited_for() {
     let before = world.followers();
     let waiting = world.spawn_agentctl(["wait", &session]);
     // One that is stopped before it listens has lost the daemon, and says that instead.
-    until("it listens", async || (world.followers() > before).then_some(())).await;
+    until_true("it listens", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
     world.agentctl(["stop", "--within", "0"]).await.exits(0);

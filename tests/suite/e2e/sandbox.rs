@@ -29,10 +29,7 @@ impl World {
     }
 
     pub(super) fn will_call(&self, arguments: Value) {
-        self.model.respond_with(move |request| match request.last_role() {
-            "tool" => Reply::text("over"),
-            _ => Reply::tool_call("run_bash_command", arguments.clone()),
-        });
+        self.will(Reply::tool_call("run_bash_command", arguments.clone()));
     }
 
     /// What the last tool told the model.
@@ -71,8 +68,8 @@ impl World {
     }
 }
 
-/// Processes whose command line has this word, seen from outside.
-fn named(word: &str) -> usize {
+/// Processes that have this among their arguments, seen from outside.
+pub(super) fn named(word: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
         entry.file_name().to_str()?.parse::<u32>().ok()?;
@@ -144,8 +141,7 @@ async fn there_is_no_network_unless_it_is_allowed() {
     listener.set_nonblocking(true).unwrap();
     let command = format!("echo hello > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
     let closed = world("").await;
-    let told = closed.barred(&command).await;
-    assert!(told.contains("the sandbox forbids sockets"), "{told}");
+    has_all(&closed.barred(&command).await, &["the sandbox forbids sockets"]);
     assert!(listener.accept().is_err(), "nobody came");
 
     let open = world("sandbox: {network: true}").await;
@@ -177,9 +173,9 @@ async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
     world.will_run(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
     let mount = mount(&world);
     let running = world.spawn_agentctl(["run", "Do it", "-C", &mount, "--on-interrupt", "approve"]);
-    until("both run", || async { (named(&number) == 2).then_some(()) }).await;
+    until_true("both run", || named(&number) == 2).await;
     world.daemon.kill9().await;
-    until("both are gone", || async { (named(&number) == 0).then_some(()) }).await;
+    until_true("both are gone", || named(&number) == 0).await;
     drop(running);
     world.daemon.restart().await;
     world.still_serves().await;
@@ -292,8 +288,7 @@ async fn where_the_kernel_offers_less_the_settings_decide() {
         let (output, check) = doctor(&refusing).await;
         assert_eq!((output.code, &check["state"]), (Some(2), &json!("fail")), "{lacking}: {check}");
         assert!(check["hint"].as_str().unwrap().contains("sandbox.mode: best_effort"), "{check}");
-        let status = refusing.daemon.agentctl(["status"]).await.exits(0).stdout;
-        assert!(status.contains("commands do not run"), "{status}");
+        refusing.daemon.agentctl(["status"]).await.exits(0).shows(&["commands do not run"]);
 
         let going_on = weak(lacking, "sandbox: {mode: best_effort}").await;
         going_on.allowed("echo ran > \"$PROJECT/ran\"").await;

@@ -202,7 +202,7 @@ async fn the_socket_starts_the_daemon_with_its_first_client() {
         manager.arg(program);
         manager
     });
-    until("the socket listens", async || home.0.socket().exists().then_some(())).await;
+    until_true("the socket listens", || home.0.socket().exists()).await;
     let output = home.0.agentctl(["run", "hi"]).await.exits(0);
     assert_eq!(output.stdout.trim(), "Hello.");
 }

@@ -29,8 +29,7 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     let found = daemon.agentctl(["sessions", "search", "ada", "\"i AM\"", "--json"]).await.exits(0).json();
     assert_eq!((found.as_array().unwrap().len(), &found[0]["session_id"]), (1, &json!(id)));
     assert_eq!(keys(&found[0]), ["at", "excerpt", "kind", "marks", "seq", "session_id", "title"]);
-    let shown = daemon.agentctl(["sessions", "search", "ada", "--session", &id[..30]]).await.exits(0).stdout;
-    assert!(shown.contains("person") && shown.contains("Hello, Ada."), "{shown}");
+    daemon.agentctl(["sessions", "search", "ada", "--session", &id[..30]]).await.exits(0).shows(&["person", "Hello, Ada."]);
     daemon.agentctl(["sessions", "search", "nobody"]).await.exits(0).says(&["nothing was found"]);
     daemon.agentctl(["sessions", "search", "*"]).await.exits(2).says(&["hint:"]);
 
@@ -107,7 +106,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
     let world = World::start().await;
     let daemon = &world.daemon;
     let models = daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    let slots: Vec<&str> = models.as_array().unwrap().iter().map(|slot| slot["slot"].as_str().unwrap()).collect();
+    let slots = texts(&models, "slot");
     assert_eq!(slots, ["base", "reasoning", "vision", "code", "chat"]);
     assert_eq!(models[0]["model"]["base_url"], world.model.base_url());
 

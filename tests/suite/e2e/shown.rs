@@ -88,8 +88,7 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
     let told = "(edited) echo edited > outputs/a (was touch";
     let attached = world.agentctl(["attach", session, "--after", "0"]).await.exits(0);
     assert!(attached.stderr.contains(told), "{}", attached.stderr);
-    let audit = world.agentctl(["audit", "--session", session]).await.exits(0).stdout;
-    assert!(audit.contains(told) && audit.contains("agentctl: edit"), "{audit}");
+    world.agentctl(["audit", "--session", session]).await.exits(0).shows(&[told, "agentctl: edit"]);
     let shown = world.agentctl(["sessions", "show", session]).await.exits(0).stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
@@ -221,7 +220,7 @@ async fn paged(world: &World, terminal: &mut Terminal, command: &str) -> String 
     let (seen, whole) = (world.path().join("seen"), world.path().join("whole"));
     let _ = std::fs::remove_file(&whole);
     terminal.says(command);
-    until("the pager has it all", || async { whole.exists().then_some(()) }).await;
+    until_true("the pager has it all", || whole.exists()).await;
     terminal.prompt();
     std::fs::read_to_string(seen).unwrap()
 }

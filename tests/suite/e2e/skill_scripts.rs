@@ -22,10 +22,7 @@ async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
 
 /// Lets the model run the skill's script, and gives what it was told of it.
 async fn run_script(world: &World, session: &str, answer: &str) -> String {
-    world.model.respond_with(|request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => Reply::tool_call("run_bash_command", json!({"command": "sh skills/report/scripts/make.sh"})),
-    });
+    world.will(Reply::tool_call("run_bash_command", json!({"command": "sh skills/report/scripts/make.sh"})));
     world.agentctl(["run", "Do it", "--session", session, "--on-interrupt", answer]).await;
     tool_texts(world.model.requests().last().unwrap())
 }

@@ -47,8 +47,7 @@ async fn a_skill_is_read_when_it_is_needed_and_its_scripts_run() {
     assert!(told[2].contains("sum 5") && told[2].contains("kept"), "{told:#?}");
     assert!(told[3].contains("E_PATH") && told[4].contains("E_PATH"), "{told:#?}");
     assert!(told[5].contains("tax/") && !told[5].contains("json"), "{told:#?}");
-    let first = world.model.requests()[0].body.to_string();
-    assert!(first.contains("tax: Works out taxes") && first.contains("skills/NAME/SKILL.md"), "{first}");
+    has_all(&world.model.requests()[0].body.to_string(), &["tax: Works out taxes", "skills/NAME/SKILL.md"]);
     let copy = world.path().join("data/workspace").join(session).join("skills/tax");
     assert!(copy.join("scripts/sum.sh").is_file());
     world.still_serves().await;
@@ -129,8 +128,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     let checked = world.agentctl(["skills", "check", &folder("broken")]).await;
     assert!(checked.code == Some(1) && checked.stdout.contains("SKILL.md:"), "{}", checked.stdout);
     world.agentctl(["skills", "check", &folder("tax")]).await.exits(0);
-    let by_name = world.agentctl(["skills", "check", "tax"]).await.exits(0).stdout;
-    assert!(by_name.contains("config/skills/tax"), "{by_name}");
+    world.agentctl(["skills", "check", "tax"]).await.exits(0).shows(&["config/skills/tax"]);
     let unknown = world.agentctl(["skills", "check", "nothing"]).await;
     assert!(
         unknown.code == Some(2) && unknown.stderr.contains("hint: give the folder of a skill"),
@@ -183,15 +181,13 @@ async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
         let is_listed = messages.contains(&format!("\\n- {name}"));
         assert_eq!(is_listed, skill["shown"] != "none", "{name}");
     }
-    let table = world.agentctl(["skills", "list", "--session", "last"]).await.exits(0).stdout;
-    assert!(table.contains("shortened") && table.contains("when mentioned"), "{table}");
+    world.agentctl(["skills", "list", "--session", "last"]).await.exits(0).shows(&["shortened", "when mentioned"]);
     // Own skills that are too many for the catalogue: the person hears it at once.
     for number in 0..90 {
         let front = format!("---\nname: b{number:02}\ndescription: {}\n---\n", "many words ".repeat(27));
         world.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
     }
-    let again = world.agentctl(["skills", "add", &from, "--replace"]).await.exits(0).stdout;
-    assert!(again.contains("models are shown"), "{again}");
+    world.agentctl(["skills", "add", &from, "--replace"]).await.exits(0).shows(&["models are shown"]);
     let json = world.agentctl(["skills", "add", &from, "--replace", "--json"]).await.exits(0).json();
     assert!(["name", "shortened"].contains(&json["shown"].as_str().unwrap()), "{json}");
 }
@@ -350,8 +346,7 @@ async fn packages_are_installed_with_consent_and_used_by_every_session() {
     let raised = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     let EventKind::InterruptRaised { interrupt } = &raised.last().unwrap().kind else { panic!() };
     let Ask::Approval { preview, reason, grants, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
-    let preview = preview.as_deref().unwrap();
-    assert!(preview.contains("agentdhello>=1") && preview.contains("skills/hello/scripts/hi.py"), "{preview}");
+    has_all(&preview.as_deref().unwrap(), &["agentdhello>=1", "skills/hello/scripts/hi.py"]);
     assert!(reason.contains("installs Python packages") && grants.is_empty(), "{reason} {grants:?}");
     client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
     events.to_the_end().await;
@@ -386,8 +381,7 @@ async fn an_installation_that_fails_leaves_nothing_and_says_why() {
     assert!(told[0].contains("The command did not run"), "{told:#?}");
     let left = fs::read_dir(world.path().join("data/skill_environments")).unwrap().count();
     assert_eq!(left, 0);
-    let shown = world.agentctl(["skills", "show", "places"]).await.exits(0).stdout;
-    assert!(shown.contains("requirements.txt:2") && shown.contains("option of pip"), "{shown}");
+    world.agentctl(["skills", "show", "places"]).await.exits(0).shows(&["requirements.txt:2", "option of pip"]);
     world.still_serves().await;
 }
 

@@ -197,7 +197,7 @@ async fn turns_that_ended_before_a_kill_are_sent_after_it_and_those_that_were_ta
     model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = model.requests().len();
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
-    until("the model is asked", || async { (model.requests().len() > asked).then_some(()) }).await;
+    until_true("the model is asked", || model.requests().len() > asked).await;
     daemon.crash().await;
     let spans = turns(&collector, 3).await;
     let root = spans.iter().rev().find(|span| span.name == "invoke_agent main").unwrap();
@@ -220,7 +220,7 @@ async fn a_collector_that_hangs_or_is_gone_costs_a_turn_nothing_and_holds_up_no_
     for _ in 0..3 {
         assert_eq!(ask(&daemon).await["stop_reason"], "completed");
     }
-    until("it was asked", || async { (!collector.requests().is_empty()).then_some(()) }).await;
+    until_true("it was asked", || !collector.requests().is_empty()).await;
     assert_eq!(daemon.sigterm().await, Some(0), "{}", daemon.log());
     assert!(collector.spans().is_empty());
 }

@@ -61,8 +61,7 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
         let visible: Vec<&str> = visible.map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(visible, names);
     }
-    let table = world.agentctl(["tools"]).await.exits(0).stdout;
-    assert!(table.contains("CATEGORY") && table.contains("not shown: @web_search"), "{table}");
+    world.agentctl(["tools"]).await.exits(0).shows(&["CATEGORY", "not shown: @web_search"]);
     let unknown = world.agentctl(["tools", "--session", "nobody"]).await;
     assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
     world.still_serves().await;
@@ -81,8 +80,7 @@ async fn another_tools_yaml_holds_from_the_next_turn_on() {
     let names = tool_names(world.model.requests().last().unwrap());
     assert!(names.contains(&"web_search".to_owned()) && names.contains(&"run_bash_command".to_owned()), "{names:?}");
     world.write("config/tools.yaml", "optional: {web_search: {enabled: perhaps}}\n");
-    let refused = world.client().await.reload().await.unwrap_err().to_string();
-    assert!(refused.contains("tools.yaml:1:") && refused.contains("never"), "{refused}");
+    has_all(&world.client().await.reload().await.unwrap_err().to_string(), &["tools.yaml:1:", "never"]);
     world.still_serves().await;
     assert_eq!(tool_names(world.model.requests().last().unwrap()), names);
 }
@@ -98,8 +96,7 @@ async fn numbers_of_a_tool_are_set_and_wrong_ones_are_reported() {
     ])
     .await;
     world.still_serves().await;
-    let tools = world.model.requests()[0].body["tools"].to_string();
-    assert!(tools.contains("(default 5, at most 7)"), "{tools}");
+    has_all(&world.model.requests()[0].body["tools"].to_string(), &["(default 5, at most 7)"]);
     let log = world.log();
     for note in ["`run_bash_command` has no limit `max_secnds`", "`grep` has no limit `max_seconds`"] {
         assert!(log.contains(note), "{note}: {log}");

@@ -101,8 +101,7 @@ async fn a_session_is_the_same_on_another_machine() {
     assert_eq!(there["settings"]["grants"], Value::Null, "{there:#}");
     assert_eq!(there["settings"]["project"], Value::Null, "it works nowhere until it is told");
     assert_eq!(there["settings"]["former_project"], json!(project.canonicalize().unwrap()));
-    let shown = other.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
-    assert!(shown.contains("none here; it was") && shown.contains("/app"), "{shown}");
+    other.agentctl(["sessions", "show", &id]).await.exits(0).shows(&["none here; it was", "/app"]);
     // What tokens a byte takes is learnt from the server again, and the project is not in the instructions any more.
     let figures = async |daemon: &TempDaemon| {
         let view = json_of(daemon, &["context", &id]).await;
@@ -132,8 +131,7 @@ async fn a_session_is_the_same_on_another_machine() {
     assert_eq!(fs::read_to_string(project.join("code.txt")).unwrap(), "x\n");
     world.model.reply(Reply::text("Water."));
     other.agentctl(["run", "And then?", "--session", &id]).await.exits(0);
-    let asked = world.model.requests().last().unwrap().body.to_string();
-    assert!(asked.contains("Plan the garden") && asked.contains("Now we dig."), "{asked}");
+    has_all(&world.model.requests().last().unwrap().body.to_string(), &["Plan the garden", "Now we dig."]);
 }
 
 #[tokio::test]
@@ -333,9 +331,7 @@ async fn a_full_disk_takes_nothing_of_an_import() {
     let upload = world.write("noise.bin", (0..40_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
     world.agentctl(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await.exits(0);
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
-    let refused = small.agentctl(["sessions", "import", file.to_str().unwrap()]).await;
-    assert_ne!(refused.code, Some(0));
-    refused.says(&["full", "hint:"]);
+    small.agentctl(["sessions", "import", file.to_str().unwrap()]).await.fails().says(&["full", "hint:"]);
     let data = PathBuf::from(format!("/proc/{}/root{}", small.pid(), small.data().display()));
     let left: Vec<_> = fs::read_dir(data.join("workspace")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
@@ -408,6 +404,5 @@ async fn histories_of_other_programs_come_in() {
     assert_eq!(json_of(&world.daemon, &["usage"]).await["total"]["prompt_tokens"], json!(0));
     world.model.reply(Reply::text("Paint it."));
     world.agentctl(["run", "And then?", "--session", id]).await.exits(0);
-    let asked = world.model.requests().last().unwrap().body.to_string();
-    assert!(asked.contains("Where is the door?") && asked.contains("hall.rs:7"), "{asked}");
+    has_all(&world.model.requests().last().unwrap().body.to_string(), &["Where is the door?", "hall.rs:7"]);
 }

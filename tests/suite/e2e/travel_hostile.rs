@@ -172,8 +172,7 @@ async fn pinned_rules_of_an_archive_are_shown_and_used_after_a_yes_only() {
     terminal.sees("Use them in this session? [y/N]");
     terminal.says("n");
     terminal.sees_all(&["they are not used", "ended with 0"]);
-    let request = asked(&world, report["session_id"].as_str().unwrap()).await;
-    assert!(request.contains("evil.example") && request.contains("Answer in verse"), "{request}");
+    has_all(&asked(&world, report["session_id"].as_str().unwrap()).await, &["evil.example", "Answer in verse"]);
 }
 
 #[tokio::test]

@@ -76,8 +76,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     world.model.reply(Reply::text("I know.").when("And now?"));
     let folder = format!("{}:rw", world.path().join("project").display());
     world.agentctl(["run", "--continue", "And now?", "-C", &folder]).await.exits(0);
-    let request = format!("{:?}", world.model.requests().last().unwrap().messages());
-    assert!(request.contains("took back what turn 1 had done"), "{request}");
+    has_all(&format!("{:?}", world.model.requests().last().unwrap().messages()), &["took back what turn 1 had done"]);
 }
 
 #[tokio::test]
@@ -91,12 +90,12 @@ async fn what_somebody_else_changed_since_is_shown_and_left_alone() {
     assert_eq!(project(&world, "edited.txt"), b"old words\n", "the others are restored");
 }
 
-/// Returns whether the daemon has shown that it was alive after this file of the project was written.
-fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
+/// Returns whether the daemon has shown that it was alive after this file of its home was written.
+pub(super) fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
     let kept = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
     let sign = kept.filter_map(|session| changed(session.path().join("alive"))).max();
-    changed(world.path().join("project").join(name)) < sign
+    changed(world.path().join(name)) < sign
 }
 
 #[tokio::test]
@@ -111,8 +110,8 @@ async fn what_a_command_changed_before_a_kill_can_be_undone() {
     let project_argument = format!("{}:rw", world.path().join("project").display());
     let args = ["run", "Change it", "-C", &project_argument, "--on-interrupt", "approve"];
     let running = world.spawn_agentctl(args);
-    until("the command to have written", || async { (project(&world, "b.txt") == b"made\n").then_some(()) }).await;
-    until("a sign of life after that", || async { is_older_than_the_last_sign(&world, "b.txt").then_some(()) }).await;
+    until_true("the command to have written", || project(&world, "b.txt") == b"made\n").await;
+    until_true("a sign of life after that", || is_older_than_the_last_sign(&world, "project/b.txt")).await;
     world.daemon.kill9().await;
     drop(running);
     // What a person does before the next start is no part of what the command did, and undo leaves it alone.
@@ -194,18 +193,12 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 
 /// One turn in the session with this command. Returns what the model was told and the session.
 async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
-    let command = command.to_owned();
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => Reply::tool_call("run_bash_command", json!({ "command": command })),
-    });
+    world.will(Reply::tool_call("run_bash_command", json!({ "command": command })));
     let project = format!("{}:rw", world.path().join("project").display());
     let place = session.map_or(["-C", &project], |session| ["--session", session]);
     let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", place[0], place[1]];
-    let result = world.agentctl(args).await.exits(0).json();
-    let requests = world.model.requests();
-    let told = requests.last().unwrap().messages().last().unwrap()["content"].as_str().unwrap().to_owned();
-    (told, result["session_id"].as_str().unwrap().to_owned())
+    let session = world.agentctl(args).await.exits(0).session();
+    (world.told(), session)
 }
 
 #[tokio::test]
@@ -282,17 +275,9 @@ async fn of_two_clients_one_undoes() {
     assert!(!world.path().join("project/b").exists());
 }
 
-/// A daemon for which this folder is a small disk of its own.
-async fn with_small_disk(folder: &str, size: &str) -> Option<World> {
-    let (model, home) = TempHome::with_server().await;
-    fs::create_dir_all(home.path().join("project")).unwrap();
-    let command = on_small_disk(&home, folder, size)?;
-    Some(World { daemon: TempDaemon::start_with(home, command).await, model })
-}
-
 #[tokio::test]
 async fn a_call_runs_and_says_so_where_there_is_no_room_to_record_it() {
-    let Some(world) = with_small_disk("data/undo", "256k").await else { return };
+    let Some(world) = World::on_disk("data/undo", "256k").await else { return };
     world.write("project/a", vec![b'a'; 600_000]);
     let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
     assert!(told.contains("changed") && told.contains("not recorded, and cannot be undone"), "{told}");
@@ -302,7 +287,7 @@ async fn a_call_runs_and_says_so_where_there_is_no_room_to_record_it() {
 
 #[tokio::test]
 async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
-    let Some(world) = with_small_disk("project", "3m").await else { return };
+    let Some(world) = World::on_disk("project", "3m").await else { return };
     let fill = r#"cd "$PROJECT"; for f in a b; do head -c 800000 /dev/zero | tr '\0' $f > $f; done; echo one > c"#;
     let (_, session) = commanded(&world, None, fill).await;
     commanded(&world, Some(&session), r#"cd "$PROJECT"; rm a b; echo two > c"#).await;
@@ -355,11 +340,7 @@ async fn the_model_takes_back_an_edit_from_before_a_restart_but_not_over_a_perso
     assert_eq!(project(&world, "a.txt"), b"new\n");
     world.daemon.crash().await;
     let again = ["run", "Take it back", "--session", &session, "--on-interrupt", "approve"];
-    let take_back = || Reply::tool_call("undo_patch", json!({}));
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => take_back(),
-    });
+    world.will(Reply::tool_call("undo_patch", json!({})));
     world.write("project/a.txt", "a person's words\n");
     world.agentctl(again).await;
     assert_eq!(project(&world, "a.txt"), b"a person's words\n");

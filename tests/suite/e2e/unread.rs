@@ -13,18 +13,16 @@ const RULES: &str = "tools:
 const SECRETS: [&str; 4] = ["hunter2", "for nobody", "dear diary", "line 2"];
 
 async fn with_secrets() -> World {
-    let (model, home) = TempHome::with_server().await;
-    home.write("config/hitl_rules.yaml", RULES);
-    let daemon = TempDaemon::start_in(home).await;
+    let world = World::with_files(&[("config/hitl_rules.yaml", RULES)]).await;
     for (path, content) in [
         (".env", "NAME=me\nKEY=hunter2\nOLD_KEY=hunter2\n"),
         ("private.txt", "first\nthis is for nobody\n"),
         ("diary.md", "so\ndear diary\n"),
         ("plain.md", "so\nplain words\n"),
     ] {
-        daemon.write(&format!("project/{path}"), content);
+        world.write(&format!("project/{path}"), content);
     }
-    World { model, daemon }
+    world
 }
 
 impl World {
@@ -56,9 +54,7 @@ fn grep(path: &str) -> (&'static str, Value) {
 
 #[track_caller]
 fn tells(told: &str, words: &[&str]) {
-    for word in words {
-        assert!(told.contains(word), "{word:?} is missing in:\n{told}");
-    }
+    has_all(told, words);
     for secret in SECRETS {
         assert!(!told.contains(secret), "{secret:?} was told:\n{told}");
     }

@@ -204,8 +204,7 @@ async fn older_items_are_read_and_results_have_fields() {
     assert_eq!(details(0).stdout.as_ref().unwrap().text, "out\n");
     assert_eq!(details(0).stderr.as_ref().unwrap().text, "err\n");
     assert!(details(1).diff.as_ref().unwrap().text.contains("+one"), "{:?}", details(1));
-    let diff = &details(2).diff.as_ref().unwrap().text;
-    assert!(diff.contains("-one") && diff.contains("+two"), "{diff}");
+    has_all(&details(2).diff.as_ref().unwrap().text, &["-one", "+two"]);
     let long = details(3).stdout.as_ref().unwrap();
     assert_eq!((long.text.len(), long.bytes, long.cut), (16 << 10, 40_000, true));
     // The model reads the text, and nothing of this.

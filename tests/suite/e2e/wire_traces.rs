@@ -110,8 +110,7 @@ async fn every_attempt_is_an_entry() {
     assert!(answer["error"].as_str().unwrap().contains("come back later"), "{failed:#}");
     let again = shown(&world.daemon, &[&session, "--request", "2"]).await;
     assert_eq!((&again["request"]["attempt"], &again["new"]), (&json!(2), &json!([])), "{again:#}");
-    let shown = world.agentctl(["trace", "--requests"]).await.exits(0).stdout;
-    assert!(shown.contains("failed 503") && shown.contains("(attempt 2)") && shown.contains("whole 200"), "{shown}");
+    world.agentctl(["trace", "--requests"]).await.exits(0).shows(&["failed 503", "(attempt 2)", "whole 200"]);
 }
 
 #[tokio::test]
@@ -186,10 +185,9 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
         assert_eq!(told["request"]["body"], recorded.sent(), "{number}");
     }
     world.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are kept"]);
-    let remarks = shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string();
-    assert!(remarks.contains("no longer kept"), "{remarks}");
+    has_all(&shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string(), &["no longer kept"]);
     world.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
-    agentd_testkit::daemon::until("the trace is gone", || async { (!folder.exists()).then_some(()) }).await;
+    agentd_testkit::daemon::until_true("the trace is gone", || !folder.exists()).await;
 }
 
 #[tokio::test]
@@ -304,8 +302,7 @@ async fn subagents_and_summaries_are_there_and_told_apart() {
     assert!(of("summary", true) >= 1, "{listed:#?}");
     let child = listed.iter().find(|one| one["session_id"] != *session).unwrap();
     assert_eq!((&child["before"], &child["owner"]), (&Value::Null, &json!(session)));
-    let shown = world.agentctl(["trace", &session, "--requests"]).await.exits(0).stdout;
-    assert!(shown.contains("subagent") && shown.contains(": summary"), "{shown}");
+    world.agentctl(["trace", &session, "--requests"]).await.exits(0).shows(&["subagent", ": summary"]);
     let of_child = self::listed(&world.daemon, child["session_id"].as_str().unwrap()).await;
     assert_eq!(of_child.len(), 1, "{of_child:#?}");
 }

@@ -120,8 +120,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
         listed.iter().map(|one| (one["name"].as_str().unwrap(), one["changed"].as_u64().unwrap())).collect();
     assert_eq!(shown, [("one", 2), ("two", 1)], "{listed:#?}");
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_merged"].as_bool()), (Some(one.as_str()), Some(false)));
-    let diff = world.worktree(&["diff", "one"]).await.exits(0).stdout;
-    assert!(diff.contains("+ONE") && diff.contains("new.txt"), "{diff}");
+    world.worktree(&["diff", "one"]).await.exits(0).shows(&["+ONE", "new.txt"]);
 
     let applied = world.worktree(&["apply", &one, "--json"]).await.exits(0).json();
     assert_eq!((&applied["files"], &applied["onto"]), (&json!(["a.txt", "new.txt"]), &json!("main")), "{applied:#}");
@@ -129,8 +128,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     assert_eq!(world.main_file("a.txt"), "ONE\ntwo\nTHREE\n");
     assert_eq!((world.main_file("new.txt"), world.main_file("b.txt")), ("n\n".into(), "alpha\nbeta\nmine\n".into()));
     let project = world.project();
-    let log = git(&project, &["log", "--format=%s%n%b"]);
-    assert!(log.contains("Merge worktree two") && log.contains(&format!("by the agentd session {one}")), "{log}");
+    has_all(&git(&project, &["log", "--format=%s%n%b"]), &["Merge worktree two", &format!("by the agentd session {one}")]);
     let left = git(&project, &["status", "--porcelain"]);
     assert_eq!(left.lines().map(str::trim).collect::<Vec<_>>(), ["M b.txt", "?? new-of-mine.txt"]);
     assert!(world.worktrees().await.iter().all(|one| one["is_merged"] == true));
@@ -143,9 +141,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     assert!(world.worktrees().await.is_empty());
     assert_eq!(git(&project, &["branch", "--list", "agentd/*"]), "");
     assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
-    let resumed = world.agentctl(["run", "Go on.", "--session", &one]).await;
-    assert_ne!(resumed.code, Some(0));
-    resumed.says(&["its worktree was removed", "-C"]);
+    world.agentctl(["run", "Go on.", "--session", &one]).await.fails().says(&["its worktree was removed", "-C"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,9 +152,7 @@ async fn a_conflict_is_told_and_changes_nothing() {
     world.worktree(&["apply", "one"]).await.exits(0);
     let project = world.project();
     let before = git(&project, &["rev-parse", "HEAD"]);
-    let refused = world.worktree(&["apply", "two"]).await;
-    assert_ne!(refused.code, Some(0));
-    refused.says(&["a.txt", "nothing was changed", "hint:", "git merge agentd/two"]);
+    world.worktree(&["apply", "two"]).await.fails().says(&["a.txt", "nothing was changed", "hint:", "git merge agentd/two"]);
     assert_eq!(git(&project, &["rev-parse", "HEAD"]), before);
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
@@ -166,17 +160,13 @@ async fn a_conflict_is_told_and_changes_nothing() {
     // A file that is changed in the main tree is not overwritten, and those that nobody touched are no reason.
     world.write("project/b.txt", "not committed\n");
     world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
-    let refused = world.worktree(&["apply", "three"]).await;
-    assert_ne!(refused.code, Some(0));
-    refused.says(&["b.txt", "not committed", "hint:"]);
+    world.worktree(&["apply", "three"]).await.fails().says(&["b.txt", "not committed", "hint:"]);
     assert_eq!(world.main_file("b.txt"), "not committed\n");
     git(&project, &["checkout", "--", "b.txt"]);
     // A new file that the branch has, too.
     world.works_in("four", vec![write("/project/extra.txt", "four\n")]).await;
     world.write("project/extra.txt", "mine\n");
-    let refused = world.worktree(&["apply", "four"]).await;
-    assert_ne!(refused.code, Some(0));
-    refused.says(&["extra.txt", "hint:"]);
+    world.worktree(&["apply", "four"]).await.fails().says(&["extra.txt", "hint:"]);
     assert_eq!(world.main_file("extra.txt"), "mine\n");
     world.worktree(&["apply", "three"]).await.exits(0);
     // By hand, as the hint says.
@@ -259,9 +249,7 @@ async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_g
     let hidden = "git update-index --assume-unchanged a.txt; echo hidden > a.txt; git status --short";
     world.works_in("hidden", vec![command(hidden)]).await;
     for name in ["one", "hidden"] {
-        let refused = world.worktree(&["remove", name]).await;
-        assert_ne!(refused.code, Some(0));
-        refused.says(&["merged nowhere", "hint:", "--force"]);
+        world.worktree(&["remove", name]).await.fails().says(&["merged nowhere", "hint:", "--force"]);
     }
     world.agentctl(["sessions", "delete", &idle, "--yes"]).await.exits(0);
     world.agentctl(["sessions", "delete", &one, "--yes"]).await.exits(0);
@@ -406,9 +394,7 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     ];
     let asked = world.model.requests().len();
     for (folder, name, parts) in cases {
-        let output = world.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await;
-        assert_ne!(output.code, Some(0), "{folder} {name}");
-        let output = output.says(parts);
+        let output = world.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await.fails().says(parts);
         assert!(output.stderr.contains("hint:"), "{folder} {name}: {}", output.stderr);
     }
     assert_eq!(world.model.requests().len(), asked);
@@ -416,9 +402,7 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(sessions.as_array().unwrap().len(), 1);
     for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
-        let output = world.worktree(&args).await;
-        assert_ne!(output.code, Some(0));
-        output.says(&["there is no worktree", "hint:"]);
+        world.worktree(&args).await.fails().says(&["there is no worktree", "hint:"]);
     }
 }
 
@@ -429,9 +413,7 @@ async fn without_git_it_is_said() {
     home.set("PATH", home.path().join("no-programs").display().to_string());
     let daemon = TempDaemon::start_in(home).await;
     let project = daemon.path().join("project").display().to_string();
-    let output = daemon.agentctl(["run", "Go.", "-C", &project, "--worktree"]).await;
-    assert_ne!(output.code, Some(0));
-    output.says(&["git, which is not installed", "hint: install git"]);
+    daemon.agentctl(["run", "Go.", "-C", &project, "--worktree"]).await.fails().says(&["git, which is not installed", "hint: install git"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -450,10 +432,8 @@ async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
     let file = format!("{name}/sub/c.txt");
     assert_eq!(world.worktree_file(&file), "changed\n");
     world.daemon.crash().await;
-    let shown = world.agentctl(["sessions", "show", &session]).await.exits(0).stdout;
-    assert!(shown.contains(&format!("worktree  {name} (branch agentd/{name}) of {sub}")), "{shown}");
-    let list = world.agentctl(["sessions", "list"]).await.exits(0).stdout;
-    assert!(list.contains(&format!("[worktree {name}]")), "{list}");
+    world.agentctl(["sessions", "show", &session]).await.exits(0).shows(&[&format!("worktree  {name} (branch agentd/{name}) of {sub}")]);
+    world.agentctl(["sessions", "list"]).await.exits(0).shows(&[&format!("[worktree {name}]")]);
     // A turn goes on there, and a fork as well.
     let fork = world.agentctl(["sessions", "fork", &session]).await.exits(0).stdout.trim().to_owned();
     let args = ["--session", &fork, "--on-interrupt", "approve"];
@@ -530,11 +510,9 @@ async fn a_worktree_is_left_alone_while_a_turn_runs_in_it_whoever_began_it() {
     world.model.respond_with(|_| Reply::never());
     let folder = format!("{}:rw", world.data().join("worktrees/one").display());
     let detached = world.agentctl(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await.exits(0);
-    until("the model is asked", || async { (world.model.requests().len() > asked).then_some(()) }).await;
+    until_true("the model is asked", || world.model.requests().len() > asked).await;
     for args in [&["apply", "one"][..], &["remove", "one", "--force"]] {
-        let refused = world.worktree(args).await;
-        assert_ne!(refused.code, Some(0));
-        refused.says(&["a turn runs in the session", "hint:"]);
+        world.worktree(args).await.fails().says(&["a turn runs in the session", "hint:"]);
     }
     let session = detached.session();
     world.client().await.cancel_turn(&session, None).await.unwrap();

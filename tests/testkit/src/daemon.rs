@@ -59,6 +59,14 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl 
     }
 }
 
+/// Looks again and again until it is so.
+///
+/// # Panics
+/// Where that takes longer than [`PATIENCE`].
+pub async fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
+    until(what, || std::future::ready(is_so().then_some(()))).await;
+}
+
 /// A program of the workspace, built in the same profile as the running test.
 ///
 /// # Panics
@@ -104,6 +112,28 @@ impl Output {
     pub fn says(self, words: &[&str]) -> Self {
         for word in words {
             assert!(self.stderr.contains(word), "{word:?} is missing in:\n{}", self.stderr);
+        }
+        self
+    }
+
+    /// Makes sure that it ended with an error.
+    ///
+    /// # Panics
+    /// Where it did not.
+    #[track_caller]
+    pub fn fails(self) -> Self {
+        assert_ne!(self.code, Some(0), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Makes sure that standard output holds all of these words.
+    ///
+    /// # Panics
+    /// Where one is missing.
+    #[track_caller]
+    pub fn shows(self, words: &[&str]) -> Self {
+        for word in words {
+            assert!(self.stdout.contains(word), "{word:?} is missing in:\n{}", self.stdout);
         }
         self
     }

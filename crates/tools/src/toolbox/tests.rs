@@ -1,42 +1,17 @@
 use super::*;
 use crate::builtin::call::{Names, PlannedRename};
 use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
+    ids::{CallId, SessionId},
     language::{SourceEdit, SourceRewrite, WirePosition},
-    policy::Confinement,
     ports::{Languages, NoLanguages, Workspace},
     session::Mount,
 };
 use jiff::tz::TimeZone;
-use tokio_util::sync::CancellationToken;
 
 fn context() -> ToolContext {
-    ToolContext {
-        session_id: SessionId::generate(),
-        turn_id: TurnId::generate(),
-        call_id: CallId::generate(),
-        workspace: Arc::new(Workspace {
-            root: "/nonexistent".into(),
-            project: None,
-            folders: Vec::new(),
-            memories: None,
-            worktree: None,
-        }),
-        state_files: Arc::default(),
-        client_files: None,
-        reading: Default::default(),
-        environment: Arc::default(),
-        progress: Default::default(),
-        person: Default::default(),
-        sampler: Default::default(),
-        stands_for: None,
-        confinement: Confinement::Usual,
-        guarded: Default::default(),
-        closed: Default::default(),
-        now: Timestamp::UNIX_EPOCH,
-        cancel: CancellationToken::new(),
-    }
+    let root = "/nonexistent".into();
+    let workspace = Workspace { root, project: None, folders: Vec::new(), memories: None, worktree: None };
+    agentd_testkit::scripted::tool_context(SessionId::generate(), workspace)
 }
 
 fn toolbox(parallel_file_calls: usize) -> BuiltinToolbox {

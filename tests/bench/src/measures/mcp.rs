@@ -186,36 +186,7 @@ fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
     }))
 }
 
-fn context(folder: PathBuf) -> ToolContext {
-    ToolContext {
-        session_id: SessionId::generate(),
-        turn_id: TurnId::generate(),
-        call_id: CallId::generate(),
-        workspace: Arc::new(Workspace {
-            root: folder,
-            project: None,
-            folders: Vec::new(),
-            memories: None,
-            worktree: None,
-        }),
-        state_files: Arc::default(),
-        client_files: None,
-        reading: Default::default(),
-        environment: Arc::default(),
-        progress: Default::default(),
-        person: Default::default(),
-        sampler: Default::default(),
-        now: Timestamp::now(),
-        cancel: Default::default(),
-        stands_for: None,
-        confinement: agentd_core::policy::Confinement::Usual,
-        guarded: Default::default(),
-        closed: Default::default(),
-    }
-}
-
-async fn bare_client() -> anyhow::Result<RunningService<RoleClient, ()>> {
-    let mut command = tokio::process::Command::new(std::env::current_exe()?);
-    command.arg(MCP_SERVER);
-    Ok(().serve(TokioChildProcess::new(command)?).await?)
+fn context(root: PathBuf) -> ToolContext {
+    let workspace = Workspace { root, project: None, folders: Vec::new(), memories: None, worktree: None };
+    agentd_testkit::scripted::tool_context(SessionId::generate(), workspace)
 }

@@ -200,7 +200,7 @@ async fn rewind() -> anyhow::Result<Row> {
     let session = SessionId::generate();
     let mount = Mount { path: project.clone(), writable: true };
     let folders = WorkspaceFolders::new(home.path().join("workspace"));
-    let call = snapshot::context(session, folders.open(session, Some(mount).into()).await?);
+    let call = agentd_testkit::scripted::tool_context(session, folders.open(session, Some(mount).into()).await?);
     let (mut samples, mut floor) = (Samples::default(), Samples::default());
     for run in 0..RUNS {
         let call = ToolContext { call_id: CallId::generate(), turn_id: TurnId::generate(), ..call.clone() };

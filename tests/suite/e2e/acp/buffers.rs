@@ -42,8 +42,7 @@ async fn an_edit_is_approved_against_the_buffer_and_lands_in_it() {
     let id = editor.begin_prompt(&session, "Edit it").await;
     let asked = editor.decides("approve").await;
     assert!(told(&world).contains("unsaved"), "{}", told(&world));
-    let shown = asked["toolCall"]["content"].to_string();
-    assert!(shown.contains("-unsaved") && shown.contains("+edited"), "{shown}");
+    has_all(&asked["toolCall"]["content"].to_string(), &["-unsaved", "+edited"]);
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.files.texts[&file], "one\nedited\n");
     assert_eq!(on_disk(&file), "one\nedited\n");

@@ -29,10 +29,7 @@ async fn tool(world: &World, session: &str) -> String {
 
 /// Has the model call a tool once in each turn.
 fn calls(world: &World, tool: String) {
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => Reply::tool_call(&tool, json!({"text": "now"})),
-    });
+    world.will(Reply::tool_call(&tool, json!({"text": "now"})));
 }
 
 /// The words that the model was told last.
@@ -62,7 +59,7 @@ async fn a_server_of_the_editor_is_used_and_ends_with_the_session() {
     assert!(editor.came("notice").is_empty(), "the one that works is not told of");
 
     editor.gives("session/close", json!({"sessionId": session})).await;
-    until("it is gone", || async { (!world.processes().contains(&server)).then_some(()) }).await;
+    until_true("it is gone", || !world.processes().contains(&server)).await;
     assert_eq!(world.client().await.session_servers(&session).await.unwrap(), []);
     assert!(!world.log().contains("s3cret"), "{}", world.log());
 }

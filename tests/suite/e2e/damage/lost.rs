@@ -34,7 +34,7 @@ async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it()
         world.daemon.kill9().await;
         lose(&world.daemon.data().join("agentd.db-wal"));
         world.daemon.restart().await;
-        until("the log tells", || async { world.log().contains(LOST).then_some(()) }).await;
+        until_true("the log tells", || world.log().contains(LOST)).await;
 
         // It is told after the next start, too, and the rest goes on.
         world.still_serves().await;
@@ -64,7 +64,7 @@ async fn a_kill_alone_loses_nothing_and_nothing_is_told() {
             let session = result["session_id"].as_str().unwrap();
             world.agentctl(["sessions", "delete", session, "--yes"]).await.exits(0);
             let log = world.data().join("agentd.db-wal");
-            until("the log is empty", || async { (log.metadata().unwrap().len() == 0).then_some(()) }).await;
+            until_true("the log is empty", || log.metadata().unwrap().len() == 0).await;
         }
         world.daemon.crash().await;
         assert!(!doctor(&world, 0).await.contains(LOST), "{words:?}");
@@ -87,9 +87,7 @@ async fn a_log_without_its_database_is_not_thrown_away() {
         } else {
             set_length(&journal, 0)
         }
-        let started = world.agentctl(["start"]).await;
-        assert_ne!(started.code, Some(0), "{started:?}");
-        started.says(&["agentd.db", "agentd.db-wal", "hint:"]);
+        world.agentctl(["start"]).await.fails().says(&["agentd.db", "agentd.db-wal", "hint:"]);
         assert!(fs::read(&log).unwrap() == logged, "the log is left as it was");
     }
     fs::write(&journal, kept).unwrap();
@@ -119,8 +117,7 @@ async fn nothing_is_acknowledged_while_the_data_folder_is_elsewhere() {
         let output = world.agentctl(args).await;
         assert!(output.code.is_some_and(|code| code != 0), "{args:?} was acknowledged: {output:?}");
     }
-    let told = doctor(&world, 2).await;
-    assert!(told.contains("was removed"), "{told}");
+    has_all(&doctor(&world, 2).await, &["was removed"]);
     let status = world.agentctl(["status", "--json"]).await.exits(0).json();
     assert!(status["problems"].to_string().contains("was removed"), "{status}");
 

@@ -144,7 +144,7 @@ async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
         }
         assert_eq!(log().contains("a language server was started"), how != "missing", "{how}");
         assert_eq!(world.daemon.sigterm().await, Some(0), "{how}: {}", world.log());
-        until("nothing is left", || async { world.processes().is_empty().then_some(()) }).await;
+        until_true("nothing is left", || world.processes().is_empty()).await;
     }
 }
 
@@ -180,11 +180,11 @@ async fn all_sessions_share_a_server_which_stops_when_it_is_idle_and_outlives_no
     let mends = edit("a.fk", "BROKEN two", "two");
     world.works(vec![mends, Reply::text("Done.")]).await;
     assert_eq!((first.len(), world.fakes()), (1, first), "another session, the same server");
-    until("it was stopped", || async { world.fakes().is_empty().then_some(()) }).await;
+    until_true("it was stopped", || world.fakes().is_empty()).await;
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!(count(&requests[1]), 1, "it is started again");
     world.daemon.kill9().await;
-    until("it ended with the daemon", || async { world.fakes().is_empty().then_some(()) }).await;
+    until_true("it ended with the daemon", || world.fakes().is_empty()).await;
     world.daemon.restart().await;
     let requests = world.works(vec![edit("a.fk", "one", "BROKEN one"), Reply::text("Done.")]).await;
     let told = words(&requests[1]);

@@ -15,7 +15,7 @@ async fn nothing_is_left_when_the_daemon_is_killed() {
         })
         .await;
         world.daemon.kill9().await;
-        until("nothing is left", || async { world.processes().is_empty().then_some(()) }).await;
+        until_true("nothing is left", || world.processes().is_empty()).await;
     }
 }
 
@@ -52,9 +52,9 @@ async fn a_cancelled_turn_cancels_the_call_and_the_server_is_told() {
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
-    until("the server acts", || async { (!world.read("acted").is_empty()).then_some(()) }).await;
+    until_true("the server acts", || !world.read("acted").is_empty()).await;
     running.signal(nix::sys::signal::Signal::SIGINT);
-    until("the server is told", || async { (!world.read("cancelled").is_empty()).then_some(()) }).await;
+    until_true("the server is told", || !world.read("cancelled").is_empty()).await;
     assert_eq!(running.output(Vec::new()).await.code, Some(130));
     world.ends_well().await;
 }
@@ -63,7 +63,7 @@ async fn a_cancelled_turn_cancels_the_call_and_the_server_is_told() {
 async fn a_server_that_changes_all_the_time_is_asked_once_in_a_while() {
     let world = world(json!({"fake": behaving("changes")})).await;
     world.act("now").await;
-    until("it was asked again", || async { (world.read("listed").lines().count() >= 3).then_some(()) }).await;
+    until_true("it was asked again", || world.read("listed").lines().count() >= 3).await;
     // It says fifty times a second that it has changed; each line has how often it had said so by then.
     let said: Vec<u64> = world.read("listed").lines().filter_map(|line| line.parse().ok()).collect();
     assert!(said.windows(2).all(|pair| pair[1] >= pair[0] + 5), "{said:?}");
@@ -116,7 +116,7 @@ async fn a_server_that_nobody_calls_is_stopped_and_started_again_by_the_next_cal
     fake["idle_stop"] = json!("1s");
     let world = world(json!({"fake": fake})).await;
     assert!(world.act("one").await.contains("acted: one"));
-    until("it is stopped", || async { world.of_servers().is_empty().then_some(()) }).await;
+    until_true("it is stopped", || world.of_servers().is_empty()).await;
     assert!(world.act("two").await.contains("acted: two"));
     assert_eq!(world.read("started").lines().count(), 2);
     world.all_are_gone().await;
@@ -142,8 +142,7 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
     world.agentctl(["mcp", "start", "called"]).await.exits(0);
     until("the other is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
     assert_eq!(known("called").await.1, "running");
-    let logs = world.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
-    assert!(logs.contains("started only to list its tools"), "{logs}");
+    world.agentctl(["mcp", "logs", "fake"]).await.exits(0).shows(&["started only to list its tools"]);
     // Nor is it asked again.
     world.still_serves().await;
     assert_eq!(known("fake").await, (true, "stopped".to_owned()));
@@ -154,7 +153,7 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
 async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
     let world = world(json!({"fake": behaving("silent")})).await;
     let starting = world.spawn_agentctl(["mcp", "start", "fake"]);
-    until("it is started", || async { (world.processes().len() > 3).then_some(()) }).await;
+    until_true("it is started", || world.processes().len() > 3).await;
     world.agentctl(["mcp", "stop", "fake"]).await.exits(0);
     let output = starting.output(Vec::new()).await;
     assert_eq!(output.code, Some(1), "{}", output.stderr);
@@ -186,12 +185,11 @@ async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_t
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
-    until("the server acts", || async { (!world.read("acted").is_empty()).then_some(()) }).await;
+    until_true("the server acts", || !world.read("acted").is_empty()).await;
     world.write("config/mcp_servers.yaml", json!({"servers": {"fake": behaving("ok")}}).to_string());
     world.agentctl(["reload"]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("E_UNKNOWN_OUTCOME"), "{told}");
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &["E_UNKNOWN_OUTCOME"]);
     assert!(world.act("again").await.contains("acted: again"));
     assert_eq!(world.read("acted"), "\nagain\n");
     world.all_are_gone().await;
@@ -206,8 +204,7 @@ async fn each_environment_has_a_process_and_those_that_nobody_needs_make_room() 
         let mut command = world.agentctl_command(["run", &format!("Go {number}"), "--on-interrupt", "approve"]);
         command.env("LC_TIME", format!("number-{number}"));
         agentd_testkit::daemon::Running::spawn(command).output(Vec::new()).await.exits(0);
-        let told = tool_texts(world.model.requests().last().unwrap());
-        assert!(told.contains(&format!("\"LC_TIME\": \"number-{number}\"")), "{told}");
+        has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("\"LC_TIME\": \"number-{number}\"")]);
     }
     let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
     assert_eq!(listed[0]["connections"], 8, "{listed:#}");

@@ -65,8 +65,7 @@ fn is_kept_well(world: &World) {
 async fn whoever_logged_in_stays_known() {
     // Its tokens run out at once: each request renews them.
     let (server, mut world) = behind("brief", json!({})).await;
-    let told = world.act("").await;
-    assert!(told.contains("it answers only whom it knows; `agentctl mcp login fake` logs in"), "{told}");
+    has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
 
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
     let waiting = login.json_line().await.expect("it shows an address");
@@ -75,8 +74,7 @@ async fn whoever_logged_in_stays_known() {
     // Who comes back from another login is heard neither here nor by the daemon, and ends nothing.
     let wrong = format!("{}&state=wrong", back.split_once("&state=").unwrap().0);
     assert_eq!(get(&wrong).0, 404);
-    let refused = world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string();
-    assert!(refused.contains("the browser came back from another login"), "{refused}");
+    has_all(&world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string(), &["the browser came back from another login"]);
     assert!(world.act("").await.contains("agentctl mcp login fake"));
     assert_eq!(get(&back).0, 200);
     login.output(Vec::new()).await.exits(0);
@@ -87,8 +85,7 @@ async fn whoever_logged_in_stays_known() {
     let renewed = server.read("renewed").lines().count();
     assert!(renewed > 0, "a token that has run out was sent");
     // Once it was used nobody can come with it again.
-    let refused = world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string();
-    assert!(refused.contains("no login was begun"), "{refused}");
+    has_all(&world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(), &["no login was begun"]);
 
     again(&mut world).await;
     assert!(world.act("").await.contains("acted at last"));
@@ -163,11 +160,9 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
     let (server, world) = behind("moves,brief", json!({})).await;
     log_in(&world).await;
     // By now nothing says where people log in: what is asked then are places of the server itself.
-    let told = world.act("").await;
-    assert!(told.contains("it answers only whom it knows; `agentctl mcp login fake` logs in"), "{told}");
+    has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
-    let logged = world.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
-    assert!(logged.contains("no token is sent, for the login server has changed"), "{logged}");
+    world.agentctl(["mcp", "logs", "fake"]).await.exits(0).shows(&["no token is sent, for the login server has changed"]);
     is_kept_well(&world);
     world.all_are_gone().await;
 }

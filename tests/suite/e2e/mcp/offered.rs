@@ -90,8 +90,7 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
     assert_eq!(of_servers(&requests[0]), few);
     assert!(system(&requests[0]).contains("find_tool finds those") && system(&requests[0]).contains("- lab: Looks"));
     // What is not offered cannot be called, and the model is told how to get it.
-    let told = tool_texts(&requests[1]);
-    assert!(told.contains("E_UNKNOWN_TOOL") && told.contains("find_tool finds it"), "{told}");
+    has_all(&tool_texts(&requests[1]), &["E_UNKNOWN_TOOL", "find_tool finds it"]);
     let told = tool_texts(&requests[2]);
     let found = told.find("mcp_lab_weather: [MCP server lab] Weather of a city.").unwrap_or_else(|| panic!("{told}"));
     assert!(told[found..].contains(r#""city":{"type":"string"}"#), "{told}");
@@ -137,8 +136,7 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     assert_eq!(asked["grants"], json!([r#"mcp_lab_weather {"city":"Bern"}"#]));
     assert_eq!(asked["wider"], json!(["mcp_lab_weather", "mcp_lab_*"]));
     let id = asked["id"].as_str().unwrap();
-    let shown = world.agentctl(["interrupts", id]).await.exits(0).stdout;
-    assert!(shown.contains("tool weather of the MCP server lab") && shown.contains("every tool of that"), "{shown}");
+    world.agentctl(["interrupts", id]).await.exits(0).shows(&["tool weather of the MCP server lab", "every tool of that"]);
     world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
     world.agentctl(["answer", id, "always", "--rule", "mcp_lab_weather"]).await.exits(0);
     // Another city runs without asking; another tool asks.
@@ -198,8 +196,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     lab["grants"] = json!("*");
     set(&json!({"lab": lab})).await;
     assert!(!denied(screw()).await);
-    let explained = world.agentctl(["policy", "explain", "screw", "{}"]).await.exits(0).stdout;
-    assert!(explained.contains("allow") && explained.contains("servers.lab.grants"), "{explained}");
+    world.agentctl(["policy", "explain", "screw", "{}"]).await.exits(0).shows(&["allow", "servers.lab.grants"]);
     lab["grants"] = json!([]);
     lab["effect"] = json!("read");
     set(&json!({"lab": lab})).await;

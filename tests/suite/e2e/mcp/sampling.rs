@@ -79,8 +79,7 @@ async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
     for part in [ITS_INSTRUCTIONS, "say it&lt;/mcp_content>"] {
         assert!(context.contains(part), "{part:?} is missing in {context}");
     }
-    let told = told(&world);
-    assert!(told.contains("these are the words") && told.contains("endTurn"), "{told}");
+    has_all(&told(&world), &["these are the words", "endTurn"]);
     let requests = requests_of_servers(&world);
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].body["max_tokens"], 2000, "{:#}", requests[0].body);
@@ -131,11 +130,9 @@ async fn no_server_may_ask_unless_somebody_says_so() {
         );
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         world.agentctl(["run", "Go", "--on-interrupt", "approve"]).await.exits(0);
-        let told = told(&world);
-        assert!(told.contains("does not let this server ask its models"), "{told}");
+        has_all(&told(&world), &["does not let this server ask its models"]);
         assert!(requests_of_servers(&world).is_empty());
-        let logs = world.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
-        assert!(logs.contains("wanted to ask a model") && logs.contains("`sampling: ask`"), "{logs}");
+        world.agentctl(["mcp", "logs", "fake"]).await.exits(0).shows(&["wanted to ask a model", "`sampling: ask`"]);
         world.all_are_gone().await;
     }
 }
@@ -179,8 +176,7 @@ async fn the_tokens_of_the_turn_bound_what_servers_take() {
             // What it took, all the turn's limits hold for: the turn ends.
             assert_eq!(result["stop_reason"], "budget", "{result:#}");
         } else {
-            let told = told(&world);
-            assert!(told.contains("the tokens of the turn are spent"), "{told}");
+            has_all(&told(&world), &["the tokens of the turn are spent"]);
         }
         world.all_are_gone().await;
     }
@@ -193,7 +189,7 @@ async fn a_cancelled_call_lets_the_model_go() {
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
     let asked = world.asked().await;
     world.agentctl(["answer", asked["id"].as_str().unwrap(), "yes"]).await.exits(0);
-    until("the model is asked", || async { (!requests_of_servers(&world).is_empty()).then_some(()) }).await;
+    until_true("the model is asked", || !requests_of_servers(&world).is_empty()).await;
     running.signal(nix::sys::signal::Signal::SIGINT);
     assert_eq!(running.output(Vec::new()).await.code, Some(130));
     world.model.wait_until(|counts| counts.dropped == 1).await;

@@ -64,11 +64,7 @@ impl Session {
 
     /// A turn in which the model calls this tool once. Says what it was told of it.
     async fn call(&self, world: &World, tool: &str, on_interrupt: OnInterrupt) -> String {
-        let tool = tool.to_owned();
-        world.model.respond_with(move |request| match request.last_role() {
-            "tool" => Reply::text("over"),
-            _ => Reply::tool_call(&tool, json!({"text": "now"})),
-        });
+        world.will(Reply::tool_call(tool, json!({"text": "now"})));
         let mut request = turn(SessionChoice::Existing(self.id.clone()), "Go");
         request.start.on_interrupt = on_interrupt;
         let events = self.client.turn(request).await.unwrap().to_the_end().await;
@@ -121,7 +117,7 @@ async fn each_session_has_a_process_of_its_own_and_others_have_none() {
     assert!(!offers(&world.model.requests().pop().unwrap(), &tool));
     world.agentctl(["mcp", "list"]).await.exits(0).says(&["no MCP servers"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    until("nothing is left", || async { world.processes().is_empty().then_some(()) }).await;
+    until_true("nothing is left", || world.processes().is_empty()).await;
 }
 
 #[tokio::test]
@@ -175,8 +171,7 @@ async fn broken_ones_are_told_of_and_the_others_work() {
     check("missing", McpServerState::Down, "not found");
     check("nonsense", McpServerState::Down, "no command");
     check("nowhere", McpServerState::Down, "could not be greeted");
-    let told = session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await;
-    assert!(told.contains("acted: now"), "{told}");
+    has_all(&session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await, &["acted: now"]);
 
     let too_many = SetSessionServersRequest {
         session: session.id.clone(),
@@ -206,8 +201,7 @@ async fn secrets_are_nowhere() {
         .await;
     assert!(brought[0].reason.contains("the key is [redacted]"), "{brought:#?}");
     assert!(http.read("asked").lines().all(|key| key == format!("{secret}-header")), "{}", http.read("asked"));
-    let told = session.call(&world, &brought[1].tools[0], OnInterrupt::Approve).await;
-    assert!(told.contains("acted at last"), "{told}");
+    has_all(&session.call(&world, &brought[1].tools[0], OnInterrupt::Approve).await, &["acted at last"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let shown = format!("{brought:?}{}", world.log());
     assert!(!shown.contains(secret), "{shown}");
@@ -241,11 +235,10 @@ async fn it_ends_with_its_session() {
     let world = World::start().await;
     let session = Session::new(&world).await;
     session.bring_up(&[behaving("fake", "stubborn")]).await;
-    let told = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
-    assert!(told.contains("acted: now"), "{told}");
+    has_all(&session.call(&world, &session.tool().await, OnInterrupt::Approve).await, &["acted: now"]);
     assert!(!world.of_servers().is_empty());
     session.client.delete_session(&session.id).await.unwrap();
-    until("nothing of it is left", || async { world.of_servers().is_empty().then_some(()) }).await;
+    until_true("nothing of it is left", || world.of_servers().is_empty()).await;
     let request = SetSessionServersRequest {
         session: session.id.clone(),
         servers: vec![behaving("fake", "ok")],
@@ -267,11 +260,10 @@ async fn others_take_their_place_and_nothing_of_the_old_is_left() {
         told.push(session.call(&world, tool, OnInterrupt::Approve).await);
     }
     session.bring_up(&[behaving("stays", "ok")]).await;
-    let gone = session.call(&world, &tools[0], OnInterrupt::Approve).await;
-    assert!(gone.contains("is not there") && gone.contains("took it back"), "{gone}");
+    has_all(&session.call(&world, &tools[0], OnInterrupt::Approve).await, &["is not there", "took it back"]);
     assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, told[1], "it kept running");
     session.bring(&[]).await;
-    until("nothing of them is left", || async { world.of_servers().is_empty().then_some(()) }).await;
+    until_true("nothing of them is left", || world.of_servers().is_empty()).await;
 }
 
 #[tokio::test]
@@ -280,18 +272,14 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
     let session = Session::new(&world).await;
     session.bring_up(&[behaving("fake", "ok")]).await;
     let tool = session.tool().await;
-    let calls = tool.clone();
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => Reply::tool_call(&calls, json!({"text": "now"})),
-    });
+    world.will(Reply::tool_call(&tool, json!({"text": "now"})));
     // Twice: the client brings its servers again before the answer, or it does not.
     for is_brought in [false, true] {
         let mut stream = session.client.turn(turn(SessionChoice::Existing(session.id.clone()), "Go")).await.unwrap();
         let asked = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
         let Some(EventKind::InterruptRaised { interrupt }) = asked.last().map(|event| &event.kind) else { panic!() };
         world.daemon.kill9().await;
-        until("nothing is left", || async { world.processes().is_empty().then_some(()) }).await;
+        until_true("nothing is left", || world.processes().is_empty()).await;
         world.daemon.restart().await;
         let back = Session { client: world.client().await, id: session.id.clone() };
         assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);

@@ -20,8 +20,7 @@ async fn a_name_means_what_it_meant_when_it_was_offered() {
     world.agentctl(["reload"]).await.exits(0);
     world.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("now belongs to another tool"), "{told}");
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &["now belongs to another tool"]);
     assert_eq!(world.read("acted"), "", "nobody was called");
     // In the next turn it is the other's.
     let told = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;

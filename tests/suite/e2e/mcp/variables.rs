@@ -99,8 +99,7 @@ async fn one_bad_server_stops_nothing() {
     assert_eq!((&listed[0]["name"], &listed[0]["state"]), (&json!("bad"), &json!("down")), "{listed:#}");
     assert!(listed[0]["reason"].as_str().unwrap().contains("has no command"), "{listed:#}");
     assert!(listed[2]["reason"].as_str().unwrap().contains("begins with http"), "{listed:#}");
-    let odd = listed[3]["reason"].as_str().unwrap();
-    assert!(odd.contains("mcp_servers.yaml:7:5") && odd.contains("did you mean `command`?"), "{odd}");
+    has_all(&listed[3]["reason"].as_str().unwrap(), &["mcp_servers.yaml:7:5", "did you mean `command`?"]);
     let doctor = world.agentctl(["doctor"]).await;
     assert!(doctor.stdout.contains("warn config") && doctor.stdout.contains("has no command"), "{}", doctor.stdout);
     world.agentctl(["mcp", "test", "bad"]).await.says(&["has no command"]);
@@ -148,19 +147,16 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     assert!(!output.stderr.contains("MCP server"), "{}", output.stderr);
     let requests = world.model.requests();
     assert_eq!(of_servers(&requests[2]), ["mcp_args_act", "mcp_cwd_act", "mcp_env_act", "mcp_pwd_act"]);
-    let told = tool_texts(&requests[3]);
-    assert!(told.contains(&format!("for {project}")), "{told}");
+    has_all(&tool_texts(&requests[3]), &[&format!("for {project}")]);
     asks("mcp_cwd_act");
     world.agentctl(["run", "Go", "-C", project]).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains(&format!("in {project} for none")), "{told}");
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("in {project} for none")]);
     // One that is known stays away from sessions without a project all the same.
     let output = world.agentctl(["run", "Go"]).await.exits(0);
     assert!(output.stderr.contains("the MCP server cwd offers no tools: its entry"), "{}", output.stderr);
     let last = world.model.requests();
     assert_eq!(of_servers(&last[last.len() - 2]), ["mcp_pwd_act"]);
-    let told = tool_texts(last.last().unwrap());
-    assert!(told.contains("E_UNKNOWN_TOOL") && told.contains("names the project"), "{told}");
+    has_all(&tool_texts(last.last().unwrap()), &["E_UNKNOWN_TOOL", "names the project"]);
     world.all_are_gone().await;
 }
 

@@ -51,8 +51,7 @@ async fn a_caller_sees_no_more_than_a_model_of_the_session_would_unasked() {
         "tools: {search_documents: {patterns: {critical: [report]}, actions: {critical: deny}}}",
     );
     world.agentctl(["reload"]).await.exits(0);
-    let refused = caller.fails("search_documents", search).await;
-    assert!(refused.contains("the rules do not let this be searched"), "{refused}");
+    has_all(&caller.fails("search_documents", search).await, &["the rules do not let this be searched"]);
 }
 
 #[tokio::test]
@@ -70,6 +69,5 @@ async fn agents_see_the_folder_that_the_server_was_given_and_those_below_it() {
     let read = async |arguments: Value| caller.gives("ask", arguments).await["text"].to_string();
     assert!(read(json!({"prompt": "Read it"})).await.contains("in the folder"));
     assert!(read(json!({"prompt": "Read it", "folder": "inner"})).await.contains("in the inner folder"));
-    let outside = caller.fails("ask", json!({"prompt": "Read it", "folder": "../other"})).await;
-    assert!(outside.contains("there is no folder ../other"), "{outside}");
+    has_all(&caller.fails("ask", json!({"prompt": "Read it", "folder": "../other"})).await, &["there is no folder ../other"]);
 }

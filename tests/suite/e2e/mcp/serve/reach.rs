@@ -42,8 +42,7 @@ async fn sessions_of_others_are_told_from_none_by_nothing() {
         for (tool, arguments) in
             [("ask", json!({"prompt": "Go on"})), ("ask", json!({})), ("search_documents", json!({"query": "x"}))]
         {
-            let told = check(tool, arguments, "session_id", ids).await;
-            assert!(told.contains("--sessions all"), "{told}");
+            has_all(&check(tool, arguments, "session_id", ids).await, &["--sessions all"]);
         }
     }
     for ids in [[interrupt, &nothing], [&start(interrupt), &start(&nothing)]] {
@@ -65,8 +64,7 @@ async fn what_one_server_began_is_no_session_of_another() {
     let session = first.gives("ask", json!({"prompt": "Hello"})).await["session_id"].clone();
     let second = Caller::start(&world, &[]).await;
     assert_eq!(second.gives("list_sessions", json!({})).await["sessions"], json!([]));
-    let told = second.fails("ask", json!({"prompt": "Hello", "session_id": session})).await;
-    assert!(told.contains("no session of this caller"), "{told}");
+    has_all(&second.fails("ask", json!({"prompt": "Hello", "session_id": session})).await, &["no session of this caller"]);
     let all = Caller::start(&world, &["--sessions", "all"]).await;
     assert_eq!(all.gives("list_sessions", json!({})).await["sessions"][0]["session_id"], session);
 }
@@ -83,16 +81,14 @@ async fn the_folder_of_a_persons_session_stays_what_it_was() {
 
     let caller = Caller::start(&world, &["-C", &given, "--sessions", "all"]).await;
     let with_folder = json!({"prompt": "And now?", "session_id": session, "folder": "inner"});
-    let told = caller.fails("ask", with_folder).await;
-    assert!(told.contains("was not begun here"), "{told}");
+    has_all(&caller.fails("ask", with_folder).await, &["was not begun here"]);
     assert_eq!(caller.gives("ask", json!({"prompt": "And now?", "session_id": session})).await["text"], "Here.");
     let shown = world.agentctl(["sessions", "show", session, "--json"]).await.exits(0).stdout;
     assert!(!shown.contains("given"), "{shown}");
 
     let own = caller.gives("ask", json!({"prompt": "Mine"})).await["session_id"].clone();
     caller.gives("ask", json!({"prompt": "Further down", "session_id": own, "folder": "inner"})).await;
-    let shown = world.agentctl(["sessions", "show", own.as_str().unwrap(), "--json"]).await.exits(0).stdout;
-    assert!(shown.contains("given/inner"), "{shown}");
+    world.agentctl(["sessions", "show", own.as_str().unwrap(), "--json"]).await.exits(0).shows(&["given/inner"]);
 }
 
 #[tokio::test]
