@@ -80,10 +80,7 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
     check(11, &["/folders/my-lib, /folders/notes"]);
     check(12, &["contains `..`"]);
     assert!(told[9].contains("Read-only file system") || told[9].contains("Permission denied"), "{}", told[9]);
-    assert_eq!(
-        (world.read("notes/todo.md").as_str(), world.read("my lib/new.rs").as_str()),
-        ("new words\nmore\n", "")
-    );
+    assert_eq!((world.read("notes/todo.md").as_str(), world.read("my lib/new.rs").as_str()), ("new words\nmore\n", ""));
     let system = world.model.requests()[0].body.to_string();
     for words in ["`/folders/my-lib` (you may read it)", "`/folders/notes` (you may read and change it)"] {
         assert!(system.contains(words), "{words} is not in {system}");

@@ -251,7 +251,10 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
 async fn a_daemon_that_cannot_open_the_log_does_not_start() {
     let home = TempHome::with_model("http://127.0.0.1:9");
     fs::create_dir_all(home.data().join("audit.jsonl")).unwrap();
-    home.agentctl(["start"]).await.fails().says(&["could not open the audit log", "hint: audit.jsonl and audit.head must be plain files of yours"]);
+    home.agentctl(["start"])
+        .await
+        .fails()
+        .says(&["could not open the audit log", "hint: audit.jsonl and audit.head must be plain files of yours"]);
 }
 
 #[tokio::test]

@@ -171,7 +171,10 @@ async fn rules_that_cannot_be_read_are_never_followed() {
         assert!(told[0].starts_with(denied), "{what}: {told:?}");
         let lines = world.log().matches("the configuration was not changed").count();
         world.daemon.signal(Signal::SIGHUP);
-        until_true("the signal is followed", || world.log().matches("the configuration was not changed").count() > lines).await;
+        until_true("the signal is followed", || {
+            world.log().matches("the configuration was not changed").count() > lines
+        })
+        .await;
         let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
         assert!(told[0].starts_with(denied), "{what}: {told:?}");
     }

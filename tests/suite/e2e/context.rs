@@ -316,7 +316,10 @@ async fn a_daemon_that_is_killed_behind_the_file_and_before_the_journal_tells_no
     let session = talked(&world.client().await, 10).await;
     let compaction = world.spawn_agentctl(["compact", &session]);
     let file = world.data().join(format!("workspace/{session}/conversation_history/{session}.md"));
-    until_true("the file is written", || std::fs::read_to_string(&file).is_ok_and(|text| text.contains("Piece of work 0\n"))).await;
+    until_true("the file is written", || {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("Piece of work 0\n"))
+    })
+    .await;
     world.daemon.signal(Signal::SIGKILL);
     world.daemon.ended().await;
     drop(held.lock().unwrap().take());

@@ -20,7 +20,10 @@ async fn weaknesses(world: &World) -> String {
 async fn the_limits_of_the_settings_hold_for_each_process() {
     let world = world(SMALL).await;
     // In kilobytes and pieces, as bash counts them; neither can be raised.
-    has_all(&world.allowed("echo $(ulimit -Hf) $(ulimit -Hn) $(ulimit -Hd) $(ulimit -Ht) $(ulimit -Hc)").await, &["\n1024 64 262144 1 0"]);
+    has_all(
+        &world.allowed("echo $(ulimit -Hf) $(ulimit -Hn) $(ulimit -Hd) $(ulimit -Ht) $(ulimit -Hc)").await,
+        &["\n1024 64 262144 1 0"],
+    );
     for limit in ["-f 2048", "-n 128", "-d unlimited", "-t 60", "-c 1"] {
         world.barred(&format!("ulimit {limit}")).await;
     }
@@ -113,7 +116,10 @@ async fn temporary_files_are_each_commands_own() {
 #[tokio::test]
 async fn the_kernel_gives_no_new_rights_and_answers_no_dangerous_calls() {
     let world = world("").await;
-    has_all(&world.allowed("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status").await, &["NoNewPrivs:\t1", "Seccomp:\t2"]);
+    has_all(
+        &world.allowed("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status").await,
+        &["NoNewPrivs:\t1", "Seccomp:\t2"],
+    );
     // By number, because no library offers all of them: ptrace, keyctl, bpf, userfaultfd, unshare, mount, io_uring_setup.
     let numbers = match std::env::consts::ARCH {
         "x86_64" => [101, 250, 321, 323, 272, 165, 425],

@@ -65,7 +65,10 @@ async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
     world.agentctl(args).await.exits(0);
     let before = request.messages();
     assert_eq!(&world.model.requests().pop().unwrap().messages()[..before.len()], before);
-    has_all(&world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json().to_string(), &["src/main.rs:10-12", "uploads/picture.png"]);
+    has_all(
+        &world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json().to_string(),
+        &["src/main.rs:10-12", "uploads/picture.png"],
+    );
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "the needle is blue");
 }
 

@@ -252,5 +252,8 @@ async fn rules_that_change_during_a_turn_hold_for_its_next_call() {
     world.agentctl(["reload"]).await.exits(0);
     world.agentctl(["answer", &pending, "yes"]).await.exits(0);
     running.output(Vec::new()).await.exits(5);
-    has_all(&tool_texts(world.model.requests().last().unwrap()), &["terraform is on the list of commands that are never run"]);
+    has_all(
+        &tool_texts(world.model.requests().last().unwrap()),
+        &["terraform is on the list of commands that are never run"],
+    );
 }

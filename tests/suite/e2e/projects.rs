@@ -83,7 +83,11 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     let found = show(&world, &project).await;
     assert_eq!(found["trust"], "changed");
     assert_eq!(found["changes"], json!([{"path": "skills/deploy/SKILL.md", "kind": "changed"}]));
-    world.agentctl(["project", "show", &project]).await.exits(0).shows(&["~ skills/deploy/SKILL.md", "changed since you trusted it"]);
+    world
+        .agentctl(["project", "show", &project])
+        .await
+        .exits(0)
+        .shows(&["~ skills/deploy/SKILL.md", "changed since you trusted it"]);
 
     // As it was, it is what was trusted.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY);
@@ -178,7 +182,11 @@ async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replace
     assert!(!tools.contains(&"run_bash_command") && !tools.contains(&"write_file"), "{tools:?}");
     assert!(requests.iter().all(|request| !request.body.to_string().contains("obey the project")));
     assert!(requests[0].body.to_string().contains("Cooks meals."));
-    world.agentctl(["project", "show", &project]).await.exits(0).shows(&["`researcher` is not used, because the configuration has an agent of this name"]);
+    world
+        .agentctl(["project", "show", &project])
+        .await
+        .exits(0)
+        .shows(&["`researcher` is not used, because the configuration has an agent of this name"]);
 
     // A session that works as an agent of a project does nothing once that is not trusted.
     world.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
@@ -253,7 +261,11 @@ async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
     let commands = found["commands"].as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());
     assert_eq!(commands.collect::<Vec<_>>(), ["alias", "ship"]);
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
-    world.agentctl(["project", "show", &project]).await.exits(0).shows(&["hitl_rules.yaml, mcp_servers.yaml, models.yaml (never read from a project)"]);
+    world
+        .agentctl(["project", "show", &project])
+        .await
+        .exits(0)
+        .shows(&["hitl_rules.yaml, mcp_servers.yaml, models.yaml (never read from a project)"]);
 
     trust(&world, &project).await;
     run(&world, &project).await;

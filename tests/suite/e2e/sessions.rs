@@ -29,7 +29,11 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     let found = daemon.agentctl(["sessions", "search", "ada", "\"i AM\"", "--json"]).await.exits(0).json();
     assert_eq!((found.as_array().unwrap().len(), &found[0]["session_id"]), (1, &json!(id)));
     assert_eq!(keys(&found[0]), ["at", "excerpt", "kind", "marks", "seq", "session_id", "title"]);
-    daemon.agentctl(["sessions", "search", "ada", "--session", &id[..30]]).await.exits(0).shows(&["person", "Hello, Ada."]);
+    daemon
+        .agentctl(["sessions", "search", "ada", "--session", &id[..30]])
+        .await
+        .exits(0)
+        .shows(&["person", "Hello, Ada."]);
     daemon.agentctl(["sessions", "search", "nobody"]).await.exits(0).says(&["nothing was found"]);
     daemon.agentctl(["sessions", "search", "*"]).await.exits(2).says(&["hint:"]);
 
@@ -115,36 +119,11 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
     let of_servers = ["definition", "diagnostics", "references", "rename_symbol"];
     let names = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
     let names: Vec<&str> = names.filter(|name| !of_servers.contains(name)).collect();
-    let expected = [
-        "apply_patch",
-        "ask_human",
-        "compact_context",
-        "delegate_task",
-        "edit_file",
-        "find_files",
-        "find_symbol",
-        "find_tool",
-        "grep",
-        "http_fetch",
-        "list_workspace_files",
-        "now",
-        "outline",
-        "read_file",
-        "read_url",
-        "repo_map",
-        "run_bash_command",
-        "search_code",
-        "search_documents",
-        "search_file",
-        "search_history",
-        "todo_read",
-        "todo_write",
-        "transfer_to_researcher",
-        "undo_patch",
-        "web_search",
-        "write_file",
-    ];
-    assert_eq!(names, expected);
+    let expected = "apply_patch ask_human compact_context delegate_task edit_file find_files find_symbol find_tool grep \
+                    http_fetch list_workspace_files now outline read_file read_url repo_map run_bash_command search_code \
+                    search_documents search_file search_history todo_read todo_write transfer_to_researcher undo_patch \
+                    web_search write_file";
+    assert_eq!(names.join(" "), expected);
 
     let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
     assert_eq!((&status["running"], &status["pid"]), (&json!(true), &json!(daemon.pid())));
@@ -160,11 +139,9 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
 
 #[tokio::test]
 async fn secrets_are_in_no_log_and_no_answer() {
-    let model = agentd_testkit::model_server::ModelServer::start().await;
+    let World { model, daemon } =
+        World::prepared(|home| home.set("MODEL_BASIC_API_KEY", "sk-very-secret-0123456789")).await;
     model.default_reply(Reply::refusal(401, "the key sk-very-secret-0123456789 is wrong"));
-    let mut home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
-    home.set("MODEL_BASIC_API_KEY", "sk-very-secret-0123456789");
-    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
     let output = daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(4);
     assert_eq!(model.requests()[0].key(), "sk-very-secret-0123456789");
     for (place, text) in [("stdout", &output.stdout), ("stderr", &output.stderr), ("the log", &daemon.log())] {

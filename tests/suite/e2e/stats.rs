@@ -48,7 +48,11 @@ async fn what_happened_is_counted_once_and_stays_counted() {
     }
     let table = world.agentctl(["stats", "--since", "7d", "--by-day"]).await.exits(0).stdout;
     assert!(table.contains("TURNS") && table.lines().count() == 2, "{table}");
-    world.agentctl(["stats", "--since", "2020-01-01", "--until", "2020-01-02"]).await.exits(0).says(&["nothing happened"]);
+    world
+        .agentctl(["stats", "--since", "2020-01-01", "--until", "2020-01-02"])
+        .await
+        .exits(0)
+        .says(&["nothing happened"]);
 }
 
 #[tokio::test]

@@ -36,8 +36,8 @@ async fn in_repository() -> World {
 }
 
 impl World {
-    fn project(&self) -> std::path::PathBuf {
-        self.daemon.path().join("project")
+    fn project(&self) -> PathBuf {
+        self.path().join("project")
     }
 
     fn main_file(&self, name: &str) -> String {
@@ -128,7 +128,10 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     assert_eq!(world.main_file("a.txt"), "ONE\ntwo\nTHREE\n");
     assert_eq!((world.main_file("new.txt"), world.main_file("b.txt")), ("n\n".into(), "alpha\nbeta\nmine\n".into()));
     let project = world.project();
-    has_all(&git(&project, &["log", "--format=%s%n%b"]), &["Merge worktree two", &format!("by the agentd session {one}")]);
+    has_all(
+        &git(&project, &["log", "--format=%s%n%b"]),
+        &["Merge worktree two", &format!("by the agentd session {one}")],
+    );
     let left = git(&project, &["status", "--porcelain"]);
     assert_eq!(left.lines().map(str::trim).collect::<Vec<_>>(), ["M b.txt", "?? new-of-mine.txt"]);
     assert!(world.worktrees().await.iter().all(|one| one["is_merged"] == true));
@@ -152,7 +155,12 @@ async fn a_conflict_is_told_and_changes_nothing() {
     world.worktree(&["apply", "one"]).await.exits(0);
     let project = world.project();
     let before = git(&project, &["rev-parse", "HEAD"]);
-    world.worktree(&["apply", "two"]).await.fails().says(&["a.txt", "nothing was changed", "hint:", "git merge agentd/two"]);
+    world.worktree(&["apply", "two"]).await.fails().says(&[
+        "a.txt",
+        "nothing was changed",
+        "hint:",
+        "git merge agentd/two",
+    ]);
     assert_eq!(git(&project, &["rev-parse", "HEAD"]), before);
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
@@ -394,7 +402,8 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     ];
     let asked = world.model.requests().len();
     for (folder, name, parts) in cases {
-        let output = world.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await.fails().says(parts);
+        let output =
+            world.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await.fails().says(parts);
         assert!(output.stderr.contains("hint:"), "{folder} {name}: {}", output.stderr);
     }
     assert_eq!(world.model.requests().len(), asked);
@@ -408,12 +417,13 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_git_it_is_said() {
-    let (model, mut home) = TempHome::with_server().await;
-    repository(&home);
-    home.set("PATH", home.path().join("no-programs").display().to_string());
-    let daemon = TempDaemon::start_in(home).await;
-    let project = daemon.path().join("project").display().to_string();
-    daemon.agentctl(["run", "Go.", "-C", &project, "--worktree"]).await.fails().says(&["git, which is not installed", "hint: install git"]);
+    let world = World::prepared(|home| {
+        repository(home);
+        home.set("PATH", home.path().join("no-programs").display().to_string());
+    })
+    .await;
+    let output = world.agentctl(["run", "Go.", "-C", &world.project().display().to_string(), "--worktree"]).await;
+    output.fails().says(&["git, which is not installed", "hint: install git"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -432,7 +442,11 @@ async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
     let file = format!("{name}/sub/c.txt");
     assert_eq!(world.worktree_file(&file), "changed\n");
     world.daemon.crash().await;
-    world.agentctl(["sessions", "show", &session]).await.exits(0).shows(&[&format!("worktree  {name} (branch agentd/{name}) of {sub}")]);
+    world
+        .agentctl(["sessions", "show", &session])
+        .await
+        .exits(0)
+        .shows(&[&format!("worktree  {name} (branch agentd/{name}) of {sub}")]);
     world.agentctl(["sessions", "list"]).await.exits(0).shows(&[&format!("[worktree {name}]")]);
     // A turn goes on there, and a fork as well.
     let fork = world.agentctl(["sessions", "fork", &session]).await.exits(0).stdout.trim().to_owned();

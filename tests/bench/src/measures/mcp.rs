@@ -4,7 +4,7 @@
 //! same server. Through whole turns it could not be told from the noise of two requests to a model.
 
 use agentd_core::{
-    ids::{CallId, TurnId},
+    ids::CallId,
     ports::{ToolContext, Toolbox as _, Workspace},
     tool::ToolCall,
 };

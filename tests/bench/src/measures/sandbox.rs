@@ -1,7 +1,7 @@
 //! What the sandbox adds to a command, with the daemon's own program as its helper.
 
 use agentd_core::{
-    ids::{CallId, TurnId},
+    ids::CallId,
     ports::{Toolbox as _, Workspaces as _},
     tool::ToolCall,
 };

@@ -74,7 +74,10 @@ async fn labels_of_links_and_texts_of_resources_mention_nothing() {
     }
     // The same is a mention where it is typed.
     editor.prompt(&session, "Use @grep on #../notes.txt").await;
-    has_all(&world.model.requests().last().unwrap().body.to_string(), &["The person mentioned grep", "notes.txt is uploads/notes.txt"]);
+    has_all(
+        &world.model.requests().last().unwrap().body.to_string(),
+        &["The person mentioned grep", "notes.txt is uploads/notes.txt"],
+    );
 }
 
 #[tokio::test]

@@ -85,7 +85,10 @@ async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
     let attached = world.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let log = attached.stdout;
     assert!(log.contains("changed_since_asked"), "{log}");
-    has_all(&tool_texts(world.model.requests().last().unwrap()), &["was configured differently when the person was asked"]);
+    has_all(
+        &tool_texts(world.model.requests().last().unwrap()),
+        &["was configured differently when the person was asked"],
+    );
     assert!(!world.path().join("acted").exists(), "it ran");
     world.ends_well().await;
 }

@@ -74,7 +74,10 @@ async fn whoever_logged_in_stays_known() {
     // Who comes back from another login is heard neither here nor by the daemon, and ends nothing.
     let wrong = format!("{}&state=wrong", back.split_once("&state=").unwrap().0);
     assert_eq!(get(&wrong).0, 404);
-    has_all(&world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string(), &["the browser came back from another login"]);
+    has_all(
+        &world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string(),
+        &["the browser came back from another login"],
+    );
     assert!(world.act("").await.contains("agentctl mcp login fake"));
     assert_eq!(get(&back).0, 200);
     login.output(Vec::new()).await.exits(0);
@@ -85,7 +88,10 @@ async fn whoever_logged_in_stays_known() {
     let renewed = server.read("renewed").lines().count();
     assert!(renewed > 0, "a token that has run out was sent");
     // Once it was used nobody can come with it again.
-    has_all(&world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(), &["no login was begun"]);
+    has_all(
+        &world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(),
+        &["no login was begun"],
+    );
 
     again(&mut world).await;
     assert!(world.act("").await.contains("acted at last"));
@@ -162,7 +168,11 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
     // By now nothing says where people log in: what is asked then are places of the server itself.
     has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
-    world.agentctl(["mcp", "logs", "fake"]).await.exits(0).shows(&["no token is sent, for the login server has changed"]);
+    world
+        .agentctl(["mcp", "logs", "fake"])
+        .await
+        .exits(0)
+        .shows(&["no token is sent, for the login server has changed"]);
     is_kept_well(&world);
     world.all_are_gone().await;
 }

@@ -136,7 +136,11 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     assert_eq!(asked["grants"], json!([r#"mcp_lab_weather {"city":"Bern"}"#]));
     assert_eq!(asked["wider"], json!(["mcp_lab_weather", "mcp_lab_*"]));
     let id = asked["id"].as_str().unwrap();
-    world.agentctl(["interrupts", id]).await.exits(0).shows(&["tool weather of the MCP server lab", "every tool of that"]);
+    world
+        .agentctl(["interrupts", id])
+        .await
+        .exits(0)
+        .shows(&["tool weather of the MCP server lab", "every tool of that"]);
     world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
     world.agentctl(["answer", id, "always", "--rule", "mcp_lab_weather"]).await.exits(0);
     // Another city runs without asking; another tool asks.

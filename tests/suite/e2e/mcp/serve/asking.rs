@@ -163,7 +163,10 @@ async fn forms_are_not_shown_where_approvals_are_for_agentctl() {
     let caller = Caller::with(&world, &["--approvals", "agentctl"], Agent { person, ..Agent::default() }).await;
     let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
     let id = &waiting["interrupts"][0]["id"];
-    has_all(&caller.fails("answer", json!({"interrupt_id": id, "decision": "approve"})).await, &["only a person can give this"]);
+    has_all(
+        &caller.fails("answer", json!({"interrupt_id": id, "decision": "approve"})).await,
+        &["only a person can give this"],
+    );
     assert_eq!(caller.heard.questions.lock().unwrap().len(), 0);
     let rejected = caller.gives("answer", json!({"interrupt_id": id, "decision": "reject", "reason": "not now"})).await;
     assert_eq!((&rejected["status"], &rejected["text"]), (&json!("ended"), &json!("Done.")), "{rejected:#}");
@@ -179,7 +182,10 @@ async fn a_caller_approves_where_whoever_set_it_up_said_so_and_the_audit_tells_w
     let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
     let id = waiting["interrupts"][0]["id"].as_str().unwrap();
     // The start of an id is enough.
-    has_all(&caller.fails("answer", json!({"interrupt_id": id, "decision": "text", "text": "yes"})).await, &["asks for an approval"]);
+    has_all(
+        &caller.fails("answer", json!({"interrupt_id": id, "decision": "text", "text": "yes"})).await,
+        &["asks for an approval"],
+    );
     let rest = caller.gives("answer", json!({"interrupt_id": &id[..id.len() - 1], "decision": "approve"})).await;
     assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Done.")), "{rest:#}");
     assert_eq!(written(&world, &waiting["session_id"]), "hello");

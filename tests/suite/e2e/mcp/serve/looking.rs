@@ -69,5 +69,8 @@ async fn agents_see_the_folder_that_the_server_was_given_and_those_below_it() {
     let read = async |arguments: Value| caller.gives("ask", arguments).await["text"].to_string();
     assert!(read(json!({"prompt": "Read it"})).await.contains("in the folder"));
     assert!(read(json!({"prompt": "Read it", "folder": "inner"})).await.contains("in the inner folder"));
-    has_all(&caller.fails("ask", json!({"prompt": "Read it", "folder": "../other"})).await, &["there is no folder ../other"]);
+    has_all(
+        &caller.fails("ask", json!({"prompt": "Read it", "folder": "../other"})).await,
+        &["there is no folder ../other"],
+    );
 }

@@ -64,7 +64,10 @@ async fn what_one_server_began_is_no_session_of_another() {
     let session = first.gives("ask", json!({"prompt": "Hello"})).await["session_id"].clone();
     let second = Caller::start(&world, &[]).await;
     assert_eq!(second.gives("list_sessions", json!({})).await["sessions"], json!([]));
-    has_all(&second.fails("ask", json!({"prompt": "Hello", "session_id": session})).await, &["no session of this caller"]);
+    has_all(
+        &second.fails("ask", json!({"prompt": "Hello", "session_id": session})).await,
+        &["no session of this caller"],
+    );
     let all = Caller::start(&world, &["--sessions", "all"]).await;
     assert_eq!(all.gives("list_sessions", json!({})).await["sessions"][0]["session_id"], session);
 }
