@@ -63,11 +63,7 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
     ];
     let args = ["-C", &project, "--add-dir", &lib, "--add-dir", &notes];
     let (told, result) = world.calls(calls, &args).await;
-    let check = |at: usize, parts: &[&str]| {
-        for part in parts {
-            assert!(told[at].contains(part), "{at}: {part:?} is not in {}", told[at]);
-        }
-    };
+    let check = |at: usize, parts: &[&str]| has_all(&told[at], parts);
     check(0, &["needle"]);
     check(1, &["needle"]);
     check(2, &["/folders/my-lib/src/lib.rs"]);

@@ -188,10 +188,6 @@ async fn work_is_given_to_an_agent_by_name() {
     assert_eq!(shown["settings"]["parent"]["agent"], "poet", "{shown:#}");
 }
 
-fn is_subagent(request: &Recorded) -> bool {
-    request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent")
-}
-
 /// The context_id of a result among these.
 fn context_id(told: &str) -> Option<&str> {
     told.split("\"context_id\":\"").nth(1)?.split('"').next()

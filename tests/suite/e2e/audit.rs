@@ -208,7 +208,7 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     ];
     works_through(&world.model, steps, Reply::text("I could only look."));
     world.write("project/notes.txt", "the notes say so\n");
-    let project = format!("{}:rw", world.path().join("project").display());
+    let project = world.mount();
     // Nobody, not even root, can write to a folder as if it were a file.
     let path = file(&world);
     let aside = path.with_extension("aside");

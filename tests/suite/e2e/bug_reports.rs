@@ -1,24 +1,19 @@
 //! A session in one file: on another machine, which has neither its project nor its model, it has the same history and the same
 //! figures, and its turns are played again byte for byte. What an import is honest about: usage, the audit log, the machine.
 
-use super::*;
+use super::{
+    travel::{events_of, json_of},
+    *,
+};
 
 /// A machine without a model, to which sessions come.
 async fn empty_machine() -> TempDaemon {
     TempDaemon::start("http://127.0.0.1:9/v1").await
 }
 
-async fn json_of(daemon: &TempDaemon, args: &[&str]) -> Value {
-    daemon.agentctl(args.iter().chain(&["--json"])).await.exits(0).json()
-}
-
-async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> {
-    daemon.agentctl(["sessions", "export", session, "--format", "json"]).await.exits(0).json_lines()
-}
-
 /// A model that looks, edits, runs a command, and has a subagent look once more.
 fn answer(request: &Recorded) -> Reply {
-    if request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent")) {
+    if is_subagent(request) {
         return Reply::text("The report. Each thing was looked at and found in order. ".repeat(6)).and_reasoning("Hm.");
     }
     let told = tool_texts(request);
@@ -46,8 +41,7 @@ async fn worked_on(world: &World) -> String {
     world.write("project/notes.txt", "old words\n");
     world.write("project/AGENTS.md", "Be brief.\n");
     world.model.respond_with(answer);
-    let project = format!("{}:rw", world.path().join("project").display());
-    let args = ["run", "Go on", "-C", &project, "--on-interrupt", "wait", "--output", "json"];
+    let args = ["run", "Go on", "-C", &world.mount(), "--on-interrupt", "wait", "--output", "json"];
     let running = world.spawn_agentctl(args);
     for tool in ["edit_file", "run_bash_command"] {
         let asked = async || {

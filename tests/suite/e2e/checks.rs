@@ -27,7 +27,7 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
         world.agentctl(["grants", "add", rule]).await.exits(0);
     }
     world.write("project/brittle.txt", "brittle as it is\n");
-    let project = format!("{}:rw", world.path().join("project").display());
+    let project = world.mount();
     let calls = |name: &str| {
         vec![
             ("run_bash_command", json!({"command": format!("touch \"$PROJECT/{name}\"")})),
@@ -112,7 +112,7 @@ async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
     ];
     let (arguments, expected): (Vec<Value>, Vec<&str>) = cases.into_iter().unzip();
     let calls = arguments.into_iter().map(|arguments| ("run_bash_command", arguments)).collect();
-    let project = format!("{}:rw", world.path().join("project").display());
+    let project = world.mount();
     let (told, output) = world.call_all(calls, &["-C", &project, "--on-interrupt", "deny"]).await;
     output.exits(5);
     for (told, words) in told.iter().zip(&expected) {

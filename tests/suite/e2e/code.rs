@@ -98,11 +98,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
             ("repo_map", json!({"path": "src"})),
         ])
         .await;
-    let check = |at: usize, parts: &[&str]| {
-        for part in parts {
-            assert!(told[at].contains(part), "{at}: {part:?} is not in {}", told[at]);
-        }
-    };
+    let check = |at: usize, parts: &[&str]| has_all(&told[at], parts);
     check(0, &["1. /project/src/cart.rs:", "Adds an item, once its price is known."]);
     check(1, &["1. /project/src/pay.py:1-3 function settle_invoice", "[the best 1 hit in "]);
     check(2, &["Defined (1):\n/project/src/cart.rs:2-4 struct: pub struct ShoppingCart {"]);

@@ -5,11 +5,6 @@ use super::*;
 /// Ctrl-X Ctrl-E, as a terminal sends it.
 const OPEN_EDITOR: &str = "\u{18}\u{5}";
 
-/// Words that stand together on the screen.
-fn says(words: &str) -> Reply {
-    Reply::deltas([words])
-}
-
 fn last_words(world: &World) -> String {
     world.model.requests().last().unwrap().last_user().to_owned()
 }

@@ -209,12 +209,11 @@ async fn the_model_of_a_fork_takes_back_only_what_it_did_itself() {
 async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     let world = World::start().await;
     world.write("project/a.txt", "before\n");
-    let view = format!("{}:rw", world.path().join("project").display());
     let first = [writes("outputs/plan.md", "dig\n"), writes("outputs/gone.md", "soon\n"), Reply::text("Noted.")];
     for reply in &first {
         world.model.reply(reply.clone());
     }
-    let args = ["run", "Plan it", "-C", &view, "--output", "json", "--on-interrupt", "approve"];
+    let args = ["run", "Plan it", "-C", &world.mount(), "--output", "json", "--on-interrupt", "approve"];
     let origin = world.agentctl(args).await.exits(0).session();
     let second = [
         writes("outputs/plan.md", "dig, then sow\n"),

@@ -5,7 +5,7 @@ use agentd_proto::client::ClientErrorKind;
 
 use super::{
     Events as _,
-    sandbox::{mount, project, world},
+    sandbox::{project, world},
     *,
 };
 
@@ -185,7 +185,7 @@ async fn rules_that_make_no_sense_are_refused_with_a_hint() {
 async fn in_project(rule: &str) -> (World, String) {
     let world = world("").await;
     world.model.reply(Reply::text("hello"));
-    let began = agentctl(&world, &["run", "Hello", "-C", &mount(&world), "--output", "json"]).await.exits(0).json();
+    let began = agentctl(&world, &["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.exits(0).json();
     agentctl(&world, &["grants", "add", rule]).await.exits(0);
     (world, began["session_id"].as_str().unwrap().to_owned())
 }
@@ -249,7 +249,7 @@ async fn a_rule_that_is_kept_for_good_means_the_folder_that_it_was_kept_in() {
         session
     };
     let rule = format!("run_bash_command: [at {}] touch a", there.display());
-    let seeing = ask("touch a", &["-C", &mount(&world)], &rule).await;
+    let seeing = ask("touch a", &["-C", &world.mount()], &rule).await;
     // The workspace is another place, in which nobody was asked.
     let alone = ask("touch b", &[], "run_bash_command: [in /] touch b").await;
     let run = async |session: &str, line: &str| refusals(&world, session, json!({ "command": line })).await;

@@ -123,7 +123,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
     ] {
         world.write(&format!("project/{path}"), text);
     }
-    let project = format!("{}:rw", world.path().join("project").display());
+    let project = world.mount();
     // One call a step, so that each request shows what the one before brought.
     let steps = [
         ("read_file", json!({"path": "/project/api/db/a.sql"})),

@@ -12,10 +12,6 @@ fn run(command: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": command }))
 }
 
-fn mount(world: &World) -> String {
-    format!("{}:rw", world.path().join("project").display())
-}
-
 fn paths(result: &Value) -> Vec<&str> {
     let files = result["files"].as_array().map(Vec::as_slice).unwrap_or_default();
     files.iter().map(|file| file["path"].as_str().unwrap()).collect()
@@ -25,7 +21,7 @@ impl World {
     /// One turn with this command, and what the model was told of it.
     async fn commands(&self, command: &str, args: &[&str]) -> (Value, String) {
         self.will(run(command));
-        let project = mount(self);
+        let project = self.mount();
         let own = ["run", "Do it", "-C", &project, "--output", "json"];
         let output = self.daemon.agentctl(own.iter().chain(args)).await;
         let told = self.model.requests().last().map(tool_texts).unwrap_or_default();
@@ -48,7 +44,7 @@ async fn what_commands_of_many_sessions_delete_at_once_comes_back() {
             _ => run(&format!("touch begun-{number}; until [ -e go ]; do sleep 0.1; done; rm thesis-{number}.txt")),
         }
     });
-    let project = mount(&world);
+    let project = world.mount();
     for number in 0..SESSIONS {
         world.write(&format!("project/thesis-{number}.txt"), format!("thesis {number}"));
     }
@@ -93,9 +89,8 @@ async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
     let (_, told) = world.commands("cat a.txt", &["--mode", "auto", "--on-interrupt", "deny"]).await;
     assert!(told.contains("one"), "{told}");
 
-    let project_folder = mount(&world);
     world.will(run(changes));
-    let args = ["run", "Do it", "-C", &project_folder, "--mode", "auto", "--detach"];
+    let args = ["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"];
     world.agentctl(args).await.exits(0);
     let asked = world.first_question().await;
     for field in ["reason", "preview"] {
@@ -187,8 +182,7 @@ async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
     let world = World::start().await;
     world.write("project/a.txt", "one\n");
     world.will(run("echo printed; rm a.txt; touch begun; sleep 600"));
-    let project_folder = mount(&world);
-    let args = ["run", "Do it", "-C", &project_folder, "--on-interrupt", "approve", "--output", "json"];
+    let args = ["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
     let running = world.spawn_agentctl(args);
     until_true("it has begun", || world.holds("begun")).await;
     let is_helper = |pid: &u32| {

@@ -2,13 +2,6 @@
 
 use super::*;
 
-/// The warnings of a run with `--output stream-json` that have this code.
-fn warnings(output: &Output, code: &str) -> Vec<String> {
-    let lines = output.json_lines();
-    let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
-    said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
-}
-
 /// Tokens as this server counts them.
 fn tokens(request: &Recorded) -> u64 {
     ((request.body["messages"].to_string().len() + request.body["tools"].to_string().len()) / 4) as u64

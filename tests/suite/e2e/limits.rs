@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::{
-    sandbox::{children, mount, named, project, world},
+    sandbox::{children, named, project, world},
     *,
 };
 
@@ -108,7 +108,7 @@ async fn temporary_files_are_each_commands_own() {
     fs::remove_file(theirs).unwrap();
     // Programs that ask where to put them get a folder of the session, and what of it lies below the real /tmp is there.
     assert!(told[3].contains("kept for the session") && told[4].contains("kept for the session"), "{told:?}");
-    assert!(mount(&world).starts_with("/tmp/"));
+    assert!(world.mount().starts_with("/tmp/"));
     world.allowed("echo kept > \"$PROJECT/kept\"").await;
     assert_eq!(fs::read_to_string(project(&world).join("kept")).unwrap(), "kept\n");
 }

@@ -46,10 +46,6 @@ impl World {
         fs::read_to_string(self.daemon.path().join("project").join(path)).unwrap()
     }
 
-    fn mount(&self) -> String {
-        format!("{}:rw", self.daemon.path().join("project").display())
-    }
-
     /// Lets the model make these calls, one a step, with nobody there to ask, and says what the tools told it and how
     /// the turn ended.
     async fn unattended(&self, calls: Vec<(&str, Value)>) -> (String, Value) {
@@ -198,13 +194,7 @@ async fn explain_and_test_say_where_a_link_leads() {
     let calls = [format!("read_file {call}"), r#"read_file {"path": "/project/CLAUDE.md"}"#.to_owned()];
     let test = ["policy", "test", tried.to_str().unwrap(), "--session", session, "--json", &calls[0], &calls[1]];
     let said = world.agentctl(test).await.exits(0).json();
-    let verdicts: Vec<(&str, &str)> = said["calls"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|call| (call["now"]["verdict"].as_str().unwrap(), call["then"]["verdict"].as_str().unwrap()))
-        .collect();
-    assert_eq!(verdicts, [("deny", "allow"), ("allow", "deny")], "{said:#}");
+    assert_eq!(verdicts(&said), [("deny", "allow"), ("allow", "deny")], "{said:#}");
 }
 
 #[tokio::test]

@@ -188,7 +188,7 @@ use agentd_testkit::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use self::terminal::Terminal;
+use self::terminal::{Terminal, says};
 
 /// A tool and its arguments.
 type Call = (&'static str, Value);
@@ -266,6 +266,11 @@ impl World {
         listed[0].clone()
     }
 
+    /// The project's folder, to be changed, as `-C` takes it.
+    fn mount(&self) -> String {
+        format!("{}:rw", self.daemon.path().join("project").display())
+    }
+
     /// The id of the session that was used last.
     async fn last_session(&self) -> String {
         let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
@@ -282,6 +287,16 @@ impl World {
         self.model.respond_with(move |request| match request.last_role() {
             "tool" => Reply::text("over"),
             _ => reply.clone(),
+        });
+    }
+
+    /// Has the model delegate this once, and its subagent make one call.
+    fn delegates(&self, task: Value, call: Reply) {
+        self.model.respond_with(move |request| match (is_subagent(request), request.last_role()) {
+            (false, "tool") => Reply::text("All is done."),
+            (false, _) => Reply::tool_call("delegate_task", task.clone()),
+            (true, "tool") => Reply::text("It was done as it was wanted, and nothing was left open. ".repeat(8)),
+            (true, _) => call.clone(),
         });
     }
 
@@ -314,8 +329,7 @@ impl World {
 
     /// The same where there is a folder to work on and everything that can be allowed is allowed.
     async fn call_all_in_project(&self, calls: Vec<Call>) -> Vec<String> {
-        let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let (told, output) = self.call_all(calls, &["-C", &project, "--on-interrupt", "approve"]).await;
+        let (told, output) = self.call_all(calls, &["-C", &self.mount(), "--on-interrupt", "approve"]).await;
         output.exits(0);
         told
     }
@@ -457,6 +471,24 @@ fn told_of_each(request: &Recorded) -> Vec<String> {
         results.filter_map(|result| Some((result["tool_call_id"].as_str()?, result["content"].as_str()?))).collect();
     let calls = turn().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
     calls.filter_map(|call| results.get(call["id"].as_str()?).map(|text| (*text).to_owned())).collect()
+}
+
+/// Returns whether a subagent asks the model.
+fn is_subagent(request: &Recorded) -> bool {
+    request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent"))
+}
+
+/// The warnings of a run with `--output stream-json` that have this code.
+fn warnings(output: &Output, code: &str) -> Vec<String> {
+    let lines = output.json_lines();
+    let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
+    said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
+}
+
+/// The verdicts of calls under the rules of now and under those that are tried.
+fn verdicts(said: &Value) -> Vec<(&str, &str)> {
+    let calls = said["calls"].as_array().unwrap().iter();
+    calls.map(|call| (call["now"]["verdict"].as_str().unwrap(), call["then"]["verdict"].as_str().unwrap())).collect()
 }
 
 /// All of these words are in the text.

@@ -5,10 +5,6 @@ use super::*;
 /// Shift-Tab, as a terminal sends it.
 const SHIFT_TAB: &str = "\u{1b}[Z";
 
-fn says(words: &str) -> Reply {
-    Reply::deltas([words])
-}
-
 fn writes(path: &str) -> Reply {
     Reply::deltas(["Now."]).and_call("write_file", json!({"path": path, "content": "a"}))
 }

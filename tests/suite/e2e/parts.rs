@@ -12,13 +12,11 @@ use agentd_proto::{
 use super::{Events as _, *};
 
 /// 40 × 20 pixels.
-const RED: &[u8] = include_bytes!("fixtures/red.png");
+pub(super) const RED: &[u8] = include_bytes!("fixtures/red.png");
 
-async fn with_eyes() -> World {
-    World::prepared(|home| {
-        home.set("MODEL_MULTIMODAL_ID", "eyes");
-    })
-    .await
+/// A daemon whose slot `vision` has a model of its own.
+pub(super) async fn with_eyes() -> World {
+    World::prepared(|home| home.set("MODEL_MULTIMODAL_ID", "eyes")).await
 }
 
 fn picture(media_type: &str, content: &[u8]) -> InputPart {

@@ -16,9 +16,9 @@ async fn recorded() -> (World, PathBuf) {
         (&["it ran"][..], Reply::tool_call("run_bash_command", json!({"command": "echo it ran; echo x > made"}))),
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let project = format!("{}:rw", world.path().join("project").display());
     let file = world.path().join("notes.jsonl");
-    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve", "--record", file.to_str().unwrap()];
+    let args =
+        ["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve", "--record", file.to_str().unwrap()];
     let output = world.agentctl(args).await.exits(0);
     assert_eq!(output.stdout.trim(), "It is done.");
     (world, file)
@@ -212,7 +212,7 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
     let mut world = World::start().await;
     let report = format!("The report. {}", "Each thing was looked at and found in order. ".repeat(6));
     world.model.respond_with(move |request| {
-        let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+        let is_subagent = is_subagent(request);
         let all = request.messages().iter().map(ToString::to_string).collect::<String>();
         match (is_subagent, request.last_role()) {
             // It is asked for more.

@@ -66,16 +66,6 @@ impl World {
     }
 }
 
-fn warnings(output: &Output, code: &str) -> Vec<String> {
-    let lines = output.json_lines();
-    let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
-    said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
-}
-
-fn session(output: &Output) -> String {
-    output.json_lines().iter().find_map(|line| line["session_id"].as_str().map(str::to_owned)).unwrap()
-}
-
 /// A picture is in the request.
 fn shows(request: &Recorded) -> bool {
     ["iVBORw0KGgo", "/9j/"].iter().any(|start| request.text.contains(start))
@@ -105,7 +95,7 @@ async fn pictures(wire: &'static str) {
             "{words}"
         );
         // The file stays, and is named; the session goes on without it.
-        let (output, asked) = world.asked("Sure?", &["--session", &session(&output)]).await;
+        let (output, asked) = world.asked("Sure?", &["--session", &output.session()]).await;
         assert!(asked.len() == 1 && !shows(&asked[0]) && asked[0].text.contains("red.png"), "{words}");
         assert!(warnings(&output, "pictures_not_shown").is_empty() && warnings(&output, "model_retry").is_empty());
     }

@@ -24,7 +24,7 @@ async fn three_turns() -> (World, String) {
             other => Reply::text(format!("Heard {other}")),
         }
     });
-    let project = format!("{}:rw", world.path().join("project").display());
+    let project = world.mount();
     let first = ["run", "one", "-C", &project, "--on-interrupt", "approve", "--title", "Numbers"];
     world.agentctl(first).await.exits(0);
     for input in ["two", "three"] {

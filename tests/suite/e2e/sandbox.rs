@@ -18,10 +18,6 @@ pub(super) fn project(world: &World) -> PathBuf {
     world.path().join("project")
 }
 
-pub(super) fn mount(world: &World) -> String {
-    format!("{}:rw", project(world).display())
-}
-
 impl World {
     /// The model asks for this command and then says that it is over.
     pub(super) fn will_run(&self, command: &str) {
@@ -42,7 +38,7 @@ impl World {
 
     /// Runs a turn in a new session, which is allowed everything that can be allowed.
     pub(super) async fn turn(&self) -> Output {
-        let args = ["run", "Do it", "-C", &mount(self), "--on-interrupt", "approve"];
+        let args = ["run", "Do it", "-C", &self.mount(), "--on-interrupt", "approve"];
         self.daemon.agentctl(args).await.exits(0)
     }
 
@@ -171,8 +167,7 @@ async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
     assert_eq!((named(&number), children(world.daemon.pid())), (0, before));
 
     world.will_run(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
-    let mount = mount(&world);
-    let running = world.spawn_agentctl(["run", "Do it", "-C", &mount, "--on-interrupt", "approve"]);
+    let running = world.spawn_agentctl(["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve"]);
     until_true("both run", || named(&number) == 2).await;
     world.daemon.kill9().await;
     until_true("both are gone", || named(&number) == 0).await;

@@ -22,11 +22,7 @@ fn on(tool: &'static str, path: &str, more: Value) -> (&'static str, Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_read_is_searched_and_what_is_not_is_said() {
     let world = World::start().await;
-    let put = |path: &str, content: &[u8]| {
-        let path = world.path().join("project").join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    };
+    let put = |path: &str, content: &[u8]| drop(world.write(&format!("project/{path}"), content));
     put("src/stray.rs", STRAY.as_bytes());
     put("src/tokyo.rs", JAPANESE);
     put("src/beijing.rs", CHINESE);
@@ -63,11 +59,7 @@ async fn what_is_read_is_searched_and_what_is_not_is_said() {
             ("edit_file", json!({"path": "src/zeros.rs", "old_string": "fn a", "new_string": "fn b"})),
         ])
         .await;
-    let check = |at: usize, parts: &[&str]| {
-        for part in parts {
-            assert!(told[at].contains(part), "{at}: {part:?} is not in {}", told[at]);
-        }
-    };
+    let check = |at: usize, parts: &[&str]| has_all(&told[at], parts);
     for line in [
         "/project/src/stray.rs:1: pub fn before_it",
         "/project/src/stray.rs:3: pub fn needle_after",
@@ -266,11 +258,7 @@ async fn every_name_that_is_shown_is_read_back_and_near_names_are_offered() {
         let now = fs::read_to_string(world.path().join("project").join(name)).unwrap();
         assert_eq!(now, format!("thread of {}", name.escape_unicode()), "{told:#?}");
     }
-    let check = |at: usize, parts: &[&str]| {
-        for part in parts {
-            assert!(told[2 * count + at].contains(part), "{at}: {part:?} is not in {}", told[2 * count + at]);
-        }
-    };
+    let check = |at: usize, parts: &[&str]| has_all(&told[2 * count + at], parts);
     check(0, &["did you mean /project/one\u{a0}word/x.md (also read as /project/one\\u{a0}word/x.md)?"]);
     check(1, &["needle alone"]);
     check(

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::{
-    sandbox::{children, mount, project, world},
+    sandbox::{children, project, world},
     *,
 };
 
@@ -12,7 +12,7 @@ const SECRET: &str = "the launch code is 0000";
 /// A session with a skill's folder, whose script does what these lines say.
 async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
     world.model.respond_with(|_| Reply::text("hello"));
-    let session = world.agentctl(["run", "Hello", "-C", &mount(world), "--output", "json"]).await.exits(0).session();
+    let session = world.agentctl(["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.exits(0).session();
     let skill = world.path().join("data/workspace").join(&session).join("skills/report");
     fs::create_dir_all(skill.join("scripts")).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: report\ndescription: Makes a report\n---\n").unwrap();

@@ -19,8 +19,7 @@ async fn what_happened_is_counted_once_and_stays_counted() {
         (&["E_PATH", "no such file"][..], Reply::tool_call("read_file", json!({"path": "/project/none.txt"}))),
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let project = format!("{}:rw", world.path().join("project").display());
-    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve"];
+    let args = ["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"];
     world.agentctl(args).await.exits(0);
     let session = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
     world.daemon.crash().await;

@@ -15,8 +15,7 @@ fn counted(reply: Reply, tokens: u64) -> Reply {
 
 /// The main agent gives two tasks away and reads a file that is not there; subagents answer.
 fn answers(request: &Recorded) -> Reply {
-    let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-    match (is_subagent, request.last_role()) {
+    match (is_subagent(request), request.last_role()) {
         (true, _) => counted(Reply::text(format!("The {SECRET} was looked at and found in order. ").repeat(10)), 300),
         (false, "tool") => counted(Reply::text(format!("All of {SECRET} is done.")), 200),
         _ => {

@@ -7,6 +7,11 @@ use rexpect::{
 
 use super::*;
 
+/// Words that stand together on the screen, whatever is typed below them.
+pub(super) fn says(words: &str) -> Reply {
+    Reply::deltas([words])
+}
+
 /// A person at a terminal.
 pub(super) struct Terminal(PtySession);
 

@@ -2,11 +2,6 @@
 
 use super::*;
 
-/// Words that stand together on the screen.
-fn says(words: &str) -> Reply {
-    Reply::deltas([words])
-}
-
 fn slowly<const N: usize>(words: [&str; N]) -> Reply {
     Reply::deltas(words).delay_ms(500)
 }

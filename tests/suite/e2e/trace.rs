@@ -10,8 +10,7 @@ fn counted(reply: Reply) -> Reply {
 }
 
 fn answers(request: &Recorded) -> Reply {
-    let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-    match (is_subagent, request.last_role()) {
+    match (is_subagent(request), request.last_role()) {
         (true, _) => counted(Reply::text(format!("{HOSTILE} was looked at and found in order. ").repeat(5))),
         (false, "tool") => counted(Reply::text(format!("Done: {HOSTILE}"))),
         _ => counted(

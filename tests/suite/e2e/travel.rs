@@ -32,11 +32,11 @@ async fn import(daemon: &TempDaemon, file: &std::path::Path, args: &[&str]) -> V
     daemon.agentctl(all.iter().chain(args)).await.exits(0).json()
 }
 
-async fn json_of(daemon: &TempDaemon, args: &[&str]) -> Value {
+pub(super) async fn json_of(daemon: &TempDaemon, args: &[&str]) -> Value {
     daemon.agentctl(args.iter().chain(&["--json"])).await.exits(0).json()
 }
 
-async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> {
+pub(super) async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> {
     daemon.agentctl(["sessions", "export", session, "--format", "json"]).await.exits(0).json_lines()
 }
 
@@ -196,14 +196,10 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
 #[tokio::test]
 async fn subagents_travel_with_their_session() {
     let world = World::start().await;
-    world.model.respond_with(|request| {
-        let is_child =
-            request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent"));
-        match (is_child, request.last_role()) {
-            (true, _) => Reply::text(format!("Seven words. {}", "Every one of them was looked at. ".repeat(10))),
-            (false, "tool") => Reply::text("Seven."),
-            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Count the words"})),
-        }
+    world.model.respond_with(|request| match (is_subagent(request), request.last_role()) {
+        (true, _) => Reply::text(format!("Seven words. {}", "Every one of them was looked at. ".repeat(10))),
+        (false, "tool") => Reply::text("Seven."),
+        (false, _) => Reply::tool_call("delegate_task", json!({"task": "Count the words"})),
     });
     let id = run(&world, "How many?", &[], &[]).await;
     let all = json_of(&world.daemon, &["sessions", "list", "--all"]).await;

@@ -5,11 +5,6 @@ use super::*;
 /// Ctrl-U, as a terminal sends it.
 const ERASE: &str = "\u{15}";
 
-/// Words that stand together on the screen, whatever is typed below them.
-fn says(words: &str) -> Reply {
-    Reply::deltas([words])
-}
-
 fn write() -> Reply {
     Reply::deltas(["Let me see.\n\n", "Now."])
         .and_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}))

@@ -21,7 +21,7 @@ async fn changed() -> (World, Vec<u8>) {
         (&["all changed"][..], Reply::tool_call("run_bash_command", json!({"command": command}))),
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let project = format!("{}:rw", world.path().join("project").display());
+    let project = world.mount();
     let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve"];
     let output = world.agentctl(args).await.exits(0);
     assert_eq!(output.stdout.trim(), "It is done.");
@@ -74,8 +74,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
 
     // The model is told.
     world.model.reply(Reply::text("I know.").when("And now?"));
-    let folder = format!("{}:rw", world.path().join("project").display());
-    world.agentctl(["run", "--continue", "And now?", "-C", &folder]).await.exits(0);
+    world.agentctl(["run", "--continue", "And now?", "-C", &world.mount()]).await.exits(0);
     has_all(&format!("{:?}", world.model.requests().last().unwrap().messages()), &["took back what turn 1 had done"]);
 }
 
@@ -107,8 +106,7 @@ async fn what_a_command_changed_before_a_kill_can_be_undone() {
     let command = r#"cd "$PROJECT"; echo new > a.txt; echo new > c.txt; rm d.txt; echo made > b.txt; sleep 60"#;
     let call = Reply::tool_call("run_bash_command", json!({"command": command, "timeout_s": 60}));
     works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
-    let project_argument = format!("{}:rw", world.path().join("project").display());
-    let args = ["run", "Change it", "-C", &project_argument, "--on-interrupt", "approve"];
+    let args = ["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"];
     let running = world.spawn_agentctl(args);
     until_true("the command to have written", || project(&world, "b.txt") == b"made\n").await;
     until_true("a sign of life after that", || is_older_than_the_last_sign(&world, "project/b.txt")).await;
@@ -162,8 +160,7 @@ async fn the_model_can_take_its_own_edit_back() {
 async fn the_chat_shows_and_asks_first() {
     let (world, _) = changed().await;
     // Nobody sits before a script: it is shown what would be done, and nothing is.
-    let folder = format!("{}:rw", world.path().join("project").display());
-    let output = world.agentctl_with(["chat", "--continue", "-C", &folder], b"/undo\n/quit\n".to_vec()).await;
+    let output = world.agentctl_with(["chat", "--continue", "-C", &world.mount()], b"/undo\n/quit\n".to_vec()).await;
     assert!(output.stdout.contains("/project/moved.txt: is removed"), "{}", output.stdout);
     assert!(output.stderr.contains("nothing was undone"), "{}", output.stderr);
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
@@ -194,8 +191,7 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 /// One turn in the session with this command. Returns what the model was told and the session.
 async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
     world.will(Reply::tool_call("run_bash_command", json!({ "command": command })));
-    let project = format!("{}:rw", world.path().join("project").display());
-    let place = session.map_or(["-C", &project], |session| ["--session", session]);
+    let place = session.map_or(["-C", &world.mount()], |session| ["--session", session]);
     let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", place[0], place[1]];
     let session = world.agentctl(args).await.exits(0).session();
     (world.told(), session)
@@ -331,11 +327,10 @@ async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
 async fn the_model_takes_back_an_edit_from_before_a_restart_but_not_over_a_persons_words() {
     let mut world = World::start().await;
     world.write("project/a.txt", "old\n");
-    let project_folder = format!("{}:rw", world.path().join("project").display());
     let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
     let edit = || Reply::tool_call("edit_file", edit.clone());
     works_through(&world.model, vec![(&["Edited"], edit())], Reply::text("Edited."));
-    let args = ["run", "Edit", "-C", &project_folder, "--on-interrupt", "approve", "--output", "json"];
+    let args = ["run", "Edit", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
     let session = world.agentctl(args).await.exits(0).session();
     assert_eq!(project(&world, "a.txt"), b"new\n");
     world.daemon.crash().await;

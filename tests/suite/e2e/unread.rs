@@ -32,8 +32,7 @@ impl World {
             self.model.reply(Reply::tool_call(*tool, arguments.clone()));
         }
         self.model.reply(Reply::text("I see."));
-        let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let args = ["run", "Do it", "-C", &project, "--on-interrupt", on_interrupt, "--output", "json"];
+        let args = ["run", "Do it", "-C", &self.mount(), "--on-interrupt", on_interrupt, "--output", "json"];
         let result = self.daemon.agentctl(args).await.json();
         assert_eq!(result["text"], "I see.", "{result:#}");
         (tool_texts(self.model.requests().last().unwrap()), result)
@@ -104,7 +103,7 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
         let world = &world;
         async move {
             world.model.reply(Reply::tool_call("undo_patch", json!({}))).reply(Reply::text("I see."));
-            let project = format!("{}:rw", world.path().join("project").display());
+            let project = world.mount();
             let args = ["run", "Back", "--continue", "-C", &project, "--on-interrupt", on_interrupt];
             world.agentctl(args).await.exits(0);
             let request = world.model.requests().pop().unwrap();

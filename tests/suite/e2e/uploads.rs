@@ -3,20 +3,14 @@
 use agentd_core::files::UploadReceipt;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-use super::{Events as _, *};
+use super::{
+    Events as _,
+    parts::{RED, with_eyes},
+    *,
+};
 
-/// 40 × 20 pixels.
-const RED: &[u8] = include_bytes!("fixtures/red.png");
 /// 2000 × 1000 pixels that are to be turned by a quarter; the file names its camera.
 const TURNED: &[u8] = include_bytes!("fixtures/turned.jpg");
-
-/// A daemon whose slot `vision` has a model of its own.
-async fn with_eyes() -> World {
-    World::prepared(|home| {
-        home.set("MODEL_MULTIMODAL_ID", "eyes");
-    })
-    .await
-}
 
 /// The types and the bytes of the pictures that a request shows.
 fn shown(request: &Recorded) -> Vec<(String, Vec<u8>)> {

@@ -19,7 +19,7 @@ fn counted(reply: Reply) -> Reply {
 }
 
 fn answers(request: &Recorded) -> Reply {
-    let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+    let is_subagent = is_subagent(request);
     let all = request.body["messages"].to_string();
     counted(match (is_subagent, request.last_role()) {
         (true, _) => Reply::text("Each thing was looked at and found in order. ".repeat(10)),

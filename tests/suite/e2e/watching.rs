@@ -78,14 +78,11 @@ async fn what_a_subagent_asks_is_told_once_and_its_end_only_to_those_who_want_ch
     let world = World::start().await;
     let client = world.client().await;
     let (mut all, mut own) = (client.watch(false, true).await.unwrap(), client.watch(false, false).await.unwrap());
-    world.model.respond_with(|request| {
-        let is_child = request.messages()[0]["content"].to_string().contains("You are a subagent");
-        match (is_child, request.last_role()) {
-            (true, "tool") => Reply::text("It was written as it was wanted, and nothing was left open. ".repeat(8)),
-            (true, _) => Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})),
-            (false, "tool") => Reply::text("over"),
-            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Write it"})),
-        }
+    world.model.respond_with(|request| match (is_subagent(request), request.last_role()) {
+        (true, "tool") => Reply::text("It was written as it was wanted, and nothing was left open. ".repeat(8)),
+        (true, _) => Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})),
+        (false, "tool") => Reply::text("over"),
+        (false, _) => Reply::tool_call("delegate_task", json!({"task": "Write it"})),
     });
     let mut stream = client.turn(turn(new(), "Go")).await.unwrap();
     let id = stream.session_id();

@@ -277,16 +277,13 @@ async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
 #[tokio::test]
 async fn subagents_and_summaries_are_there_and_told_apart() {
     let world = World::configured(ON).await;
-    world.model.respond_with(|request| {
-        let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-        match (is_subagent, request.last_role()) {
-            (true, _) => Reply::text("Looked at it, and found all of it in order. ".repeat(5)),
-            (false, "tool") => Reply::text("Done."),
-            _ if request.last_user().contains("Have it done") => {
-                Reply::tool_call("delegate_task", json!({"task": "Look at it"}))
-            }
-            _ => Reply::text("## What the person wants\nTo have it done.\n## Next steps\nNone."),
+    world.model.respond_with(|request| match (is_subagent(request), request.last_role()) {
+        (true, _) => Reply::text("Looked at it, and found all of it in order. ".repeat(5)),
+        (false, "tool") => Reply::text("Done."),
+        _ if request.last_user().contains("Have it done") => {
+            Reply::tool_call("delegate_task", json!({"task": "Look at it"}))
         }
+        _ => Reply::text("## What the person wants\nTo have it done.\n## Next steps\nNone."),
     });
     let session = session_of_turn(&world.daemon, &["Have it done"]).await;
     for turn in 0..10 {

@@ -92,13 +92,6 @@ fn asks_human(world: &World) {
     world.model.reply(Reply::tool_call("ask_human", args)).reply(Reply::text("Painted."));
 }
 
-/// Answer to its question, as the model was told it.
-fn told(world: &World) -> String {
-    let request = world.model.requests().pop().unwrap();
-    let result = request.messages().iter().rev().find(|message| message["role"] == "tool").unwrap();
-    result["content"].as_str().unwrap().to_owned()
-}
-
 #[tokio::test]
 async fn a_question_is_a_form_where_the_editor_has_forms() {
     let world = World::start().await;
@@ -170,15 +163,8 @@ async fn a_question_that_came_while_nobody_was_told_is_put_once() {
 #[tokio::test]
 async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
     let (world, mut editor, session, _) = opened().await;
-    world.model.respond_with(|request| {
-        let is_child = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-        match (is_child, request.last_role()) {
-            (false, "tool") => Reply::text("All is done."),
-            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Make the file"})),
-            (true, "tool") => Reply::text(format!("It is made. {}", "Each thing was looked at. ".repeat(8))),
-            (true, _) => Reply::tool_call("run_bash_command", json!({"command": COMMAND})),
-        }
-    });
+    let call = Reply::tool_call("run_bash_command", json!({"command": COMMAND}));
+    world.delegates(json!({"task": "Make the file"}), call);
     let id = editor.begin_prompt(&session, "Have it made").await;
     let asked = editor.decides("approve").await;
     assert_eq!((&asked["sessionId"], &asked["toolCall"]["title"]), (&json!(session), &json!(format!("`$ {COMMAND}`"))));

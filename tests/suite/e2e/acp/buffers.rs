@@ -23,13 +23,6 @@ fn edit(old: &str, new: &str) -> Reply {
     Reply::tool_call("edit_file", json!({"path": "/project/a.txt", "old_string": old, "new_string": new}))
 }
 
-/// Result of the last call, as the model was told it.
-fn told(world: &World) -> String {
-    let request: Recorded = world.model.requests().pop().unwrap();
-    let result = request.messages().iter().rev().find(|message| message["role"] == "tool").unwrap();
-    result["content"].as_str().unwrap().to_owned()
-}
-
 fn on_disk(file: &Path) -> String {
     fs::read_to_string(file).unwrap()
 }
@@ -162,15 +155,7 @@ async fn what_an_editor_answers_is_not_trusted() {
 #[tokio::test]
 async fn subagents_work_on_the_files_of_the_editor() {
     let (world, mut editor, session, file) = dirty().await;
-    world.model.respond_with(|request| {
-        let is_child = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-        match (is_child, request.last_role()) {
-            (false, "tool") => Reply::text("All is done."),
-            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Edit the file"})),
-            (true, "tool") => Reply::text(format!("It is edited. {}", "Each line was looked at. ".repeat(9))),
-            (true, _) => edit("unsaved", "edited"),
-        }
-    });
+    world.delegates(json!({"task": "Edit the file"}), edit("unsaved", "edited"));
     editor.decided(&session, "Have it edited", "approve").await;
     assert_eq!(editor.files.texts[&file], "one\nedited\n");
 }

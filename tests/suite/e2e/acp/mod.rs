@@ -18,6 +18,13 @@ use jsonschema::Validator;
 
 use super::*;
 
+/// Result of the last call, as the model was told it.
+fn told(world: &World) -> String {
+    let request = world.model.requests().pop().unwrap();
+    let result = request.messages().iter().rfind(|message| message["role"] == "tool").unwrap();
+    result["content"].as_str().unwrap().to_owned()
+}
+
 /// The protocol's schema.
 static SCHEMA: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../fixtures/acp/schema.json")).unwrap());

@@ -32,11 +32,6 @@ fn calls(world: &World, tool: String) {
     world.will(Reply::tool_call(&tool, json!({"text": "now"})));
 }
 
-/// The words that the model was told last.
-fn told(world: &World) -> String {
-    world.model.requests().last().unwrap().messages().last().unwrap()["content"].as_str().unwrap().to_owned()
-}
-
 #[tokio::test]
 async fn a_server_of_the_editor_is_used_and_ends_with_the_session() {
     let world = World::start().await;

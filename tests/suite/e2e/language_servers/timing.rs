@@ -10,8 +10,7 @@ use super::{
 impl World {
     /// One turn in the project, which begins a session or goes on with the last one.
     async fn says(&self, prompt: &str, and: &[&str]) {
-        let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let args = ["run", prompt, "-C", &project, "--on-interrupt", "approve"];
+        let args = ["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"];
         self.daemon.agentctl(args.iter().chain(and)).await.exits(0);
     }
 }

@@ -35,13 +35,20 @@ impl Session {
         Self { client, id }
     }
 
+    /// One with a server that works, and the tool of that.
+    async fn with_tool(world: &World) -> (Self, String) {
+        let session = Self::new(world).await;
+        session.bring_up(&[behaving("fake", "ok")]).await;
+        let tool = session.tool().await;
+        (session, tool)
+    }
+
+    fn bringing(&self, servers: &[SessionServer]) -> SetSessionServersRequest {
+        SetSessionServersRequest { session: self.id.clone(), servers: servers.to_vec(), ..Default::default() }
+    }
+
     async fn bring(&self, servers: &[SessionServer]) {
-        let request = SetSessionServersRequest {
-            session: self.id.clone(),
-            servers: servers.to_vec(),
-            ..SetSessionServersRequest::default()
-        };
-        self.client.set_session_servers(request).await.unwrap();
+        self.client.set_session_servers(self.bringing(servers)).await.unwrap();
     }
 
     /// The same, once each server has told its tools or failed, however busy the machine is.
@@ -123,9 +130,7 @@ async fn each_session_has_a_process_of_its_own_and_others_have_none() {
 #[tokio::test]
 async fn their_tools_ask_first() {
     let world = World::start().await;
-    let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "ok")]).await;
-    let tool = session.tool().await;
+    let (session, tool) = Session::with_tool(&world).await;
     let told = session.call(&world, &tool, OnInterrupt::Deny).await;
     assert!(told.starts_with(REFUSED), "{told}");
     assert_eq!(world.read("acted"), "");
@@ -173,11 +178,7 @@ async fn broken_ones_are_told_of_and_the_others_work() {
     check("nowhere", McpServerState::Down, "could not be greeted");
     has_all(&session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await, &["acted: now"]);
 
-    let too_many = SetSessionServersRequest {
-        session: session.id.clone(),
-        servers: vec![behaving("fake", "ok"); 17],
-        ..SetSessionServersRequest::default()
-    };
+    let too_many = session.bringing(&vec![behaving("fake", "ok"); 17]);
     let refused = session.client.set_session_servers(too_many).await.unwrap_err();
     assert!(refused.to_string().contains("17 MCP servers"), "{refused}");
     assert_eq!(session.client.session_servers(&session.id).await.unwrap().len(), 7, "all is as it was");
@@ -218,12 +219,8 @@ async fn a_server_sees_what_the_client_passes_and_little_else() {
     let folder = world.path().join("here");
     std::fs::create_dir(&folder).unwrap();
     let environment = [("PWD", folder.to_str().unwrap()), ("TZ", "Mars/Base"), ("LD_PRELOAD", "evil.so")];
-    let request = SetSessionServersRequest {
-        session: session.id.clone(),
-        servers: vec![server],
-        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        replaces: None,
-    };
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let request = SetSessionServersRequest { environment, ..session.bringing(&[server]) };
     session.client.set_session_servers(request).await.unwrap();
     let told = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
     assert!(told.contains(r#""GIVEN": "${HOME} literally""#) && told.contains("Mars/Base"), "{told}");
@@ -239,11 +236,7 @@ async fn it_ends_with_its_session() {
     assert!(!world.of_servers().is_empty());
     session.client.delete_session(&session.id).await.unwrap();
     until_true("nothing of it is left", || world.of_servers().is_empty()).await;
-    let request = SetSessionServersRequest {
-        session: session.id.clone(),
-        servers: vec![behaving("fake", "ok")],
-        ..SetSessionServersRequest::default()
-    };
+    let request = session.bringing(&[behaving("fake", "ok")]);
     assert!(session.client.set_session_servers(request).await.is_err(), "the session is gone");
     world.still_serves().await;
 }
@@ -269,9 +262,7 @@ async fn others_take_their_place_and_nothing_of_the_old_is_left() {
 #[tokio::test]
 async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gone() {
     let mut world = World::start().await;
-    let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "ok")]).await;
-    let tool = session.tool().await;
+    let (session, tool) = Session::with_tool(&world).await;
     world.will(Reply::tool_call(&tool, json!({"text": "now"})));
     // Twice: the client brings its servers again before the answer, or it does not.
     for is_brought in [false, true] {
@@ -301,21 +292,12 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
 #[tokio::test]
 async fn subagents_have_the_servers_of_the_session_that_they_work_for() {
     let world = World::start().await;
-    let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "ok")]).await;
-    let tool = session.tool().await;
-    let is_child = |request: &Recorded| request.messages()[0]["content"].to_string().contains("You are a subagent");
-    let calls = tool.clone();
-    world.model.respond_with(move |request| match (is_child(request), request.last_role()) {
-        (true, "tool") => Reply::text("It was done as it was wanted, and nothing was left open. ".repeat(8)),
-        (true, _) => Reply::tool_call(&calls, json!({"text": "of the child"})),
-        (false, "tool") => Reply::text("over"),
-        (false, _) => Reply::tool_call("delegate_task", json!({"task": "Do it"})),
-    });
+    let (session, tool) = Session::with_tool(&world).await;
+    world.delegates(json!({"task": "Do it"}), Reply::tool_call(&tool, json!({"text": "of the child"})));
     let mut request = turn(SessionChoice::Existing(session.id.clone()), "Go");
     request.start.on_interrupt = OnInterrupt::Approve;
     session.client.turn(request).await.unwrap().to_the_end().await;
     assert_eq!(world.read("acted"), "of the child\n");
-    let child = world.model.requests().into_iter().rfind(is_child).unwrap();
+    let child = world.model.requests().into_iter().rfind(is_subagent).unwrap();
     assert!(tool_texts(&child).contains("acted: of the child") && offers(&child, &tool));
 }

@@ -231,7 +231,7 @@ async fn what_is_denied_unasked_is_in_the_answer() {
 async fn what_a_subagent_asks_is_answered_and_the_caller_hears_the_turn_that_it_works_for() {
     let world = World::start().await;
     world.model.respond_with(|request| {
-        let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+        let is_subagent = is_subagent(request);
         let told = tool_texts(request);
         match (is_subagent, told.as_str()) {
             (true, told) if told.contains("blue") => Reply::text("It shall be blue, and this is why. ".repeat(10)),
