@@ -104,7 +104,7 @@ async fn a_turn_is_told_with_who_decided_what_and_what_came_of_it() {
 
     let report = world.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
     assert_eq!(keys(&report), ["files", "findings", "head", "holds", "lines", "more"]);
-    assert_eq!((&report["holds"], &report["findings"]), (&json!(true), &json!([])));
+    holds(&report, json!({"holds": true, "findings": []}));
     world.agentctl(["audit", "verify", "--noted", report["head"]["hash"].as_str().unwrap()]).await.exits(0);
     world.agentctl(["audit", "verify", "--noted", &"0".repeat(63)]).await.exits(1);
 }
@@ -160,7 +160,7 @@ async fn a_command_that_a_crash_cut_off_is_unknown_and_the_log_holds() {
     world.daemon.crash().await;
     let records = audit(&world, &[]).await;
     let [call] = calls(&records)[..] else { panic!("{records:#?}") };
-    assert_eq!((&call["allowed"], &call["outcome"]), (&json!(true), &json!("unknown")));
+    holds(&call, json!({"allowed": true, "outcome": "unknown"}));
     let starts = records.iter().filter(|record| record["kind"] == "daemon_started").count();
     let stops = records.iter().filter(|record| record["kind"] == "daemon_stopped").count();
     assert_eq!((starts, stops), (2, 0));
@@ -185,7 +185,7 @@ async fn a_changed_byte_is_found() {
     assert!(output.stdout.contains("the log is not intact"), "{}", output.stdout);
     let report = world.agentctl(["audit", "verify", "--json"]).await.exits(1).json();
     assert_eq!(report["holds"], false);
-    assert_eq!((&report["findings"][0]["file"], &report["findings"][0]["line"]), (&json!("audit.jsonl"), &json!(5)));
+    holds(&report["findings"][0], json!({"file": "audit.jsonl", "line": 5}));
     change("ls -r outputs", "rm -r outputs");
     world.agentctl(["audit", "verify"]).await.exits(0);
 

@@ -145,7 +145,7 @@ async fn a_bug_report_is_one_file() {
     let (here, figures) = (events_of(&world.daemon, &id).await, json_of(&world.daemon, &["context", &id]).await);
     let other = empty_machine().await;
     let report = travels(&world, &id, &other).await;
-    assert_eq!((&report["turns"], &report["subagents"]), (&json!(3), &json!(1)), "{report:#}");
+    holds(&report, json!({"turns": 3, "subagents": 1}));
     let [page, traced] = ["page.html", "trace.html"].map(|name| world.path().join(name).display().to_string());
     world.agentctl(["sessions", "export", &id, "--format", "html", "-o", &page]).await.exits(0);
     world.agentctl(["trace", &id, "--html", &traced]).await.exits(0);
@@ -233,8 +233,7 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     json_of(&other, &["sessions", "import", &file]).await;
     assert!(events_of(&other, &id).await.iter().any(|event| event.to_string().contains("runs Elsewhere")));
     let forks = async |turn: &str| {
-        let args = ["sessions", "fork", &id, "--at-turn", turn];
-        other.agentctl(args).await.exits(0).stdout.trim().to_owned()
+        other.agentctl(["sessions", "fork", &id, "--at-turn", turn]).await.exits(0).stdout.trim().to_owned()
     };
     let early = forks("1").await;
     // What is cut off did not come along, and what follows happens here.

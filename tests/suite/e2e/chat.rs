@@ -175,8 +175,7 @@ async fn a_conversation_is_taken_up_with_what_it_waits_for() {
     let world = World::start().await;
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(write).reply(Reply::text("It is written."));
-    let args = ["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     drop(running);
     let mut terminal = Terminal::open(&world.daemon, &["--session", raised["session_id"].as_str().unwrap()]);

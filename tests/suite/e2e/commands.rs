@@ -146,8 +146,7 @@ async fn what_a_session_did_is_shown_and_copied() {
     let session = world.agentctl(run).await.exits(0).session();
     world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/b.txt", "content": "made\n"})));
     world.model.reply(Reply::text("The *last* answer?"));
-    let more = ["run", "And another", "--session", &session, "--on-interrupt", "approve"];
-    world.agentctl(more).await.exits(0);
+    world.agentctl(["run", "And another", "--session", &session, "--on-interrupt", "approve"]).await.exits(0);
 
     let mut terminal = Terminal::ready(&world.daemon, &["--session", &session]);
     terminal.says("/todos");
@@ -239,8 +238,7 @@ async fn files_are_named_to_the_model_as_what_they_are() {
     let told = last_words(&world);
     assert!(told.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{told}");
     terminal.leaves();
-    let run = ["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"];
-    world.agentctl(run).await.exits(0);
+    world.agentctl(["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"]).await.exits(0);
     let told = last_words(&world);
     assert!(told.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{told}");
     let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();

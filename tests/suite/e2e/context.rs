@@ -423,10 +423,10 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
         say(&client, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
     let before = world.agentctl(["context", &session, "--json"]).await.exits(0).json();
-    assert_eq!((&before["messages"], &before["window"]), (&json!(24), &json!(WINDOW)), "{before:#}");
+    holds(&before, json!({"messages": 24, "window": WINDOW}));
 
     let done = world.agentctl(["compact", &session, "--strategy", "summarize", "--json"]).await.exits(0).json();
-    assert_eq!((&done["report"]["strategy"], &done["report"]["cause"]), (&json!("summarize"), &json!("person")));
+    holds(&done["report"], json!({"strategy": "summarize", "cause": "person"}));
     assert_eq!(done["report"]["pinned"][0], "Always be brief.\n\nPiece of work 0", "{done:#}");
     let path = done["report"]["path"].as_str().unwrap();
     // What was replaced is a file that tools, and people, can read.
@@ -480,7 +480,7 @@ async fn the_level_is_told_and_the_chain_can_be_seen() {
     let output = world.agentctl(["run", "Read it all"]).await.exits(0);
     output.says(&["the context window is 79 % full"]);
     let view = world.agentctl(["context", "--json"]).await.exits(0).json();
-    assert_eq!((&view["level"], &view["percent"], &view["tokens"]), (&json!("warning"), &json!(79), &json!(13_010)));
+    holds(&view, json!({"level": "warning", "percent": 79, "tokens": 13_010}));
 
     let shown = world.agentctl(["config", "show", "--chain"]).await.exits(0).stdout;
     let places = ["audit", "approvals", "audit_gate", "compaction", "todos", "repair", "undo"].map(|link| {

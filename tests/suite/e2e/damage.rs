@@ -56,7 +56,7 @@ async fn a_damaged_event_costs_itself_and_not_its_session() {
         let lines = told.json_lines();
         assert_eq!(numbers(&lines), (1..=*last_seq).collect::<Vec<_>>(), "event {seq}");
         let marked = lines.iter().find(|line| line["seq"] == seq).unwrap();
-        assert_eq!((&marked["type"], &marked["code"]), (&json!("warning"), &json!("damaged_event")));
+        holds(&marked, json!({"type": "warning", "code": "damaged_event"}));
 
         daemon.agentctl(["sessions", "show", session]).await.exits(0);
         daemon.agentctl(["context", session]).await.exits(0);
@@ -77,8 +77,7 @@ async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
     for (kind, is_asked) in [("turn_started", true), ("interrupt_raised", true), ("interrupt_resolved", false)] {
         let mut world = World::start().await;
         world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"})));
-        let args = ["run", "Write", "--on-interrupt", "wait", "--output", "stream-json"];
-        let mut running = world.spawn_agentctl(args);
+        let mut running = world.spawn_agentctl(["run", "Write", "--on-interrupt", "wait", "--output", "stream-json"]);
         let (raised, _) = running.event("interrupt_raised").await;
         let session = raised["session_id"].as_str().unwrap().to_owned();
         let interrupt = raised["interrupt"]["id"].as_str().unwrap().to_owned();

@@ -48,7 +48,7 @@ async fn a_run_that_is_told_to_end_cancels_its_command_and_prints_its_result() {
         running.signal(signal);
         let output = running.output(Vec::new()).await.exits(code);
         let result = output.json_lines().pop().unwrap();
-        assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("cancelled")), "{signal}");
+        holds(&result, json!({"type": "result", "stop_reason": "cancelled"}));
         let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
         assert_eq!(shown["live_turn_id"], Value::Null, "{signal}");
         assert!(!outputs.join("late").exists());
@@ -69,8 +69,7 @@ async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
     world.model.wait_until(|counts| counts.dropped == 1).await;
 
     world.model.reply(run("touch outputs/a"));
-    let args = ["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
     running.signal(Signal::SIGTERM);
     let output = running.output(Vec::new()).await.exits(143);
@@ -128,8 +127,7 @@ async fn a_detached_run_goes_on_and_answers_as_it_was_told_to() {
     until_there(&world.daemon.data().join("workspace").join(session.to_string()).join("outputs/a")).await;
 
     // Without a word it waits, as nobody is there.
-    let args = ["run", "Go!", "--detach", "--output", "json"];
-    let started = world.agentctl(args).await.exits(0).json();
+    let started = world.agentctl(["run", "Go!", "--detach", "--output", "json"]).await.exits(0).json();
     assert_eq!(started["type"], "started");
     let asked = world.first_question().await;
     assert_eq!((&asked["session_id"], &asked["turn_id"]), (&started["session_id"], &started["turn_id"]));

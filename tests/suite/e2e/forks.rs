@@ -54,13 +54,10 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     let told = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
     let told = told.await.exits(0).json();
     assert_eq!(keys(&told), ["files", "forked_from", "session_id", "title", "turn"]);
-    assert_eq!(
-        (&told["forked_from"], &told["turn"], &told["title"]),
-        (&json!(origin), &json!(1), &json!("Another way"))
-    );
+    holds(&told, json!({"forked_from": origin, "turn": 1, "title": "Another way"}));
     let early = told["session_id"].as_str().unwrap().to_owned();
     let shown = world.show(&now).await;
-    assert_eq!((&shown["title"], &shown["turns"]), (&json!("Plan the garden (fork)"), &json!(2)));
+    holds(&shown, json!({"title": "Plan the garden (fork)", "turns": 2}));
     assert_eq!((&shown["usage"]["prompt_tokens"], &shown["status"]), (&json!(0), &json!("idle")), "{shown:#}");
     assert_eq!(shown["todos"][0]["content"], "Paint the fence");
     let granted = |shown: &Value| shown["settings"]["grants"].as_array().map_or(0, Vec::len);
@@ -138,7 +135,7 @@ async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
     world.daemon.crash().await;
 
     let shown = world.show(&fork).await;
-    assert_eq!((&shown["turns"], &shown["status"], &shown["interrupts"]), (&json!(1), &json!("idle"), &json!([])));
+    holds(&shown, json!({"turns": 1, "status": "idle", "interrupts": []}));
     world.goes_on(Some(&fork), "How are you?", &[Reply::text("Well.")]).await;
     assert!(!world.last_request().contains("Write it"), "{}", world.last_request());
     // The origin still waits, and goes on with its answer.
@@ -238,7 +235,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     assert_eq!(content("outputs/gone.md").await.as_deref(), Some("soon\n"));
     assert_eq!(content("outputs/new.md").await, None);
     let files = &told["earlier_files"];
-    assert_eq!((&files["folder"], &files["shared"]), (&json!("outputs/at-turn-1"), &json!(1)), "{told:#}");
+    holds(&files, json!({"folder": "outputs/at-turn-1", "shared": 1}));
     assert_eq!(content("outputs/at-turn-1/project/a.txt").await.as_deref(), Some("before\n"));
     assert_eq!(content("outputs/at-turn-1/project/new.txt").await, None);
     // What somebody else has changed stays, and is named; the project and the other session have what they had.

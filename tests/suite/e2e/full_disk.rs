@@ -35,8 +35,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
         fill(&folder);
         Reply::text("Nobody can store this. ".repeat(2000))
     });
-    let args = ["run", "Find the walnut", "--on-interrupt", "approve", "--output", "json"];
-    let cut = daemon.agentctl(args).await;
+    let cut = daemon.agentctl(["run", "Find the walnut", "--on-interrupt", "approve", "--output", "json"]).await;
     assert_eq!(cut.code, Some(1), "{cut:?}");
     let listed = daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     let id = listed.as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap().to_owned());

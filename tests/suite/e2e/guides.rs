@@ -136,8 +136,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
         Some((tool, arguments)) => Reply::default().and_call(*tool, arguments.clone()),
         None => Reply::text("Good."),
     });
-    let args = ["run", "Work.", "-C", &project, "--on-interrupt", "approve"];
-    let output = world.agentctl(args).await.exits(5);
+    let output = world.agentctl(["run", "Work.", "-C", &project, "--on-interrupt", "approve"]).await.exits(5);
     let requests = world.model.requests();
     let told: Vec<usize> = requests.iter().map(|request| notes(request).len()).collect();
     assert_eq!(told, [1, 2, 2, 2, 3, 3], "{}", requests.last().unwrap().body);

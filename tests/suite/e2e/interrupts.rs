@@ -40,7 +40,7 @@ async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
     for key in ["id", "session_id", "turn_id", "kind", "tool", "args", "risk", "raised_at", "deadline"] {
         assert!(keys(&listed[0]).contains(&key), "{key} is missing in {:#}", listed[0]);
     }
-    assert_eq!((&listed[0]["kind"], &listed[0]["tool"]), (&json!("approval"), &json!("write_file")));
+    holds(&listed[0], json!({"kind": "approval", "tool": "write_file"}));
     assert_eq!(listed[0]["args"], json!({"path": "outputs/a.txt", "content": "approved"}));
     assert_eq!(written(&world, &interrupt["session_id"]), "", "nothing happens before the answer");
     world.agentctl(["interrupts"]).await.exits(0).shows(&["write_file", "medium"]);
@@ -49,7 +49,7 @@ async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
     let session = interrupt["session_id"].as_str().unwrap();
     let attached = world.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
     let result = attached.json_lines().pop().unwrap();
-    assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("completed")));
+    holds(&result, json!({"type": "result", "stop_reason": "completed"}));
     assert_eq!(result["text"], "It is written.");
     assert_eq!(written(&world, &interrupt["session_id"]), "approved");
     assert!(self::listed(&world).await.is_empty());
@@ -120,7 +120,7 @@ async fn a_question_gets_its_answer_across_a_restart() {
     works_through(&world.model, vec![(&["green"], ask)], Reply::text("Green it is."));
     let (client, interrupt) = waiting(&world).await;
     drop(client);
-    assert_eq!((&interrupt["kind"], &interrupt["question"]), (&json!("question"), &json!("Which colour?")));
+    holds(&interrupt, json!({"kind": "question", "question": "Which colour?"}));
     world.daemon.crash().await;
     answer(&world, &interrupt["id"], &["  "]).await.exits(2).says(&["hint:"]);
     answer(&world, &interrupt["id"], &["green", "please"]).await.exits(0);
@@ -245,7 +245,7 @@ async fn two_clients_stay_with_a_turn_through_a_restart() {
         [one.output(Vec::new()).await, other.output(Vec::new()).await].map(|output| output.exits(0).json_lines());
     for lines in &ended {
         let result = lines.last().unwrap();
-        assert_eq!((&result["type"], &result["text"]), (&json!("result"), &json!("It is written.")), "{result:#}");
+        holds(&result, json!({"type": "result", "text": "It is written."}));
     }
     // Every stored event once, in order, across the restart.
     let stored = lines.iter().chain(&ended[1]).filter(|line| line["type"] != "item_delta");

@@ -90,8 +90,7 @@ async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
     assert!(told.contains("one"), "{told}");
 
     world.will(run(changes));
-    let args = ["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"];
-    world.agentctl(args).await.exits(0);
+    world.agentctl(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await.exits(0);
     let asked = world.first_question().await;
     for field in ["reason", "preview"] {
         assert!(asked[field].as_str().unwrap().contains("its changes cannot be undone: could not record"), "{asked:#}");
@@ -207,8 +206,7 @@ async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
 async fn calls_that_had_not_begun_at_a_cancel_are_said_never_to_have_run() {
     let world = World::start().await;
     world.model.reply(run("touch outputs/one").and_call("run_bash_command", json!({"command": "touch outputs/two"})));
-    let args = ["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
     running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await.exits(130);

@@ -54,8 +54,7 @@ impl World {
         let before = self.model.requests().len();
         let replies = std::sync::Mutex::new(replies.into_iter());
         self.model.respond_with(move |_| replies.lock().unwrap().next().unwrap_or_else(|| Reply::text("over")));
-        let args = ["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"];
-        self.daemon.agentctl(args).await.exits(0);
+        self.daemon.agentctl(["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"]).await.exits(0);
         self.model.requests().split_off(before)
     }
 }

@@ -37,8 +37,7 @@ async fn read_all(world: &World, count: usize) -> Output {
         world.write(&format!("project/f{number}.txt"), prose(number));
     }
     let project = world.path().join("project");
-    let args = ["run", "Read all parts", "-C", project.to_str().unwrap(), "--output", "stream-json"];
-    world.agentctl(args).await.exits(0)
+    world.agentctl(["run", "Read all parts", "-C", project.to_str().unwrap(), "--output", "stream-json"]).await.exits(0)
 }
 
 #[tokio::test]

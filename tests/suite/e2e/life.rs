@@ -98,14 +98,12 @@ async fn a_stop_drains_and_the_turn_can_be_continued() {
 
     world.daemon.restart().await;
     world.model.reply(Reply::text("Six."));
-    let args = ["run", "--session", &session, "--output", "json"];
-    let result = world.agentctl(args).await.exits(0).json();
+    let result = world.agentctl(["run", "--session", &session, "--output", "json"]).await.exits(0).json();
     assert_eq!(result["text"], "Six.");
     let request = world.model.requests().pop().unwrap();
     assert!(request.body["messages"].to_string().contains("Count"), "{}", request.body);
     // A turn that has come to its end is not continued.
-    let args = ["run", "--session", &session];
-    world.agentctl(args).await.exits(2).says(&["no turn to continue", "hint:"]);
+    world.agentctl(["run", "--session", &session]).await.exits(2).says(&["no turn to continue", "hint:"]);
 }
 
 #[tokio::test]

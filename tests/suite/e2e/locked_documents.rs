@@ -38,7 +38,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     for (password, again) in [("vermilion-0", ""), ("secret", "did not open it (try 2 of 3)")] {
         let (raised, _) = running.event("interrupt_raised").await;
         let interrupt = &raised["interrupt"];
-        assert_eq!((&interrupt["kind"], &interrupt["secret"]), (&json!("question"), &json!(true)), "{interrupt}");
+        holds(&interrupt, json!({"kind": "question", "secret": true}));
         assert!(interrupt["context"].as_str().unwrap().contains(again), "{interrupt}");
         let id = interrupt["id"].as_str().unwrap();
         world.agentctl(["answer", id, password]).await.exits(2).says(&["not given as an argument"]);

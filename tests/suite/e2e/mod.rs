@@ -505,6 +505,14 @@ fn texts<'v>(list: &'v Value, key: &str) -> Vec<&'v str> {
     list.as_array().unwrap().iter().map(|entry| entry[key].as_str().unwrap()).collect()
 }
 
+/// An object has these values under these keys.
+#[track_caller]
+fn holds(found: &Value, expected: Value) {
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(found[key], *value, "{key} of {found:#}");
+    }
+}
+
 /// The names of the tools that a request shows, in their order.
 fn tool_names(request: &Recorded) -> Vec<String> {
     let tools = request.body["tools"].as_array().into_iter().flatten();

@@ -29,10 +29,7 @@ async fn models_and_windows_are_told_with_where_they_come_from() {
     assert_eq!(world.model.documents_asked(), [""; 0], "a daemon that starts asks nobody");
     let slots = world.agentctl(["models", "--json"]).await.exits(0).json();
     let base = &slots[0]["model"];
-    assert_eq!(
-        (&base["id"], &base["context_window"], &base["window_source"]),
-        (&json!("first"), &json!(65_536), &json!("server"))
-    );
+    holds(&base, json!({"id": "first", "context_window": 65_536, "window_source": "server"}));
     let table = world.agentctl(["models"]).await.exits(0).stdout;
     assert!(["first", "65536", "server"].iter().all(|word| table.contains(word)), "{table}");
     let shown = world.agentctl(["models", "show"]).await.exits(0).stdout;
@@ -53,10 +50,7 @@ async fn models_and_windows_are_told_with_where_they_come_from() {
     home.write("config/models.yaml", "base: {context_window: 16384}");
     let daemon = TempDaemon::start_in(home).await;
     let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    assert_eq!(
-        (&slots[0]["model"]["context_window"], &slots[0]["model"]["window_source"]),
-        (&json!(16_384), &json!("configured"))
-    );
+    holds(&slots[0]["model"], json!({"context_window": 16_384, "window_source": "configured"}));
 }
 
 #[tokio::test]

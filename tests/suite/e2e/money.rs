@@ -148,7 +148,7 @@ async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
         daemon.crash().await;
         let report = daemon.agentctl(["usage", "--by", "session", "--json"]).await.exits(0).json();
         let total = &report["total"];
-        assert_eq!((&total["cost_microusd"], &total["prompt_tokens"]), (&json!(money), &json!(prompt)), "{wire}");
+        holds(&total, json!({"cost_microusd": money, "prompt_tokens": prompt}));
         assert_eq!((&report["groups"][0]["name"], &total["unpriced_calls"]), (&json!(id), &Value::Null), "{report:#}");
         let shown = daemon.agentctl(["sessions", "show", &id, "--json"]).await.exits(0).json();
         assert!(shown.to_string().contains(&format!("\"cost_microusd\":{money}")), "{wire} {money}: {shown:#}");
@@ -173,7 +173,7 @@ async fn an_answer_that_a_person_cancels_is_paid_for_as_far_as_it_was_counted() 
     })
     .await;
     assert_eq!(total["cost_microusd"], json!(counts.charge()), "{total:#}");
-    assert_eq!((&total["prompt_tokens"], &total["unpriced_calls"]), (&json!(9600), &Value::Null), "{total:#}");
+    holds(&total, json!({"prompt_tokens": 9600, "unpriced_calls": null}));
 }
 
 #[tokio::test]

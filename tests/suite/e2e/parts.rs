@@ -59,8 +59,7 @@ async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
     assert!(told.contains("[Selection: src/main.rs, lines 10 to 12]") && told.contains("the needle is blue"), "{told}");
     // It stands among the items, and outlives the daemon.
     world.daemon.crash().await;
-    let args = ["run", "Sure?", "--session", &session];
-    world.agentctl(args).await.exits(0);
+    world.agentctl(["run", "Sure?", "--session", &session]).await.exits(0);
     let before = request.messages();
     assert_eq!(&world.model.requests().pop().unwrap().messages()[..before.len()], before);
     has_all(

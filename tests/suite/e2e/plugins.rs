@@ -116,10 +116,10 @@ async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
     world.daemon.crash().await;
     all_is_used(&world).await;
     let plugins = listed(&world).await;
-    assert_eq!((&plugins[0]["state"], &plugins[0]["source"]), (&json!("installed"), &json!(folder)));
+    holds(&plugins[0], json!({"state": "installed", "source": folder}));
     assert_eq!(plugins[0]["problems"], json!([]));
     let skills = world.agentctl(["skills", "show", "tax", "--json"]).await.exits(0).json();
-    assert_eq!((&skills["origin"], &skills["plugin"]), (&json!("plugin"), &json!("kit")));
+    holds(&skills, json!({"origin": "plugin", "plugin": "kit"}));
 
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder]).await.exits(0).says(&["kit 1.0 is there already, as it is"]);

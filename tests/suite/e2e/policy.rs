@@ -100,8 +100,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
 
     // A person is asked about what it means, and what is explained is the same.
     world.model.reply(Reply::tool_call("write_file", hidden.clone())).reply(Reply::text("No."));
-    let run = ["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.spawn_agentctl(run);
+    let mut running = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     let interrupt = &raised["interrupt"];
     assert_eq!(
@@ -112,8 +111,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
     assert!(interrupt["args"].get("filePath").is_none() && interrupt["preview"].is_string(), "{raised:#}");
     world.agentctl(["answer", interrupt["id"].as_str().unwrap(), "reject"]).await.exits(0);
     running.output(Vec::new()).await.exits(5);
-    let explain = ["policy", "explain", "write_file", &hidden.to_string(), "--json"];
-    let said = world.agentctl(explain).await.exits(0).json();
+    let said = world.agentctl(["policy", "explain", "write_file", &hidden.to_string(), "--json"]).await.exits(0).json();
     assert_eq!(said["explanation"]["layer"], "checker", "{said:#}");
 }
 
@@ -189,7 +187,7 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
     let said = world.agentctl(["policy", "test", tried, "--audit", "--json"]).await.exits(0).json();
     assert_eq!(std::fs::read_dir(&workspaces).unwrap().count(), 0);
     assert_eq!(keys(&said), ["balance", "changed", "changes", "file", "judged", "skipped"]);
-    assert_eq!((&said["judged"], &said["skipped"], &said["changed"]), (&json!(4), &json!(0), &json!(3)));
+    holds(&said, json!({"judged": 4, "skipped": 0, "changed": 3}));
     assert_eq!(said["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));
     let changes: Vec<(u64, &str, &str)> = said["changes"]
         .as_array()
@@ -203,8 +201,7 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
     assert_eq!(changes, [(2, "deny", "ask"), (1, "ask", "deny")]);
     let output = world.agentctl(["policy", "test", tried, "--audit"]).await.exits(0);
     has_all(&output.stdout, &["git push origin x", "3 of 4 calls would change: 1 more asked, 1 fewer denied"]);
-    let future = ["policy", "test", tried, "--audit", "--since", "2999-01-01T00:00:00Z"];
-    let output = world.agentctl(future).await.exits(0);
+    let output = world.agentctl(["policy", "test", tried, "--audit", "--since", "2999-01-01T00:00:00Z"]).await.exits(0);
     assert!(output.stdout.contains("0 calls: none would change"), "{}", output.stdout);
 }
 

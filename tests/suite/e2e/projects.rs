@@ -55,7 +55,7 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     assert_eq!(told(&world), Vec::<&str>::new());
     assert!(world.model.requests()[0].body.to_string().contains("Run make check."));
     let found = show(&world, &project).await;
-    assert_eq!((&found["trust"], &found["instructions"]), (&json!("untrusted"), &json!(true)));
+    holds(&found, json!({"trust": "untrusted", "instructions": true}));
     assert_eq!(found["commands"], json!([{"name": "ship", "text": ""}]));
     assert_eq!((found["hash"].as_str().unwrap().len(), found["files"].as_array().unwrap().len()), (64, 4));
 

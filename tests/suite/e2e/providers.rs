@@ -204,8 +204,7 @@ async fn another_model_of_the_same_server_gets_nothing_of_the_first() {
     server.reply(Reply::text("Done."));
     // It refuses changed ids of its own calls; only this looks at what the other model is sent.
     server.lenient();
-    let args = ["run", "And now?", "--session", &session, "--model", "=the-other"];
-    talk.daemon.agentctl(args).await.exits(0);
+    talk.daemon.agentctl(["run", "And now?", "--session", &session, "--model", "=the-other"]).await.exits(0);
     let requests = server.requests();
     let ids = |request: &Recorded| {
         let calls = request.messages().iter().filter_map(|message| message["tool_calls"][0]["id"].as_str());

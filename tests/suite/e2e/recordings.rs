@@ -100,8 +100,7 @@ async fn a_live_model_gets_the_recorded_results() {
         false => Reply::tool_call("read_file", json!({"path": "/project/notes.txt"})),
     });
     let file = file.to_str().unwrap();
-    let args = ["run", "--replay", file, "-C", &project(&world), "--live-model"];
-    let played = world.agentctl(args).await.exits(0);
+    let played = world.agentctl(["run", "--replay", file, "-C", &project(&world), "--live-model"]).await.exits(0);
     assert_eq!(played.stdout.trim(), "It says: old words.", "{}", played.stderr);
 }
 

@@ -72,8 +72,7 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
     world.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["outputs/ (1 file)"]);
     // It has its files again as soon as it needs some.
-    let more = ["run", "--session", &id, "Another report", "--on-interrupt", "approve"];
-    world.agentctl(more).await.exits(0);
+    world.agentctl(["run", "--session", &id, "Another report", "--on-interrupt", "approve"]).await.exits(0);
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
     let audit = world.agentctl(["audit", "--json"]).await.exits(0).json();

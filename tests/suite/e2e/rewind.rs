@@ -25,8 +25,7 @@ async fn three_turns() -> (World, String) {
         }
     });
     let project = world.mount();
-    let first = ["run", "one", "-C", &project, "--on-interrupt", "approve", "--title", "Numbers"];
-    world.agentctl(first).await.exits(0);
+    world.agentctl(["run", "one", "-C", &project, "--on-interrupt", "approve", "--title", "Numbers"]).await.exits(0);
     for input in ["two", "three"] {
         world.agentctl(["run", input, "--continue", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
     }

@@ -42,7 +42,7 @@ async fn the_answer_is_on_standard_output_and_nothing_else() {
     let output = world.agentctl(["run", "2+2?", "--output", "json"]).await.exits(0);
     let result = output.json();
     check_result(&result, "completed");
-    assert_eq!((&result["text"], &result["tool_used"], &result["steps"]), (&json!("Four."), &json!(false), &json!(1)));
+    holds(&result, json!({"text": "Four.", "tool_used": false, "steps": 1}));
     assert_eq!(result["usage"]["prompt_tokens"], 10);
     for id in ["session_id", "turn_id", "trace_id"] {
         assert!(result[id].as_str().is_some_and(|id| id.len() >= 32), "{id} in {result:#}");
@@ -149,7 +149,7 @@ async fn wrong_usage_is_two() {
     for wrong in [["--model", "huge"], ["--max-steps", "0"], ["--session", "ffff"]] {
         let output = world.agentctl([&["run", "Hi", "--output", "json"][..], &wrong].concat()).await.exits(2);
         let result = output.json();
-        assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("failed")), "{result:#}");
+        holds(&result, json!({"type": "result", "stop_reason": "failed"}));
         assert!(result["error"]["hint"].is_string(), "{result:#}");
         let mut found = keys(&result);
         found.retain(|key| *key != "error");
@@ -183,8 +183,7 @@ async fn five_where_an_approval_was_needed() {
     let world = World::start().await;
     let write = || Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(write());
-    let args = ["run", "Write", "--on-interrupt", "fail", "--output", "json"];
-    let failed = world.agentctl(args).await.exits(5).json();
+    let failed = world.agentctl(["run", "Write", "--on-interrupt", "fail", "--output", "json"]).await.exits(5).json();
     check_result(&failed, "denied");
     assert_eq!(failed["denials"][0]["tool"], "write_file");
     // Where nobody can be asked, it is denied, and the model is told.
@@ -257,8 +256,7 @@ async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Out
     let world = World::start().await;
     let which = Reply::tool_call("ask_human", json!({"question": "Which one?"}));
     works_through(&world.model, vec![(&["that one"], which)], Reply::text("All is said."));
-    let args = ["run", "the first", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut first = world.spawn_agentctl(args);
+    let mut first = world.spawn_agentctl(["run", "the first", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = first.event("interrupt_raised").await;
     let session = raised["session_id"].as_str().unwrap();
 
@@ -340,7 +338,7 @@ async fn what_runs_in_the_background_is_waited_for() {
     // What has ended is told again, after the next start of the daemon, too.
     world.daemon.crash().await;
     let result = world.agentctl(["wait", "last", "--json"]).await.exits(0).json();
-    assert_eq!((&result["text"], &result["session_id"]), (&json!("Three."), &json!(session)));
+    holds(&result, json!({"text": "Three.", "session_id": session}));
 
     world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
     world.agentctl(["run", "Hang", "--session", &session, "--detach"]).await.exits(0);

@@ -38,8 +38,7 @@ impl World {
 
     /// Runs a turn in a new session, which is allowed everything that can be allowed.
     pub(super) async fn turn(&self) -> Output {
-        let args = ["run", "Do it", "-C", &self.mount(), "--on-interrupt", "approve"];
-        self.daemon.agentctl(args).await.exits(0)
+        self.daemon.agentctl(["run", "Do it", "-C", &self.mount(), "--on-interrupt", "approve"]).await.exits(0)
     }
 
     /// What becomes of a command.

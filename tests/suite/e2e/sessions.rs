@@ -14,10 +14,7 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     let listed = daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     let expected = ["created_at", "id", "last_seq", "status", "title", "turns", "updated_at", "usage"];
     assert_eq!(keys(&listed[0]), expected);
-    assert_eq!(
-        (&listed[0]["id"], &listed[0]["title"], &listed[0]["turns"]),
-        (&json!(id), &json!("I am Ada"), &json!(1))
-    );
+    holds(&listed[0], json!({"id": id, "title": "I am Ada", "turns": 1}));
 
     let shown = daemon.agentctl(["sessions", "show", &id[..30], "--json"]).await.exits(0).json();
     let kinds: Vec<&Value> = shown["items"].as_array().unwrap().iter().map(|item| &item["item"]["kind"]).collect();
@@ -126,7 +123,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
     assert_eq!(names.join(" "), expected);
 
     let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
-    assert_eq!((&status["running"], &status["pid"]), (&json!(true), &json!(daemon.pid())));
+    holds(&status, json!({"running": true, "pid": daemon.pid()}));
     assert_eq!(status["data_dir"], daemon.data().to_str().unwrap());
 
     let checks = daemon.agentctl(["doctor", "--json"]).await.exits(0).json();

@@ -4,8 +4,7 @@ use super::*;
 
 /// A turn that waits for an approval, and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
-    let args = ["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     (running, raised["interrupt"].clone())
 }

@@ -207,7 +207,7 @@ async fn a_folder_is_added_once_it_is_sound() {
     let bad = world.agentctl(["skills", "add", &folder("bad")]).await;
     assert!(bad.code == Some(2) && bad.stderr.contains("SKILL.md:1"), "{:?} {}", bad.code, bad.stderr);
     let added = world.agentctl(["skills", "add", &folder("word"), "--json"]).await.exits(0).json();
-    assert_eq!((&added["name"], &added["license"], &added["usable"]), (&json!("word"), &json!("MIT"), &json!(true)));
+    holds(&added, json!({"name": "word", "license": "MIT", "usable": true}));
     assert!(!world.path().join("config/skills/word/.git").exists());
     let again = world.agentctl(["skills", "add", &folder("word")]).await;
     assert!(again.code != Some(0) && again.stderr.contains("--replace"), "{}", again.stderr);
@@ -261,11 +261,7 @@ async fn bundled_skills_are_there_when_they_are_called() {
     let world = world(|_| {}).await;
     let skills = world.agentctl(["skills", "list", "--json"]).await.exits(0).json();
     let pdf = skills.as_array().unwrap().iter().find(|skill| skill["name"] == "pdf").unwrap();
-    assert_eq!(
-        (&pdf["origin"], &pdf["enabled"], &pdf["usable"]),
-        (&json!("bundled"), &json!(false), &json!(true)),
-        "{pdf}"
-    );
+    holds(&pdf, json!({"origin": "bundled", "enabled": false, "usable": true}));
     assert!(!pdf["packages"].as_array().unwrap().is_empty() && pdf["installed"] == false, "{pdf}");
     let calls = vec![
         ("read_file", json!({"path": "skills/pdf/SKILL.md"})),

@@ -19,8 +19,7 @@ async fn what_happened_is_counted_once_and_stays_counted() {
         (&["E_PATH", "no such file"][..], Reply::tool_call("read_file", json!({"path": "/project/none.txt"}))),
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let args = ["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"];
-    world.agentctl(args).await.exits(0);
+    world.agentctl(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]).await.exits(0);
     let session = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
     world.daemon.crash().await;
     world.agentctl(["sessions", "delete", session.as_str().unwrap(), "--yes"]).await.exits(0);

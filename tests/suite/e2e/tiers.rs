@@ -46,15 +46,12 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
     for args in [&["tools", "--json"][..], &["tools", "--json", "--session", &session]] {
         let tools = world.agentctl(args).await.exits(0).json();
         let search = standing(&tools, "web_search");
-        assert_eq!((&search["tier"], &search["visible"]), (&json!("discovered"), &json!(false)), "{search}");
+        holds(&search, json!({"tier": "discovered", "visible": false}));
         assert!(search["why"].as_str().unwrap().contains("@web_search"), "{search}");
         let shell = standing(&tools, "run_bash_command");
-        assert_eq!((&shell["tier"], &shell["visible"]), (&json!("off"), &json!(false)), "{shell}");
+        holds(&shell, json!({"tier": "off", "visible": false}));
         let grep = standing(&tools, "grep");
-        assert_eq!(
-            (&grep["tier"], &grep["visible"], &grep["category"]),
-            (&json!("core"), &json!(true), &json!("search"))
-        );
+        holds(&grep, json!({"tier": "core", "visible": true, "category": "search"}));
         assert_eq!(grep["description"], "Looks into files.");
         assert_eq!(standing(&tools, "todo_write")["origin"], "conversation");
         let visible = tools.as_array().unwrap().iter().filter(|tool| tool["visible"] == true);

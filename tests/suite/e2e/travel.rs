@@ -87,7 +87,7 @@ async fn a_session_is_the_same_on_another_machine() {
 
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
-    assert_eq!((&report["session_id"], &report["turns"]), (&json!(id), &json!(2)), "{report:#}");
+    holds(&report, json!({"session_id": id, "turns": 2}));
     let told = keys(&report);
     assert_eq!(told, ["events", "files", "interrupted", "session_id", "subagents", "title", "turns"]);
 
@@ -173,7 +173,7 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     assert_eq!(report["interrupted"], json!(true), "{report:#}");
     assert_eq!(json_of(&other, &["interrupts"]).await, json!([]), "nothing can be answered there");
     let shown = json_of(&other, &["sessions", "show", &id]).await;
-    assert_eq!((&shown["status"], &shown["interrupts"]), (&json!("interrupted"), &json!([])));
+    holds(&shown, json!({"status": "interrupted", "interrupts": []}));
     let events = events_of(&other, &id).await;
     let end = events.iter().rev().find(|event| event["type"] == "turn_ended").unwrap();
     assert_eq!(end["result"]["stop_reason"], "interrupted");
@@ -363,7 +363,7 @@ async fn other_forms_are_what_they_say() {
         steps.iter().map(|step| &step["step_id"]).collect::<Vec<_>>(),
         (1..=steps.len()).map(|n| json!(n)).collect::<Vec<_>>().iter().collect::<Vec<_>>()
     );
-    assert_eq!((&agent[0]["message"], &agent[0]["reasoning_content"]), (&json!("I look."), &json!("Hm.")));
+    holds(&agent[0], json!({"message": "I look.", "reasoning_content": "Hm."}));
     let call = &agent[0]["tool_calls"][0];
     assert_eq!((&call["function_name"], &call["arguments"]["path"]), (&json!("write_file"), &json!("outputs/a.md")));
     assert_eq!(agent[0]["observation"]["results"][0]["source_call_id"], call["tool_call_id"]);

@@ -22,8 +22,7 @@ async fn changed() -> (World, Vec<u8>) {
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
     let project = world.mount();
-    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve"];
-    let output = world.agentctl(args).await.exits(0);
+    let output = world.agentctl(["run", "Change it", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
     assert_eq!(output.stdout.trim(), "It is done.");
     assert!(world.path().join("project/made/x").exists());
     (world, notes)
@@ -61,7 +60,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
 
     let report = world.agentctl(["undo", "--json"]).await.exits(0).json();
     assert_eq!(keys(&report), ["files", "preview", "redo", "turn", "turn_id"]);
-    assert_eq!((&report["turn"], &report["preview"]), (&json!(1), &json!(false)));
+    holds(&report, json!({"turn": 1, "preview": false}));
     assert!(outcomes(&report).iter().all(|(_, outcome)| *outcome == "done"), "{report:#}");
     is_as_it_was(&world, &notes);
     world.agentctl(["undo"]).await.exits(2).says(&["no turn of this session changed files"]);
@@ -106,8 +105,7 @@ async fn what_a_command_changed_before_a_kill_can_be_undone() {
     let command = r#"cd "$PROJECT"; echo new > a.txt; echo new > c.txt; rm d.txt; echo made > b.txt; sleep 60"#;
     let call = Reply::tool_call("run_bash_command", json!({"command": command, "timeout_s": 60}));
     works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
-    let args = ["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"];
-    let running = world.spawn_agentctl(args);
+    let running = world.spawn_agentctl(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]);
     until_true("the command to have written", || project(&world, "b.txt") == b"made\n").await;
     until_true("a sign of life after that", || is_older_than_the_last_sign(&world, "project/b.txt")).await;
     world.daemon.kill9().await;

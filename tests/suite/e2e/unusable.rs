@@ -7,8 +7,7 @@ fn nothing() -> Reply {
 }
 
 async fn ask(world: &World, code: i32) -> Value {
-    let args = ["run", "Write it", "--output", "json", "--on-interrupt", "approve"];
-    world.agentctl(args).await.exits(code).json()
+    world.agentctl(["run", "Write it", "--output", "json", "--on-interrupt", "approve"]).await.exits(code).json()
 }
 
 #[tokio::test]
@@ -17,15 +16,12 @@ async fn a_model_that_says_nothing_is_no_success() {
     let write = || Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(nothing()).reply(write()).reply(nothing()).reply(Reply::text("Written."));
     let result = ask(&world, 0).await;
-    assert_eq!((&result["stop_reason"], &result["text"]), (&json!("completed"), &json!("Written.")));
+    holds(&result, json!({"stop_reason": "completed", "text": "Written."}));
     assert_eq!(result["files"][0]["path"], "outputs/a.txt", "{result:#}");
 
     world.model.default_reply(nothing());
     let result = ask(&world, 7).await;
-    assert_eq!(
-        (&result["stop_reason"], &result["text"], &result["steps"]),
-        (&json!("no_answer"), &json!(""), &json!(3))
-    );
+    holds(&result, json!({"stop_reason": "no_answer", "text": "", "steps": 3}));
     let output = world.agentctl(["run", "Hi"]).await.exits(7);
     output.says(&["the model gave no answer", "hint:"]);
 }
@@ -34,8 +30,7 @@ async fn a_model_that_says_nothing_is_no_success() {
 async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three").cut_behind("two")).reply(Reply::text("All of it."));
-    let args = ["run", "Hi", "--output", "stream-json"];
-    let lines = world.agentctl(args).await.exits(0).json_lines();
+    let lines = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(0).json_lines();
     let result = lines.last().unwrap();
     assert_eq!(result["text"], "All of it.");
     assert!(lines.iter().any(|line| line["code"] == "model_retry"), "{lines:?}");
@@ -56,10 +51,9 @@ async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
 async fn a_call_as_text_is_never_the_answer() {
     let world = World::start().await;
     world.model.default_reply(Reply::text("<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
-    let args = ["run", "Hi", "--output", "stream-json"];
-    let lines = world.agentctl(args).await.exits(7).json_lines();
+    let lines = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7).json_lines();
     let result = lines.last().unwrap();
-    assert_eq!((&result["stop_reason"], &result["text"]), (&json!("no_answer"), &json!("")));
+    holds(&result, json!({"stop_reason": "no_answer", "text": ""}));
     let warning = lines.iter().find(|line| line["code"] == "call_as_text").unwrap();
     assert!(warning["message"].as_str().unwrap().contains("native_tools: false"), "{warning}");
 }
@@ -71,10 +65,7 @@ async fn a_call_that_is_only_thought_of_writes_nothing() {
     let thought = format!("<think>I could call {call} but I must not.</think> The answer is 5.");
     world.model.reply(Reply::deltas(thought.split_inclusive(' ')));
     let result = ask(&world, 0).await;
-    assert_eq!(
-        (&result["text"], &result["files"], &result["steps"]),
-        (&json!("The answer is 5."), &json!([]), &json!(1))
-    );
+    holds(&result, json!({"text": "The answer is 5.", "files": [], "steps": 1}));
     world.model.reply(Reply::text("Six."));
     let session = result["session_id"].as_str().unwrap();
     world.agentctl(["run", "And one more?", "--session", session]).await.exits(0);

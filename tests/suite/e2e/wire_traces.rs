@@ -54,12 +54,9 @@ async fn is_shown_as_it_came(daemon: &TempDaemon, session: &str, wire: &str, req
         let url = told["request"]["url"].as_str().unwrap();
         assert!(url.starts_with("http://127.0.0.1:") && url.ends_with(&recorded.path), "{url} {}", recorded.path);
         let (answer, new) = (&told["answer"], &told["new"]);
-        assert_eq!((&answer["status"], &answer["outcome"]), (&json!(200), &json!("whole")), "{told:#}");
+        holds(&answer, json!({"status": 200, "outcome": "whole"}));
         assert!(answer["first_token_us"].as_u64() <= answer["duration_us"].as_u64() && !answer["body"].is_null());
-        assert_eq!(
-            (&told["purpose"], &told["step"], &told["session_id"]),
-            (&json!("turn"), &json!(at + 1), &json!(session))
-        );
+        holds(&told, json!({"purpose": "turn", "step": at + 1, "session_id": session}));
         assert!(told["trace_id"].is_string() && told["turn_id"].is_string(), "{told:#}");
         assert_eq!(new.is_null(), at == 0, "{new}");
     }
@@ -76,7 +73,7 @@ async fn chat_completions_are_shown_as_they_were_sent() {
     is_shown_as_it_came(&world.daemon, &session, wire.as_str().unwrap(), &world.model.requests()).await;
     let second = shown(&world.daemon, &[&session, "--request", "2"]).await;
     let usage = &second["answer"]["usage"];
-    assert_eq!((&usage["prompt_tokens"], &usage["cached_tokens"]), (&json!(900), &json!(800)), "{second:#}");
+    holds(&usage, json!({"prompt_tokens": 900, "cached_tokens": 800}));
     assert!(!second["new"].as_array().unwrap().is_empty() && second["before"] == 1, "{second:#}");
     let of_turn = shown(&world.daemon, &[&session, "--turn", "1", "--request", "2"]).await;
     assert_eq!(of_turn["number"], 2);
@@ -105,7 +102,7 @@ async fn every_attempt_is_an_entry() {
     let session = session_of_turn(&world.daemon, &["Hello"]).await;
     let failed = shown(&world.daemon, &[&session, "--request", "1"]).await;
     let answer = &failed["answer"];
-    assert_eq!((&answer["status"], &answer["outcome"]), (&json!(503), &json!("failed")), "{failed:#}");
+    holds(&answer, json!({"status": 503, "outcome": "failed"}));
     assert!(answer["body"].as_str().unwrap().contains("come back later"), "{failed:#}");
     assert!(answer["error"].as_str().unwrap().contains("come back later"), "{failed:#}");
     let again = shown(&world.daemon, &[&session, "--request", "2"]).await;
@@ -126,7 +123,7 @@ async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
     let ended =
         || async { Some(listed(&world.daemon, &session).await[0]["answer"].clone()).filter(|end| !end.is_null()) };
     let answer = agentd_testkit::daemon::until("its end is kept", ended).await;
-    assert_eq!((&answer["outcome"], &answer["status"]), (&json!("abandoned"), &Value::Null), "{answer:#}");
+    holds(&answer, json!({"outcome": "abandoned", "status": null}));
 }
 
 #[tokio::test]
@@ -298,7 +295,7 @@ async fn subagents_and_summaries_are_there_and_told_apart() {
     assert_eq!((of("turn", true), of("turn", false)), (12, 1), "{listed:#?}");
     assert!(of("summary", true) >= 1, "{listed:#?}");
     let child = listed.iter().find(|one| one["session_id"] != *session).unwrap();
-    assert_eq!((&child["before"], &child["owner"]), (&Value::Null, &json!(session)));
+    holds(&child, json!({"before": null, "owner": session}));
     world.agentctl(["trace", &session, "--requests"]).await.exits(0).shows(&["subagent", ": summary"]);
     let of_child = self::listed(&world.daemon, child["session_id"].as_str().unwrap()).await;
     assert_eq!(of_child.len(), 1, "{of_child:#?}");

@@ -41,8 +41,7 @@ async fn an_agent_works_from_its_turn_on() {
 async fn tools_and_instructions_hold_for_one_turn() {
     let world = World::saying("Done.").await;
     world.write("rules.md", "Answer in rhymes.");
-    let args = ["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"];
-    world.agentctl(args).await.exits(0);
+    world.agentctl(["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"]).await.exits(0);
     world.agentctl(["run", "Go!", "--tools", "none", "--append-system", "Be brief."]).await.exits(0);
     let requests = world.model.requests();
     assert_eq!(tool_names(&requests[0]), ["grep", "read_file"]);
@@ -66,7 +65,7 @@ async fn the_end_of_its_time_stops_the_command_that_runs_and_no_later_call_begin
     let mount = format!("{}:rw", project.display());
     let args = ["run", "Go!", "--timeout", "2", "-C", &mount, "--on-interrupt", "approve", "--output", "json"];
     let output = world.agentctl(args).await.exits(6).json();
-    assert_eq!((&output["stop_reason"], &output["text"]), (&json!("time_limit"), &json!("Out of time.")));
+    holds(&output, json!({"stop_reason": "time_limit", "text": "Out of time."}));
     let requests = world.model.requests();
     let told: Vec<&str> = requests[1].messages().iter().filter(|message| message["role"] == "tool").map(text).collect();
     assert!(told[0].starts_with("E_TIMEOUT") && told[0].contains("begun"), "{told:?}");

@@ -123,7 +123,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     world.worktree(&["diff", "one"]).await.exits(0).shows(&["+ONE", "new.txt"]);
 
     let applied = world.worktree(&["apply", &one, "--json"]).await.exits(0).json();
-    assert_eq!((&applied["files"], &applied["onto"]), (&json!(["a.txt", "new.txt"]), &json!("main")), "{applied:#}");
+    holds(&applied, json!({"files": ["a.txt", "new.txt"], "onto": "main"}));
     world.worktree(&["apply", "two"]).await.exits(0).says(&["merged two into main", "1 file changed"]);
     assert_eq!(world.main_file("a.txt"), "ONE\ntwo\nTHREE\n");
     assert_eq!((world.main_file("new.txt"), world.main_file("b.txt")), ("n\n".into(), "alpha\nbeta\nmine\n".into()));
@@ -206,7 +206,7 @@ async fn git_works_in_the_sandbox_and_reaches_nothing_of_the_repository_but_its_
     assert_eq!(git(&project, &["branch", "--list", "evil"]), "");
     assert_eq!(git(&project, &["log", "--format=%s"]), "first");
     let listed = world.worktrees().await;
-    assert_eq!((&listed[0]["ahead"], &listed[0]["changed"]), (&json!(1), &json!(1)), "{listed:#?}");
+    holds(&listed[0], json!({"ahead": 1, "changed": 1}));
     world.worktree(&["apply", "one"]).await.exits(0);
     assert_eq!(
         (world.main_file("a.txt").as_str(), git(&project, &["log", "--format=%s", "-1"]).as_str()),
@@ -504,8 +504,7 @@ async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_
     });
     let project = world.project().display().to_string();
     let (writable, read_only) = (format!("{project}:rw"), format!("{project}:ro"));
-    let looks = ["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"];
-    let output = world.agentctl(looks).await.exits(0);
+    let output = world.agentctl(["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"]).await.exits(0);
     assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree is gone"));
     assert!(world.worktrees().await.is_empty());
     let output = world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await;

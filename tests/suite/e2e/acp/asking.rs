@@ -100,7 +100,7 @@ async fn a_question_is_a_form_where_the_editor_has_forms() {
     asks_human(&world);
     let id = editor.begin_prompt(&session, "Paint it").await;
     let (question, form) = editor.question("elicitation/create").await;
-    assert_eq!((&form["mode"], &form["message"]), (&json!("form"), &json!("Which colour?")));
+    holds(&form, json!({"mode": "form", "message": "Which colour?"}));
     assert_eq!(form["requestedSchema"]["properties"]["choice"]["enum"], json!(["red", "green"]));
     editor.reply(question, json!({"action": "accept", "content": {"choice": "green"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");

@@ -14,8 +14,7 @@ async fn trusted(how: &str) -> World {
 async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it() {
     let world = trusted("asks_once").await;
     world.model_calls("mcp_fake_act", json!({}));
-    let args = ["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"];
-    let running = world.spawn_agentctl(args);
+    let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
     let context = asked["context"].as_str().unwrap();
@@ -53,8 +52,7 @@ async fn a_server_that_asks_for_ever_is_told_to_give_up() {
 async fn a_question_goes_with_its_call() {
     let mut world = trusted("asks_once").await;
     world.model_calls("mcp_fake_act", json!({}));
-    let args = ["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"];
-    let running = world.spawn_agentctl(args);
+    let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     world.asked().await;
     // The daemon dies while the question waits: nobody could use the answer, and nothing is asked any more.
     world.daemon.kill9().await;

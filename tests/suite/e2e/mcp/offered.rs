@@ -59,8 +59,7 @@ async fn what_is_added_is_offered_and_told_of_from_the_next_turn_on() {
     let world = world(json!({})).await;
     world.write("config/mcp_servers.yaml", "");
     let fake = fake();
-    let add = ["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"];
-    world.agentctl(add).await.exits(0);
+    world.agentctl(["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"]).await.exits(0);
     // Nobody has to call it, test it or begin a turn for that.
     world.knows(&["lab"]).await;
     let requests = world.does(vec![weather("Bern")], &["Go", "--on-interrupt", "approve"]).await;
@@ -131,7 +130,7 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     };
     let running = begin(vec![weather("Bern"), weather("Thun"), Reply::tool_call("mcp_lab_thing_00", json!({}))]).await;
     let asked = world.asked().await;
-    assert_eq!((&asked["risk"], &asked["tool"]), (&json!("medium"), &json!("mcp_lab_weather")), "{asked:#}");
+    holds(&asked, json!({"risk": "medium", "tool": "mcp_lab_weather"}));
     assert_eq!(asked["reason"], "tool weather of the MCP server lab: \"Weather of a city.\"");
     assert_eq!(asked["grants"], json!([r#"mcp_lab_weather {"city":"Bern"}"#]));
     assert_eq!(asked["wider"], json!(["mcp_lab_weather", "mcp_lab_*"]));

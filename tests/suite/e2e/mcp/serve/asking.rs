@@ -24,9 +24,9 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
     writes(&world);
     let caller = Caller::start(&world, &[]).await;
     let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
-    assert_eq!((&waiting["status"], &waiting["stop_reason"]), (&json!("waiting"), &Value::Null), "{waiting:#}");
+    holds(&waiting, json!({"status": "waiting", "stop_reason": null}));
     let interrupt = &waiting["interrupts"][0];
-    assert_eq!((&interrupt["kind"], &interrupt["tool"]), (&json!("approval"), &json!("write_file")), "{waiting:#}");
+    holds(&interrupt, json!({"kind": "approval", "tool": "write_file"}));
     assert_eq!(interrupt["args"], json!({"path": "outputs/a.txt", "content": "hello"}));
     assert!(interrupt["preview"].as_str().unwrap().contains("+hello"), "{waiting:#}");
 
@@ -47,7 +47,7 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
     let rest = caller.begin("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await;
     world.agentctl(["answer", id, "approve"]).await.exits(0);
     let rest = super::result(rest).await.structured_content.unwrap();
-    assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Done.")), "{rest:#}");
+    holds(&rest, json!({"status": "ended", "text": "Done."}));
     assert_eq!(written(&world, &waiting["session_id"]), "hello");
     let again = caller.gives("answer", json!({"interrupt_id": id, "decision": "wait"})).await;
     assert_eq!(again["text"], "Done.", "{again:#}");
@@ -169,7 +169,7 @@ async fn forms_are_not_shown_where_approvals_are_for_agentctl() {
     );
     assert_eq!(caller.heard.questions.lock().unwrap().len(), 0);
     let rejected = caller.gives("answer", json!({"interrupt_id": id, "decision": "reject", "reason": "not now"})).await;
-    assert_eq!((&rejected["status"], &rejected["text"]), (&json!("ended"), &json!("Done.")), "{rejected:#}");
+    holds(&rejected, json!({"status": "ended", "text": "Done."}));
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("not now"));
     assert_eq!(written(&world, &waiting["session_id"]), "");
 }
@@ -187,7 +187,7 @@ async fn a_caller_approves_where_whoever_set_it_up_said_so_and_the_audit_tells_w
         &["asks for an approval"],
     );
     let rest = caller.gives("answer", json!({"interrupt_id": &id[..id.len() - 1], "decision": "approve"})).await;
-    assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Done.")), "{rest:#}");
+    holds(&rest, json!({"status": "ended", "text": "Done."}));
     assert_eq!(written(&world, &waiting["session_id"]), "hello");
     world.agentctl(["audit", "--json"]).await.exits(0).shows(&["mcp: tester"]);
 }
@@ -200,11 +200,7 @@ async fn a_question_is_answered_in_words_also_by_another_server_after_a_restart(
     let caller = Caller::start(&world, &[]).await;
     let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
     let interrupt = &waiting["interrupts"][0];
-    assert_eq!(
-        (&interrupt["kind"], &interrupt["question"]),
-        (&json!("question"), &json!("Which colour?")),
-        "{waiting:#}"
-    );
+    holds(&interrupt, json!({"kind": "question", "question": "Which colour?"}));
     assert_eq!(interrupt["context"], "For the door.");
     drop(caller);
     world.daemon.crash().await;
@@ -212,7 +208,7 @@ async fn a_question_is_answered_in_words_also_by_another_server_after_a_restart(
     let caller = Caller::start(&world, &["--sessions", "all"]).await;
     let answer = json!({"interrupt_id": interrupt["id"], "decision": "text", "text": "green"});
     let rest = caller.gives("answer", answer).await;
-    assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Green it is.")), "{rest:#}");
+    holds(&rest, json!({"status": "ended", "text": "Green it is."}));
     assert_eq!(rest["session_id"], waiting["session_id"]);
 }
 
@@ -243,7 +239,7 @@ async fn what_a_subagent_asks_is_answered_and_the_caller_hears_the_turn_that_it_
     let caller = Caller::start(&world, &[]).await;
     let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
     let interrupt = &waiting["interrupts"][0];
-    assert_eq!((&interrupt["question"], &interrupt["asked_by"]), (&json!("Which colour?"), &json!("subagent")));
+    holds(&interrupt, json!({"question": "Which colour?", "asked_by": "subagent"}));
     // Another server knows nothing of how it began.
     for caller in [Caller::start(&world, &["--sessions", "all"]).await, caller] {
         let listed = caller.gives("list_sessions", json!({})).await;
@@ -254,7 +250,7 @@ async fn what_a_subagent_asks_is_answered_and_the_caller_hears_the_turn_that_it_
         };
         let answer = json!({"interrupt_id": interrupt["id"], "decision": "text", "text": "blue"});
         let rest = caller.gives("answer", answer).await;
-        assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("All parts are done.")), "{rest:#}");
+        holds(&rest, json!({"status": "ended", "text": "All parts are done."}));
         assert_eq!(rest["session_id"], waiting["session_id"]);
     }
 }

@@ -189,8 +189,8 @@ async fn an_agent_asks_and_goes_on_with_the_session() {
     let caller = Caller::start(&world, &[]).await;
     world.model.reply(Reply::text("Blue\u{1b}[2J."));
     let first = caller.gives("ask", json!({"prompt": "Which colour has the sky?", "model": "base"})).await;
-    assert_eq!((&first["status"], &first["stop_reason"]), (&json!("ended"), &json!("completed")), "{first:#}");
-    assert_eq!((&first["text"], &first["interrupts"]), (&json!("Blue."), &json!([])), "{first:#}");
+    holds(&first, json!({"status": "ended", "stop_reason": "completed"}));
+    holds(&first, json!({"text": "Blue.", "interrupts": []}));
 
     world.model.reply(Reply::text("At night."));
     let second = caller.gives("ask", json!({"prompt": "And when not?", "session_id": first["session_id"]})).await;
@@ -215,7 +215,7 @@ async fn an_agent_of_the_newer_era_is_answered_like_any_other() {
     assert_eq!(caller.service.list_all_tools().await.unwrap().len(), 4);
     world.model.reply(Reply::text("Blue."));
     let first = caller.gives("ask", json!({"prompt": "Which colour has the sky?"})).await;
-    assert_eq!((&first["status"], &first["text"]), (&json!("ended"), &json!("Blue.")), "{first:#}");
+    holds(&first, json!({"status": "ended", "text": "Blue."}));
     let listed = caller.gives("list_sessions", json!({})).await;
     assert_eq!(listed["sessions"][0]["session_id"], first["session_id"], "{listed:#}");
     let mut raw = Raw::silent(&world, &[]);

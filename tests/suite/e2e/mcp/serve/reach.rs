@@ -9,8 +9,7 @@ async fn person_is_asked(world: &World) -> (Running, Value) {
         "Ask me" => Reply::never(),
         _ => Reply::text("Here."),
     });
-    let args = ["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
     let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
     (running, listed[0].clone())
