@@ -151,6 +151,11 @@ fn broken<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Bro
     Err(Broken { place: place.into(), what: what.into() })
 }
 
+/// Refuses a request of which this is true.
+fn refuse_if(is_so: bool, place: impl Into<String>, what: impl Into<String>) -> Checked {
+    if is_so { broken(place, what) } else { Ok(()) }
+}
+
 /// A text that says something.
 fn check_said(place: &str, text: &Value) -> Checked {
     match text.as_str() {

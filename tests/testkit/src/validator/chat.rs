@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, parts, tools};
+use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, parts, refuse_if, tools};
 
 /// What a message may hold, by its role.
 const FIELDS: [(&str, &[&str]); 4] = [
@@ -86,9 +86,7 @@ impl<'a> Conversation<'a> {
         if let Some(field) = fields.keys().find(|field| *field != "role" && !known.contains(&field.as_str())) {
             return broken(place(field), format!("a message of the {role} has no such field"));
         }
-        if at == 0 && role != "system" {
-            return broken(place("role"), "the first message must be of the system");
-        }
+        refuse_if(at == 0 && role != "system", place("role"), "the first message must be of the system")?;
         if role != "tool" {
             self.check_answered()?;
             self.check_turn(&place("role"), role)?;
@@ -141,9 +139,7 @@ impl<'a> Conversation<'a> {
             let place = format!("{place}.tool_calls[{number}]");
             check_call(&place, call)?;
             let id = call["id"].as_str().unwrap_or_default();
-            if !self.ids.insert(id) {
-                return broken(format!("{place}.id"), format!("{id:?} has come before"));
-            }
+            refuse_if(!self.ids.insert(id), format!("{place}.id"), format!("{id:?} has come before"))?;
             self.waiting.push(id);
         }
         self.called_at = at;
@@ -171,9 +167,7 @@ fn check_call(place: &str, call: &Value) -> Checked {
         return broken(format!("{place}.{field}"), "a call has no such field");
     }
     check_name(&format!("{place}.id"), &call["id"], MAX_ID)?;
-    if call["type"] != "function" {
-        return broken(format!("{place}.type"), "it must be \"function\"");
-    }
+    refuse_if(call["type"] != "function", format!("{place}.type"), "it must be \"function\"")?;
     check_name(&format!("{place}.function.name"), &call["function"]["name"], MAX_NAME)?;
     let place = format!("{place}.function.arguments");
     let Some(arguments) = call["function"]["arguments"].as_str() else {

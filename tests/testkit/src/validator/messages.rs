@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_MARKS, broken, check_name, check_said, parts};
+use super::{Checked, MAX_MARKS, broken, check_name, check_said, parts, refuse_if};
 
 /// Fields of the body that are known.
 const FIELDS: [&str; 15] = [
@@ -93,9 +93,7 @@ fn check_settings(body: &Value) -> Checked {
     match &body["system"] {
         Value::Null => Ok(()),
         Value::Array(blocks) => blocks.iter().enumerate().try_for_each(|(at, block)| {
-            if block["type"] != "text" {
-                return broken(format!("system.{at}.type"), "Input should be 'text'");
-            }
+            refuse_if(block["type"] != "text", format!("system.{at}.type"), "Input should be 'text'")?;
             check_said(&format!("system.{at}.text"), &block["text"])
         }),
         text => check_said("system", text),
@@ -125,9 +123,7 @@ fn check_tools(body: &Value) -> Checked {
         if tool["input_schema"]["type"] != "object" {
             return broken(format!("tools.{at}.custom.input_schema.type"), "Input should be 'object'");
         }
-        if !names.insert(tool["name"].as_str()) {
-            return broken("tools", "Tool names must be unique.");
-        }
+        refuse_if(!names.insert(tool["name"].as_str()), "tools", "Tool names must be unique.")?;
     }
     Ok(())
 }
@@ -270,9 +266,7 @@ fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
             others = true;
             continue;
         }
-        if others {
-            return broken(format!("messages.{at}"), "`tool_result` blocks must stand before all other blocks");
-        }
+        refuse_if(others, format!("messages.{at}"), "`tool_result` blocks must stand before all other blocks")?;
         if !before.iter().any(|call| call["type"] == "tool_use" && call["id"] == block["tool_use_id"]) {
             return broken(
                 format!("messages.{at}"),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_NAME, broken, check_name, check_said, parts, tools};
+use super::{Checked, MAX_NAME, broken, check_name, check_said, parts, refuse_if, tools};
 
 /// Fields of the body that are known and do not ask the server to store anything.
 const FIELDS: [&str; 20] = [
@@ -62,9 +62,7 @@ pub(super) fn check(body: &Value) -> Checked {
 
 fn check_settings(body: &Value) -> Checked {
     // Without it the server would keep what it is told.
-    if body["store"] != Value::Bool(false) {
-        return broken("store", "it must be false");
-    }
+    refuse_if(body["store"] != Value::Bool(false), "store", "it must be false")?;
     if !body["instructions"].is_null() {
         check_said("instructions", &body["instructions"])?;
     }
@@ -113,9 +111,7 @@ fn check_tools(body: &Value) -> Checked {
         if let Some(field) = fields.find(|field| !known.contains(field)) {
             return broken(format!("{place}.{field}"), "Unknown parameter");
         }
-        if tool["type"] != "function" {
-            return broken(format!("{place}.type"), "it must be \"function\"");
-        }
+        refuse_if(tool["type"] != "function", format!("{place}.type"), "it must be \"function\"")?;
         check_name(&format!("{place}.name"), &tool["name"], MAX_NAME)?;
         check_said(&format!("{place}.description"), &tool["description"])?;
         if tool["parameters"]["type"] != "object" {
@@ -128,9 +124,7 @@ fn check_tools(body: &Value) -> Checked {
                 "'additionalProperties' is required to be supplied and to be false",
             );
         }
-        if !names.insert(tool["name"].as_str()) {
-            return broken(format!("{place}.name"), "it has come before");
-        }
+        refuse_if(!names.insert(tool["name"].as_str()), format!("{place}.name"), "it has come before")?;
     }
     Ok(())
 }
@@ -157,9 +151,7 @@ fn check_items(items: &[Value]) -> Checked {
             "function_call" => {
                 check_call(&place, item)?;
                 let id = item["call_id"].as_str().unwrap_or_default();
-                if !ids.insert(id) {
-                    return broken(format!("{place}.call_id"), format!("{id:?} has come before"));
-                }
+                refuse_if(!ids.insert(id), format!("{place}.call_id"), format!("{id:?} has come before"))?;
                 waiting.push(id);
             }
             "function_call_output" => {
@@ -209,9 +201,7 @@ fn check_message(place: &str, item: &Value) -> Checked {
                 check_said(&format!("{place}.text"), &part["text"])?;
             }
             ("user", "input_image") => {
-                if part["detail"] != "auto" {
-                    return broken(format!("{place}.detail"), "it must be auto");
-                }
+                refuse_if(part["detail"] != "auto", format!("{place}.detail"), "it must be auto")?;
                 parts::check_picture(&format!("{place}.image_url"), &part["image_url"])?;
             }
             ("assistant", "refusal") => check_said(&format!("{place}.refusal"), &part["refusal"])?,
@@ -241,9 +231,7 @@ fn check_call(place: &str, item: &Value) -> Checked {
 
 fn check_thoughts(place: &str, item: &Value, next: Option<&Value>) -> Checked {
     let id = item["id"].as_str().unwrap_or_default();
-    if item["summary"].as_array().is_none() {
-        return broken(format!("{place}.summary"), "Missing required parameter");
-    }
+    refuse_if(item["summary"].as_array().is_none(), format!("{place}.summary"), "Missing required parameter")?;
     let has_content = item["content"].as_array().is_some_and(|content| !content.is_empty());
     if !has_content && item["encrypted_content"].as_str().is_none_or(str::is_empty) {
         let message = format!("Item with id '{id}' not found. Items are not persisted when `store` is set to false.");
