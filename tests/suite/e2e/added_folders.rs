@@ -78,9 +78,7 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
     assert!(told[9].contains("Read-only file system") || told[9].contains("Permission denied"), "{}", told[9]);
     assert_eq!((world.read("notes/todo.md").as_str(), world.read("my lib/new.rs").as_str()), ("new words\nmore\n", ""));
     let system = world.model.requests()[0].body.to_string();
-    for words in ["`/folders/my-lib` (you may read it)", "`/folders/notes` (you may read and change it)"] {
-        assert!(system.contains(words), "{words} is not in {system}");
-    }
+    has_all(&system, &["`/folders/my-lib` (you may read it)", "`/folders/notes` (you may read and change it)"]);
     let session = &result["session_id"];
     let lines = world.shown(session).await.stdout;
     assert!(lines.contains(&format!("{lib} (read-only), seen as /folders/my-lib")), "{lines}");

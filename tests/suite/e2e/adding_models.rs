@@ -76,12 +76,9 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
         daemon.agentctl_with(args, input.as_bytes()).await
     };
     // Who names nothing is told what there is.
-    let lost = add(&[], "").await.exits(2);
-    assert!(lost.stderr.contains("which provider?"), "{}", lost.stderr);
-    let unknown = add(&["nobody"], "").await.exits(2);
-    assert!(unknown.stderr.contains("anthropic, openai"), "{}", unknown.stderr);
-    let keyless = add(&["mistral", "--base-url", &url], "").await.exits(2);
-    assert!(keyless.stderr.contains("MISTRAL_API_KEY"), "{}", keyless.stderr);
+    add(&[], "").await.exits(2).says(&["which provider?"]);
+    add(&["nobody"], "").await.exits(2).says(&["anthropic, openai"]);
+    add(&["mistral", "--base-url", &url], "").await.exits(2).says(&["MISTRAL_API_KEY"]);
     // Nobody listens there.
     let gone = add(&["--base-url", "http://127.0.0.1:9/v1"], "").await;
     assert_ne!(gone.code, Some(0));
@@ -94,8 +91,7 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
     let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
     holds(&slots[0]["model"], json!({"id": "second", "base_url": url}));
     let before = read(&daemon, "models.yaml");
-    let again = add(&args, "sk-other\n").await.exits(2);
-    assert!(again.stderr.contains("--replace"), "{}", again.stderr);
+    add(&args, "sk-other\n").await.exits(2).says(&["--replace"]);
     let broken =
         add(&["mistral", "--base-url", "http://127.0.0.1:9/v1", "--key-stdin", "--replace"], "sk-other\n").await;
     assert_ne!(broken.code, Some(0));

@@ -278,14 +278,14 @@ async fn cut_short(world: &World, project: &str) -> String {
 async fn a_turn_that_cannot_begin_changes_no_agent() {
     let mut world = world().await;
     let project = world.path().join("project");
-    std::fs::create_dir(&project).unwrap();
+    fs::create_dir(&project).unwrap();
     let session = cut_short(&world, project.to_str().unwrap()).await;
     // It forgets where the project is, and looks for it again.
     world.daemon.restart().await;
     let away = project.with_file_name("away");
-    std::fs::rename(&project, &away).unwrap();
+    fs::rename(&project, &away).unwrap();
     world.agentctl(["run", "--session", &session, "And now?"]).await.exits(2);
-    std::fs::rename(&away, &project).unwrap();
+    fs::rename(&away, &project).unwrap();
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     let args = ["run", "--session", &session, "And now?", "--output", "stream-json"];
     let lines = world.agentctl(args).await.exits(0).json_lines();
@@ -298,7 +298,7 @@ async fn a_turn_that_cannot_begin_changes_no_agent() {
 async fn an_agent_keeps_the_session_through_a_compaction_and_takes_its_slot_with_it() {
     let world = world().await;
     let project = world.path().join("project");
-    std::fs::create_dir(&project).unwrap();
+    fs::create_dir(&project).unwrap();
     let session = cut_short(&world, project.to_str().unwrap()).await;
     world.agentctl(["compact", &session]).await;
     world.model.respond_with(|request| match agent_of(request) {

@@ -97,9 +97,7 @@ async fn a_turn_is_told_with_who_decided_what_and_what_came_of_it() {
 
     // Who looks for a secret finds none, neither here nor in the file.
     let text = fs::read_to_string(file(&world)).unwrap();
-    for secret in ["s3cr3t-enough-to-hide", "hunter2hunter2"] {
-        assert!(!text.contains(secret) && !format!("{records:?}").contains(secret), "{secret} is in the log");
-    }
+    has_none(&text, &["s3cr3t-enough-to-hide", "hunter2hunter2"]);
     assert!(calls[0]["args"]["command"].as_str().unwrap().contains("[redacted]"), "{}", calls[0]["args"]);
 
     let report = world.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
@@ -180,8 +178,7 @@ async fn a_changed_byte_is_found() {
         fs::write(&path, text.replacen(from, to, 1)).unwrap();
     };
     change("rm -r outputs", "ls -r outputs");
-    let output = world.agentctl(["audit", "verify"]).await.exits(1);
-    assert!(output.stdout.contains("audit.jsonl:5: changed: "), "{}", output.stdout);
+    let output = world.agentctl(["audit", "verify"]).await.exits(1).shows(&["audit.jsonl:5: changed: "]);
     assert!(output.stdout.contains("the log is not intact"), "{}", output.stdout);
     let report = world.agentctl(["audit", "verify", "--json"]).await.exits(1).json();
     assert_eq!(report["holds"], false);
@@ -195,8 +192,7 @@ async fn a_changed_byte_is_found() {
     let cut = text.trim_end().rfind('\n').unwrap();
     fs::write(&path, &text[..=cut]).unwrap();
     world.daemon.restart().await;
-    let output = world.agentctl(["audit", "verify"]).await.exits(1);
-    assert!(output.stdout.contains("missing"), "{}", output.stdout);
+    world.agentctl(["audit", "verify"]).await.exits(1).shows(&["missing"]);
 }
 
 #[tokio::test]
@@ -234,11 +230,7 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     fs::remove_dir(&path).unwrap();
     fs::rename(&aside, &path).unwrap();
     world.model.respond_with(|request| {
-        if super::tool_texts(request).contains("exit code") {
-            Reply::text("Made.")
-        } else {
-            command("touch made; echo ok")
-        }
+        if tool_texts(request).contains("exit code") { Reply::text("Made.") } else { command("touch made; echo ok") }
     });
     let output = world.agentctl(["run", "Now", "-C", &project, "--on-interrupt", "approve", "--output", "json"]);
     assert_eq!(output.await.exits(0).json()["text"], "Made.");
@@ -261,7 +253,7 @@ async fn a_daemon_that_cannot_open_the_log_does_not_start() {
 async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
     let mut world = World::configured("audit: {max_file_bytes: 4096}").await;
     world.model.respond_with(|request| {
-        let told = super::tool_texts(request).lines().filter(|line| line.contains("20")).count();
+        let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
         if told < 12 { super::another_call(request) } else { Reply::text("It is late.") }
     });
     world.agentctl(["run", "What time is it?"]).await.exits(0);
@@ -275,6 +267,5 @@ async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
     // Whoever takes the oldest file away is found out.
     let oldest = report["files"][0].as_str().unwrap();
     fs::remove_file(world.data().join(oldest)).unwrap();
-    let output = world.agentctl(["audit", "verify"]).await.exits(1);
-    assert!(output.stdout.contains("beginning_missing"), "{}", output.stdout);
+    world.agentctl(["audit", "verify"]).await.exits(1).shows(&["beginning_missing"]);
 }

@@ -144,7 +144,7 @@ async fn calls_that_cannot_be_run_are_told_to_the_model() {
         let result = ask(&world, 0).await;
         assert_eq!(result["text"], "I see.");
         let request = world.model.requests().pop().unwrap();
-        let told = super::tool_texts(&request);
+        let told = tool_texts(&request);
         assert!(told.contains(code), "{code} is missing in {told:?}");
     };
     check(Reply::tool_call("read_file", json!("{\"path\": \"a")), "E_INVALID_ARGS").await;

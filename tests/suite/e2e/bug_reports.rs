@@ -153,9 +153,7 @@ async fn a_bug_report_is_one_file() {
     fs::remove_dir_all(world.path().join("project")).unwrap();
     let page = ["sessions", "export", &id, "--format", "html", "--redact"];
     let page = world.agentctl(page).await.exits(0).stdout;
-    for part in ["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."] {
-        assert!(page.contains(part), "{part}");
-    }
+    has_all(&page, &["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."]);
 
     // The same history, and the same figures, also after a restart.
     let mut other = other;
@@ -227,7 +225,7 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     let script = "tar xzf \"$0\" && sed -i 's/This machine runs [^.]*/This machine runs Elsewhere/' journal/*/*.jsonl && \
                   sha256sum manifest.json journal/*/*.jsonl > SHA256SUMS && \
                   tar czf ../elsewhere.tar.gz --format=gnu manifest.json journal/*/*.jsonl SHA256SUMS";
-    let packed = std::process::Command::new("sh").args(["-c", script, &file]).current_dir(&folder).status().unwrap();
+    let packed = Command::new("sh").args(["-c", script, &file]).current_dir(&folder).status().unwrap();
     assert!(packed.success());
     let file = other.path().join("elsewhere.tar.gz").display().to_string();
     json_of(&other, &["sessions", "import", &file]).await;

@@ -16,9 +16,7 @@ async fn a_conversation() {
 
     terminal.says("/help");
     let help = terminal.prompt();
-    for command in ["/help", "/model", "/sessions", "/quit", "/reset", "/tools"] {
-        assert!(help.contains(command), "{command} is missing in {help:?}");
-    }
+    has_all(&help, &["/help", "/model", "/sessions", "/quit", "/reset", "/tools"]);
     terminal.hears("/sesions", "did you mean /sessions?");
     terminal.hears("/tools", "run_bash_command");
     terminal.hears("/clean", "nothing is old enough to be removed");
@@ -70,7 +68,7 @@ async fn continuing_means_the_last_session_of_this_folder() {
     let world = World::saying("Done.").await;
     let folder = |name: &str| {
         let folder = world.path().join(name);
-        std::fs::create_dir(&folder).unwrap();
+        fs::create_dir(&folder).unwrap();
         folder.to_str().unwrap().to_owned()
     };
     let (one, other, third) = (folder("one"), folder("other"), folder("third"));
@@ -120,9 +118,7 @@ async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
     world.model.reply(run("touch a && touch b")).reply(Reply::text("Touched."));
     terminal.says("Touch them");
     let question = terminal.sees("y yes");
-    for words in ["confirm_exec", "medium risk", "run_bash_command: touch a", "run_bash_command: touch b"] {
-        assert!(question.contains(words), "{words} is missing in {question:?}");
-    }
+    has_all(&question, &["confirm_exec", "medium risk", "run_bash_command: touch a", "run_bash_command: touch b"]);
     terminal.presses_for("g", "in every session");
     terminal.presses_for("\r", "kept for good");
     terminal.sees_last("Touched.");
@@ -222,9 +218,7 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
         let preview = terminal.sees("Undo turn 1? y/n");
         // The field is there once the person has had the time to read the question.
         terminal.sees(" > ");
-        for words in ["outputs/a.txt: is removed", "/state/plan.md: is removed", "-dig"] {
-            assert!(preview.contains(words), "{words:?} is missing in {preview:?}");
-        }
+        has_all(&preview, &["outputs/a.txt: is removed", "/state/plan.md: is removed", "-dig"]);
         terminal.presses(answer);
         terminal.sees_last(if stays { "nothing was undone" } else { "turn 1: 2 paths undone" });
         assert_eq!(written.exists(), stays);

@@ -147,7 +147,7 @@ async fn rules_that_cannot_be_read_are_never_followed() {
     world.agentctl(["reload"]).await.exits(0);
     let calls = || vec![("run_bash_command", json!({"command": "touch ran; frobnicate"}))];
     let denied = "E_DENIED: frobnicate is on the list of commands that are never run";
-    type Break = fn(&std::path::Path);
+    type Break = fn(&Path);
     let ways: [(&str, Break); 5] = [
         ("no YAML", |path| fs::write(path, "tools: [").unwrap()),
         ("a word that is no key", |path| fs::write(path, "tools: {run_bash_command: {denny: []}}\n").unwrap()),

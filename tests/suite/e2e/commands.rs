@@ -89,7 +89,7 @@ async fn commands_of_ones_own_and_of_the_project() {
     // What was shown is not what is there now.
     world.write("app/.agentd/commands/evil.md", "Obey.");
     terminal.hears("/trust", "it is not as it was shown before; /trust once more");
-    std::fs::remove_file(world.path().join("app/.agentd/commands/evil.md")).unwrap();
+    fs::remove_file(world.path().join("app/.agentd/commands/evil.md")).unwrap();
     terminal.hears("/trust", "it is not as it was shown before; /trust once more");
     terminal.hears("/trust", "trusted: 1 command");
     assert_eq!(world.model.requests().len(), 0);
@@ -194,9 +194,7 @@ async fn a_session_that_has_not_begun_tells_what_it_will_have() {
     for command in ["/current", "/context"] {
         terminal.says(command);
         let told = terminal.prompt();
-        for words in ["/app (read-only)", "plan", "shown to the model", "granted   run_bash_command: cargo test"] {
-            assert!(told.contains(words), "{words} is missing in {told:?}");
-        }
+        has_all(&told, &["/app (read-only)", "plan", "shown to the model", "granted   run_bash_command: cargo test"]);
     }
     terminal.hears("/tools", "run_bash_command");
     terminal.hears("/grants", "granted   run_bash_command: cargo test");

@@ -317,7 +317,7 @@ async fn a_daemon_that_is_killed_behind_the_file_and_before_the_journal_tells_no
     let compaction = world.spawn_agentctl(["compact", &session]);
     let file = world.data().join(format!("workspace/{session}/conversation_history/{session}.md"));
     until_true("the file is written", || {
-        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("Piece of work 0\n"))
+        fs::read_to_string(&file).is_ok_and(|text| text.contains("Piece of work 0\n"))
     })
     .await;
     world.daemon.signal(Signal::SIGKILL);
@@ -333,7 +333,7 @@ async fn a_daemon_that_is_killed_behind_the_file_and_before_the_journal_tells_no
     assert!(!summed_up && view.messages >= 20, "the compaction came to no end: {view:#?}");
     let done = world.agentctl(["compact", &session, "--json"]).await.exits(0).json();
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
-    let text = std::fs::read_to_string(&file).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
     for number in 0..4 {
         assert_eq!(text.matches(&format!("Piece of work {number}\n")).count(), 1, "{text}");
     }
@@ -398,9 +398,10 @@ async fn where_no_model_sums_up_what_is_certain_stands_and_the_person_is_told() 
     });
     let session = talked(&world.client().await, 10).await;
     let output = world.agentctl(["compact", &session]).await.exits(0);
-    for words in ["compacted  20 to ", "without a model", "! no model summed it up", "out of order", "--undo"] {
-        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
-    }
+    has_all(
+        &output.stdout,
+        &["compacted  20 to ", "without a model", "! no model summed it up", "out of order", "--undo"],
+    );
     assert!(output.stdout.contains("kept       your messages, word for word ("), "{}", output.stdout);
     let (_, _, result) = say(&world.client().await, SessionChoice::Existing(session), "Go on").await;
     assert_eq!(result.stop_reason, StopReason::Completed);
@@ -415,8 +416,7 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     });
     let client = world.client().await;
     let session = talked(&client, 2).await;
-    let said = world.agentctl(["compact", &session]).await.exits(0);
-    assert!(said.stdout.contains("nothing to compact"), "{}", said.stdout);
+    world.agentctl(["compact", &session]).await.exits(0).shows(&["nothing to compact"]);
     let refused = world.agentctl(["compact", &session, "--undo"]).await.exits(1);
     refused.says(&["no compaction to take back", "hint:"]);
     for number in 2..12 {
@@ -431,8 +431,7 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     let path = done["report"]["path"].as_str().unwrap();
     // What was replaced is a file that tools, and people, can read.
     assert_eq!(path, format!("conversation_history/{session}.md"));
-    let kept = world.agentctl(["files", "get", &session, path]).await.exits(0);
-    assert!(kept.stdout.contains("Piece of work 3"), "{}", kept.stdout);
+    world.agentctl(["files", "get", &session, path]).await.exits(0).shows(&["Piece of work 3"]);
 
     // Two clients see the same numbers, and they are smaller.
     let other = world.client().await;
@@ -442,9 +441,7 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     assert_eq!(one.tokens, one.segments.iter().map(|segment| segment.tokens).sum::<u64>());
     assert!(one.segments.iter().any(|segment| segment.kind == SegmentKind::Summary));
     let shown = world.agentctl(["context", &session]).await.exits(0);
-    for words in ["session   ", "window of 16,384 tokens", "messages  ", "= summary", "· free", "next: "] {
-        assert!(shown.stdout.contains(words), "{words:?} is missing in:\n{}", shown.stdout);
-    }
+    has_all(&shown.stdout, &["session   ", "window of 16,384 tokens", "messages  ", "= summary", "· free", "next: "]);
     assert!(!shown.stdout.contains('\x1b'), "{}", shown.stdout);
 
     let undone = world.agentctl(["compact", &session, "--undo", "--json"]).await.exits(0).json();

@@ -9,7 +9,7 @@ use super::*;
 pub(super) fn spoil(world: &World, sql: &str) {
     let run = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])";
     let journal = world.data().join("agentd.db");
-    let output = std::process::Command::new("python3").args(["-c", run]).arg(journal).arg(sql).output().unwrap();
+    let output = Command::new("python3").args(["-c", run]).arg(journal).arg(sql).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -24,7 +24,7 @@ fn home() -> TempHome {
     let weights = weights();
     let models = home.data().join("models");
     fs::create_dir_all(&models).unwrap();
-    std::os::unix::fs::symlink(&weights, models.join(weights.file_name().unwrap())).unwrap();
+    symlink(&weights, models.join(weights.file_name().unwrap())).unwrap();
     home
 }
 
@@ -63,8 +63,7 @@ async fn the_built_in_model_uses_real_tools() {
     assert!(told.is_some(), "the file was read: {}", output.stdout);
 
     // A greeting needs no tool, and the pipe of the first conversation ends well.
-    let output = home.agentctl_with(["chat"], "Hello!\n").await.exits(0);
-    assert!(output.stdout.contains("the small built-in model of agentd"), "{}", output.stdout);
+    home.agentctl_with(["chat"], "Hello!\n").await.exits(0).shows(&["the small built-in model of agentd"]);
     assert_eq!(home.agentctl(["models", "--json"]).await.exits(0).json()[0]["model"]["embedded"], true);
 }
 
@@ -102,9 +101,7 @@ async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
     let check = async |prompt: &str, tool: &str, arguments: Value, says: &[&str]| {
         let (calls, text) = ask(&home, &project, prompt).await;
         assert_eq!(calls, [(tool.to_owned(), arguments)], "{prompt}: {text}");
-        for word in says {
-            assert!(text.contains(word), "{prompt}: {text}");
-        }
+        has_all(&text, &says);
         text
     };
     let readme = json!({"path": "/project/README.md"});
@@ -125,9 +122,7 @@ async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
     let all = json!({"pattern": "*", "path": "/project"});
     check("How many files are here?", "find_files", all, &["Files: 6."]).await;
     let listed = check("List the files", "list_workspace_files", json!({"path": "/project"}), &["greet.py"]).await;
-    for unseen in ["conversation_history", "large_tool_results", "skills/", "out.bin"] {
-        assert!(!listed.contains(unseen), "{listed}");
-    }
+    has_none(&listed, &["conversation_history", "large_tool_results", "skills/", "out.bin"]);
     let todo = json!({"pattern": "TODO", "literal": true, "ignore_case": true});
     check("Find TODO in this project", "grep", todo, &["/project/src/core/switch.rs:1"]).await;
     let sensor = json!({"pattern": "sensor", "literal": true, "ignore_case": true});
@@ -186,7 +181,7 @@ async fn a_long_answer_is_cancelled_within_a_token() {
     let args = ["run", "Tell me a very long story about a ship.", "--output", "stream-json"];
     let mut running = home.spawn_agentctl(args);
     running.event("item_delta").await;
-    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.signal(Signal::SIGINT);
     let (ended, _) = running.event("turn_ended").await;
     assert_eq!(ended["result"]["stop_reason"], "cancelled");
     running.output(Vec::new()).await.exits(130);

@@ -32,7 +32,7 @@ async fn pending(world: &World) -> Vec<Value> {
     world.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().clone()
 }
 
-async fn until_there(path: &std::path::Path) {
+async fn until_there(path: &Path) {
     until_true("a file", || path.exists()).await;
 }
 
@@ -106,7 +106,7 @@ async fn a_client_that_is_dead_approves_nothing() {
     until_there(&outputs.join("one")).await;
     running.signal(Signal::SIGKILL);
     running.output(Vec::new()).await;
-    std::fs::write(outputs.join("go"), "").unwrap();
+    fs::write(outputs.join("go"), "").unwrap();
 
     let asked = world.first_question().await;
     assert_eq!(asked["args"]["command"], "touch outputs/two; echo second");
@@ -137,7 +137,7 @@ async fn a_detached_run_goes_on_and_answers_as_it_was_told_to() {
 /// The client of a terminal, by the words it was started with.
 fn client(world: &World) -> u32 {
     let is_client = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let first = line.split(|byte| *byte == 0).next().unwrap_or_default();
         first.ends_with(b"/agentctl")
     };

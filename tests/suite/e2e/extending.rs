@@ -14,8 +14,8 @@ struct Reader {
 impl Reader {
     async fn new() -> Self {
         let (model, home) = TempHome::with_server().await;
-        std::fs::create_dir_all(home.config()).unwrap();
-        std::fs::create_dir_all(home.path().join(".config")).unwrap();
+        fs::create_dir_all(home.config()).unwrap();
+        fs::create_dir_all(home.path().join(".config")).unwrap();
         symlink(home.config(), home.path().join(".config/agentd")).unwrap();
         home.agentctl(["start"]).await.exits(0);
         Self { model, home }
@@ -35,7 +35,7 @@ impl Reader {
     }
 
     /// Lets the model call a tool once, and then say what it was told.
-    fn model_calls(&self, tool: &'static str, arguments: serde_json::Value) {
+    fn model_calls(&self, tool: &'static str, arguments: Value) {
         self.model.respond_with(move |request| match tool_texts(request).as_str() {
             "" => Reply::default().and_call(tool, arguments.clone()),
             told => Reply::text(format!("It told me: {told}")),
@@ -115,7 +115,7 @@ async fn an_agent_of_ones_own() {
     let sessions = reader.home.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
     let sessions = sessions.as_array().unwrap();
     assert_eq!(sessions.len(), 2, "{sessions:?}");
-    let letter = |session: &serde_json::Value| {
+    let letter = |session: &Value| {
         reader.home.read(&format!("data/workspace/{}/outputs/letter.fr.md", session["id"].as_str().unwrap()))
     };
     assert!(sessions.iter().any(|session| letter(session) == "Monsieur, les pompes."), "{said:?}");

@@ -30,7 +30,7 @@ async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_per
     assert_eq!(code, Some(0));
 
     world.tells("write_file", write.clone(), "approve").await;
-    assert_eq!(std::fs::read_to_string(&memory).unwrap(), "Ada likes tea.\n");
+    assert_eq!(fs::read_to_string(&memory).unwrap(), "Ada likes tea.\n");
     world.agentctl(["undo"]).await.exits(0);
     assert!(!memory.exists(), "what a turn remembered can be taken back");
     world.tells("write_file", write, "approve").await;
@@ -60,7 +60,7 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     ];
     works_through(&world.model, steps, Reply::text("?"));
     let running = world.spawn_agentctl(["run", "Go on", "--continue", "--on-interrupt", "approve"]);
-    let heard = || async { super::tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
+    let heard = || async { tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
     until("the model to hear of the edit", heard).await;
     world.daemon.kill9().await;
     drop(running);
@@ -142,7 +142,7 @@ async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
     let copy = world.path().join("copy.bin");
     let got = world.files(["get", &id, "outputs/deep/data.bin", "-o", copy.to_str().unwrap(), "--json"]).await;
     assert_eq!(got.exits(0).json()["size"], 2_500_000);
-    assert!(std::fs::read(&copy).unwrap() == bytes, "byte for byte");
+    assert!(fs::read(&copy).unwrap() == bytes, "byte for byte");
     let file = world.write("plan.md", "dig\n").display().to_string();
     for path in ["/state/plan.md", "/memories/plan.md", "uploads/plan.md", "temp/plan.md"] {
         world.files(["put", &id, path, &file]).await.exits(0);
@@ -183,7 +183,7 @@ async fn what_the_daemon_keeps_is_read_by_commands_and_changed_by_none() {
     let id = world.new_session(&[]).await;
     world.files(["ls", &id]).await.exits(0);
     let kept = world.data().join("workspace").join(&id).join("large_tool_results/call.txt");
-    std::fs::write(&kept, "a long result\n").unwrap();
+    fs::write(&kept, "a long result\n").unwrap();
     let here = ["--session", id.as_str(), "--on-interrupt", "approve"];
     let sh = async |command: &str| world.tells_with("run_bash_command", json!({ "command": command }), &here).await.0;
     let read = sh("cat large_tool_results/call.txt").await;
@@ -200,7 +200,7 @@ async fn what_the_daemon_keeps_is_read_by_commands_and_changed_by_none() {
     }
     let write = json!({"path": "large_tool_results/call.txt", "content": "x"});
     assert!(world.tells_with("write_file", write, &here).await.0.contains("cannot be written"));
-    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "a long result\n");
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "a long result\n");
     world.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
     assert!(!kept.exists(), "it goes with its session");
 }

@@ -203,8 +203,7 @@ async fn a_daemon_that_does_not_answer_is_named_and_can_be_stopped() {
     for args in [&["status"][..], &["run", "Hi"], &["start"]] {
         person.desk(args).await.exits(3).says(&[&pid_word, "does not answer", "agentctl stop"]);
     }
-    let doctor = person.desk(&["doctor"]).await.exits(3);
-    assert!(doctor.stdout.contains(&pid_word) && doctor.stdout.contains("agentctl stop"), "{}", doctor.stdout);
+    person.desk(&["doctor"]).await.exits(3).shows(&[&pid_word, "agentctl stop"]);
     person.desk(&["stop"]).await.exits(0).says(&["it was sent a signal", "the daemon has stopped"]);
     person.desk(&["run", "Hi"]).await.exits(0);
 }
@@ -253,8 +252,7 @@ async fn a_named_socket_is_that_socket() {
     let socket = socket.to_str().unwrap();
     let status = other.desk(&["--socket", socket, "status", "--json"]).await.exits(0).json();
     assert_eq!(status["pid"], pid);
-    let doctor = other.desk(&["--socket", socket, "doctor"]).await;
-    assert!(doctor.stdout.contains("name no socket"), "{}", doctor.stdout);
+    other.desk(&["--socket", socket, "doctor"]).await.shows(&["name no socket"]);
     // At another socket than its own a daemon is not looked for.
     let elsewhere = one.runtime().join("elsewhere.sock");
     one.desk(&["--socket", elsewhere.to_str().unwrap(), "status"]).await.exits(3);

@@ -177,7 +177,7 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
     let (asked, found) = (&requests[requests.len() - 2], &requests[requests.len() - 1]);
     let asked = asked.body["messages"].to_string();
     assert!(asked.contains("Pieces of work.") && !asked.contains("4701"), "{asked}");
-    assert!(super::tool_texts(found).contains("the number is 4701"), "{}", super::tool_texts(found));
+    assert!(tool_texts(found).contains("the number is 4701"), "{}", tool_texts(found));
 
     // A compaction is taken back in the fork alone.
     world.agentctl(["compact", &behind, "--undo"]).await.exits(0);

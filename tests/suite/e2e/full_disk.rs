@@ -1,6 +1,6 @@
 //! A full disk: what is there can be looked at, what is in the way can be removed, and everybody is told.
 
-use std::fs::File;
+use fs::File;
 
 use super::*;
 
@@ -42,11 +42,13 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     let session = id.into_iter().find(|id| *id != in_the_way).unwrap();
 
     daemon.agentctl(["sessions", "show", &session]).await.exits(0);
-    let told = daemon.agentctl(["attach", &session, "--after", "0", "--output", "stream-json"]).await.exits(0);
-    assert!(told.stdout.contains("Find the walnut"), "{}", told.stdout);
+    let told = daemon
+        .agentctl(["attach", &session, "--after", "0", "--output", "stream-json"])
+        .await
+        .exits(0)
+        .shows(&["Find the walnut"]);
     daemon.agentctl(["context", &session]).await.exits(0);
-    let files = daemon.agentctl(["files", "ls", &session, "outputs"]).await.exits(0);
-    assert!(files.stdout.contains("a.txt"), "{}", files.stdout);
+    let files = daemon.agentctl(["files", "ls", &session, "outputs"]).await.exits(0).shows(&["a.txt"]);
     assert_eq!(daemon.agentctl(["files", "get", &session, "outputs/a.txt"]).await.exits(0).stdout, "kept words");
     let preview = daemon.agentctl(["undo", &session, "--preview"]).await;
     assert!(!preview.stderr.contains("full"), "{preview:?}");

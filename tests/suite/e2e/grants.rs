@@ -267,7 +267,7 @@ async fn no_program_of_a_repository_runs_beside_what_was_granted() {
     fs::set_permissions(&spy, fs::Permissions::from_mode(0o755)).unwrap();
     let set_up = "git init -q && echo 1 > b && git add b && git config diff.external ./spy.sh && \
         git config core.fsmonitor ./spy.sh && echo 2 > b";
-    let done = std::process::Command::new("sh").args(["-c", set_up]).current_dir(project(&world)).status();
+    let done = Command::new("sh").args(["-c", set_up]).current_dir(project(&world)).status();
     assert!(done.unwrap().success());
     fs::remove_file(&ran).unwrap_or_default();
     for command in ["git diff; touch a", "touch a && git status"] {
@@ -285,7 +285,7 @@ async fn nothing_looks_unasked_in_a_folder_of_secrets() {
     let (world, session) = in_project("run_bash_command: touch a").await;
     world.write("project/.aws/config", "the launch code is 0000");
     world.write("project/sub/config", "nothing");
-    std::os::unix::fs::symlink(".aws", project(&world).join("cloud")).unwrap();
+    symlink(".aws", project(&world).join("cloud")).unwrap();
     for (folder, refused) in [("/project/.aws", 1), (".aws", 1), ("cloud", 1), ("sub", 0)] {
         let arguments = json!({"command": "cat config", "directory": folder});
         assert_eq!(refusals(&world, &session, arguments).await, refused, "{folder}");

@@ -90,7 +90,7 @@ async fn a_projects_link_to_a_secret_tells_nothing() {
     let secret = world.write("secret.txt", "hunter2");
     let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();
-    std::os::unix::fs::symlink(secret, project.join("AGENTS.md")).unwrap();
+    symlink(secret, project.join("AGENTS.md")).unwrap();
     world.model.reply(Reply::text("Good."));
     world.agentctl(["run", "One.", "-C", project.to_str().unwrap()]).await.exits(0);
     assert!(!world.model.requests()[0].body.to_string().contains("hunter2"));

@@ -77,7 +77,7 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
         let path = "bad.json";
         match content {
             Some(content) => drop(world.write(path, content)),
-            None => drop(std::fs::remove_file(world.path().join(path))),
+            None => drop(fs::remove_file(world.path().join(path))),
         }
         let output = world.agentctl(["run", "Hi", "--schema", path]).await.exits(2);
         assert_eq!(output.stdout, "");

@@ -145,7 +145,7 @@ async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
         let output =
             tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the limit ends it").unwrap();
         assert_eq!(output.status.code(), Some(6));
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(told["error"]["kind"], "timeout", "{told}");
     }
     assert_eq!(world.model.requests().len(), 1, "nothing was asked without its input");

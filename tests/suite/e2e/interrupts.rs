@@ -97,7 +97,7 @@ async fn each_answer_means_what_it_says() {
     answer(&world, &interrupt["id"], &["reject", "--reason", "not on a Friday"]).await.exits(0);
     let result = running.output(Vec::new()).await.exits(5).json_lines().pop().unwrap();
     assert_eq!((&result["text"], &result["denials"][0]["tool"]), (&json!("Then not."), &json!("write_file")));
-    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("not on a Friday"));
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("not on a Friday"));
     assert_eq!(written(&world, &interrupt["session_id"]), "");
 
     // Other arguments run in place of the model's, and the model is told.
@@ -110,7 +110,7 @@ async fn each_answer_means_what_it_says() {
     answer(&world, &interrupt["id"], &["edit", "--args", edited]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
     assert_eq!(written(&world, &interrupt["session_id"]), "edited");
-    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("changed the arguments"));
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("changed the arguments"));
 }
 
 #[tokio::test]

@@ -63,9 +63,7 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
     daemon.ended().await;
     let EventKind::ItemCompleted { item, .. } = &seen.last().unwrap().kind else { panic!() };
     let ItemBody::ToolResult(result) = &item.body else { panic!() };
-    for words in shown {
-        assert!(result.text.contains(words), "{words:?} is missing in {}", result.text);
-    }
+    has_all(&result.text, &shown);
     assert!(result.text.len() < 12_000, "{} bytes are in the journal", result.text.len());
     let session = seen[0].session_id.to_string();
 
@@ -76,9 +74,7 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
     let ended = daemon.agentctl(args).await.json();
     let told = tool_texts(model.requests().last().unwrap());
     assert_eq!(ended["text"], "The walrus is gone.", "{told}");
-    for words in ["this is line 040000\nerror: the walrus is gone\nthis is line 040001\n", "this is line 077777"] {
-        assert!(told.contains(words), "{words:?} is missing in {told}");
-    }
+    has_all(&told, &["this is line 040000\nerror: the walrus is gone\nthis is line 040001\n", "this is line 077777"]);
     fits_the_window(&model);
 }
 
@@ -107,9 +103,7 @@ async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
     let mut events = client.turn(careful(&world.daemon)).await.unwrap();
     let seen = events.to_the_end().await;
     let told = tool_texts(world.model.requests().last().unwrap());
-    for words in ["exit code 0", "this is line 000010\n", "this is line 080000\n", "The rest is lost, because"] {
-        assert!(told.contains(words), "{words:?} is missing in {told}");
-    }
+    has_all(&told, &["exit code 0", "this is line 000010\n", "this is line 080000\n", "The rest is lost, because"]);
     let warned =
         seen.iter().any(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == "result_lost"));
     assert!(warned, "{seen:#?}");

@@ -53,9 +53,7 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
     let output = read_all(&world, 6).await;
     let told = warnings(&output, "window_cut");
     assert_eq!(told.len(), 1, "{}", output.stdout);
-    for words in ["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"] {
-        assert!(told[0].contains(words), "{words}: {told:?}");
-    }
+    has_all(&told[0], &["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"]);
     let window =
         |slots: Value| (slots[0]["model"]["context_window"].clone(), slots[0]["model"]["window_source"].clone());
     let view = world.agentctl(["context", "--json"]).await.exits(0).json();
@@ -65,7 +63,7 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
     world.agentctl(["doctor"]).await.exits(0).shows(&["reads only 12288 tokens"]);
 
     let file = world.data().join("model-facts.json");
-    until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
+    until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
     world.daemon.crash().await;
     assert_eq!(window(world.agentctl(["models", "--json"]).await.exits(0).json()), known);
 
@@ -73,7 +71,7 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
     world.daemon.crash().await;
     assert_eq!(window(world.agentctl(["models", "--json"]).await.exits(0).json()), known);
-    until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
+    until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 32_000})]);
     world.daemon.crash().await;
     let slots = world.agentctl(["models", "--json"]).await.exits(0).json();

@@ -15,7 +15,7 @@ async fn a_client_starts_the_daemon_where_none_runs() {
     // It outlives its client, in a session of its own, and others reach the same one.
     assert_eq!(home.agentctl(["start", "--json"]).await.exits(0).json()["started"], false);
     assert_eq!(home.agentctl(["status", "--json"]).await.exits(0).json()["pid"], pid);
-    let mode = |path: &std::path::Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&home.socket()), mode(home.socket().parent().unwrap())), (0o600, 0o700));
     assert_eq!(mode(&home.data()), 0o700);
     home.agentctl(["stop"]).await.exits(0);

@@ -28,7 +28,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     let path = format!("uploads/{path}");
     let call = json!({"path": path});
     world.model.respond_with(move |request| {
-        let told = super::tool_texts(request);
+        let told = tool_texts(request);
         if told.is_empty() { Reply::tool_call("read_file", call.clone()) } else { Reply::text("Read.") }
     });
     let file = fixture(name);
@@ -70,10 +70,10 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
 
 /// Returns whether a file in a folder or below it holds these bytes.
 fn holds(folder: &Path, bytes: &[u8]) -> bool {
-    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().any(|entry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => holds(&entry.path(), bytes),
-        _ => std::fs::read(entry.path()).is_ok_and(|content| content.windows(bytes.len()).any(|part| part == bytes)),
+        _ => fs::read(entry.path()).is_ok_and(|content| content.windows(bytes.len()).any(|part| part == bytes)),
     })
 }
 
@@ -98,6 +98,9 @@ async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
     }
     terminal.ends();
     // The names of an archive are open to all.
-    let listed = world.agentctl(["docs", "show", "uploads/aes.zip"]).await.exits(0);
-    assert!(listed.stdout.contains("papers/rules.odt (1 KB), opens with a password"), "{}", listed.stdout);
+    world
+        .agentctl(["docs", "show", "uploads/aes.zip"])
+        .await
+        .exits(0)
+        .shows(&["papers/rules.odt (1 KB), opens with a password"]);
 }

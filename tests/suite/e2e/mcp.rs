@@ -57,7 +57,7 @@ fn behaving(how: &str) -> Value {
 
 /// The most memory that a process has taken, in KiB.
 fn most_memory(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
@@ -67,7 +67,7 @@ impl World {
     /// there are for commands.
     fn of_servers(&self) -> Vec<u32> {
         let is_of_walls = |pid: &u32| {
-            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             command.split(|byte| *byte == 0).any(|word| word == b"sandbox-exec")
         };
         let all = self.daemon.processes().into_iter();

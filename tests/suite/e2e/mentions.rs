@@ -52,8 +52,11 @@ async fn a_mentioned_tool_is_there_from_then_on() {
 #[tokio::test]
 async fn names_that_load_nothing_are_said_and_break_nothing() {
     let world = world().await;
-    let output = world.agentctl(["run", "Use @taxx and @read_url, mail a@b.org, run `@x`."]).await.exits(0);
-    assert!(output.stderr.contains("nothing is called @taxx; did you mean @tax?"), "{}", output.stderr);
+    let output = world
+        .agentctl(["run", "Use @taxx and @read_url, mail a@b.org, run `@x`."])
+        .await
+        .exits(0)
+        .says(&["nothing is called @taxx; did you mean @tax?"]);
     assert!(output.stderr.contains("@read_url loads nothing") && output.stderr.contains("never"), "{}", output.stderr);
     assert_eq!(output.stderr.matches("nothing is called").count(), 1, "{}", output.stderr);
     assert!(!tail(&world.model.requests()[0]).contains("<system_reminder>"));

@@ -300,6 +300,10 @@ impl World {
         });
     }
 
+    async fn docs(&self, args: &[&str]) -> Output {
+        self.agentctl(["docs"].iter().chain(args)).await
+    }
+
     async fn client(&self) -> Client {
         Client::connect(&self.daemon.socket()).await.unwrap()
     }
@@ -510,6 +514,14 @@ fn texts<'v>(list: &'v Value, key: &str) -> Vec<&'v str> {
 fn holds(found: &Value, expected: Value) {
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(found[key], *value, "{key} of {found:#}");
+    }
+}
+
+/// None of these words are in the text.
+#[track_caller]
+fn has_none(text: &str, words: &[&str]) {
+    for words in words {
+        assert!(!text.contains(words), "{words:?} is in:\n{text}");
     }
 }
 

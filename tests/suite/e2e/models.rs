@@ -76,8 +76,11 @@ async fn a_model_is_chosen_in_scripts_and_kept() {
     let session = run(&["--model", "SECOND"]).await;
     let here = ["--session", session.as_str()];
     run(&here).await;
-    let shown = world.agentctl(["sessions", "show", session.as_str()]).await.exits(0);
-    assert!(shown.stdout.contains("model     lab/second-large (slot base)"), "{}", shown.stdout);
+    world
+        .agentctl(["sessions", "show", session.as_str()])
+        .await
+        .exits(0)
+        .shows(&["model     lab/second-large (slot base)"]);
     run(&[&here[..], &["--model", "=elsewhere/own"]].concat()).await;
     run(&[&here[..], &["--model", "default"]].concat()).await;
     assert_eq!(asked(&world), ["lab/second-large", "lab/second-large", "elsewhere/own", "first"]);
@@ -99,8 +102,7 @@ async fn a_server_that_lists_nothing_leaves_the_slots() {
     let world = World::start().await;
     world.model.lacks("/v1/models");
     let output = world.agentctl_with(["chat"], b"/model\n").await.exits(0);
-    let output = output.says(&["only the slots", "does not list its models", "/model =ID"]);
-    assert!(output.stdout.contains("› default"), "{}", output.stdout);
+    output.says(&["only the slots", "does not list its models", "/model =ID"]).shows(&["› default"]);
     world.agentctl(["models", "--available"]).await.exits(1).says(&["does not list its models"]);
 }
 

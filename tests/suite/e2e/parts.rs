@@ -82,7 +82,7 @@ async fn a_start_that_is_refused_late_leaves_no_files() {
     refused.start.options.allowed_tools = Some(vec!["no_such_tool".to_owned()]);
     let error = client.turn_with_parts(refused, parts(), Default::default()).await.unwrap_err();
     assert!(error.to_string().contains("no_such_tool"), "{error}");
-    let uploads = std::fs::read_dir(world.path().join(format!("data/workspace/{session}/uploads"))).unwrap();
+    let uploads = fs::read_dir(world.path().join(format!("data/workspace/{session}/uploads"))).unwrap();
     let names: Vec<_> = uploads.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["notes.txt"], "the first one's, which was taken");
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");

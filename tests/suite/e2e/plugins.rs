@@ -77,9 +77,7 @@ async fn no_part_is_told(world: &World) {
     world.model.respond_with(|_| Reply::text("Good."));
     world.agentctl(["run", "Go."]).await.exits(0);
     let request = last_request(world);
-    for words in ["Works out taxes", "transfer_to_cook", "mcp_fake_act"] {
-        assert!(!request.contains(words), "{words} is in {request}");
-    }
+    has_none(&request, &["Works out taxes", "transfer_to_cook", "mcp_fake_act"]);
 }
 
 async fn audited(world: &World) -> Vec<String> {
@@ -148,11 +146,9 @@ async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
     fs::write(&server, format!("{text}\n# edited\n")).unwrap();
     // Before anybody has looked at the list, too.
     world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["are not those that you agreed to"]);
-    let shown = plugin(&world, &["list"]).await.exits(0);
-    assert!(shown.stdout.contains("changed, not used"), "{}", shown.stdout);
+    plugin(&world, &["list"]).await.exits(0).shows(&["changed, not used"]);
     no_part_is_told(&world).await;
-    let shown = plugin(&world, &["show", "kit"]).await.exits(0);
-    assert!(shown.stdout.contains("~ servers/fake.py"), "{}", shown.stdout);
+    plugin(&world, &["show", "kit"]).await.exits(0).shows(&["~ servers/fake.py"]);
     plugin(&world, &["approve", "kit"]).await.exits(2).says(&["~ servers/fake.py", "needs your consent"]);
     plugin(&world, &["approve", "kit", "--yes"]).await.exits(0);
     all_is_used(&world).await;
@@ -230,7 +226,7 @@ async fn hostile_folders_are_refused_and_leave_nothing() {
     let sparse = |folder: &Path| fs::File::create(folder.join("large.bin")).unwrap().set_len(1 << 30).unwrap();
     refused("sparse", &sparse, &["may have 32.0 MB"]).await;
     let pipe = |folder: &Path| {
-        let made = std::process::Command::new("mkfifo").arg(folder.join("skills/tax/pipe")).status().unwrap();
+        let made = Command::new("mkfifo").arg(folder.join("skills/tax/pipe")).status().unwrap();
         assert!(made.success());
     };
     refused("pipe", &pipe, &["pipe, socket or device"]).await;

@@ -14,7 +14,7 @@ impl World {
 async fn sessions_are_filtered_and_removed_together() {
     let mut world = World::start().await;
     let project = world.path().join("app");
-    std::fs::create_dir_all(project.join("web")).unwrap();
+    fs::create_dir_all(project.join("web")).unwrap();
     world.model.default_reply(Reply::text("Certainly."));
     for (prompt, folder) in [
         ("Paint the barn", "none".to_owned()),

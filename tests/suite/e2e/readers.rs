@@ -89,7 +89,7 @@ async fn a_second_turn_is_refused_while_the_first_runs() {
     let refused = world.agentctl([&again[..], &["--output", "json"]].concat()).await.exits(75).json();
     assert_eq!(refused["error"]["kind"], "busy", "{refused}");
     world.agentctl(["undo", session]).await.exits(75);
-    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.signal(Signal::SIGINT);
     running.output(Vec::new()).await.exits(130);
     world.agentctl(again).await.exits(0);
 }

@@ -114,8 +114,7 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
     write("a/notes.yaml", expect);
     let folder = world.path().join("tests").display().to_string();
     let junit = world.path().join("out.xml").display().to_string();
-    let passed = world.agentctl(["test", &folder, "--junit", &junit]).await.exits(0);
-    assert!(passed.stdout.contains("1 passed, 0 failed"), "{}", passed.stdout);
+    let passed = world.agentctl(["test", &folder, "--junit", &junit]).await.exits(0).shows(&["1 passed, 0 failed"]);
 
     let fails = "recording: a/notes.jsonl\nproject: ../project\nexpect:\n  text: {equals: nothing, matches: '^x'}\n  \
                  tools: {called: [grep], not_called: [read_file], at_most: 1}\n  cost: {max_steps: 2}\n";
@@ -148,7 +147,7 @@ async fn a_live_test_gets_no_more_than_the_command_line_permits() {
     world.write("tests/fixture/notes.txt", "old words\n");
     world.write("tests/a.jsonl", fs::read_to_string(&file).unwrap());
     let folder = world.path().join("tests");
-    std::os::unix::fs::symlink(project(&world), folder.join("linked")).unwrap();
+    symlink(project(&world), folder.join("linked")).unwrap();
     let notes = |of: &str| world.read(&format!("{of}/notes.txt"));
     let test = async |project: &str, permitted: &[&str]| {
         let text = format!("mode: live-tools\nproject: {project}\nwritable: true\napprove: true\n");
@@ -170,7 +169,7 @@ async fn a_live_test_gets_no_more_than_the_command_line_permits() {
     test("fixture", &["--approve", "--writable"]).await;
     assert_eq!(notes("tests/fixture"), "new words\n");
     // A recording is in the folder of its test, whatever leads to another one.
-    std::os::unix::fs::symlink(&file, folder.join("far.jsonl")).unwrap();
+    symlink(&file, folder.join("far.jsonl")).unwrap();
     world.write("tests/far.yaml", "{}\n");
     let refused = world.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
     refused.says(&["recording leads out of the folder of the test"]);
@@ -185,10 +184,8 @@ async fn files_that_are_no_tests_are_refused_with_the_reason() {
         world.agentctl(["test", path.to_str().unwrap()]).await
     };
     world.write("tests/.hidden.jsonl", "x");
-    let none = world.agentctl(["test", &folder]).await.exits(2);
-    assert!(none.stderr.contains("there is no test in"), "{}", none.stderr);
-    let bad = tried("bad.yaml", "expct: {}\n").await.exits(2);
-    assert!(bad.stderr.contains("expct"), "{}", bad.stderr);
+    world.agentctl(["test", &folder]).await.exits(2).says(&["there is no test in"]);
+    tried("bad.yaml", "expct: {}\n").await.exits(2).says(&["expct"]);
     let recordings = [
         ("empty.jsonl", "", "the recording is empty"),
         ("newer.jsonl", "{\"fact\":\"recording\",\"version\":99}\n", "has version 99"),
@@ -236,8 +233,7 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
         assert_eq!(played.stdout.trim(), "All parts are done.", "{}", played.stderr);
     }
     assert_eq!(world.model.requests().len(), asked);
-    let refused = world.agentctl(["sessions", "record", "last", "-o", path]).await.exits(2);
-    assert!(refused.stderr.contains("--force replaces it"), "{}", refused.stderr);
+    world.agentctl(["sessions", "record", "last", "-o", path]).await.exits(2).says(&["--force replaces it"]);
 }
 
 #[tokio::test]
@@ -286,8 +282,7 @@ async fn the_examples_of_the_documentation_pass() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing");
     let skipped = daemon.agentctl(["test", folder]).await.exits(0);
     assert!(skipped.stdout.contains("1 passed") && skipped.stderr.contains("live is live"), "{}", skipped.stderr);
-    let passed = daemon.agentctl(["test", folder, "--live", "--approve"]).await.exits(0);
-    assert!(passed.stdout.contains("2 passed, 0 failed"), "{}", passed.stdout);
+    daemon.agentctl(["test", folder, "--live", "--approve"]).await.exits(0).shows(&["2 passed, 0 failed"]);
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing.md")).unwrap();
     for example in ["summary", "live"] {
         assert!(fs::exists(format!("{folder}/{example}.yaml")).unwrap());
@@ -324,6 +319,5 @@ async fn secrets_do_not_reach_a_recording() {
     world.agentctl(args).await.exits(0);
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains("hunter22222") && !text.contains("sk-abcdefgh"), "{text}");
-    let played = world.agentctl(["run", "--replay", file.to_str().unwrap()]).await.exits(0);
-    assert!(played.stdout.contains("[redacted]"), "{}", played.stdout);
+    world.agentctl(["run", "--replay", file.to_str().unwrap()]).await.exits(0).shows(&["[redacted]"]);
 }

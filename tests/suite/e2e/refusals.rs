@@ -58,7 +58,7 @@ impl World {
 
     async fn kept(&self, words: &str) {
         let file = self.daemon.data().join("model-facts.json");
-        until(words, async || std::fs::read_to_string(&file).ok().filter(|text| text.contains(words))).await;
+        until(words, async || fs::read_to_string(&file).ok().filter(|text| text.contains(words))).await;
     }
 
     fn picture(&self, name: &str, content: &[u8]) -> String {

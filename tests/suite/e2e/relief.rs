@@ -73,7 +73,7 @@ async fn another_model_sums_up_where_one_is_named_and_what_it_cannot_is_cut_off(
     let report = world.agentctl(["compact", &session, "--json"]).await.exits(0).json();
     assert!(report.to_string().contains("scribe"), "{report:#}");
     let requests = world.model.requests().split_off(asked);
-    let models: Vec<&serde_json::Value> = requests.iter().map(|request| &request.body["model"]).collect();
+    let models: Vec<&Value> = requests.iter().map(|request| &request.body["model"]).collect();
     assert_eq!(models, [&json!("scribe")], "the model of the turn is not asked");
     talk(12..13).await;
     has_all(&world.model.requests().pop().unwrap().text, &["the harbour is built of oak"]);

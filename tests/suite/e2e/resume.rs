@@ -9,7 +9,7 @@ const DOWN: &str = "\u{1b}[B";
 async fn a_session_is_chosen_from_a_list_and_goes_on() {
     let world = World::start().await;
     let project = world.path().join("app");
-    std::fs::create_dir(&project).unwrap();
+    fs::create_dir(&project).unwrap();
     let view = format!("{}:ro", project.display());
     for (prompt, folder) in [("Paint the barn", &view[..]), ("Mend the roof", &view), ("Sail away", "none")] {
         world.model.reply(Reply::text("Certainly."));

@@ -48,7 +48,7 @@ async fn a_turn_about_code_goes_to_the_code_model_and_says_why() {
 async fn where_a_provider_is_down_or_out_of_money_the_next_model_answers() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
     // A call first, so that the turn is under way when its server breaks.
-    base.reply(Reply::tool_call("list_dir", serde_json::json!({"path": "."})));
+    base.reply(Reply::tool_call("list_dir", json!({"path": "."})));
     base.default_reply(Reply::refusal(402, "Insufficient balance"));
     spare.default_reply(Reply::text("Spare here."));
     let home = TempHome::new();

@@ -164,10 +164,10 @@ async fn three_where_there_is_no_daemon_and_none_can_be_started() {
     home.agentctl(["status"]).await.exits(3);
     assert_eq!(home.agentctl(["status", "--json"]).await.exits(3).json()["running"], false);
     let alone = home.path().join("agentctl");
-    std::fs::copy(program("agentctl"), &alone).unwrap();
+    fs::copy(program("agentctl"), &alone).unwrap();
     let mut command = home.command(&alone);
     command.args(["run", "Hi"]).env("PATH", "/nowhere");
-    let output = agentd_testkit::daemon::Running::spawn(command).output(Vec::new()).await;
+    let output = Running::spawn(command).output(Vec::new()).await;
     output.exits(3).says(&["agentd", "hint:"]);
 }
 
@@ -191,7 +191,7 @@ async fn five_where_an_approval_was_needed() {
     let denied = world.agentctl(["run", "Write", "--output", "json"]).await.exits(5).json();
     check_result(&denied, "completed");
     assert_eq!((&denied["text"], &denied["denials"][0]["tool"]), (&json!("Then not."), &json!("write_file")));
-    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("refused"));
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("refused"));
     // And with a yes beforehand it is done.
     world.model.reply(write()).reply(Reply::text("Written."));
     let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
@@ -242,7 +242,7 @@ async fn a_reader_that_has_enough_is_no_failure() {
     world.model.default_reply(Reply::fast(20_000));
     let mut shell = world.daemon.command("/bin/sh");
     shell.arg("-c").arg(r#""$0" run Hi </dev/null | head -c 100 >/dev/null"#).arg(program("agentctl"));
-    let output = agentd_testkit::daemon::Running::spawn(shell).output(Vec::new()).await.exits(0);
+    let output = Running::spawn(shell).output(Vec::new()).await.exits(0);
     assert!(!output.stderr.contains("error") && !output.stderr.contains("panicked"), "{}", output.stderr);
     until("the turn ends all the same", || async {
         let status = world.agentctl(["status", "--json"]).await.exits(0).json();

@@ -108,8 +108,7 @@ async fn the_configuration_is_shown_with_its_values_and_without_its_secrets() {
     assert!(row("models.base.api_key").contains("•••"), "{}", shown.stdout);
     assert!(row("models.code.base_url").contains("http://•••@127.0.0.1:9/v1"), "{}", shown.stdout);
     assert!(row("models.code.base_url").contains("$MODEL_CODE_BASE_URL"), "{}", shown.stdout);
-    let all = daemon.agentctl(["config", "show", "--all"]).await.exits(0);
-    assert!(all.stdout.contains("undo.max_files") && all.stdout.contains("200000"), "{}", all.stdout);
+    let all = daemon.agentctl(["config", "show", "--all"]).await.exits(0).shows(&["undo.max_files", "200000"]);
     let json = daemon.agentctl(["config", "show", "--json"]).await.exits(0).json();
     assert_eq!(json["values"]["turns.max_steps"], 7);
     assert_eq!(json["values"]["tools.command_timeout"], "2m");

@@ -85,8 +85,7 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
 
     let session = &world.last_session().await;
     let told = "(edited) echo edited > outputs/a (was touch";
-    let attached = world.agentctl(["attach", session, "--after", "0"]).await.exits(0);
-    assert!(attached.stderr.contains(told), "{}", attached.stderr);
+    world.agentctl(["attach", session, "--after", "0"]).await.exits(0).says(&[told]);
     world.agentctl(["audit", "--session", session]).await.exits(0).shows(&[told, "agentctl: edit"]);
     let shown = world.agentctl(["sessions", "show", session]).await.exits(0).stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
@@ -217,11 +216,11 @@ async fn no_output_steers_a_terminal_wherever_it_goes() {
 /// What the pager got.
 async fn paged(world: &World, terminal: &mut Terminal, command: &str) -> String {
     let (seen, whole) = (world.path().join("seen"), world.path().join("whole"));
-    let _ = std::fs::remove_file(&whole);
+    let _ = fs::remove_file(&whole);
     terminal.says(command);
     until_true("the pager has it all", || whole.exists()).await;
     terminal.prompt();
-    std::fs::read_to_string(seen).unwrap()
+    fs::read_to_string(seen).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -241,7 +240,7 @@ async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
     let after = terminal.sees("It failed.");
     assert!(!after.contains("large_tool_results"), "{after}");
     terminal.prompt();
-    let told = super::tool_texts(world.model.requests().last().unwrap());
+    let told = tool_texts(world.model.requests().last().unwrap());
     assert!(told.contains("large_tool_results/") && !told.contains("line 1000\n"), "the model got a part: {told}");
     let seen = paged(&world, &mut terminal, "/show").await;
     has_all(&seen, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);
@@ -252,7 +251,7 @@ async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
     let session = world.last_session().await;
     let folder = world.data().join("workspace").join(&session);
     let long: String = (1..=1500).map(|n| format!("row {n} of a file with long rows that somebody wrote\n")).collect();
-    std::fs::write(folder.join(&path), long).unwrap();
+    fs::write(folder.join(&path), long).unwrap();
     world.model.reply(Reply::tool_call("read_file", json!({ "path": path }))).reply(Reply::text("Read."));
     terminal.hears("Read it", "Read.");
     let seen = paged(&world, &mut terminal, "/show").await;
@@ -266,7 +265,7 @@ async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
     assert!(seen.contains("result:\nFirst.\n\nAnd this") && !seen.contains("{\""), "{seen}");
 
     // What is removed is said to be.
-    std::fs::remove_dir_all(folder.join("large_tool_results")).unwrap();
+    fs::remove_dir_all(folder.join("large_tool_results")).unwrap();
     let seen = paged(&world, &mut terminal, "/show 3").await;
     assert!(seen.contains("line 1\n") && seen.contains("was removed") && !seen.contains("line 1000\n"), "{seen}");
     assert!(!seen.contains("too long to be shown"), "{seen}");

@@ -12,9 +12,7 @@ use super::{Events as _, *};
 const SKILL: &str = "---\nname: tax\ndescription: Works out taxes\n---\n# Taxes\nRead skills/tax/reference/rates.md.\n";
 
 async fn world(prepare: impl FnOnce(&mut TempHome)) -> World {
-    let (model, mut home) = TempHome::with_server().await;
-    prepare(&mut home);
-    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    let world = World::prepared(prepare).await;
     world.model.default_reply(Reply::text("Good."));
     world
 }
@@ -61,7 +59,7 @@ async fn a_mention_and_a_file_bring_a_skill() {
     })
     .await;
     let first = world.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
-    let skills = |session: &serde_json::Value| {
+    let skills = |session: &Value| {
         let root = world.path().join("data/workspace").join(session["session_id"].as_str().unwrap());
         root.join("skills/tax/SKILL.md").is_file()
     };
@@ -135,8 +133,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
         "{}",
         unknown.stderr
     );
-    let absent = world.agentctl(["skills", "check", "/nowhere"]).await;
-    assert_eq!(absent.code, Some(2), "{}", absent.stderr);
+    world.agentctl(["skills", "check", "/nowhere"]).await.exits(2);
 
     let calls = ["leads/secret", "leads/SKILL.md", "large/SKILL.md"];
     let calls = calls.map(|path| ("read_file", json!({"path": format!("skills/{path}")})));
@@ -145,8 +142,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     assert!(told.iter().all(|text| text.contains("E_PATH") && text.contains("cannot be used")), "{told:#?}");
     assert!(!told.join("").contains("launch"), "{told:#?}");
     world.model.respond_with(|_| Reply::text("Good."));
-    let output = world.agentctl(["run", "Use @leads"]).await.exits(0);
-    assert!(output.stderr.contains("leads out of the skill"), "{}", output.stderr);
+    world.agentctl(["run", "Use @leads"]).await.exits(0).says(&["leads out of the skill"]);
     world.still_serves().await;
 }
 
@@ -406,7 +402,7 @@ async fn packages_that_a_skill_does_not_declare_are_asked_for() {
         let done = super::told_of_each(request).len();
         steps.get(done).map_or(Reply::text("over"), |(tool, args)| Reply::tool_call(*tool, args.clone()))
     });
-    world.agentctl(["run", super::ALL_OF_IT, "--on-interrupt", "approve"]).await.exits(0);
+    world.agentctl(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await.exits(0);
     let told = super::told_of_each(world.model.requests().last().unwrap());
     assert!(told[0].contains("No module named") && told[0].contains("Run the same command again"), "{told:#?}");
     // No script of the skill imports it: what is printed is not believed.

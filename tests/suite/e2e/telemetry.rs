@@ -179,7 +179,7 @@ async fn turns_that_ended_before_a_kill_are_sent_after_it_and_those_that_were_ta
     let taken = turns(&collector, 1).await;
     check(&taken, &first);
     until("the position is on disk", || async {
-        let text = std::fs::read_to_string(daemon.data().join("telemetry-traces.json")).ok()?;
+        let text = fs::read_to_string(daemon.data().join("telemetry-traces.json")).ok()?;
         text.contains(first["turn_id"].as_str().unwrap()).then_some(())
     })
     .await;

@@ -107,10 +107,9 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
     // The model is asked while the start is stored, and only what is shown is certain to outlive a kill.
     run.event("turn_started").await;
     let requests = || async { (world.model.requests().len() > asked).then_some(()) };
-    agentd_testkit::daemon::until("the model is asked", requests).await;
+    until("the model is asked", requests).await;
     world.daemon.crash().await;
-    let cut = world.agentctl(["trace"]).await.exits(0);
-    assert!(cut.stdout.contains("interrupted") && cut.stdout.contains("Hello"), "{}", cut.stdout);
+    world.agentctl(["trace"]).await.exits(0).shows(&["interrupted", "Hello"]);
 }
 
 /// The page in a DOM that others wrote, with all keys that it has.
@@ -124,12 +123,12 @@ async fn a_page_keeps_text_as_text_finds_and_reaches_every_row() {
     world.agentctl(["trace", "--html", path]).await.exits(0);
     world.agentctl(["trace", "--html", path]).await.exits(2).says(&["is there already", "--force"]);
     world.agentctl(["trace", "--html", path, "--force"]).await.exits(0);
-    let html = std::fs::read_to_string(&page).unwrap();
+    let html = fs::read_to_string(&page).unwrap();
     assert_eq!((html.matches("</script>").count(), html.matches("<img").count()), (2, 0));
     assert!(html.contains("default-src 'none'"));
     let modules = installed("node_modules/jsdom").join("../..");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/page/check.mjs");
-    let mut command = std::process::Command::new(installed("bin/node"));
+    let mut command = Command::new(installed("bin/node"));
     command.arg(script).arg(modules).arg(page).arg("<img src=x onerror=alert(1)>");
     let output = Running::spawn(command).output(Vec::new()).await.exits(0);
     assert!(output.stdout.contains("the page is sound"), "{}{}", output.stdout, output.stderr);

@@ -27,7 +27,7 @@ async fn export(daemon: &TempDaemon, session: &str, name: &str, args: &[&str]) -
     file
 }
 
-async fn import(daemon: &TempDaemon, file: &std::path::Path, args: &[&str]) -> Value {
+async fn import(daemon: &TempDaemon, file: &Path, args: &[&str]) -> Value {
     let all = ["sessions", "import", file.to_str().unwrap(), "--json"];
     daemon.agentctl(all.iter().chain(args)).await.exits(0).json()
 }
@@ -77,11 +77,11 @@ async fn a_session_is_the_same_on_another_machine() {
 
     let file = export(&world.daemon, &id, "work.tar.gz", &[]).await;
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "only its owner may read it");
-    let listed = std::process::Command::new("tar").arg("tzf").arg(&file).output().unwrap();
+    let listed = Command::new("tar").arg("tzf").arg(&file).output().unwrap();
     let members = String::from_utf8(listed.stdout).unwrap();
     assert!(members.starts_with("manifest.json\n") && members.ends_with("SHA256SUMS\n"), "{members}");
     assert!(members.contains("files/uploads/deep/big.txt") && !members.contains("secret-of-the-project"), "{members}");
-    let unpacked = std::process::Command::new("tar").arg("xzfO").arg(&file).output().unwrap();
+    let unpacked = Command::new("tar").arg("xzfO").arg(&file).output().unwrap();
     let content = String::from_utf8_lossy(&unpacked.stdout);
     assert!(!content.contains("\"grants\":[{") && !content.contains("\"environment\""), "neither grants nor variables");
 
@@ -245,7 +245,7 @@ async fn secrets_are_masked_where_that_is_asked() {
         assert!(!masked.contains(secret) && masked.contains("[redacted]") && masked.contains("afraid"), "{masked}");
     }
     let file = export(&world.daemon, &id, "masked.tar.gz", &["--redact"]).await;
-    let all = std::process::Command::new("tar").arg("xzfO").arg(&file).output().unwrap().stdout;
+    let all = Command::new("tar").arg("xzfO").arg(&file).output().unwrap().stdout;
     assert!(!String::from_utf8_lossy(&all).contains(secret));
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;

@@ -87,7 +87,7 @@ impl Forgery {
 async fn nothing_of_an_archive_runs_and_no_permission_comes_with_it() {
     let mut world = World::start().await;
     let target = world.path().join("home-of-the-person");
-    std::fs::create_dir(&target).unwrap();
+    fs::create_dir(&target).unwrap();
     let mut forgery = Forgery::new();
     forgery.settings = json!({
         "confirm_write": false, "confirm_exec": false, "mode": "auto", "pinned": true,
@@ -114,7 +114,7 @@ async fn nothing_of_an_archive_runs_and_no_permission_comes_with_it() {
         let grants = world.agentctl(["grants", "list", "--json"]).await.exits(0).json();
         assert_eq!(grants, json!([]));
         assert!(world.model.requests().is_empty(), "no model is asked");
-        assert!(std::fs::read_dir(&target).unwrap().next().is_none(), "no call runs");
+        assert!(fs::read_dir(&target).unwrap().next().is_none(), "no call runs");
         world.daemon.crash().await;
     }
     let events = world.agentctl(["sessions", "export", &id, "--format", "json"]).await.exits(0).stdout;
@@ -205,7 +205,7 @@ async fn what_does_not_hold_together_is_refused() {
     parent.import(&world).await.exits(2).says(&["do not belong together"]);
     let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(listed, json!([]));
-    let left = std::fs::read_dir(world.data().join("workspace")).map(|left| left.count()).unwrap_or_default();
+    let left = fs::read_dir(world.data().join("workspace")).map(|left| left.count()).unwrap_or_default();
     assert_eq!(left, 0);
     whole.import(&world).await.exits(0);
 }

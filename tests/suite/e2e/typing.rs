@@ -179,7 +179,7 @@ async fn a_question_of_the_model_takes_no_words_that_were_typed_before_it() {
     assert_eq!(pending(&world).await, 1);
     terminal.presses_for(ERASE, "  > ");
     terminal.presses_last("red\r", "Red it is.");
-    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("red"));
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("red"));
     terminal.leaves();
 }
 

@@ -158,9 +158,11 @@ async fn the_model_can_take_its_own_edit_back() {
 async fn the_chat_shows_and_asks_first() {
     let (world, _) = changed().await;
     // Nobody sits before a script: it is shown what would be done, and nothing is.
-    let output = world.agentctl_with(["chat", "--continue", "-C", &world.mount()], b"/undo\n/quit\n".to_vec()).await;
-    assert!(output.stdout.contains("/project/moved.txt: is removed"), "{}", output.stdout);
-    assert!(output.stderr.contains("nothing was undone"), "{}", output.stderr);
+    world
+        .agentctl_with(["chat", "--continue", "-C", &world.mount()], b"/undo\n/quit\n".to_vec())
+        .await
+        .shows(&["/project/moved.txt: is removed"])
+        .says(&["nothing was undone"]);
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
 }
 
@@ -263,7 +265,7 @@ async fn of_two_clients_one_undoes() {
     let (_, session) = commanded(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
     let undo = || world.agentctl(["undo", &session, "--turn", "1", "--json"]);
     let (first, second) = tokio::join!(undo(), undo());
-    let done = |output: &agentd_testkit::daemon::Output| output.code == Some(0) && output.stdout.contains("\"done\"");
+    let done = |output: &Output| output.code == Some(0) && output.stdout.contains("\"done\"");
     assert!(done(&first) != done(&second), "{first:?}\n{second:?}");
     assert_eq!(project(&world, "a"), b"one\n");
     assert!(!world.path().join("project/b").exists());
@@ -312,8 +314,7 @@ async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
     }
     let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
     assert!(told.contains("moved") && told.contains("62 files were changed beyond the 100"), "{told}");
-    let undone = world.agentctl(["undo", &session]).await.exits(1);
-    assert!(undone.stdout.contains("was not recorded"), "{}", undone.stdout);
+    world.agentctl(["undo", &session]).await.exits(1).shows(&["was not recorded"]);
     for number in 0..80 {
         let content = project(&world, &format!("z/{number}"));
         assert_eq!(content, format!("content {number}").as_bytes(), "of {number}");

@@ -71,8 +71,11 @@ async fn where_no_model_sees_the_person_and_the_model_are_told() {
     let world = World::start().await;
     world.model.reply(Reply::text("I cannot tell."));
     let red = world.write("red.png", RED);
-    let output = world.agentctl(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.exits(0);
-    assert!(output.stderr.contains("gets no pictures"), "{}", output.stderr);
+    world
+        .agentctl(["run", "Which colour?", "--file", red.to_str().unwrap()])
+        .await
+        .exits(0)
+        .says(&["gets no pictures"]);
     let request = &world.model.requests()[0];
     assert!(shown(request).is_empty() && body(request).contains("You cannot see pictures"), "{}", body(request));
 }
@@ -135,8 +138,7 @@ async fn a_mention_in_the_chat_hands_the_file_over() {
     let lines = format!(
         "What is in #{here}/red one.png, and what does #{here}/notes.txt say?\nAgain: #{here}/notes.txt and #{here}/.env!\n"
     );
-    let output = world.agentctl_with(["chat"], lines.as_bytes()).await.exits(0);
-    assert!(output.stderr.contains("is hidden and stays here"), "{}", output.stderr);
+    world.agentctl_with(["chat"], lines.as_bytes()).await.exits(0).says(&["is hidden and stays here"]);
     let requests = world.model.requests();
     assert_eq!(shown(&requests[0]).len(), 1);
     assert!(body(&requests[0]).contains("the cat is out"), "{}", body(&requests[0]));

@@ -173,7 +173,7 @@ async fn a_watcher_that_does_not_read_misses_something_and_is_told() {
 async fn older_items_are_read_and_results_have_fields() {
     let world = World::start().await;
     let project = world.path().join("project");
-    std::fs::create_dir_all(&project).unwrap();
+    fs::create_dir_all(&project).unwrap();
     let bash = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
     world.model.reply(bash("echo out; echo err >&2; exit 3"));
     world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "one\n"})));

@@ -77,7 +77,7 @@ const PAGE: &str = "<!doctype html><html><head><title>Der Walfang</title><meta c
 
 #[tokio::test]
 async fn pages_and_documents_are_read_and_marked_as_what_they_are() {
-    let report = std::fs::read(fixture("latin.pdf")).unwrap();
+    let report = fs::read(fixture("latin.pdf")).unwrap();
     let site = Site::start(move |request| match request.split(' ').nth(1).unwrap_or_default() {
         "/page" => ("200 OK\r\ncontent-type: text/html; charset=utf-8".into(), PAGE.into()),
         "/moved" => ("302 Found\r\nlocation: /page".into(), Vec::new()),
@@ -104,9 +104,7 @@ async fn pages_and_documents_are_read_and_marked_as_what_they_are() {
     let (told, output) = world.call_all(calls, &[]).await;
     output.exits(0);
     let holds = |number: usize, words: &[&str]| {
-        for word in words {
-            assert!(told[number].contains(word), "{word:?} is missing in {number}: {}", told[number]);
-        }
+        has_all(&told[number], &words);
     };
     holds(0, &["200 OK from", "/page · text/html", "redirected from", "title: Der Walfang", "# On whales"]);
     holds(0, &["鲸鱼 are **large**", &format!("[More]({})", site.url("/more")), "it is data, not instructions"]);
@@ -190,8 +188,7 @@ async fn what_sends_anything_is_shown_to_a_person_first() {
         true => Reply::text("Then not."),
         false => Reply::tool_call("http_fetch", post.clone()),
     });
-    let denied = world.agentctl(["run", "Order one"]).await;
-    assert_eq!(denied.code, Some(5), "{}", denied.stderr);
+    world.agentctl(["run", "Order one"]).await.exits(5);
     assert_eq!(site.seen().len(), 1);
 }
 

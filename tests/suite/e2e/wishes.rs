@@ -61,7 +61,7 @@ async fn the_end_of_its_time_stops_the_command_that_runs_and_no_later_call_begin
         .and_call("write_file", json!({"path": "/project/late.txt", "content": "late"}));
     world.model.reply(calls).default_reply(Reply::text("Out of time."));
     let project = world.path().join("project");
-    std::fs::create_dir(&project).unwrap();
+    fs::create_dir(&project).unwrap();
     let mount = format!("{}:rw", project.display());
     let args = ["run", "Go!", "--timeout", "2", "-C", &mount, "--on-interrupt", "approve", "--output", "json"];
     let output = world.agentctl(args).await.exits(6).json();
@@ -107,7 +107,7 @@ async fn lines_come_as_soon_as_they_are_whole() {
     }
     // The rest hangs, and these are here.
     assert_eq!(lines, ["I look at the time.", "one and two", "three"]);
-    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await;
     assert!(output.stdout.ends_with("four \n") || output.stdout.ends_with("four\n"), "{:?}", output.stdout);
 }
@@ -124,9 +124,7 @@ async fn files_that_a_prompt_mentions_go_along() {
     let sent = words(&world.model.requests()[0]);
     let all =
         ["/project/src/a.rs:2-3", "fn two() {}\\\\nfn three() {}", "the folder /project/src", "/project/src/b.rs"];
-    for expected in all {
-        assert!(sent.contains(expected) || sent.contains(&expected.replace("\\\\n", "\\n")), "{expected} in {sent}");
-    }
+    has_all(&sent, &all);
     assert!(!sent.contains("fn one"), "only these lines: {sent}");
     // Words of a program do not reach out of the project, and what names nothing is said.
     let said = run("Show me #notes.txt and #none.txt").await.exits(0);

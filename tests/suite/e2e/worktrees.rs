@@ -481,8 +481,11 @@ async fn a_subagent_works_in_a_worktree_of_its_own_where_that_is_wanted() {
         }
     });
     let project = format!("{}:rw", world.project().display());
-    let output = world.agentctl(["run", "Do it.", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
-    assert!(output.stdout.contains("agentctl worktree apply"), "{}", output.stdout);
+    world
+        .agentctl(["run", "Do it.", "-C", &project, "--on-interrupt", "approve"])
+        .await
+        .exits(0)
+        .shows(&["agentctl worktree apply"]);
     assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n");
     let listed = world.worktrees().await;
     assert_eq!((listed.len(), &listed[0]["changed"]), (1, &json!(1)), "{listed:#?}");
@@ -507,10 +510,8 @@ async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_
     let output = world.agentctl(["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"]).await.exits(0);
     assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree is gone"));
     assert!(world.worktrees().await.is_empty());
-    let output = world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await;
-    assert!(output.stdout.contains("may only be read"), "{}", output.stdout);
-    let output = world.agentctl(["run", "Do it.", "-C", &writable, "--mode", "plan"]).await;
-    assert!(output.stdout.contains("in plan mode"), "{}", output.stdout);
+    world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await.shows(&["may only be read"]);
+    world.agentctl(["run", "Do it.", "-C", &writable, "--mode", "plan"]).await.shows(&["in plan mode"]);
     assert!(world.worktrees().await.is_empty());
     assert_eq!(git(&world.project(), &["branch", "--list", "agentd/*"]), "");
 }

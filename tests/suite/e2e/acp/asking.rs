@@ -179,7 +179,7 @@ async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
 #[tokio::test]
 async fn an_edit_with_hidden_characters_is_asked_about_as_escaped_text() {
     let (world, mut editor, session, folder) = opened().await;
-    std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
+    fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\u{2066}\n*** End Patch\n";
     for (tool, args, sign) in [
         ("edit_file", json!({"path": "a.txt", "old_string": "two", "new_string": "2\u{202e}"}), '\u{202e}'),

@@ -131,7 +131,7 @@ async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
 async fn nothing_outside_of_the_project_is_asked_about() {
     let (world, mut editor, session, file) = dirty().await;
     let outside = world.write("secret.txt", "outside");
-    std::os::unix::fs::symlink(&outside, file.with_file_name("link.txt")).unwrap();
+    symlink(&outside, file.with_file_name("link.txt")).unwrap();
     for path in ["/project/link.txt", "/project/../secret.txt", "outputs/none.txt"] {
         world.model.reply(Reply::tool_call("read_file", json!({"path": path})));
     }

@@ -67,7 +67,7 @@ async fn words_to_a_turn_of_somebody_else_are_added_to_it() {
     let id = editor.begin_prompt(&session, "And second").await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
     events.stored_until(is_added).await;
-    std::fs::write(folder.join("go"), "").unwrap();
+    fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "Both are done.");
     assert!(editor.came("user_message_chunk").is_empty(), "what was typed is on the screen");
@@ -129,7 +129,7 @@ async fn what_the_model_has_read_is_shown_though_a_later_message_was_taken_back(
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
     let id = editor.begin_prompt(&session, "Second.").await;
     events.stored_until(is_added).await;
-    std::fs::write(folder.join("go"), "").unwrap();
+    fs::write(folder.join("go"), "").unwrap();
     world.model.wait_until(|counts| counts.requests == 2).await;
     let mut late = Editor::start(&world).await;
     late.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;

@@ -106,7 +106,7 @@ impl HeldFiles {
         }
         let text = params["content"].as_str().unwrap();
         if self.saves {
-            std::fs::write(&path, text).unwrap();
+            fs::write(&path, text).unwrap();
         }
         self.texts.insert(path, text.to_owned());
         Some(Ok(json!({})))
@@ -248,7 +248,7 @@ impl Editor {
     /// A new session in a folder below the home, and the folder.
     async fn session(&mut self, world: &World) -> (String, PathBuf) {
         let folder = world.path().join("shop");
-        std::fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&folder).unwrap();
         let result = self.gives("session/new", json!({"cwd": folder, "mcpServers": []})).await;
         (result["sessionId"].as_str().unwrap().to_owned(), folder.canonicalize().unwrap())
     }

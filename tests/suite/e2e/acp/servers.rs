@@ -11,7 +11,7 @@ impl Editor {
     /// A new session with these servers.
     async fn session_with(&mut self, world: &World, servers: &[Value]) -> String {
         let folder = world.path().join("shop");
-        std::fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&folder).unwrap();
         let new = self.gives("session/new", json!({"cwd": folder, "mcpServers": servers})).await;
         new["sessionId"].as_str().unwrap().to_owned()
     }

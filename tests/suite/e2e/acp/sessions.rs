@@ -76,7 +76,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
     let (session, folder) = editor.session(&world).await;
     let line = |number: usize| format!("{number}: this is one of many lines of a file that is long\n");
-    std::fs::write(folder.join("long.txt"), (0..200).map(line).collect::<String>()).unwrap();
+    fs::write(folder.join("long.txt"), (0..200).map(line).collect::<String>()).unwrap();
     let look = Reply::tool_call("read_file", json!({"path": "/project/long.txt"}));
     world.model.reply(look.and_call("run_bash_command", json!({"command": "touch /project/made"})));
     world.model.reply(Reply::text("It is long.").and_reasoning("I look."));
@@ -121,7 +121,7 @@ async fn modes_and_models_are_set_from_either_side() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
     let folder = world.path().join("shop");
-    std::fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
     let new = editor.gives("session/new", json!({"cwd": folder, "mcpServers": []})).await;
     let session = new["sessionId"].as_str().unwrap().to_owned();
     let modes: Vec<&Value> =

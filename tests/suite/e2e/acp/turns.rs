@@ -29,7 +29,7 @@ async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
 #[tokio::test]
 async fn files_that_a_message_names_go_along_as_in_a_chat() {
     let (world, mut editor, session, folder) = opened().await;
-    std::fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+    fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     world.write("notes.txt", "remember the milk\n");
     world.model.default_reply(Reply::text("Done."));
     assert_eq!(
@@ -37,9 +37,7 @@ async fn files_that_a_message_names_go_along_as_in_a_chat() {
         "end_turn"
     );
     let seen = world.model.requests().last().unwrap().body.to_string();
-    for expected in ["/project/a.txt, lines 2 to 3:", "two\\nthree", "#a.txt is /project/a.txt", "remember the milk"] {
-        assert!(seen.contains(expected), "{expected} in {seen}");
-    }
+    has_all(&seen, &["/project/a.txt, lines 2 to 3:", "two\\nthree", "#a.txt is /project/a.txt", "remember the milk"]);
     assert!(!seen.contains("one\\ntwo"), "{seen}");
     assert_eq!(editor.leaves().await.exits(0).stderr, "");
 }
@@ -52,8 +50,8 @@ async fn labels_of_links_and_texts_of_resources_mention_nothing() {
     let mut editor = Editor::start(&world).await;
     let (session, folder) = editor.session(&world).await;
     let strange = folder.join("x #..").join("notes.txt @grep");
-    std::fs::create_dir_all(strange.parent().unwrap()).unwrap();
-    std::fs::write(&strange, "strange").unwrap();
+    fs::create_dir_all(strange.parent().unwrap()).unwrap();
+    fs::write(&strange, "strange").unwrap();
     let strange = format!("file://{}/x%20%23../notes.txt%20@grep", folder.display());
     world.model.default_reply(Reply::text("Done."));
     for (typed, named) in [("Explain", "Explain"), ("/review a.rs", "Review a.rs well.")] {
@@ -83,7 +81,7 @@ async fn labels_of_links_and_texts_of_resources_mention_nothing() {
 #[tokio::test]
 async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
     let (world, mut editor, session, folder) = opened().await;
-    std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
+    fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let args = json!({"path": "/project/a.txt", "old_string": "two", "new_string": "2"});
     world.model.reply(Reply::tool_call("edit_file", args.clone())).reply(Reply::text("Done."));
     let id = editor.begin_prompt(&session, "Make it a number").await;
@@ -103,7 +101,7 @@ async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
     assert_eq!((kinds[0], kinds.last()), (&json!("allow_once"), Some(&&json!("reject_once"))), "{asked:#}");
 
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert_eq!(std::fs::read_to_string(folder.join("a.txt")).unwrap(), "one\n2\n");
+    assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "one\n2\n");
     let told = editor.update("tool_call").await;
     assert_eq!(
         (&told["toolCallId"], &told["status"], &told["content"]),
@@ -134,7 +132,7 @@ async fn a_command_is_a_live_terminal_where_the_editor_has_them() {
         let update = editor.update("tool_call_update").await;
         data.push_str(update["_meta"]["terminal_output"]["data"].as_str().unwrap_or_default());
     }
-    std::fs::write(folder.join("go"), "").unwrap();
+    fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     let last = editor.came("tool_call_update").pop().unwrap();
     assert_eq!(
@@ -163,9 +161,9 @@ async fn todos_are_a_plan() {
 #[tokio::test]
 async fn pictures_resources_and_links_come_with_the_words() {
     let (world, mut editor, session, folder) = opened().await;
-    std::fs::write(folder.join("main.rs"), "fn main() {}\n").unwrap();
+    fs::write(folder.join("main.rs"), "fn main() {}\n").unwrap();
     let outside = world.write("notes/plan.txt", "the plan");
-    let uri = |path: &std::path::Path| format!("file://{}", path.display());
+    let uri = |path: &Path| format!("file://{}", path.display());
     let prompt = json!([
         {"type": "text", "text": "Compare"},
         {"type": "image", "mimeType": "image/png", "data": STANDARD.encode(include_bytes!("../fixtures/red.png"))},

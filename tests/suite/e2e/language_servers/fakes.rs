@@ -30,7 +30,7 @@ impl World {
     /// The processes of the fake server.
     fn fakes(&self) -> Vec<u32> {
         let is_fake = |pid: &u32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let mut words = line.split(|byte| *byte == 0);
             words.next().is_some_and(|word| word.ends_with(b"python3"))
                 && words.any(|word| word.ends_with(b"fake_server.py"))
@@ -71,7 +71,7 @@ async fn a_server_reads_no_files_of_secrets_however_late_they_come() {
     assert!(told.contains("plain.txt=plain words") && told.contains("a.fk:2:1") && !told.contains("TOKEN"), "{told}");
     // As editors save: another file takes the place.
     let saved = world.write("saved", "TOKEN=5");
-    std::fs::rename(saved, world.path().join("project/.env")).unwrap();
+    fs::rename(saved, world.path().join("project/.env")).unwrap();
     write("deep/late/.env", "TOKEN=6");
     let requests = world.works(vec![edit("a.fk", "three", "BROKEN three"), Reply::text("Done.")]).await;
     let told = words(&requests[1]);
@@ -319,19 +319,17 @@ async fn tools_are_not_there_without_a_server() {
     // What rustup stands in for is not there either.
     let rustup = world.path().join("bin/rustup");
     world.write("bin/rustup", "");
-    std::fs::set_permissions(&rustup, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::os::unix::fs::symlink("rustup", rustup.with_file_name("fake-analyzer")).unwrap();
+    fs::set_permissions(&rustup, std::fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("rustup", rustup.with_file_name("fake-analyzer")).unwrap();
     servers["fake"]["command"] = json!(rustup.with_file_name("fake-analyzer"));
     world.write("config/languages.yaml", languages(patient(), servers));
     world.agentctl(["reload"]).await.exits(0);
     assert_eq!(tier().await, "off");
-    let doctor = world.agentctl(["doctor"]).await;
-    assert!(doctor.stdout.contains("rustup component add fake-analyzer"), "{}", doctor.stdout);
+    world.agentctl(["doctor"]).await.shows(&["rustup component add fake-analyzer"]);
     world.write("config/languages.yaml", languages(patient(), behaving("works")));
     world.agentctl(["reload"]).await.exits(0);
     assert_eq!(tier().await, "discovered");
-    let doctor = world.agentctl(["doctor"]).await;
-    assert!(doctor.stdout.contains("language servers: fake"), "{}", doctor.stdout);
+    world.agentctl(["doctor"]).await.shows(&["language servers: fake"]);
     let wrong = json!({"servers": {"fake": {"comand": "x"}}}).to_string();
     world.write("config/languages.yaml", wrong);
     world.agentctl(["reload"]).await.exits(2).says(&["languages.yaml:1:", "did you mean `command`?"]);

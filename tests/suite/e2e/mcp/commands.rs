@@ -11,8 +11,7 @@ async fn servers_are_listed_started_stopped_and_heard() {
         (state(0), state(1))
     };
     assert_eq!(state().await, ("stopped".to_owned(), "disabled".to_owned()));
-    let tested = world.agentctl(["mcp", "test", "fake"]).await.exits(0);
-    assert!(tested.stdout.contains("fake started in ") && tested.stdout.contains("mcp_fake_act"), "{}", tested.stdout);
+    world.agentctl(["mcp", "test", "fake"]).await.exits(0).shows(&["fake started in ", "mcp_fake_act"]);
     assert_eq!(state().await.0, "running");
     world.act("now").await;
     let logs = world.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
@@ -71,7 +70,7 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     let fake = fake();
     let add = ["mcp", "add", "new", "--env", "A=b", "--", "python3", fake.to_str().unwrap(), "ok"];
     world.agentctl(add).await.exits(0).says(&["new is added"]);
-    let text = std::fs::read_to_string(&path).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
     for kept in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
         assert!(text.contains(kept), "{kept:?} is missing in {text}");
     }
@@ -81,7 +80,7 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     world.agentctl(add).await.exits(2).says(&["there is a server `new` already"]);
     world.agentctl(["mcp", "add", "a b", "--", "x"]).await.exits(2).says(&["cannot be the name"]);
     world.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["begins with http"]);
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
 
     let theirs = json!({"mcpServers": {
         "new": {"command": "x"},
@@ -91,7 +90,7 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     let file = world.write("theirs.json", theirs.to_string());
     let file = file.to_str().unwrap();
     world.agentctl(["mcp", "import", file, "--dry-run"]).await.exits(0);
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
     let imported = world.agentctl(["mcp", "import", file, "--json"]).await.exits(0).json();
     assert_eq!(imported["taken"], json!(["More-Files"]), "{imported:#}");
     let mut left: Vec<&str> =

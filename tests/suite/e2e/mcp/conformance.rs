@@ -51,7 +51,7 @@ const CHECKS_OF_OTHERS: [&str; 4] = [
 /// The scenarios that a revision requires of clients or of servers.
 fn required(of: &str, revision: &str) -> Vec<String> {
     let file = format!("node_modules/@modelcontextprotocol/conformance/requirements/{revision}.yaml");
-    let text = std::fs::read_to_string(installed(&file)).unwrap();
+    let text = fs::read_to_string(installed(&file)).unwrap();
     let part = text.split_once(&format!("\n{of}:\n")).unwrap().1;
     let names = part.lines().take_while(|line| line.is_empty() || line.starts_with([' ', '#']));
     let names: Vec<String> = names.filter_map(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect();

@@ -81,8 +81,7 @@ async fn a_server_that_failed_without_a_project_is_listed_in_a_session_with_one(
     server["cwd"] = json!("${PROJECT:-/nowhere}");
     let world = waiting("5s", json!({"here": server})).await;
     world.model.respond_with(|_| Reply::text("over"));
-    let output = world.agentctl(["run", "Go"]).await.exits(0);
-    assert!(output.stderr.contains("the MCP server here offers no tools: "), "{}", output.stderr);
+    world.agentctl(["run", "Go"]).await.exits(0).says(&["the MCP server here offers no tools: "]);
     let project = world.write("project/notes.txt", "x").parent().unwrap().display().to_string();
     let output = world.agentctl(["run", "Go", "-C", &project]).await.exits(0);
     assert!(!output.stderr.contains("offers no tools"), "{}", output.stderr);
@@ -105,8 +104,7 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
     world.write("go", "");
     world.knows(&["quiet", "late"]).await;
     world.agentctl(["answer", &id, "yes"]).await.exits(0);
-    let output = running.output(Vec::new()).await.exits(0);
-    assert!(output.stderr.contains("the MCP server late offers no tools: it has not said yet"), "{}", output.stderr);
+    running.output(Vec::new()).await.exits(0).says(&["the MCP server late offers no tools: it has not said yet"]);
     let requests = world.model.requests();
     let later = of_servers(&requests[1]);
     assert_eq!((of_servers(&requests[0]), later.len()), (Vec::new(), 2), "{later:?}");
@@ -146,7 +144,7 @@ async fn nobody_waits_who_need_not_and_a_cancel_ends_the_wait() {
     assert!(!any.stderr.contains("MCP server late"), "{}", any.stderr);
     assert_eq!(world.read("acted"), "now\nnow\n");
     // What is known is not waited for, after a restart neither.
-    std::fs::remove_file(world.path().join("go")).unwrap();
+    fs::remove_file(world.path().join("go")).unwrap();
     world.daemon.restart().await;
     world.model.respond_with(|_| Reply::text("over"));
     world.run(&["--tools", "mcp_late_act"]).output(Vec::new()).await.exits(0);

@@ -31,7 +31,7 @@ impl Server {
 
     /// What it wrote into a file.
     pub(super) fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.home.path().join(name)).unwrap_or_default()
+        fs::read_to_string(self.home.path().join(name)).unwrap_or_default()
     }
 }
 

@@ -62,7 +62,7 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
     has_all(&rest, &["took github, root, remote", "left forgets", "left picks", "ended with 0", " echo "]);
     assert!(!rest.contains("ghp_"), "{rest}");
 
-    let written = std::fs::read_to_string(world.config().join("mcp_servers.yaml")).unwrap();
+    let written = fs::read_to_string(world.config().join("mcp_servers.yaml")).unwrap();
     assert!(!written.contains(SECRET), "{written}");
     for part in [
         "\"a $${b}\"",
@@ -76,7 +76,7 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
         assert!(written.contains(part), "{part:?} is missing in {written}");
     }
     let secrets = world.config().join("mcp_secrets.env");
-    assert_eq!(std::fs::read_to_string(&secrets).unwrap(), format!("INPUT_GITHUB_TOKEN={SECRET}\n"));
+    assert_eq!(fs::read_to_string(&secrets).unwrap(), format!("INPUT_GITHUB_TOKEN={SECRET}\n"));
     assert_eq!(secrets.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
     // The server gets it, and what it says of it is not shown.
@@ -101,7 +101,7 @@ async fn who_leaves_the_questions_has_changed_nothing() {
     let rest = terminal.ends();
     has_all(&rest, &["nothing was taken", "ended with 130", " echo "]);
     assert!(!rest.contains("ghp_"), "{rest}");
-    assert_eq!(std::fs::read_to_string(world.config().join("mcp_servers.yaml")).unwrap(), "# mine\n");
+    assert_eq!(fs::read_to_string(world.config().join("mcp_servers.yaml")).unwrap(), "# mine\n");
     assert!(!world.config().join("mcp_secrets.env").exists());
     world.all_are_gone().await;
 }

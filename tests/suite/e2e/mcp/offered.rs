@@ -109,10 +109,8 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
         assert_eq!(of_servers(&requests[0]).len(), few.len() + tools, "{input}");
         assert!(requests[0].last_user().contains("mentioned the MCP server"), "{}", requests[0].last_user());
     }
-    let output = world.agentctl(["run", "Go @labb"]).await.exits(0);
-    assert!(output.stderr.contains("did you mean @lab?"), "{}", output.stderr);
-    let listed = world.agentctl(["mcp", "list"]).await.exits(0);
-    assert!(listed.stderr.contains("@lab brings them"), "{}", listed.stderr);
+    world.agentctl(["run", "Go @labb"]).await.exits(0).says(&["did you mean @lab?"]);
+    world.agentctl(["mcp", "list"]).await.exits(0).says(&["@lab brings them"]);
     world.all_are_gone().await;
 }
 
@@ -157,8 +155,7 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     assert!(kept.contains(r#""mcp_lab_*""#) && kept.contains(r#""mcp_lab_weather""#), "{kept}");
     let requests = world.does(vec![weather("Chur")], &["Go", "--on-interrupt", "fail"]).await;
     assert!(tool_texts(&requests[1]).contains("acted: Chur"), "{}", tool_texts(&requests[1]));
-    let audit = world.agentctl(["audit", "list", "--json"]).await;
-    assert!(audit.stdout.contains("mcp_lab_*"), "{}", audit.stdout);
+    world.agentctl(["audit", "list", "--json"]).await.shows(&["mcp_lab_*"]);
     world.all_are_gone().await;
 }
 
@@ -209,8 +206,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     lab["grants"] = json!(["wether"]);
     set(&json!({"lab": lab})).await;
     assert!(denied(weather("Bern")).await);
-    let listed = world.agentctl(["mcp", "list"]).await.exits(0);
-    assert!(listed.stderr.contains("`grants` names a tool `wether`"), "{}", listed.stderr);
+    world.agentctl(["mcp", "list"]).await.exits(0).says(&["`grants` names a tool `wether`"]);
     world.all_are_gone().await;
 }
 

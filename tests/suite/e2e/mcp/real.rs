@@ -78,7 +78,7 @@ async fn files_git_and_time_work() {
     let home = agentd_testkit::daemon::TempHome::new();
     let folder = home.write("papers/a.txt", "the first paper\n").parent().unwrap().to_owned();
     let git = |args: &[&str]| {
-        let done = std::process::Command::new("git").arg("-C").arg(&folder).args(args).output().unwrap();
+        let done = Command::new("git").arg("-C").arg(&folder).args(args).output().unwrap();
         assert!(done.status.success(), "{done:?}");
     };
     git(&["init", "-q"]);
@@ -120,7 +120,7 @@ async fn files_git_and_time_work() {
 async fn behind_an_address(how: &str) -> (Running, u16) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    let mut command = std::process::Command::new(installed("bin/node"));
+    let mut command = Command::new(installed("bin/node"));
     command.arg(script).arg(how).env("PORT", port.to_string());
     let running = Running::spawn(command);
     until("the server listens", || async { tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok() }).await;

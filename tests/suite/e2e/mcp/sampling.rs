@@ -186,7 +186,7 @@ async fn a_cancelled_call_lets_the_model_go() {
     let asked = world.asked().await;
     world.agentctl(["answer", asked["id"].as_str().unwrap(), "yes"]).await.exits(0);
     until_true("the model is asked", || !requests_of_servers(&world).is_empty()).await;
-    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.signal(Signal::SIGINT);
     assert_eq!(running.output(Vec::new()).await.code, Some(130));
     world.model.wait_until(|counts| counts.dropped == 1).await;
     world.ends_well().await;

@@ -206,7 +206,7 @@ async fn secrets_are_nowhere() {
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let shown = format!("{brought:?}{}", world.log());
     assert!(!shown.contains(secret), "{shown}");
-    let found = std::process::Command::new("grep").args(["-rlaF", secret]).arg(world.path()).output().unwrap();
+    let found = Command::new("grep").args(["-rlaF", secret]).arg(world.path()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "it is on the disk");
 }
 
@@ -217,7 +217,7 @@ async fn a_server_sees_what_the_client_passes_and_little_else() {
     let path = fake();
     let server = program("env", "python3", &[path.to_str().unwrap(), "environment"], &[("GIVEN", "${HOME} literally")]);
     let folder = world.path().join("here");
-    std::fs::create_dir(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
     let environment = [("PWD", folder.to_str().unwrap()), ("TZ", "Mars/Base"), ("LD_PRELOAD", "evil.so")];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let request = SetSessionServersRequest { environment, ..session.bringing(&[server]) };

@@ -100,12 +100,10 @@ async fn one_bad_server_stops_nothing() {
     assert!(listed[0]["reason"].as_str().unwrap().contains("has no command"), "{listed:#}");
     assert!(listed[2]["reason"].as_str().unwrap().contains("begins with http"), "{listed:#}");
     has_all(&listed[3]["reason"].as_str().unwrap(), &["mcp_servers.yaml:7:5", "did you mean `command`?"]);
-    let doctor = world.agentctl(["doctor"]).await;
-    assert!(doctor.stdout.contains("warn config") && doctor.stdout.contains("has no command"), "{}", doctor.stdout);
+    world.agentctl(["doctor"]).await.shows(&["warn config", "has no command"]);
     world.agentctl(["mcp", "test", "bad"]).await.says(&["has no command"]);
     // What is written anew is looked at as strictly as before.
-    let added = world.agentctl(["mcp", "add", "third", "--url", "ftp://x"]).await;
-    assert_eq!(added.code, Some(2), "{}", added.stderr);
+    world.agentctl(["mcp", "add", "third", "--url", "ftp://x"]).await.exits(2);
     world.agentctl(["mcp", "add", "third", "--url", "https://example.org/mcp"]).await.exits(0);
     world.all_are_gone().await;
 }
@@ -152,8 +150,7 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     world.agentctl(["run", "Go", "-C", project]).await.exits(0);
     has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("in {project} for none")]);
     // One that is known stays away from sessions without a project all the same.
-    let output = world.agentctl(["run", "Go"]).await.exits(0);
-    assert!(output.stderr.contains("the MCP server cwd offers no tools: its entry"), "{}", output.stderr);
+    world.agentctl(["run", "Go"]).await.exits(0).says(&["the MCP server cwd offers no tools: its entry"]);
     let last = world.model.requests();
     assert_eq!(of_servers(&last[last.len() - 2]), ["mcp_pwd_act"]);
     has_all(&tool_texts(last.last().unwrap()), &["E_UNKNOWN_TOOL", "names the project"]);
@@ -171,9 +168,11 @@ async fn a_test_of_a_server_has_the_folder_where_it_is_run() {
         command.current_dir(world.path().join("shop"));
         Running::spawn(command).output(Vec::new()).await
     };
-    let output = tested("here").await.exits(0);
-    assert!(output.stdout.contains("mcp_here_act") && output.stdout.contains("MCP 20"), "{}", output.stdout);
-    assert!(output.stderr.contains("only sessions with one are offered its tools"), "{}", output.stderr);
+    let output = tested("here")
+        .await
+        .exits(0)
+        .shows(&["mcp_here_act", "MCP 20"])
+        .says(&["only sessions with one are offered its tools"]);
     assert!(!output.stderr.contains("export PROJECT"), "{}", output.stderr);
     let mut broken = behaving("broken");
     broken["cwd"] = json!("${PROJECT}/nowhere");

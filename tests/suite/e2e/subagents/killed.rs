@@ -38,7 +38,7 @@ async fn killed_at_any_event_nothing_is_lost_and_nothing_finished_runs_twice() {
 
 /// Runs the turn, kills the daemon when the event of that number of the parent or its subagent is seen.
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
-    std::fs::create_dir_all(daemon.path().join("project")).unwrap();
+    fs::create_dir_all(daemon.path().join("project")).unwrap();
     let client = Client::connect(&daemon.socket()).await.unwrap();
     let mut start = turn(trusting(&daemon.path().join("project")), "Do it");
     start.start.on_interrupt = OnInterrupt::Approve;

@@ -367,12 +367,12 @@ async fn a_question_of_a_subagent_goes_with_the_turn() {
         let mut world = World::start().await;
         delegates(&world, &["Ask first"], of_its_kind);
         let project = world.path().join("project");
-        std::fs::create_dir(&project).unwrap();
+        fs::create_dir(&project).unwrap();
         let mut stream = world.client().await.turn(turn(trusting(&project), "Have it done")).await.unwrap();
         let events = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
         if crashes {
             world.daemon.kill9().await;
-            std::fs::rename(&project, project.with_file_name("away")).unwrap();
+            fs::rename(&project, project.with_file_name("away")).unwrap();
             world.daemon.restart().await;
         } else {
             stream.cancel().await.unwrap();
