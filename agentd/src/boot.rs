@@ -155,12 +155,12 @@ pub async fn assemble(
     }));
     let sweeper = Arc::clone(&player);
     let _ = tokio::task::spawn_blocking(move || sweeper.sweep()).await;
-    let workspaces = WorkspaceFolders::new(paths.data.join("workspace"))
+    let mut workspaces = WorkspaceFolders::new(paths.data.join("workspace"))
         .remembering(paths.data.join("memories"))
         .keeping_private(&[&paths.data, &paths.config])
         .guided_by(&paths.config, env.path("HOME").as_deref(), skills.clone(), Some(projects))
-        .mapped_by(code)
         .with_worktrees(worktrees);
+    workspaces.code = code;
     let drafts = workspaces.clone();
     let _ = tokio::task::spawn_blocking(move || drafts.sweep()).await;
     let engine = Engine::new(

@@ -56,7 +56,7 @@ pub struct WorkspaceFolders {
     /// Reader of what people wrote for models.
     guides: Option<GuideReader>,
     /// Reader of code, who draws maps.
-    code: Option<Arc<dyn CodeReader>>,
+    pub code: Option<Arc<dyn CodeReader>>,
     /// The real paths of the base and of what all sessions share, once they are known.
     real: Arc<OnceLock<Real>>,
     /// Files of sessions that leave and come.
@@ -108,13 +108,6 @@ impl WorkspaceFolders {
         let mut guides = GuideReader::new(config, home);
         (guides.shelf, guides.projects) = (skills, projects);
         self.guides = Some(guides);
-        self
-    }
-
-    /// The same, with a reader of code, who draws maps.
-    #[must_use]
-    pub fn mapped_by(mut self, code: Option<Arc<dyn CodeReader>>) -> Self {
-        self.code = code;
         self
     }
 

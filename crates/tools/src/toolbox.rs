@@ -30,7 +30,7 @@ use crate::{
         Builtin, TOOLS,
         call::{Call, ShownRenames, ToolServices, ToolboxConfig, defect},
         documents::Passwords,
-        run_bash_command::{self, MAX_SECONDS},
+        run_bash_command::{self, LIMIT, SECONDS, USUAL_SECONDS},
     },
 };
 
@@ -60,12 +60,12 @@ impl BuiltinToolbox {
         let mut notes = Vec::new();
         for (tool, numbers) in limits {
             for (name, number) in numbers {
-                if tool != run_bash_command::NAME || name != MAX_SECONDS.name {
+                if tool != run_bash_command::NAME || name != LIMIT {
                     notes.push(format!("tools.yaml: `{tool}` has no limit `{name}`"));
-                } else if !MAX_SECONDS.allows(*number) {
+                } else if !SECONDS.contains(number) {
                     notes.push(format!(
-                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; the default of {} is used",
-                        MAX_SECONDS.most, MAX_SECONDS.usual
+                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; the default of {USUAL_SECONDS} is used",
+                        SECONDS.end()
                     ));
                 }
             }
@@ -137,10 +137,8 @@ impl BuiltinToolbox {
         let found = Builtin::named(&call.name);
         found.map(|tool| (tool, schema(tool).map_or(&Value::Null, |spec| &spec.parameters))).ok_or_else(|| {
             let names = || self.specs.iter().map(|spec| spec.name.as_str());
-            let hint = match text::nearest(&call.name, names()) {
-                Some(near) => format!("did you mean {near}? "),
-                None => String::new(),
-            };
+            let near = text::nearest(&call.name, names());
+            let hint = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
             let all: Vec<&str> = names().collect();
             Failure::new(
                 ToolErrorCode::UnknownTool,

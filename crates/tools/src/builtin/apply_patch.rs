@@ -84,10 +84,6 @@ impl Step {
             (Some(_), None) => FileChangeKind::Created,
         }
     }
-
-    fn before(&self) -> Option<&[u8]> {
-        self.target.existing.as_ref()?.content.as_deref()
-    }
 }
 
 // --- What will be done ---
@@ -355,7 +351,7 @@ fn take_back(job: &Job, step: &Step) -> Result<(), Failure> {
     if content != step.content.as_deref() {
         return Err(Failure::tool("something else changed it since"));
     }
-    match step.before() {
+    match step.target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
         Some(before) => now.with_mode_of(&step.target).replace(before),
         None => now.remove(),
     }

@@ -89,28 +89,6 @@ impl ToolboxConfig {
     }
 }
 
-/// A number of a tool that `tools.yaml` can set, under `limits`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ToolLimit {
-    pub(crate) name: &'static str,
-    /// The number where none is set.
-    pub(crate) usual: u64,
-    /// The largest number; the smallest is 1.
-    pub(crate) most: u64,
-}
-
-impl ToolLimit {
-    pub(crate) fn allows(&self, number: u64) -> bool {
-        (1..=self.most).contains(&number)
-    }
-
-    /// The number that is set for a tool; one out of its range counts as not set.
-    pub(crate) fn of(&self, tool: &str, config: &ToolboxConfig) -> u64 {
-        let set = config.tool_limits.get(tool).and_then(|limits| limits.get(self.name)).copied();
-        set.filter(|number| self.allows(*number)).unwrap_or(self.usual)
-    }
-}
-
 /// Settings of the tools, and what they keep between calls.
 #[derive(Debug)]
 pub(crate) struct ToolServices {

@@ -56,7 +56,10 @@ impl Tool for EditFile {
     }
 
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
-        call.work(move |job| preview_edit(job, self)).await.map(Some)
+        let shown = |PlannedEdit { path, before, after, .. }: PlannedEdit| {
+            diff::of_texts(&path.to_string(), Some(before.text()), &after.text)
+        };
+        call.work(move |job| plan_edit(job, &self).map(shown)).await.map(Some)
     }
 }
 
@@ -73,11 +76,6 @@ fn edit(job: &Job, args: EditFile) -> Result<ToolOutput, Failure> {
     });
     output.files.push(FileChange::new(path, FileChangeKind::Modified));
     Ok(output)
-}
-
-fn preview_edit(job: &Job, args: EditFile) -> Result<String, Failure> {
-    let planned = plan_edit(job, &args)?;
-    Ok(diff::of_texts(&planned.path.to_string(), Some(planned.before.text()), &planned.after.text))
 }
 
 fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {

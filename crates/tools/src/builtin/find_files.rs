@@ -34,7 +34,7 @@ pub(crate) struct FindFiles {
 impl Tool for FindFiles {
     const NAME: &'static str = "find_files";
 
-    async fn find(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         call.work(move |job| find(job, self)).await
     }
 }

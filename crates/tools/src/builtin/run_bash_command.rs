@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    ops::RangeInclusive,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
@@ -36,7 +37,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{Call, Tool, ToolLimit, ToolboxConfig};
+use super::call::{Call, Tool, ToolboxConfig};
 
 /// The kernel takes no argument above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
@@ -44,12 +45,18 @@ const MAX_COMMAND: usize = 100 * 1024;
 /// Name of the tool.
 pub(crate) const NAME: &str = "run_bash_command";
 
-/// The longest time that a command may ask for, in seconds.
-pub(crate) const MAX_SECONDS: ToolLimit = ToolLimit { name: "max_seconds", usual: 600, most: 86_400 };
+/// The number that `tools.yaml` can set under `limits`: the longest time that a command may ask for, in seconds.
+pub(crate) const LIMIT: &str = "max_seconds";
+/// It may be one of these.
+pub(crate) const SECONDS: RangeInclusive<u64> = 1..=86_400;
+/// The longest time where none is set, or one out of range.
+pub(crate) const USUAL_SECONDS: u64 = 600;
 
 /// The longest time that a command may have: the default of commands counts where it is longer.
 pub(crate) fn longest(config: &ToolboxConfig) -> Duration {
-    Duration::from_secs(MAX_SECONDS.of(NAME, config)).max(config.command_timeout)
+    let set = config.tool_limits.get(NAME).and_then(|limits| limits.get(LIMIT)).copied();
+    let seconds = set.filter(|seconds| SECONDS.contains(seconds)).unwrap_or(USUAL_SECONDS);
+    Duration::from_secs(seconds).max(config.command_timeout)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
