@@ -28,7 +28,7 @@ impl World {
     }
 
     async fn shown(&self, session: &Value) -> Output {
-        self.daemon.agentctl(["sessions", "show", session.as_str().unwrap()]).await.exits(0)
+        self.daemon.ok(["sessions", "show", session.as_str().unwrap()]).await
     }
 }
 
@@ -85,13 +85,13 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
 
     // The session has them after a restart, and what was done in them is undone then.
     world.daemon.crash().await;
-    let undone = world.agentctl(["undo", "--json"]).await.exits(0).json();
+    let undone = world.ok(["undo", "--json"]).await.json();
     assert_eq!(undone["files"][0]["path"], "/folders/notes/todo.md", "{undone:#}");
     assert_eq!(world.read("notes/todo.md"), "old words\n");
     let (told, _) =
         world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", session.as_str().unwrap()]).await;
     assert!(told[0].contains("needle"), "{told:?}");
-    let fork = world.agentctl(["sessions", "fork", session.as_str().unwrap(), "--json"]).await.exits(0).json();
+    let fork = world.ok(["sessions", "fork", session.as_str().unwrap(), "--json"]).await.json();
     let fork = fork["session_id"].as_str().unwrap();
     let (told, _) = world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", fork]).await;
     assert!(told[0].contains("needle"), "{told:?}");
@@ -161,7 +161,7 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
     let (project, notes) = (world.at("project"), world.at("notes"));
     world.model.reply(Reply::text("Good.").when("Begin."));
     let args = ["run", "Begin.", "-C", &project, "--add-dir", &notes, "--output", "json"];
-    let session = world.agentctl(args).await.exits(0).session();
+    let session = world.ok(args).await.session();
     let again = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
     world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
@@ -173,7 +173,7 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
     world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
     assert_eq!(world.model.requests().len(), asked);
     world.model.default_reply(Reply::text("Good."));
-    world.agentctl(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await.exits(0);
+    world.ok(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,21 +215,21 @@ async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
         Reply::text("Done."),
     );
     let args = ["run", "Go.", "-C", &project, "--add-dir", &lib, "--on-interrupt", "wait", "--detach"];
-    world.agentctl(args).await.exits(0);
+    world.ok(args).await;
     let waiting = world.first_question().await;
     let question = waiting.to_string();
     assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");
     assert!(question.contains(&format!("[at {lib}] sed -i s/a/b/ none.txt")), "{question}");
 
     // What it keeps for its session names the folder as the session does, and goes with it: the name may be another's later.
-    world.agentctl(["answer", waiting["id"].as_str().unwrap(), "always"]).await.exits(0);
+    world.ok(["answer", waiting["id"].as_str().unwrap(), "always"]).await;
     world.agentctl(["wait", "last"]).await;
     let kept = async || {
-        let settings = world.agentctl(["sessions", "show", "last", "--json"]).await.exits(0).stdout;
+        let settings = world.ok(["sessions", "show", "last", "--json"]).await.stdout;
         settings.contains("[in /folders/my-lib] sed -i")
     };
     assert!(kept().await);
-    world.agentctl(["run", "Go.", "--session", "last", "--add-dir", "none"]).await.exits(0);
+    world.ok(["run", "Go.", "--session", "last", "--add-dir", "none"]).await;
     assert!(!kept().await);
 }
 
@@ -268,7 +268,7 @@ async fn a_mention_of_a_file_in_an_added_folder_names_it() {
     world.model.default_reply(Reply::text("Good."));
     let (project, notes) = (world.at("project"), world.at("notes"));
     let words = format!("Read #{}", world.at("notes/todo.md"));
-    world.agentctl(["run", &words, "-C", &project, "--add-dir", &notes]).await.exits(0);
+    world.ok(["run", &words, "-C", &project, "--add-dir", &notes]).await;
     has_all(&world.model.requests()[0].body.to_string(), &["/folders/notes/todo.md"]);
 }
 
@@ -315,7 +315,7 @@ async fn what_a_killed_command_changed_in_several_folders_is_undone() {
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    world.agentctl(["undo"]).await.exits(0);
+    world.ok(["undo"]).await;
     assert_eq!([world.read("project/a.txt"), world.read("notes/todo.md")], ["old\n", "old words\n"]);
     assert!(!world.path().join("notes/b.md").exists());
 }

@@ -45,7 +45,7 @@ async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
     assert!(!text.contains("sk-typed") && text.contains("keys/base.key"), "{text}");
     let key = daemon.path().join("config/keys/base.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-    let output = daemon.agentctl(["run", "Who are you?"]).await.exits(0);
+    let output = daemon.ok(["run", "Who are you?"]).await;
     assert_eq!(output.stdout.trim(), "Here I am.");
     let asked = server.requests().pop().unwrap();
     assert_eq!(asked.body["model"], "second");
@@ -88,7 +88,7 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
     let args = ["mistral", "--base-url", &url, "--key-stdin", "--id", "second"];
     add(&args, "sk-piped\n").await;
     assert_eq!(read(&daemon, "keys/base.key"), "sk-piped\n");
-    let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    let slots = daemon.ok(["models", "--json"]).await.json();
     holds(&slots[0]["model"], json!({"id": "second", "base_url": url}));
     let before = read(&daemon, "models.yaml");
     add(&args, "sk-other\n").await.exits(2).says(&["--replace"]);
@@ -96,7 +96,7 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
         add(&["mistral", "--base-url", "http://127.0.0.1:9/v1", "--key-stdin", "--replace"], "sk-other\n").await;
     assert_ne!(broken.code, Some(0));
     assert_eq!((read(&daemon, "models.yaml"), read(&daemon, "keys/base.key")), (before, "sk-piped\n".to_owned()));
-    assert_eq!(daemon.agentctl(["run", "Still?"]).await.exits(0).stdout.trim(), "Here I am.");
+    assert_eq!(daemon.ok(["run", "Still?"]).await.stdout.trim(), "Here I am.");
 }
 
 #[tokio::test]
@@ -116,8 +116,8 @@ async fn another_wire_and_another_slot_have_their_own_address_and_key() {
         (read(&daemon, "keys/base.key"), read(&daemon, "keys/code.key")),
         ("sk-one\n".into(), "sk-two\n".into())
     );
-    daemon.agentctl(["run", "Who?", "--model", "base"]).await.exits(0);
-    daemon.agentctl(["run", "Who?", "--model", "code"]).await.exits(0);
+    daemon.ok(["run", "Who?", "--model", "base"]).await;
+    daemon.ok(["run", "Who?", "--model", "code"]).await;
     let (one, two) = (first.requests().pop().unwrap(), second.requests().pop().unwrap());
     assert_eq!(one.key(), "sk-one");
     assert_eq!(two.key(), "sk-two");

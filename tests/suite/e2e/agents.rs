@@ -47,14 +47,14 @@ fn stacks(lines: &[Value]) -> Vec<Value> {
 #[tokio::test]
 async fn they_are_listed_and_shown_and_what_has_no_effect_is_said() {
     let world = world().await;
-    let listed = world.agentctl(["agents", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["agents", "list", "--json"]).await.json();
     let ids = texts(&listed, "id");
     assert_eq!(ids, ["critic", "poet", "researcher", "reviewer"]);
-    let listed = world.agentctl(["agents", "list"]).await.exits(0).stdout;
+    let listed = world.ok(["agents", "list"]).await.stdout;
     assert!(["poet", "code", "Writes verse.", "by mention"].iter().all(|words| listed.contains(words)), "{listed}");
-    let shown = world.agentctl(["agents", "show", "poet"]).await.exits(0).stdout;
+    let shown = world.ok(["agents", "show", "poet"]).await.stdout;
     assert!(["You rhyme.", "read_file", "code"].iter().all(|words| shown.contains(words)), "{shown}");
-    let shown = world.agentctl(["agents", "show", "poet", "--json"]).await.exits(0).json();
+    let shown = world.ok(["agents", "show", "poet", "--json"]).await.json();
     holds(&shown, json!({"slot": "code", "tools": ["read_file", "gerp"]}));
     world.agentctl(["agents", "show", "peot"]).await.exits(2).says(&["no agent", "poet"]);
     has_all(&world.log(), &["poet names the tool `gerp`, which is not there, did you mean `grep`?"]);
@@ -67,7 +67,7 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
         "main" => transfer("poet"),
         _ => Reply::text("Roses are red."),
     });
-    let output = world.agentctl(["run", "Write a poem", "--output", "stream-json"]).await.exits(0);
+    let output = world.ok(["run", "Write a poem", "--output", "stream-json"]).await;
     let lines = output.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Roses are red.");
     assert_eq!(stacks(&lines), [json!(["poet"]), json!([])]);
@@ -94,7 +94,7 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
     // The next turn is the main agent's.
     let session = lines[0]["session_id"].as_str().unwrap();
     world.model.respond_with(|request| Reply::text(agent_of(request)));
-    let next = world.agentctl(["run", "And now?", "--session", session]).await.exits(0);
+    let next = world.ok(["run", "And now?", "--session", session]).await;
     assert_eq!(next.stdout.trim(), "main");
 }
 
@@ -111,7 +111,7 @@ async fn rings_and_long_chains_are_refused_and_the_session_can_be_handed_back() 
             _ => transfer("poet"),
         }
     });
-    let output = world.agentctl(["run", "Write a poem", "--output", "stream-json"]).await.exits(0);
+    let output = world.ok(["run", "Write a poem", "--output", "stream-json"]).await;
     let lines = output.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Judged and done.");
     assert_eq!(stacks(&lines), [json!(["poet"]), json!(["poet", "critic"]), json!([])]);
@@ -164,7 +164,7 @@ async fn work_is_given_to_an_agent_by_name() {
             _ => Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "peot"})),
         }
     });
-    let output = world.agentctl(["run", "Write a poem", "--output", "stream-json"]).await.exits(0);
+    let output = world.ok(["run", "Write a poem", "--output", "stream-json"]).await;
     let lines = output.json_lines();
     let subagent =
         lines.iter().find(|line| line["change"]["state"] == "subagent").unwrap_or_else(|| panic!("{lines:#?}"));
@@ -184,7 +184,7 @@ async fn work_is_given_to_an_agent_by_name() {
     let tools = tools_of(&asked);
     assert!(tools.contains(&"read_file") && !tools.iter().any(|tool| tool.starts_with("transfer_to_")), "{tools:?}");
     assert!(!tools.contains(&"delegate_task") && !tools.contains(&"run_bash_command"), "{tools:?}");
-    let shown = world.agentctl(["sessions", "show", child, "--json"]).await.exits(0).json();
+    let shown = world.ok(["sessions", "show", child, "--json"]).await.json();
     assert_eq!(shown["settings"]["parent"]["agent"], "poet", "{shown:#}");
 }
 
@@ -218,7 +218,7 @@ async fn an_agent_with_few_tools_reaches_no_others_through_its_subagents() {
             }
         }
     });
-    let output = world.agentctl(["run", "File it"]).await.exits(0);
+    let output = world.ok(["run", "File it"]).await;
     assert_eq!(output.stdout.trim(), "It is filed.");
     let requests = world.model.requests();
     let of_subagents: Vec<&Recorded> = requests.iter().filter(|request| is_subagent(request)).collect();
@@ -242,7 +242,7 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
             (_, _, Some(id)) => Reply::tool_call("delegate_task", json!({"task": "Rhyme on", "context_id": id})),
         }
     });
-    let lines = world.agentctl(["run", "Write a poem", "--output", "stream-json"]).await.exits(0).json_lines();
+    let lines = world.ok(["run", "Write a poem", "--output", "stream-json"]).await.json_lines();
     let session = lines[0]["session_id"].as_str().unwrap();
     let told = |world: &World| tool_texts(world.model.requests().last().unwrap());
     let poem = told(&world);
@@ -250,12 +250,12 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
     world.write("config/agents.yaml", CLERK);
     world.client().await.reload().await.unwrap();
     let asked = world.model.requests().len();
-    world.agentctl(["run", "--session", session, "Write more"]).await.exits(0);
+    world.ok(["run", "--session", session, "Write more"]).await;
     assert_eq!(world.model.requests().len(), asked + 2, "nobody but the main agent is asked");
     assert!(told(&world).contains("there is no agent \"poet\""), "{}", told(&world));
     let own = world.agentctl(["run", "--session", child, "Write more"]).await.exits(2);
     own.says(&["`poet`", "agents.yaml", "hint:"]);
-    let shown = world.agentctl(["tools", "--session", child, "--json"]).await.exits(0).json();
+    let shown = world.ok(["tools", "--session", child, "--json"]).await.json();
     let visible =
         |name: &str| shown.as_array().unwrap().iter().any(|tool| tool["name"] == name && tool["visible"] == true);
     assert!(!visible("run_bash_command") && !visible("write_file"), "{shown:#}");
@@ -288,7 +288,7 @@ async fn a_turn_that_cannot_begin_changes_no_agent() {
     fs::rename(&away, &project).unwrap();
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     let args = ["run", "--session", &session, "And now?", "--output", "stream-json"];
-    let lines = world.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "main");
     assert_eq!(stacks(&lines), [json!([])], "the journal says who has it");
     assert!(world.client().await.session(&session).await.unwrap().session.agents.is_empty());
@@ -305,7 +305,7 @@ async fn an_agent_keeps_the_session_through_a_compaction_and_takes_its_slot_with
         "main" => Reply::text("I am back."),
         _ => transfer("main"),
     });
-    let lines = world.agentctl(["run", "--session", &session, "--output", "stream-json"]).await.exits(0).json_lines();
+    let lines = world.ok(["run", "--session", &session, "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "I am back.");
     assert_eq!(stacks(&lines), [json!([])]);
     let slots: Vec<&Value> =
@@ -354,7 +354,7 @@ async fn chains_and_changes_have_an_end() {
         Some(_) if tool_texts(request).contains("5 agents are already stacked") => Reply::text("Five."),
         Some(index) => transfer(CHAIN[index + 1]),
     });
-    let lines = world.agentctl(["run", "Go", "--output", "stream-json"]).await.exits(0).json_lines();
+    let lines = world.ok(["run", "Go", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Five.");
     assert_eq!(stacks(&lines)[4], json!(["a", "b", "c", "d", "e"]));
     // To and fro, until that is too often.
@@ -363,7 +363,7 @@ async fn chains_and_changes_have_an_end() {
         None => transfer("a"),
         Some(_) => transfer("main"),
     });
-    let lines = world.agentctl(["run", "Go", "--output", "stream-json"]).await.exits(0).json_lines();
+    let lines = world.ok(["run", "Go", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Ten.");
     assert_eq!(stacks(&lines).len(), 10);
 }
@@ -399,7 +399,7 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     let mut world = world_of(CONFINED).await;
     world.model.respond_with(tries_to_leave);
     let args = ["run", "File it", "--agent", "clerk", "--on-interrupt", "approve", "--output", "stream-json"];
-    let lines = world.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "It is filed.");
     assert_eq!(stacks(&lines), [json!(["clerk"]), json!(["clerk", "poet"]), json!(["clerk"])]);
     let requests = world.model.requests();
@@ -415,7 +415,7 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     for file in ["of-subagent", "of-poet"] {
         assert!(!written.join(file).exists(), "{file}");
     }
-    let shown = world.agentctl(["sessions", "show", session]).await.exits(0);
+    let shown = world.ok(["sessions", "show", session]).await;
     shown.stdout.lines().find(|line| line.starts_with("agent ") && line.contains("clerk")).unwrap();
 
     // Later turns, a restart, a fork and an import have it, too.
@@ -423,17 +423,17 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     world.daemon.crash().await;
     let who = async |world: &World, session: &str, more: &[&str]| {
         let args: Vec<&str> = ["run", "Who?", "--session", session].iter().chain(more).copied().collect();
-        world.agentctl(args).await.exits(0).stdout.trim().to_owned()
+        world.ok(args).await.stdout.trim().to_owned()
     };
     assert_eq!(who(&world, session, &[]).await, "clerk");
-    world.agentctl(["sessions", "reset", session]).await.exits(0);
+    world.ok(["sessions", "reset", session]).await;
     assert_eq!(who(&world, session, &[]).await, "clerk");
-    let fork = world.agentctl(["sessions", "fork", session]).await.exits(0).stdout.trim().to_owned();
+    let fork = world.ok(["sessions", "fork", session]).await.stdout.trim().to_owned();
     assert_eq!(who(&world, &fork, &[]).await, "clerk");
     let archive = world.path().join("work.tar.gz");
     let archive = archive.to_str().unwrap();
-    world.agentctl(["sessions", "export", session, "-o", archive]).await.exits(0);
-    let imported = world.agentctl(["sessions", "import", archive, "--as-new", "--json"]).await.exits(0).json();
+    world.ok(["sessions", "export", session, "-o", archive]).await;
+    let imported = world.ok(["sessions", "import", archive, "--as-new", "--json"]).await.json();
     let imported = imported["session_id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
     assert_eq!(who(&world, &imported, &[]).await, "clerk");
 

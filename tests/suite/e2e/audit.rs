@@ -9,7 +9,7 @@ fn command(line: &str) -> Reply {
 }
 
 async fn audit(world: &World, args: &[&str]) -> Vec<Value> {
-    let output = world.agentctl(["audit", "--json"].iter().chain(args)).await.exits(0);
+    let output = world.ok(["audit", "--json"].iter().chain(args)).await;
     output.json().as_array().unwrap().clone()
 }
 
@@ -100,17 +100,17 @@ async fn a_turn_is_told_with_who_decided_what_and_what_came_of_it() {
     has_none(&text, &["s3cr3t-enough-to-hide", "hunter2hunter2"]);
     assert!(calls[0]["args"]["command"].as_str().unwrap().contains("[redacted]"), "{}", calls[0]["args"]);
 
-    let report = world.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    let report = world.ok(["audit", "verify", "--json"]).await.json();
     assert_eq!(keys(&report), ["files", "findings", "head", "holds", "lines", "more"]);
     holds(&report, json!({"holds": true, "findings": []}));
-    world.agentctl(["audit", "verify", "--noted", report["head"]["hash"].as_str().unwrap()]).await.exits(0);
+    world.ok(["audit", "verify", "--noted", report["head"]["hash"].as_str().unwrap()]).await;
     world.agentctl(["audit", "verify", "--noted", &"0".repeat(63)]).await.exits(1);
 }
 
 #[tokio::test]
 async fn people_see_one_line_a_call_and_choose_which() {
     let (world, session) = asked().await;
-    let shown = world.agentctl(["audit", "--session", &session[..13]]).await.exits(0).stdout;
+    let shown = world.ok(["audit", "--session", &session[..13]]).await.stdout;
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 5, "{shown}");
     for (line, words) in lines[1..].iter().zip([
@@ -141,7 +141,7 @@ async fn people_see_one_line_a_call_and_choose_which() {
     }
     world.agentctl(["audit", "--since", "soon"]).await.exits(2).says(&["30m, 2h, 7d"]);
     // A session that is gone has still done what it did.
-    world.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
     assert_eq!(audit(&world, &["--session", &session]).await.len(), 4);
 }
 
@@ -162,7 +162,7 @@ async fn a_command_that_a_crash_cut_off_is_unknown_and_the_log_holds() {
     let starts = records.iter().filter(|record| record["kind"] == "daemon_started").count();
     let stops = records.iter().filter(|record| record["kind"] == "daemon_stopped").count();
     assert_eq!((starts, stops), (2, 0));
-    world.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
     world.daemon.restart().await;
     let records = audit(&world, &[]).await;
     assert!(records.iter().any(|record| record["kind"] == "daemon_stopped"));
@@ -184,7 +184,7 @@ async fn a_changed_byte_is_found() {
     assert_eq!(report["holds"], false);
     holds(&report["findings"][0], json!({"file": "audit.jsonl", "line": 5}));
     change("ls -r outputs", "rm -r outputs");
-    world.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
 
     // Lines that are cut off while nobody looks are missed at the next start, and ever after.
     world.daemon.sigterm().await;
@@ -222,9 +222,9 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     let place = format!("cannot write to {}", path.display());
     assert!(doctor.contains(&place) && doctor.contains(told), "{doctor}");
     assert!(doctor.contains("it must be a file of yours that can be written"), "{doctor}");
-    let status = world.agentctl(["status"]).await.exits(0).stdout;
+    let status = world.ok(["status"]).await.stdout;
     assert!(status.contains(&place) && status.contains(told), "{status}");
-    let problems = world.agentctl(["status", "--json"]).await.exits(0).json()["problems"].clone();
+    let problems = world.ok(["status", "--json"]).await.json()["problems"].clone();
     assert_eq!(problems[0]["subject"], "audit", "{problems}");
 
     fs::remove_dir(&path).unwrap();
@@ -234,8 +234,8 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     });
     let output = world.agentctl(["run", "Now", "-C", &project, "--on-interrupt", "approve", "--output", "json"]);
     assert_eq!(output.await.exits(0).json()["text"], "Made.");
-    world.agentctl(["audit", "verify"]).await.exits(0);
-    let doctor = world.agentctl(["doctor"]).await.exits(0).stdout;
+    world.ok(["audit", "verify"]).await;
+    let doctor = world.ok(["doctor"]).await.stdout;
     assert!(!doctor.contains(told), "{doctor}");
 }
 
@@ -256,9 +256,9 @@ async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
         let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
         if told < 12 { super::another_call(request) } else { Reply::text("It is late.") }
     });
-    world.agentctl(["run", "What time is it?"]).await.exits(0);
+    world.ok(["run", "What time is it?"]).await;
     world.daemon.crash().await;
-    let report = world.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    let report = world.ok(["audit", "verify", "--json"]).await.json();
     assert!(report["files"].as_array().unwrap().len() > 2, "{report}");
     let records = audit(&world, &["-n", "1000"]).await;
     let calls = calls(&records);

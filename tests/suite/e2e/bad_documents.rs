@@ -24,7 +24,7 @@ fn long(paragraphs: u32) -> Vec<u8> {
 /// A small document is given, searched and cited.
 async fn finds(world: &World) {
     searches_and_cites(world, "uploads/latin.pdf", FIND.0);
-    let output = world.agentctl(["run", "--file", &fixture("latin.pdf"), "Where?"]).await.exits(0);
+    let output = world.ok(["run", "--file", &fixture("latin.pdf"), "Where?"]).await;
     assert_eq!(output.stdout.trim(), FIND.1);
 }
 
@@ -67,7 +67,7 @@ async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
         Some(0) => assert!(output.stdout.contains("large.docx"), "{output:?}"),
         _ => drop(output.says(&["its files were deleted", "hint: try again"])),
     }
-    world.agentctl(["docs", "search", "zircon5999"]).await.exits(0).shows(&["uploads/large.docx"]);
+    world.ok(["docs", "search", "zircon5999"]).await.shows(&["uploads/large.docx"]);
     finds(&world).await;
 }
 
@@ -134,14 +134,14 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
     let world = World::start().await;
     let odd = world.path().join("re\nport\u{1b}[31m p. 9.pdf");
     fs::copy(fixture("latin.pdf"), &odd).unwrap();
-    let added = world.agentctl(["docs", "add", odd.to_str().unwrap()]).await.exits(0);
+    let added = world.ok(["docs", "add", odd.to_str().unwrap()]).await;
     let (id, folder) = uploads(&world).await;
     // And some that nobody handed over: they came into the folder by themselves.
     for name in [&b"a\nb.pdf"[..], b"c\x1b]0;d\x07.pdf", b"e\xff.pdf"] {
         fs::copy(fixture("columns.pdf"), folder.join(std::ffi::OsStr::from_bytes(name))).unwrap();
     }
-    let listed = world.agentctl(["docs", "list"]).await.exits(0);
-    let found = world.agentctl(["docs", "search", FIND.0]).await.exits(0);
+    let listed = world.ok(["docs", "list"]).await;
+    let found = world.ok(["docs", "search", FIND.0]).await;
     for output in [&added, &listed, &found] {
         let shown = format!("{}{}", output.stdout, output.stderr);
         assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
@@ -218,7 +218,7 @@ async fn a_turn_that_waits_for_a_document_tells_how_far_it_is() {
         false => Reply::text("over"),
     });
     let args = ["run", "--file", &fixture("latin.pdf"), ALL_OF_IT, "--output", "stream-json"];
-    let events = world.agentctl(args).await.exits(0).json_lines();
+    let events = world.ok(args).await.json_lines();
     let deltas: Vec<&Value> = events.iter().filter(|event| event["type"] == "item_delta").collect();
     let of_tools: Vec<&Value> = events
         .iter()
@@ -366,7 +366,7 @@ async fn session_with_sparse(world: &World, files: &[(String, Vec<u8>)], size: u
     }
     world.model.reply(Reply::text("Hello."));
     let mount = project.to_str().unwrap();
-    let run = world.agentctl(["run", "Hello", "-C", mount, "--output", "json"]).await.exits(0).json();
+    let run = world.ok(["run", "Hello", "-C", mount, "--output", "json"]).await.json();
     (run["session_id"].as_str().unwrap().to_owned(), project)
 }
 

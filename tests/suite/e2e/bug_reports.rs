@@ -49,18 +49,18 @@ async fn worked_on(world: &World) -> String {
             all.as_array().unwrap().iter().find(|asked| asked["tool"] == tool)?["id"].as_str().map(str::to_owned)
         };
         let interrupt = until("it asks", asked).await;
-        world.agentctl(["answer", &interrupt, "approve"]).await.exits(0);
+        world.ok(["answer", &interrupt, "approve"]).await;
     }
     let id = running.output(Vec::new()).await.exits(0).session();
     for prompt in ["Now look once more", "And what else?"] {
-        world.agentctl(["run", prompt, "--session", &id, "--on-interrupt", "deny"]).await.exits(0);
+        world.ok(["run", prompt, "--session", &id, "--on-interrupt", "deny"]).await;
     }
     id
 }
 
 async fn travels(world: &World, session: &str, to: &TempDaemon) -> Value {
     let file = world.path().join("report.tar.gz").display().to_string();
-    world.agentctl(["sessions", "export", session, "-o", &file]).await.exits(0);
+    world.ok(["sessions", "export", session, "-o", &file]).await;
     json_of(to, &["sessions", "import", &file]).await
 }
 
@@ -147,12 +147,12 @@ async fn a_bug_report_is_one_file() {
     let report = travels(&world, &id, &other).await;
     holds(&report, json!({"turns": 3, "subagents": 1}));
     let [page, traced] = ["page.html", "trace.html"].map(|name| world.path().join(name).display().to_string());
-    world.agentctl(["sessions", "export", &id, "--format", "html", "-o", &page]).await.exits(0);
-    world.agentctl(["trace", &id, "--html", &traced]).await.exits(0);
+    world.ok(["sessions", "export", &id, "--format", "html", "-o", &page]).await;
+    world.ok(["trace", &id, "--html", &traced]).await;
     assert_eq!(fs::read_to_string(&page).unwrap(), fs::read_to_string(&traced).unwrap(), "it is the same page");
     fs::remove_dir_all(world.path().join("project")).unwrap();
     let page = ["sessions", "export", &id, "--format", "html", "--redact"];
-    let page = world.agentctl(page).await.exits(0).stdout;
+    let page = world.ok(page).await.stdout;
     has_all(&page, &["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."]);
 
     // The same history, and the same figures, also after a restart.
@@ -162,12 +162,12 @@ async fn a_bug_report_is_one_file() {
     let mut there = json_of(&other, &["context", &id]).await;
     assert_eq!(there.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
     assert_eq!(there, figures);
-    other.agentctl(["context", &id]).await.exits(0).shows(&["figures of the machine that it comes from"]);
+    other.ok(["context", &id]).await.shows(&["figures of the machine that it comes from"]);
 
     // Every turn is played again, without a model and without the project.
     let file = other.path().join("report.jsonl").display().to_string();
-    other.agentctl(["sessions", "record", &id, "-o", &file]).await.exits(0);
-    let played = other.agentctl(["run", "--replay", &file, "--output", "stream-json"]).await.exits(0).json_lines();
+    other.ok(["sessions", "record", &id, "-o", &file]).await;
+    let played = other.ok(["run", "--replay", &file, "--output", "stream-json"]).await.json_lines();
     let (then, now) = (repeated(&here), repeated(&played));
     let others = then.iter().zip(&now).filter(|(then, now)| then != now);
     let others: Vec<String> = others.map(|(then, now)| format!("- {then}\n+ {now}")).collect();
@@ -182,7 +182,7 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
     let total = async || json_of(&world.daemon, &["usage"]).await["total"].clone();
     let before = total().await;
     let early = world.path().join("early.tar.gz").display().to_string();
-    world.agentctl(["sessions", "export", &id, "-o", &early]).await.exits(0);
+    world.ok(["sessions", "export", &id, "-o", &early]).await;
     let imports = async || {
         let lines = json_of(&world.daemon, &["audit"]).await;
         lines
@@ -194,15 +194,15 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
             .collect::<Vec<_>>()
     };
     for times in 1..=2 {
-        world.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
+        world.ok(["sessions", "delete", &id, "--yes"]).await;
         json_of(&world.daemon, &["sessions", "import", &early]).await;
         assert_eq!(total().await, before, "it was paid for once");
         assert_eq!(imports().await.len(), times);
     }
     has_all(&imports().await[0].to_string(), &[&id, "agentd ", "agentctl"]);
-    world.agentctl(["audit"]).await.exits(0).shows(&["session imported"]);
+    world.ok(["audit"]).await.shows(&["session imported"]);
     // It goes on, and what is new counts; so it does for the machine that it goes to.
-    world.agentctl(["run", "And then?", "--session", &id]).await.exits(0);
+    world.ok(["run", "And then?", "--session", &id]).await;
     let grown = total().await;
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
     let other = empty_machine().await;
@@ -217,7 +217,7 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     let id = json_of_run(&world, &["run", "Hello"]).await;
     json_of_run(&world, &["run", "Again", "--session", &id]).await;
     let file = world.path().join("session.tar.gz").display().to_string();
-    world.agentctl(["sessions", "export", &id, "-o", &file]).await.exits(0);
+    world.ok(["sessions", "export", &id, "-o", &file]).await;
     // The words of another machine, in an archive whose hashes fit.
     let other = TempDaemon::start(&world.model.base_url()).await;
     let folder = other.path().join("unpacked");
@@ -230,9 +230,8 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     let file = other.path().join("elsewhere.tar.gz").display().to_string();
     json_of(&other, &["sessions", "import", &file]).await;
     assert!(events_of(&other, &id).await.iter().any(|event| event.to_string().contains("runs Elsewhere")));
-    let forks = async |turn: &str| {
-        other.agentctl(["sessions", "fork", &id, "--at-turn", turn]).await.exits(0).stdout.trim().to_owned()
-    };
+    let forks =
+        async |turn: &str| other.ok(["sessions", "fork", &id, "--at-turn", turn]).await.stdout.trim().to_owned();
     let early = forks("1").await;
     // What is cut off did not come along, and what follows happens here.
     let origin = async |session: &str| {
@@ -242,18 +241,18 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     let ((whole, _), (part, last)) = (origin(&id).await, origin(&early).await);
     assert!(part < whole && part < last, "{part} of {whole}, and {last} in the fork");
     for session in [&id, &early] {
-        other.agentctl(["run", "Where are you?", "--session", session]).await.exits(0);
+        other.ok(["run", "Where are you?", "--session", session]).await;
         let asked = world.model.requests().last().unwrap().body.to_string();
         assert!(!asked.contains("runs Elsewhere"), "{asked}");
     }
     // Also one that is made behind that, of a turn from elsewhere.
     let late = forks("1").await;
-    other.agentctl(["run", "Where are you?", "--session", &late]).await.exits(0);
+    other.ok(["run", "Where are you?", "--session", &late]).await;
     let asked = world.model.requests().last().unwrap().body.to_string();
     assert!(!asked.contains("runs Elsewhere"), "{asked}");
 }
 
 async fn json_of_run(world: &World, args: &[&str]) -> String {
     let all = args.iter().chain(&["--output", "json", "--on-interrupt", "approve"]);
-    world.agentctl(all).await.exits(0).session()
+    world.ok(all).await.session()
 }

@@ -21,7 +21,7 @@ async fn found_in(world: &World, session: &str, query: &str) -> Vec<String> {
 async fn add(world: &World, path: &Path, session: Option<&str>) -> String {
     let mut args = vec!["docs", "add", path.to_str().unwrap(), "--json"];
     args.extend(session.into_iter().flat_map(|session| ["--session", session]));
-    let added: Value = world.agentctl(args).await.exits(0).json();
+    let added: Value = world.ok(args).await.json();
     added["session_id"].as_str().unwrap().to_owned()
 }
 
@@ -94,7 +94,7 @@ async fn a_document_that_four_searches_of_two_sessions_wait_for_is_read_once() {
     let mut sessions = Vec::new();
     for _ in 0..2 {
         world.model.reply(Reply::text("Hello."));
-        let begun = world.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+        let begun = world.ok(["run", "Hello", "--output", "json"]).await.json();
         sessions.push(add(&world, &book, begun["session_id"].as_str()).await);
     }
     assert_ne!(sessions[0], sessions[1]);

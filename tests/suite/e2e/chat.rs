@@ -37,7 +37,7 @@ async fn who_comes_back_sees_the_last_turns_as_they_were() {
     let run = async |words: &str, answer: Reply, more: &[&str]| {
         world.model.reply(answer);
         let args = [&["run", words, "--output", "json", "--on-interrupt", "approve"], more].concat();
-        world.agentctl(args).await.exits(0).session()
+        world.ok(args).await.session()
     };
     let session = run("First of all", Reply::text("Answer one."), &[]).await;
     let here = ["--session", session.as_str()];
@@ -82,7 +82,7 @@ async fn continuing_means_the_last_session_of_this_folder() {
     assert_eq!(run(&["--continue", "-C", &other]).await, second);
     let refused = world.agentctl(["run", "Hi", "--continue", "-C", &third]).await;
     refused.exits(2).says(&["no session sees this folder", "agentctl sessions list"]);
-    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(listed[0]["project"], json!({"path": other, "writable": false}));
     // One without a folder goes on anywhere.
     let nowhere = run(&[]).await;
@@ -159,8 +159,8 @@ async fn an_answer_from_elsewhere_takes_the_question_off_the_screen() {
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(write).reply(Reply::text("It is written."));
     terminal.says_for("Write it", "y yes");
-    let waiting = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    world.agentctl(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    let waiting = world.ok(["interrupts", "--json"]).await.json();
+    world.ok(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await;
     terminal.sees("approved, from another terminal");
     terminal.sees_last("It is written.");
     terminal.leaves();
@@ -209,7 +209,7 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
         .reply(write("outputs/a.txt", "first\n"))
         .reply(Reply::text("So."));
     let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
-    let result = world.agentctl(args).await.exits(0).json();
+    let result = world.ok(args).await.json();
     let session = result["session_id"].as_str().unwrap();
     let written = world.data().join("workspace").join(session).join("outputs/a.txt");
     let mut terminal = Terminal::ready(&world.daemon, &["--session", session]);

@@ -6,7 +6,7 @@ use super::*;
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
 async fn calls_in_audit(world: &World) -> Vec<Value> {
-    let records = world.agentctl(["audit", "--json", "-n", "1000"]).await.exits(0).json();
+    let records = world.ok(["audit", "--json", "-n", "1000"]).await.json();
     let records = records.as_array().unwrap().iter();
     records.filter(|record| record["kind"] == "call_decided").cloned().collect()
 }
@@ -24,7 +24,7 @@ async fn with_a_broken_check() -> World {
 async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     let world = with_a_broken_check().await;
     for rule in ["write_file", "run_bash_command: touch *"] {
-        world.agentctl(["grants", "add", rule]).await.exits(0);
+        world.ok(["grants", "add", rule]).await;
     }
     world.write("project/brittle.txt", "brittle as it is\n");
     let project = world.mount();
@@ -63,7 +63,7 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     let id = interrupt["id"].as_str().unwrap();
     let refused = world.agentctl(["answer", id, "edit", "--args", &edit]).await.exits(2);
     refused.says(&["a check failed on it", "hint:"]);
-    world.agentctl(["answer", id, "reject"]).await.exits(0);
+    world.ok(["answer", id, "reject"]).await;
     running.output(Vec::new()).await.exits(5);
     assert!(!world.path().join("project/brittle").exists());
 
@@ -71,7 +71,7 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     let (told, output) = world.call_all(calls("sound"), &args).await;
     output.exits(0);
     assert!(told[0].starts_with("exit code 0") && told[1].starts_with("Replaced"), "{told:#?}");
-    world.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }
 
@@ -80,7 +80,7 @@ async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
     let world = World::configured(TRUSTING).await;
     fs::create_dir(world.path().join("project")).unwrap();
     for rule in ["touch *", "echo *", "sh *", "true *"] {
-        world.agentctl(["grants", "add", &format!("run_bash_command: {rule}")]).await.exits(0);
+        world.ok(["grants", "add", &format!("run_bash_command: {rule}")]).await;
     }
     let touch = "touch \"$PROJECT/ran\"";
     let nested = |times: usize| (0..times).fold(touch.to_owned(), |inner, _| format!("( {inner} )"));
@@ -144,7 +144,7 @@ async fn rules_that_cannot_be_read_are_never_followed() {
     let mut world = World::configured(TRUSTING).await;
     fs::create_dir(world.path().join("project")).unwrap();
     let rules = world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [frobnicate]}}\n");
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     let calls = || vec![("run_bash_command", json!({"command": "touch ran; frobnicate"}))];
     let denied = "E_DENIED: frobnicate is on the list of commands that are never run";
     type Break = fn(&Path);
@@ -175,7 +175,7 @@ async fn rules_that_cannot_be_read_are_never_followed() {
         let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
         assert!(told[0].starts_with(denied), "{what}: {told:?}");
     }
-    let records = world.agentctl(["audit", "--json", "-n", "1000"]).await.exits(0).json();
+    let records = world.ok(["audit", "--json", "-n", "1000"]).await.json();
     let refused = records
         .as_array()
         .unwrap()

@@ -127,7 +127,7 @@ async fn what_may_not_be_read_is_not_found() {
     world.write("shop/private/plans.rs", "pub fn settle_invoice_in_secret() {}\n");
     let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
     world.configure("hitl_rules.yaml", rules);
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     let told = world
         .looks(vec![
             search("settle_invoice hunter"),
@@ -214,13 +214,13 @@ async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
     }
     let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
     world.configure("hitl_rules.yaml", rules);
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     // The index may take longer than a turn waits for a map; the tool does not.
     world.looks(vec![("repo_map", json!({}))]).await;
     world.model.reply(Reply::text("Hello."));
-    let session = world.agentctl(["run", "-C", &world.shop(), "--output", "json", "Hi"]).await.exits(0).session();
+    let session = world.ok(["run", "-C", &world.shop(), "--output", "json", "Hi"]).await.session();
     world.model.reply(Reply::text("Again."));
-    world.agentctl(["run", "--session", &session, "And?"]).await.exits(0);
+    world.ok(["run", "--session", &session, "And?"]).await;
     let requests = world.model.requests();
     let [.., first, second] = &requests[..] else { panic!("two requests") };
     for request in [first, second] {
@@ -230,9 +230,9 @@ async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
         assert!(!body.contains("pub struct PrivateTravelPlan"), "{body}");
     }
     world.configure("agentd.yaml", "turns: {map_tokens: 0}\n");
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     world.model.reply(Reply::text("Hello."));
-    world.agentctl(["run", "-C", &world.shop(), "Hi"]).await.exits(0);
+    world.ok(["run", "-C", &world.shop(), "Hi"]).await;
     assert!(!world.model.requests().pop().unwrap().body.to_string().contains("A map of the code at"));
 }
 

@@ -34,7 +34,7 @@ async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
     world.model.reply(says("Fine."));
     terminal.hears("And now?", "Fine.");
     assert_eq!(last_words(&world), "And now?");
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(sessions[0]["title"], "Why?");
     terminal.leaves();
 
@@ -143,10 +143,10 @@ async fn what_a_session_did_is_shown_and_copied() {
     ));
     world.model.reply(Reply::text("Edited. Plant now?"));
     let run = ["run", "Edit it", "-C", &view, "--on-interrupt", "approve", "--output", "json"];
-    let session = world.agentctl(run).await.exits(0).session();
+    let session = world.ok(run).await.session();
     world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/b.txt", "content": "made\n"})));
     world.model.reply(Reply::text("The *last* answer?"));
-    world.agentctl(["run", "And another", "--session", &session, "--on-interrupt", "approve"]).await.exits(0);
+    world.ok(["run", "And another", "--session", &session, "--on-interrupt", "approve"]).await;
 
     let mut terminal = Terminal::ready(&world.daemon, &["--session", &session]);
     terminal.says("/todos");
@@ -187,7 +187,7 @@ async fn what_a_session_did_is_shown_and_copied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_has_not_begun_tells_what_it_will_have() {
     let world = World::start().await;
-    world.agentctl(["grants", "add", "run_bash_command: cargo test"]).await.exits(0);
+    world.ok(["grants", "add", "run_bash_command: cargo test"]).await;
     world.write("app/a.txt", "x");
     let view = world.path().join("app").display().to_string();
     let mut terminal = Terminal::ready(&world.daemon, &["-C", &view, "--mode", "plan"]);
@@ -236,10 +236,10 @@ async fn files_are_named_to_the_model_as_what_they_are() {
     let told = last_words(&world);
     assert!(told.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{told}");
     terminal.leaves();
-    world.agentctl(["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"]).await.exits(0);
+    world.ok(["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"]).await;
     let told = last_words(&world);
     assert!(told.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{told}");
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(
         (&sessions[0]["title"], &sessions[1]["title"]),
         (&json!("Sum up"), &json!("Fix #app/src/x.rs like #nope/x.rs"))

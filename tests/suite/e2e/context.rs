@@ -278,9 +278,9 @@ async fn a_daemon_that_is_killed_in_a_compaction_goes_on_with_all_of_the_history
     let words = all_words(world.model.requests().last().unwrap());
     assert!(words.contains("Piece of work 0") && !words.contains("<conversation_summary>"), "{words}");
     // The next one comes to its end.
-    let done = world.agentctl(["compact", &session, "--json"]).await.exits(0).json();
+    let done = world.ok(["compact", &session, "--json"]).await.json();
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
-    world.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
 }
 
 /// Keeps the daemon from storing anything, as a disk does that takes its time: nobody else gets the journal's lock for
@@ -331,7 +331,7 @@ async fn a_daemon_that_is_killed_behind_the_file_and_before_the_journal_tells_no
     // What the crash broke off may be told, too.
     let summed_up = view.segments.iter().any(|segment| segment.kind == SegmentKind::Summary);
     assert!(!summed_up && view.messages >= 20, "the compaction came to no end: {view:#?}");
-    let done = world.agentctl(["compact", &session, "--json"]).await.exits(0).json();
+    let done = world.ok(["compact", &session, "--json"]).await.json();
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
     let text = fs::read_to_string(&file).unwrap();
     for number in 0..4 {
@@ -367,7 +367,7 @@ async fn a_window_that_the_server_names_is_used_and_told() {
     assert_eq!(refused.load(Ordering::Relaxed), 1, "one refusal is enough");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("12000") && told[0].contains("context_window"), "{told:?}");
-    let view = world.agentctl(["context", "--json"]).await.exits(0).json();
+    let view = world.ok(["context", "--json"]).await.json();
     assert_eq!(view["window"], REAL, "{view:#}");
 }
 
@@ -383,7 +383,7 @@ async fn what_is_piped_in_beside_a_request_is_no_message_of_the_person() {
     for number in 0..8 {
         say(&world.client().await, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
-    let done = world.agentctl(["compact", &session, "--json"]).await.exits(0).json();
+    let done = world.ok(["compact", &session, "--json"]).await.json();
     let kept = done["report"]["pinned"].as_array().unwrap();
     assert_eq!(kept[..2], ["Never shout. What does this say?", "You must be brief."], "{done:#}");
     assert!(!done["report"]["pinned"].to_string().contains("mallory"), "{done:#}");
@@ -397,7 +397,7 @@ async fn where_no_model_sums_up_what_is_certain_stands_and_the_person_is_told() 
         false => Reply::text("Done."),
     });
     let session = talked(&world.client().await, 10).await;
-    let output = world.agentctl(["compact", &session]).await.exits(0);
+    let output = world.ok(["compact", &session]).await;
     has_all(
         &output.stdout,
         &["compacted  20 to ", "without a model", "! no model summed it up", "out of order", "--undo"],
@@ -416,22 +416,22 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     });
     let client = world.client().await;
     let session = talked(&client, 2).await;
-    world.agentctl(["compact", &session]).await.exits(0).shows(&["nothing to compact"]);
+    world.ok(["compact", &session]).await.shows(&["nothing to compact"]);
     let refused = world.agentctl(["compact", &session, "--undo"]).await.exits(1);
     refused.says(&["no compaction to take back", "hint:"]);
     for number in 2..12 {
         say(&client, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
-    let before = world.agentctl(["context", &session, "--json"]).await.exits(0).json();
+    let before = world.ok(["context", &session, "--json"]).await.json();
     holds(&before, json!({"messages": 24, "window": WINDOW}));
 
-    let done = world.agentctl(["compact", &session, "--strategy", "summarize", "--json"]).await.exits(0).json();
+    let done = world.ok(["compact", &session, "--strategy", "summarize", "--json"]).await.json();
     holds(&done["report"], json!({"strategy": "summarize", "cause": "person"}));
     assert_eq!(done["report"]["pinned"][0], "Always be brief.\n\nPiece of work 0", "{done:#}");
     let path = done["report"]["path"].as_str().unwrap();
     // What was replaced is a file that tools, and people, can read.
     assert_eq!(path, format!("conversation_history/{session}.md"));
-    world.agentctl(["files", "get", &session, path]).await.exits(0).shows(&["Piece of work 3"]);
+    world.ok(["files", "get", &session, path]).await.shows(&["Piece of work 3"]);
 
     // Two clients see the same numbers, and they are smaller.
     let other = world.client().await;
@@ -440,14 +440,14 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     assert!(one.tokens < before["tokens"].as_u64().unwrap(), "{one:#?}");
     assert_eq!(one.tokens, one.segments.iter().map(|segment| segment.tokens).sum::<u64>());
     assert!(one.segments.iter().any(|segment| segment.kind == SegmentKind::Summary));
-    let shown = world.agentctl(["context", &session]).await.exits(0);
+    let shown = world.ok(["context", &session]).await;
     has_all(&shown.stdout, &["session   ", "window of 16,384 tokens", "messages  ", "= summary", "· free", "next: "]);
     assert!(!shown.stdout.contains('\x1b'), "{}", shown.stdout);
 
-    let undone = world.agentctl(["compact", &session, "--undo", "--json"]).await.exits(0).json();
+    let undone = world.ok(["compact", &session, "--undo", "--json"]).await.json();
     assert_eq!(undone["window"]["held"], 24, "{undone:#}");
     assert_eq!((&undone["window"]["after"], &undone["undone"]["cause"]), (&json!(0), &json!("person")), "{undone:#}");
-    let after = world.agentctl(["context", &session, "--json"]).await.exits(0).json();
+    let after = world.ok(["context", &session, "--json"]).await.json();
     assert_eq!(after["messages"], 24, "{after:#}");
     world.agentctl(["compact", "--undo"]).await.exits(1).says(&["no compaction to take back"]);
 }
@@ -456,15 +456,15 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
 async fn a_script_is_told_how_much_each_request_repeats() {
     let world = world().await;
     world.model.respond_with(|request| counted(request, Reply::text("Done.")));
-    let first = world.agentctl(["run", "One", "--output", "stream-json"]).await.exits(0).json_lines();
+    let first = world.ok(["run", "One", "--output", "stream-json"]).await.json_lines();
     let usage = |lines: &[Value]| lines.iter().find(|line| line["type"] == "usage_updated").unwrap().clone();
     assert_eq!(usage(&first)["prompt"]["previous_bytes"], 0, "{first:#?}");
-    let second = world.agentctl(["run", "Two", "--continue", "--output", "stream-json"]).await.exits(0).json_lines();
+    let second = world.ok(["run", "Two", "--continue", "--output", "stream-json"]).await.json_lines();
     let prompt = usage(&second)["prompt"].clone();
     assert_eq!(prompt["repeated_bytes"], usage(&first)["prompt"]["bytes"], "all of it is repeated: {prompt:#}");
     assert_eq!(prompt["broken_by"], Value::Null);
     // People see it beside what the provider says.
-    let third = world.agentctl(["run", "Three", "--continue"]).await.exits(0);
+    let third = world.ok(["run", "Three", "--continue"]).await;
     third.says(&[" repeated) · "]);
 }
 
@@ -474,20 +474,20 @@ async fn the_level_is_told_and_the_chain_can_be_seen() {
     // Three quarters of the window, as the server counts.
     let usage = json!({"prompt_tokens": 13_000, "completion_tokens": 10, "total_tokens": 13_010});
     world.model.default_reply(Reply { usage: Some(usage), ..Reply::text("Much.") });
-    let output = world.agentctl(["run", "Read it all"]).await.exits(0);
+    let output = world.ok(["run", "Read it all"]).await;
     output.says(&["the context window is 79 % full"]);
-    let view = world.agentctl(["context", "--json"]).await.exits(0).json();
+    let view = world.ok(["context", "--json"]).await.json();
     holds(&view, json!({"level": "warning", "percent": 79, "tokens": 13_010}));
 
-    let shown = world.agentctl(["config", "show", "--chain"]).await.exits(0).stdout;
+    let shown = world.ok(["config", "show", "--chain"]).await.stdout;
     let places = ["audit", "approvals", "audit_gate", "compaction", "todos", "repair", "undo"].map(|link| {
         shown.lines().position(|line| line.split_whitespace().nth(1) == Some(link)).unwrap_or_else(|| panic!("{link}"))
     });
     assert!(places.is_sorted(), "{shown}");
-    let config = world.agentctl(["config", "show", "--json"]).await.exits(0).json();
+    let config = world.ok(["config", "show", "--json"]).await.json();
     assert!(config["origins"]["models.base.context_window"].as_str().unwrap().ends_with("models.yaml"), "{config:#}");
     assert!(config["chain"].as_array().unwrap().iter().all(|link| link["about"].is_string()));
-    let shown = world.agentctl(["config", "show"]).await.exits(0).stdout;
+    let shown = world.ok(["config", "show"]).await.stdout;
     assert!(shown.contains("models.base.context_window") && !shown.contains("turns.max_steps"), "{shown}");
 }
 

@@ -28,8 +28,8 @@ fn damage(world: &World, session: &str, seq: u64) {
 async fn worked(world: &World) -> (String, u64) {
     world.model.reply(Reply::tool_call("todo_write", json!({"todos": [{"content": "Tidy", "status": "pending"}]})));
     world.model.reply(Reply::text("It is noted."));
-    let session = world.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).session();
-    let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+    let session = world.ok(["run", "Note it", "--output", "json"]).await.session();
+    let shown = world.ok(["sessions", "show", &session, "--json"]).await.json();
     (session, shown["last_seq"].as_u64().unwrap())
 }
 
@@ -51,21 +51,21 @@ async fn a_damaged_event_costs_itself_and_not_its_session() {
     for ((session, last_seq), seq) in sessions.iter().zip(1_u64..) {
         assert!(doctor.contains(&format!("session {session} has damaged events: {seq}")), "{doctor}");
         let daemon = &world.daemon;
-        let told = daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+        let told = daemon.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
         let numbers = |lines: &[Value]| -> Vec<u64> { lines.iter().filter_map(|line| line["seq"].as_u64()).collect() };
         let lines = told.json_lines();
         assert_eq!(numbers(&lines), (1..=*last_seq).collect::<Vec<_>>(), "event {seq}");
         let marked = lines.iter().find(|line| line["seq"] == seq).unwrap();
         holds(&marked, json!({"type": "warning", "code": "damaged_event"}));
 
-        daemon.agentctl(["sessions", "show", session]).await.exits(0);
-        daemon.agentctl(["context", session]).await.exits(0);
-        let ran = daemon.agentctl(["run", "Are you there?", "--session", session]).await.exits(0);
+        daemon.ok(["sessions", "show", session]).await;
+        daemon.ok(["context", session]).await;
+        let ran = daemon.ok(["run", "Are you there?", "--session", session]).await;
         assert_eq!(ran.stdout, "I am still here.\n", "event {seq}");
-        let fork = daemon.agentctl(["sessions", "fork", session, "--json"]).await.exits(0).json();
-        daemon.agentctl(["run", "And you?", "--session", fork["session_id"].as_str().unwrap()]).await.exits(0);
-        daemon.agentctl(["sessions", "reset", session]).await.exits(0);
-        daemon.agentctl(["sessions", "delete", session, "--yes"]).await.exits(0);
+        let fork = daemon.ok(["sessions", "fork", session, "--json"]).await.json();
+        daemon.ok(["run", "And you?", "--session", fork["session_id"].as_str().unwrap()]).await;
+        daemon.ok(["sessions", "reset", session]).await;
+        daemon.ok(["sessions", "delete", session, "--yes"]).await;
         daemon.agentctl(["sessions", "show", session]).await.exits(2);
     }
     assert_eq!(world.model.refusals(), Vec::<String>::new(), "each call has its result");
@@ -83,7 +83,7 @@ async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
         let interrupt = raised["interrupt"]["id"].as_str().unwrap().to_owned();
         if !is_asked {
             world.model.reply(Reply::never());
-            world.agentctl(["answer", &interrupt, "reject"]).await.exits(0);
+            world.ok(["answer", &interrupt, "reject"]).await;
             world.model.wait_until(|counts| counts.requests >= 2).await;
         }
         world.daemon.kill9().await;
@@ -91,13 +91,13 @@ async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
         spoil(&world, &format!("UPDATE events SET payload = substr(payload, 1, 20) WHERE kind = '{kind}'"));
         world.daemon.restart().await;
         assert_ne!(world.agentctl(["answer", &interrupt, "approve"]).await.code, Some(0), "{kind}");
-        let waiting = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+        let waiting = world.ok(["interrupts", "--json"]).await.json();
         assert_eq!(waiting, json!([]), "{kind}");
-        let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).stdout;
+        let shown = world.ok(["sessions", "show", &session, "--json"]).await.stdout;
         assert!(!shown.contains("never ran"), "{kind}: {shown}");
         assert!(!world.data().join("workspace").join(&session).join("outputs/a.txt").exists(), "{kind}");
         world.model.reply(Reply::text("I am still here."));
-        world.agentctl(["run", "Go on", "--session", &session]).await.exits(0);
+        world.ok(["run", "Go on", "--session", &session]).await;
     }
 }
 
@@ -105,18 +105,18 @@ async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
 async fn nothing_is_acknowledged_that_goes_into_a_removed_journal() {
     let world = World::start().await;
     let daemon = &world.daemon;
-    daemon.agentctl(["run", "before"]).await.exits(0);
+    daemon.ok(["run", "before"]).await;
     for name in ["agentd.db", "agentd.db-wal"] {
         let (file, aside) = (daemon.data().join(name), daemon.data().join("aside"));
         fs::rename(&file, &aside).unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was removed", "docs/operations.md"]);
         daemon.agentctl(["doctor"]).await.exits(2).shows(&["was removed"]);
-        has_all(&daemon.agentctl(["status", "--json"]).await.exits(0).json()["problems"].to_string(), &["was removed"]);
+        has_all(&daemon.ok(["status", "--json"]).await.json()["problems"].to_string(), &["was removed"]);
         fs::write(&file, "another one").unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was replaced"]);
         until_true("the log tells", || daemon.log().contains("was re")).await;
         fs::rename(&aside, &file).unwrap();
-        daemon.agentctl(["run", "after"]).await.exits(0);
+        daemon.ok(["run", "after"]).await;
     }
 }
 
@@ -135,7 +135,7 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
             (log.contains("workspace/ has files of sessions") && log.contains("the audit log is older")).then_some(())
         })
         .await;
-        daemon.agentctl(["doctor"]).await.exits(0).shows(&["the journal does not know"]);
+        daemon.ok(["doctor"]).await.shows(&["the journal does not know"]);
     }
 }
 
@@ -144,9 +144,9 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
 async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
     let mut world = World::saying("So be it.").await;
     let words = "the walnut is in the drawer; ".repeat(100);
-    let session = world.agentctl(["run", &words, "--output", "json"]).await.exits(0).session();
+    let session = world.ok(["run", &words, "--output", "json"]).await.session();
     // Nothing of the other one comes to lie on that page.
-    world.agentctl(["run", &words, "--session", &session]).await.exits(0);
+    world.ok(["run", &words, "--session", &session]).await;
     let (other, _) = worked(&world).await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let journal = world.data().join("agentd.db");
@@ -161,20 +161,20 @@ async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
         if round == 0 {
             // Until then the session costs what is on the page, and goes on.
             for command in [&["sessions", "show"][..], &["run", "Go on", "--session"]] {
-                world.agentctl([command, &[session.as_str()]].concat()).await.exits(0);
+                world.ok([command, &[session.as_str()]].concat()).await;
             }
         }
         for session in [&session, &other] {
             // The second time they are gone.
             world.agentctl(["sessions", "delete", session, "--yes"]).await;
         }
-        assert_eq!(world.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+        assert_eq!(world.ok(["sessions", "list", "--json"]).await.json(), json!([]));
         until("all is tried", || async {
-            let storage = world.agentctl(["storage", "--json"]).await.exits(0).json();
+            let storage = world.ok(["storage", "--json"]).await.json();
             (storage["stuck_sessions"] == 1 && storage["removed_sessions"] == 0).then_some(())
         })
         .await;
-        world.agentctl(["storage"]).await.exits(0).says(&["1 deleted session cannot be overwritten"]);
+        world.ok(["storage"]).await.says(&["1 deleted session cannot be overwritten"]);
         world.agentctl(["doctor"]).await.exits(2).shows(&["1 deleted session is still in agentd.db"]);
         assert_eq!(world.daemon.sigterm().await, Some(0));
     }

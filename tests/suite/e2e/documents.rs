@@ -65,7 +65,7 @@ async fn whoever_asks_about_a_document_hears_the_page() {
     ] {
         let file = name.rsplit('/').next().unwrap();
         searches_and_cites(&world, &format!("uploads/{file}"), query);
-        let output = world.agentctl(["run", "--file", &fixture(name), "What does it say?"]).await.exits(0);
+        let output = world.ok(["run", "--file", &fixture(name), "What does it say?"]).await;
         assert!(output.stdout.contains(answer) && !output.stdout.contains("nothing"), "{name}: {}", output.stdout);
     }
     assert!(is_open(&world));
@@ -95,10 +95,10 @@ async fn scans_are_read_and_cited_once_their_models_are_there() {
     for name in agentd_core::knowledge::RECOGNITION_MODELS {
         symlink(recognition_models().join(name), models.join(name)).unwrap();
     }
-    let shown = world.agentctl(["docs", "show", "uploads/scan.pdf"]).await.exits(0).shows(&["page 1 (recognised)"]);
+    let shown = world.ok(["docs", "show", "uploads/scan.pdf"]).await.shows(&["page 1 (recognised)"]);
     assert!(shown.stdout.contains("lighthouse at the northern pier"), "{}", shown.stdout);
     searches_and_cites(&world, "uploads/scan.pdf", "mooring fees");
-    world.agentctl(["run", "--file", &scan, "What does it say?"]).await.exits(0).shows(&["scan.pdf p. 1 (recognised)"]);
+    world.ok(["run", "--file", &scan, "What does it say?"]).await.shows(&["scan.pdf p. 1 (recognised)"]);
     world.agentctl(["doctor"]).await.shows(&["letters of scanned pages: the models are in"]);
 }
 
@@ -149,9 +149,9 @@ async fn a_kill_while_documents_come_in_loses_no_upload_and_leaves_an_index_that
     world.daemon.restart().await;
     let id = world.last_session().await;
     let copy = world.path().join("copy.docx");
-    world.agentctl(["files", "get", &id, "uploads/long.docx", "-o", copy.to_str().unwrap()]).await.exits(0);
+    world.ok(["files", "get", &id, "uploads/long.docx", "-o", copy.to_str().unwrap()]).await;
     assert!(fs::read(&copy).unwrap() == before, "byte for byte");
-    let output = world.agentctl(["run", "--session", &id, "Where is the zircon?"]).await.exits(0);
+    let output = world.ok(["run", "--session", &id, "Where is the zircon?"]).await;
     assert!(output.stdout.starts_with("It says zircon2999 (long.docx section "), "{}", output.stdout);
 }
 
@@ -221,7 +221,7 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     world.docs(&["stats"]).await.exits(0).shows(&["documents  2"]);
     // Another session was given nothing.
     world.model.reply(Reply::text("Hello."));
-    let other = world.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+    let other = world.ok(["run", "Hello", "--output", "json"]).await.json();
     let other = other["session_id"].as_str().unwrap();
     let none = world.docs(&["list", "--session", other]).await.exits(0);
     assert!(format!("{}{}", none.stdout, none.stderr).contains("there is no document"), "{}", none.stdout);
@@ -253,7 +253,7 @@ async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
         assert!(told.contains("1. uploads/n.txt:1-3\n"), "{told}");
         Reply::text("There.")
     });
-    let output = world.agentctl(["run", "Which colour?", "--continue"]).await.exits(0);
+    let output = world.ok(["run", "Which colour?", "--continue"]).await;
     assert_eq!(output.stdout.trim(), "There.");
 }
 
@@ -317,7 +317,7 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
     }
     world.model.reply(Reply::text("Hello."));
     let mount = project.to_str().unwrap();
-    world.agentctl(["run", "Hello", "-C", mount]).await.exits(0);
+    world.ok(["run", "Hello", "-C", mount]).await;
     let listed = world.docs(&["list", "--json"]).await.exits(0).json();
     assert_eq!((listed["documents"].as_array().unwrap().len(), &listed["complete"]), (MANY, &json!(true)));
     let found = world.docs(&["search", "zircon303", "--json"]).await.exits(0).json();
@@ -333,7 +333,7 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
         assert!(!told.contains("not searched"), "{told}");
         Reply::text("There.")
     });
-    let output = world.agentctl(["run", "Where is zircon303?", "--continue", "-C", mount]).await.exits(0);
+    let output = world.ok(["run", "Where is zircon303?", "--continue", "-C", mount]).await;
     assert_eq!(output.stdout.trim(), "There.");
 }
 

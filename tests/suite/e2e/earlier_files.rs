@@ -57,9 +57,9 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     assert!(checked.stdout.contains("the configuration is right") && checked.stderr.is_empty(), "{}", checked.stderr);
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     world.model.reply(Reply::text("Ready."));
-    world.agentctl(["run", "Begin"]).await.exits(0);
+    world.ok(["run", "Begin"]).await;
     until("the servers have said what they offer", || async {
-        let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let listed = world.ok(["mcp", "list", "--json"]).await.json();
         listed.as_array().unwrap().iter().all(|server| server["reached"] == true).then_some(())
     })
     .await;
@@ -133,7 +133,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     // What has no counterpart is said once, and no key is in any log.
     let log = world.log();
     assert_eq!(log.matches("there is no tool `extract_links`").count(), 1, "{log}");
-    let shown = world.agentctl(["config", "show", "--all"]).await.exits(0).stdout;
+    let shown = world.ok(["config", "show", "--all"]).await.stdout;
     has_none(&log, &["sk-earlier-7d1f", "ghp_earlier_9c2e"]);
 }
 
@@ -153,7 +153,7 @@ async fn the_daemons_own_environment_counts_more_than_a_file() {
     // Others can read it, which is said; and it is read again with the rest.
     assert!(world.log().contains("others may look into"), "{}", world.log());
     world.write("config/.env", "MODEL_BASIC_API_KEY=sk-of-later\n");
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     world.still_serves().await;
     let request = world.model.requests().last().unwrap().clone();
     assert_eq!(request.key(), "sk-of-later");

@@ -40,7 +40,7 @@ async fn the_built_in_model_uses_real_tools() {
     let home = home();
     let notes = home.write("notes.txt", "The ship leaves the harbour on Monday at nine. Bring warm clothes.\n");
 
-    let output = home.agentctl(["run", "What time is it?", "--output", "stream-json"]).await.exits(0);
+    let output = home.ok(["run", "What time is it?", "--output", "stream-json"]).await;
     assert_eq!(tools_of(&output), ["now"]);
     let result = output.json_lines().pop().unwrap();
     assert_eq!((&result["tool_used"], &result["stop_reason"]), (&true.into(), &"completed".into()));
@@ -49,12 +49,12 @@ async fn the_built_in_model_uses_real_tools() {
 
     let session = result["session_id"].as_str().unwrap();
     let args = ["run", "List my files", "--session", session, "--output", "stream-json"];
-    let output = home.agentctl(args).await.exits(0);
+    let output = home.ok(args).await;
     assert_eq!(tools_of(&output), ["list_workspace_files"]);
 
     let notes = notes.to_str().unwrap();
     let args = ["run", "Summarise uploads/notes.txt", "--file", notes, "--output", "stream-json"];
-    let output = home.agentctl(args).await.exits(0);
+    let output = home.ok(args).await;
     assert_eq!(tools_of(&output), ["read_file"]);
     let told = output
         .json_lines()
@@ -64,7 +64,7 @@ async fn the_built_in_model_uses_real_tools() {
 
     // A greeting needs no tool, and the pipe of the first conversation ends well.
     home.agentctl_with(["chat"], "Hello!\n").await.exits(0).shows(&["the small built-in model of agentd"]);
-    assert_eq!(home.agentctl(["models", "--json"]).await.exits(0).json()[0]["model"]["embedded"], true);
+    assert_eq!(home.ok(["models", "--json"]).await.json()[0]["model"]["embedded"], true);
 }
 
 /// A project that was not made for the model: folders, front matter, names of several languages.
@@ -84,7 +84,7 @@ fn project(home: &TempHome) -> String {
 
 /// Asks in a session of its own, as most people begin: no folder has been made for it yet.
 async fn ask(home: &TempHome, project: &str, prompt: &str) -> (Vec<(String, Value)>, String) {
-    let output = home.agentctl(["run", prompt, "-C", project, "--output", "stream-json"]).await.exits(0);
+    let output = home.ok(["run", prompt, "-C", project, "--output", "stream-json"]).await;
     let lines = output.json_lines();
     let items = lines.iter().filter(|line| line["type"] == "item_completed" && line["item"]["kind"] == "tool_call");
     let calls = items.map(|line| {
@@ -139,15 +139,10 @@ async fn a_file_that_is_asked_about_twice_is_shown_twice() {
         "lamp/README.md",
         format!("# Lamp\n\nLamp lights the house.\n\n## Install\n\n{}\n", "pip install lamp\n".repeat(40)),
     );
-    let first =
-        home.agentctl(["run", "What does this project do?", "-C", &project, "--output", "json"]).await.exits(0).json();
+    let first = home.ok(["run", "What does this project do?", "-C", &project, "--output", "json"]).await.json();
     assert!(first["text"].as_str().unwrap().contains("Lamp lights the house."), "{first:#}");
     let session = first["session_id"].as_str().unwrap();
-    let second = home
-        .agentctl(["run", "How do I install this?", "--session", session, "--output", "json"])
-        .await
-        .exits(0)
-        .json();
+    let second = home.ok(["run", "How do I install this?", "--session", session, "--output", "json"]).await.json();
     assert!(second["text"].as_str().unwrap().contains("pip install lamp"), "{second:#}");
 }
 
@@ -172,7 +167,7 @@ async fn the_built_in_model_cites_the_page_of_a_document() {
     let home = home();
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures/latin.pdf");
     let args = ["run", "Search latin.pdf for committee", "--file", document.to_str().unwrap()];
-    home.agentctl(args).await.exits(0).shows(&["uploads/latin.pdf p. ", "committee"]);
+    home.ok(args).await.shows(&["uploads/latin.pdf p. ", "committee"]);
 }
 
 #[tokio::test]
@@ -193,5 +188,5 @@ async fn without_weights_it_says_how_to_bring_them() {
     let output = home.agentctl(["run", "Hello"]).await;
     assert!(matches!(output.code, Some(1 | 2)), "{output:?}");
     output.says(&["hint:"]);
-    home.agentctl(["status"]).await.exits(0);
+    home.ok(["status"]).await;
 }

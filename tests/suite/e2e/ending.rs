@@ -29,7 +29,7 @@ fn heeding(world: &World, args: &[&str]) -> Running {
 }
 
 async fn pending(world: &World) -> Vec<Value> {
-    world.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().clone()
+    world.ok(["interrupts", "--json"]).await.json().as_array().unwrap().clone()
 }
 
 async fn until_there(path: &Path) {
@@ -49,7 +49,7 @@ async fn a_run_that_is_told_to_end_cancels_its_command_and_prints_its_result() {
         let output = running.output(Vec::new()).await.exits(code);
         let result = output.json_lines().pop().unwrap();
         holds(&result, json!({"type": "result", "stop_reason": "cancelled"}));
-        let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+        let shown = world.ok(["sessions", "show", &session, "--json"]).await.json();
         assert_eq!(shown["live_turn_id"], Value::Null, "{signal}");
         assert!(!outputs.join("late").exists());
     }
@@ -111,8 +111,8 @@ async fn a_client_that_is_dead_approves_nothing() {
     let asked = world.first_question().await;
     assert_eq!(asked["args"]["command"], "touch outputs/two; echo second");
     assert!(!outputs.join("two").exists());
-    world.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
-    world.agentctl(["attach", &session]).await.exits(0);
+    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
+    world.ok(["attach", &session]).await;
     until_there(&outputs.join("two")).await;
 }
 
@@ -121,13 +121,13 @@ async fn a_detached_run_goes_on_and_answers_as_it_was_told_to() {
     let world = World::start().await;
     let steps: Vec<(&[&str], Reply)> = vec![(&["done"], run("touch outputs/a; echo done"))];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let output = world.agentctl(["run", "Go!", "--detach", "--on-interrupt", "approve"]).await.exits(0);
+    let output = world.ok(["run", "Go!", "--detach", "--on-interrupt", "approve"]).await;
     let session: SessionId = output.stdout.trim().parse().unwrap();
     output.says(&["agentctl attach"]);
     until_there(&world.daemon.data().join("workspace").join(session.to_string()).join("outputs/a")).await;
 
     // Without a word it waits, as nobody is there.
-    let started = world.agentctl(["run", "Go!", "--detach", "--output", "json"]).await.exits(0).json();
+    let started = world.ok(["run", "Go!", "--detach", "--output", "json"]).await.json();
     assert_eq!(started["type"], "started");
     let asked = world.first_question().await;
     assert_eq!((&asked["session_id"], &asked["turn_id"]), (&started["session_id"], &started["turn_id"]));
@@ -240,7 +240,7 @@ async fn a_client_whose_terminal_goes_ends_also_while_the_daemon_is_stopped_and_
     }
     let time = Reply::tool_call("current_time", json!({}));
     world.model.reply(time).reply(Reply::text("It is late."));
-    let ran = world.agentctl(["run", "What time is it?", "--output", "json"]).await.exits(0).json();
+    let ran = world.ok(["run", "What time is it?", "--output", "json"]).await.json();
     let session = ran["session_id"].as_str().unwrap();
     for ignored in ["heeded", "ignored"] {
         // The last message is shown with the same sign before the prompt is there.

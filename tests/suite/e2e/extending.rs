@@ -17,7 +17,7 @@ impl Reader {
         fs::create_dir_all(home.config()).unwrap();
         fs::create_dir_all(home.path().join(".config")).unwrap();
         symlink(home.config(), home.path().join(".config/agentd")).unwrap();
-        home.agentctl(["start"]).await.exits(0);
+        home.ok(["start"]).await;
         Self { model, home }
     }
 
@@ -69,7 +69,7 @@ async fn a_tool_of_ones_own() {
     reader.home.write("config/mcp_servers.yaml", me);
     reader.types("agentctl reload").await.exits(0);
     reader.model_calls("count_words", json!({"text": "one two"}));
-    let said = reader.home.agentctl(["run", "Count.", "--on-interrupt", "fail"]).await.exits(0);
+    let said = reader.home.ok(["run", "Count.", "--on-interrupt", "fail"]).await;
     assert!(said.stdout.contains("2 words"), "{said:?}");
     reader.types("agentctl mcp logs words").await.exits(0);
 }
@@ -112,7 +112,7 @@ async fn an_agent_of_ones_own() {
     });
     let said = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
     assert!(said.stdout.contains("translator") && said.stdout.contains("It is done."), "{said:?}");
-    let sessions = reader.home.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    let sessions = reader.home.ok(["sessions", "list", "--all", "--json"]).await.json();
     let sessions = sessions.as_array().unwrap();
     assert_eq!(sessions.len(), 2, "{sessions:?}");
     let letter = |session: &Value| {

@@ -31,7 +31,7 @@ async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_per
 
     world.tells("write_file", write.clone(), "approve").await;
     assert_eq!(fs::read_to_string(&memory).unwrap(), "Ada likes tea.\n");
-    world.agentctl(["undo"]).await.exits(0);
+    world.ok(["undo"]).await;
     assert!(!memory.exists(), "what a turn remembered can be taken back");
     world.tells("write_file", write, "approve").await;
 
@@ -72,7 +72,7 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     // They belong to one session, are on no disk, and a reset sets them aside.
     let (told, _) = world.tells("read_file", read(), "fail").await;
     assert!(told.contains("is not there"), "{told}");
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     let id = sessions[1]["session_id"].as_str().or(sessions[1]["id"].as_str()).unwrap().to_owned();
     let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
     assert_eq!(world.tells_with("read_file", read(), &here).await.0, "dig, then sow\n");
@@ -80,7 +80,7 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     let (told, _) =
         world.tells_with("run_bash_command", command, &["--session", &id, "--on-interrupt", "approve"]).await;
     assert!(!told.contains("exit code 0"), "{told}");
-    world.agentctl(["sessions", "reset", &id]).await.exits(0);
+    world.ok(["sessions", "reset", &id]).await;
     world.daemon.crash().await;
     let (told, _) = world.tells_with("read_file", read(), &here).await;
     assert!(told.contains("is not there"), "{told}");
@@ -91,7 +91,7 @@ impl World {
     async fn new_session(&self, options: &[&str]) -> String {
         self.model.reply(Reply::text("Hello."));
         let args = ["run", "Hello", "--output", "json"];
-        self.daemon.agentctl(args.iter().chain(options)).await.exits(0).session()
+        self.daemon.ok(args.iter().chain(options)).await.session()
     }
 
     async fn files<const N: usize>(&self, args: [&str; N]) -> Output {
@@ -117,7 +117,7 @@ async fn files_handed_over_before_a_kill_are_told_by_the_next_turn() {
     world.daemon.restart().await;
     world.model.reply(Reply::text("Paid.")).reply(Reply::text("Yes."));
     for text in ["Did you?", "Really?"] {
-        world.agentctl(["run", text, "--session", &id]).await.exits(0);
+        world.ok(["run", text, "--session", &id]).await;
     }
     assert!(told(asked + 1) && !told(asked + 2));
 }
@@ -201,6 +201,6 @@ async fn what_the_daemon_keeps_is_read_by_commands_and_changed_by_none() {
     let write = json!({"path": "large_tool_results/call.txt", "content": "x"});
     assert!(world.tells_with("write_file", write, &here).await.0.contains("cannot be written"));
     assert_eq!(fs::read_to_string(&kept).unwrap(), "a long result\n");
-    world.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &id, "--yes"]).await;
     assert!(!kept.exists(), "it goes with its session");
 }

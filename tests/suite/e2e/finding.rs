@@ -52,7 +52,7 @@ impl Person {
     }
 
     async fn status(&self, runtime: Option<&Path>) -> Value {
-        self.agentctl(runtime, &["status", "--json"]).await.exits(0).json()
+        self.ok(runtime, &["status", "--json"]).await.json()
     }
 
     async fn start(&self) -> u32 {
@@ -127,8 +127,8 @@ async fn two_data_folders_in_one_runtime_folder_never_meet() {
     let pid = one.start().await;
     let runtime = one.runtime();
     other.agentctl(Some(&runtime), &["status"]).await.exits(3);
-    other.agentctl(Some(&runtime), &["stop"]).await.exits(0).says(&["no daemon is running"]);
-    let second = other.agentctl(Some(&runtime), &["start", "--json"]).await.exits(0).json();
+    other.ok(Some(&runtime), &["stop"]).await.says(&["no daemon is running"]);
+    let second = other.ok(Some(&runtime), &["start", "--json"]).await.json();
     assert_eq!(second["started"], true);
     assert_eq!(other.status(Some(&runtime)).await["pid"], second["pid"]);
     assert_eq!(other.status(None).await["data_dir"], other.home.data().to_str().unwrap());
@@ -229,19 +229,19 @@ async fn what_a_lock_file_says_that_nobody_holds_is_not_believed() {
 async fn a_chat_outlives_the_daemon_that_it_started() {
     let person = Person::new().await;
     let mut terminal = Terminal::ready(&person.home, &[]);
-    person.home.agentctl(["stop"]).await.exits(0).says(&["the daemon has stopped"]);
+    person.home.ok(["stop"]).await.says(&["the daemon has stopped"]);
     terminal.hears("Hi", "the daemon is back");
     terminal.presses_last("\r", "Hello from the model server.");
 
     person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_behind("It hangs."));
     terminal.says_for("Slowly", "It hangs.");
-    let pid = person.home.agentctl(["status", "--json"]).await.exits(0).json()["pid"].as_u64().unwrap();
+    let pid = person.home.ok(["status", "--json"]).await.json()["pid"].as_u64().unwrap();
     signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
     terminal.sees_all(&["waiting for the daemon", "the daemon is back"]);
     terminal.sees_last("interrupted");
     terminal.hears("/continue", "Hello from the model server.");
     terminal.leaves();
-    person.home.agentctl(["stop"]).await.exits(0);
+    person.home.ok(["stop"]).await;
 }
 
 #[tokio::test]

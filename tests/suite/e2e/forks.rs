@@ -10,12 +10,12 @@ impl World {
         }
         let in_session = session.map(|id| ["--session", id]);
         let args = ["run", text, "--output", "json", "--on-interrupt", "approve"];
-        self.daemon.agentctl(args.iter().chain(in_session.iter().flatten())).await.exits(0).session()
+        self.daemon.ok(args.iter().chain(in_session.iter().flatten())).await.session()
     }
 
     /// The id of a fork.
     async fn fork(&self, session: &str, options: &[&str]) -> String {
-        let output = self.daemon.agentctl(["sessions", "fork", session].iter().chain(options)).await.exits(0);
+        let output = self.daemon.ok(["sessions", "fork", session].iter().chain(options)).await;
         output.stdout.trim().to_owned()
     }
 
@@ -25,7 +25,7 @@ impl World {
     }
 
     async fn show(&self, session: &str) -> Value {
-        self.daemon.agentctl(["sessions", "show", session, "--json"]).await.exits(0).json()
+        self.daemon.ok(["sessions", "show", session, "--json"]).await.json()
     }
 
     /// What the model was sent last.
@@ -47,7 +47,7 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     let second =
         [writes("/state/plan.md", "dig, then sow\n"), writes("outputs/list.txt", "seeds\n"), Reply::text("Done.")];
     world.goes_on(Some(&origin), "Now the secret of the shed", &second).await;
-    world.agentctl(["grants", "add", "write_file", "--session", &origin]).await.exits(0);
+    world.ok(["grants", "add", "write_file", "--session", &origin]).await;
 
     // As it is now, and as it was after the first turn.
     let now = world.fork(&origin, &[]).await;
@@ -94,13 +94,13 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     let undo = world.agentctl(["undo", &now]).await;
     undo.exits(2).says(&["not undone yet"]);
     world.agentctl(["undo", &now, "--turn", "2"]).await.exits(2).says(&["turn 2 is a copy", "hint:", &origin]);
-    world.agentctl(["undo", &early]).await.exits(0);
+    world.ok(["undo", &early]).await;
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
     assert_eq!(world.content_of(&origin, "/state/plan.md").await.as_deref(), Some("dig, then sow\n"));
 
     // A fork outlives what it was made of, and is found by what was said before it.
-    world.agentctl(["sessions", "delete", &origin, "--yes"]).await.exits(0);
-    let found = world.agentctl(["sessions", "search", "secret shed", "--json"]).await.exits(0).json();
+    world.ok(["sessions", "delete", &origin, "--yes"]).await;
+    let found = world.ok(["sessions", "search", "secret shed", "--json"]).await.json();
     assert_eq!(found.as_array().unwrap().iter().map(|hit| &hit["session_id"]).collect::<Vec<_>>(), [&json!(now)]);
     world.goes_on(Some(&now), "Still there?", &[Reply::text("Yes.")]).await;
     assert!(world.last_request().contains("secret of the shed"));
@@ -117,7 +117,7 @@ async fn what_cannot_be_forked_is_said_with_what_to_do() {
     }
     fork(&[&origin, "--at-turn", "-1"]).await.exits(2);
     fork(&[&origin, "--name", " "]).await.exits(2).says(&["cannot be empty"]);
-    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(listed.as_array().unwrap().len(), 1, "what was refused left nothing behind");
 }
 
@@ -139,10 +139,10 @@ async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
     world.goes_on(Some(&fork), "How are you?", &[Reply::text("Well.")]).await;
     assert!(!world.last_request().contains("Write it"), "{}", world.last_request());
     // The origin still waits, and goes on with its answer.
-    let still = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let still = world.ok(["interrupts", "--json"]).await.json();
     assert_eq!(still.as_array().unwrap().len(), 1);
     world.model.reply(Reply::text("Written."));
-    world.agentctl(["answer", pending["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    world.ok(["answer", pending["id"].as_str().unwrap(), "approve"]).await;
     let done = || async { (world.show(&origin).await["status"] == "idle").then_some(()) };
     until("the origin's turn to end", done).await;
     assert_eq!(world.content_of(&origin, "outputs/a.txt").await.as_deref(), Some("a\n"));
@@ -161,7 +161,7 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
     let origin = origin.unwrap();
     let before = world.fork(&origin, &[]).await;
     world.model.reply(Reply::text("## What the person wants\nPieces of work."));
-    world.agentctl(["compact", &origin]).await.exits(0);
+    world.ok(["compact", &origin]).await;
     let behind = world.fork(&origin, &[]).await;
     let early = world.fork(&origin, &["--at-turn", "9"]).await;
 
@@ -180,7 +180,7 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
     assert!(tool_texts(found).contains("the number is 4701"), "{}", tool_texts(found));
 
     // A compaction is taken back in the fork alone.
-    world.agentctl(["compact", &behind, "--undo"]).await.exits(0);
+    world.ok(["compact", &behind, "--undo"]).await;
     world.goes_on(Some(&behind), "And now?", &[Reply::text("All of it.")]).await;
     assert!(world.last_request().contains("the number is 4701"));
     world.goes_on(Some(&origin), "And here?", &[Reply::text("A summary.")]).await;
@@ -211,7 +211,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
         world.model.reply(reply.clone());
     }
     let args = ["run", "Plan it", "-C", &world.mount(), "--output", "json", "--on-interrupt", "approve"];
-    let origin = world.agentctl(args).await.exits(0).session();
+    let origin = world.ok(args).await.session();
     let second = [
         writes("outputs/plan.md", "dig, then sow\n"),
         Reply::tool_call("run_bash_command", json!({"command": "rm outputs/gone.md"})),
@@ -225,10 +225,10 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     world.goes_on(Some(&origin), "And mine", &third).await;
     // Something else changes a file behind the model's back.
     let own = world.write("own.md", "by hand\n");
-    world.agentctl(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await.exits(0);
+    world.ok(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await;
 
     let args = ["sessions", "fork", &origin, "--at-turn", "1", "--files", "--json"];
-    let told = world.agentctl(args).await.exits(0).json();
+    let told = world.ok(args).await.json();
     let early = told["session_id"].as_str().unwrap().to_owned();
     let content = async |path: &str| world.content_of(&early, path).await;
     assert_eq!(content("outputs/plan.md").await.as_deref(), Some("dig\n"), "{told:#}");
@@ -246,7 +246,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     assert_eq!(world.content_of(&origin, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
     world.goes_on(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;
     has_all(&world.last_request(), &["outputs/at-turn-1/ holds what their files held then"]);
-    let people = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await.exits(0);
+    let people = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
     people.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
     // Without the wish they are as they are now.
     let now = world.fork(&origin, &["--at-turn", "1"]).await;

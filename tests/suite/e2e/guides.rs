@@ -33,7 +33,7 @@ async fn what_files_say_reaches_the_model_in_order_and_outlives_the_daemon() {
     world.write("config/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Fill in forms\n---\n");
     let project = world.path().join("project");
     let project = project.to_str().unwrap();
-    let first = world.agentctl(["run", "One.", "-C", project, "--output", "stream-json"]).await.exits(0);
+    let first = world.ok(["run", "One.", "-C", project, "--output", "stream-json"]).await;
     let session = first.json_lines()[0]["session_id"].as_str().unwrap().to_owned();
     let told = memory(&world.model.requests()[0]);
     assert_eq!(told.len(), 1);
@@ -49,7 +49,7 @@ async fn what_files_say_reaches_the_model_in_order_and_outlives_the_daemon() {
     world.daemon.crash().await;
     for words in ["Two.", "Three."] {
         let args = ["run", words, "--session", &session, "--output", "stream-json"];
-        let lines = world.agentctl(args).await.exits(0).json_lines();
+        let lines = world.ok(args).await.json_lines();
         assert_eq!(breaks(&lines), Vec::<&Value>::new());
     }
     let requests = world.model.requests();
@@ -59,16 +59,16 @@ async fn what_files_say_reaches_the_model_in_order_and_outlives_the_daemon() {
     before(&second.body.to_string(), "One.", "Run make test.");
 
     // Another session is told what holds now, and a person is shown which files that is.
-    world.agentctl(["run", "Other."]).await.exits(0);
+    world.ok(["run", "Other."]).await;
     let other = memory(world.model.requests().last().unwrap());
     assert!(other.len() == 1 && other[0].contains("Speak plainly.") && !other[0].contains("Run make"), "{other:?}");
-    let output = world.agentctl(["run", "Shown.", "-C", project]).await.exits(0);
+    let output = world.ok(["run", "Shown.", "-C", project]).await;
     let line = output.stderr.lines().find(|line| line.starts_with("memory: ")).unwrap_or(&output.stderr);
     assert!(line.ends_with("AGENTS.md, /project/AGENTS.md"), "{line}");
     // Which skills a session opens with is no news; which came meanwhile is.
     assert!(!output.stderr.contains("skills:"), "{}", output.stderr);
     world.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n");
-    let again = world.agentctl(["run", "Again.", "--continue", "-C", project]).await.exits(0);
+    let again = world.ok(["run", "Again.", "--continue", "-C", project]).await;
     assert!(again.stderr.lines().any(|line| line == "skills: pdf, tax"), "{}", again.stderr);
     assert!(!output.stderr.contains("Speak plainly."), "{}", output.stderr);
 }
@@ -79,7 +79,7 @@ async fn nothing_is_told_where_the_settings_say_so() {
     world.write("config/AGENTS.md", "Speak plainly.");
     world.write("config/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Fill in forms\n---\n");
     world.model.reply(Reply::text("Good."));
-    world.agentctl(["run", "One."]).await.exits(0);
+    world.ok(["run", "One."]).await;
     let sent = world.model.requests()[0].body.to_string();
     assert!(!sent.contains("Speak plainly.") && !sent.contains("Fill in forms"), "{sent}");
 }
@@ -92,7 +92,7 @@ async fn a_projects_link_to_a_secret_tells_nothing() {
     fs::create_dir_all(&project).unwrap();
     symlink(secret, project.join("AGENTS.md")).unwrap();
     world.model.reply(Reply::text("Good."));
-    world.agentctl(["run", "One.", "-C", project.to_str().unwrap()]).await.exits(0);
+    world.ok(["run", "One.", "-C", project.to_str().unwrap()]).await;
     assert!(!world.model.requests()[0].body.to_string().contains("hunter2"));
 }
 
@@ -154,7 +154,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
     world.daemon.crash().await;
     world.model.respond_with(|_| Reply::text("Good."));
     for words in ["Two.", "Three."] {
-        world.agentctl(["run", words, "--continue", "-C", &project]).await.exits(0);
+        world.ok(["run", words, "--continue", "-C", &project]).await;
         let now = notes(world.model.requests().last().unwrap());
         assert_eq!(now.len(), 4, "{now:#?}");
         assert_eq!(files_in(&now[3]), ["/project/api/AGENTS.md", "/project/my web/AGENTS.md"], "{}", now[3]);
@@ -162,12 +162,12 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
     }
 
     // What a summary takes along is told again when the work comes there.
-    world.agentctl(["compact", "last"]).await.exits(0);
+    world.ok(["compact", "last"]).await;
     world.model.respond_with(move |request| {
         let is_read = request.body.to_string().contains("select 1");
         if is_read { Reply::text("Good.") } else { Reply::tool_call("read_file", json!({"path": "api/db/a.sql"})) }
     });
-    world.agentctl(["run", "Four.", "--continue", "-C", &project]).await.exits(0);
+    world.ok(["run", "Four.", "--continue", "-C", &project]).await;
     let now = notes(world.model.requests().last().unwrap());
     let count = |words: &str| now.iter().filter(|text| text.contains(words)).count();
     assert_eq!((count("Of the database."), count("Of the new api.")), (1, 1), "{now:#?}");

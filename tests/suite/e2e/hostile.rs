@@ -20,7 +20,7 @@ async fn session(agentd_yaml: &str) -> (World, String, Trap) {
     world.model.reply(Reply::tool_call("list_workspace_files", json!({}))).reply(Reply::text("Hello."));
     let project = world.path().join("project");
     let mount = format!("{}:rw", project.display());
-    let session = world.agentctl(["run", "Hi", "-C", &mount, "--output", "json"]).await.exits(0).session();
+    let session = world.ok(["run", "Hi", "-C", &mount, "--output", "json"]).await.session();
     let outside = world.data();
     let trap = Trap { root: outside.join("workspace").join(&session), outside, project };
     (world, session, trap)
@@ -37,7 +37,7 @@ fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
 /// How many calls of commands the audit log has, and those of them that ran or were let through.
 async fn audited(world: &World) -> (usize, Vec<Value>) {
     let args = ["audit", "--tool", "run_bash_command", "--json", "-n", "10000"];
-    let records = world.agentctl(args).await.exits(0).json();
+    let records = world.ok(args).await.json();
     let records = records.as_array().unwrap().clone();
     let ran = |record: &&Value| record["allowed"] != false || record["ended"]["ran"] != false;
     (records.len(), records.iter().filter(ran).cloned().collect())
@@ -64,7 +64,7 @@ async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], 
 async fn no_hostile_command_runs_that_nobody_allowed() {
     let (world, session, trap) = session(TRUSTING).await;
     for rule in KEPT {
-        world.agentctl(["grants", "add", &format!("run_bash_command: {rule}")]).await.exits(0);
+        world.ok(["grants", "add", &format!("run_bash_command: {rule}")]).await;
     }
     trap.lay();
     let all = commands(&trap, |_| true);
@@ -77,7 +77,7 @@ async fn no_hostile_command_runs_that_nobody_allowed() {
         after.iter().filter(|(path, now)| before.get(*path) != Some(*now)).map(|(path, _)| path)
     });
     assert!(after == before, "nothing may change anywhere: {:?}", new.collect::<Vec<_>>());
-    world.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }
 
@@ -235,6 +235,6 @@ async fn no_path_of_a_model_changes_what_is_outside() {
     keeps_the_secrets(&world);
     assert_eq!(outside(&world, &trap), before);
     assert_eq!(fs::read_to_string(trap.real("skills/known/SKILL.md")).unwrap(), "code\n");
-    world.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }

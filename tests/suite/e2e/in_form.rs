@@ -94,7 +94,7 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     let folder = world.agentctl(["run", "Hi", "--schema", "."]).await.exits(2);
     folder.says(&["is a folder", "hint:"]);
     assert!(world.model.requests().is_empty());
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(sessions, json!([]), "no session is left behind");
 }
 
@@ -113,17 +113,17 @@ async fn a_turn_that_waits_for_a_person_is_held_to_its_form_after_a_restart() {
     });
     world.write("schema.json", SCHEMA);
     let args = ["run", "Write it, then count", "--schema", "schema.json", "--on-interrupt", "wait", "--detach"];
-    let session = world.agentctl(args).await.exits(0).stdout.trim().to_owned();
+    let session = world.ok(args).await.stdout.trim().to_owned();
     let asked = world.first_question().await;
     world.daemon.crash().await;
-    world.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     let text = async || {
-        let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+        let shown = world.ok(["sessions", "show", &session, "--json"]).await.json();
         (shown["status"] == "idle").then_some(shown)
     };
     until("it ends", text).await;
     let last = world.model.requests().pop().unwrap();
     assert!(has_field(&last) && last.body["messages"].to_string().contains("does not match"), "{:#}", last.body);
-    let next: Value = world.agentctl(["run", "Hi", "--session", &session, "--output", "json"]).await.exits(0).json();
+    let next: Value = world.ok(["run", "Hi", "--session", &session, "--output", "json"]).await.json();
     assert_eq!(next["stop_reason"], "completed");
 }

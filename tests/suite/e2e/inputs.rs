@@ -54,7 +54,7 @@ async fn with_whole_nothing_is_asked_and_the_exit_code_says_why() {
     let output = world.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
     assert_eq!(output.json()["error"]["kind"], "context_overflow");
     assert!(world.model.requests().is_empty());
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(sessions, json!([]), "no session is left behind");
     world.model.reply(Reply::text("Fine."));
     world.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
@@ -83,7 +83,7 @@ async fn it_is_on_the_disk_before_the_turn_is_acknowledged_and_after_a_kill() {
     assert_eq!(fs::read_to_string(kept).unwrap(), diff());
     daemon.restart().await;
     model.respond_with(reads_on);
-    let output = daemon.agentctl(["run", "--session", &session]).await.exits(0);
+    let output = daemon.ok(["run", "--session", &session]).await;
     assert_eq!(output.stdout.trim(), "The needle is a walrus.");
 }
 
@@ -94,7 +94,7 @@ async fn where_the_disk_is_full_it_is_refused_whole() {
     let refused = world.agentctl_with(["run", "Review this"], long.as_str()).await.exits(1);
     refused.says(&["the disk is full", "hint:"]);
     assert!(world.model.requests().is_empty());
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(sessions, json!([]));
     world.model.reply(Reply::text("Fine."));
     world.agentctl_with(["run", "Review this"], "+ one line\n").await.exits(0);
@@ -113,7 +113,7 @@ fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io
 async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
     let world = World::start().await;
     world.model.reply(Reply::text("Hi."));
-    let first = world.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+    let first = world.ok(["run", "Hello", "--output", "json"]).await.json();
     let session = first["session_id"].as_str().unwrap();
     let put = ["files", "put", session, "uploads/a.txt"];
     let commands: [(&[&str], &str); 4] = [

@@ -14,7 +14,7 @@ async fn waiting(world: &World) -> (Running, Value) {
 }
 
 async fn listed(world: &World) -> Vec<Value> {
-    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.ok(["interrupts", "--json"]).await.json();
     listed.as_array().unwrap().clone()
 }
 
@@ -43,11 +43,11 @@ async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
     holds(&listed[0], json!({"kind": "approval", "tool": "write_file"}));
     assert_eq!(listed[0]["args"], json!({"path": "outputs/a.txt", "content": "approved"}));
     assert_eq!(written(&world, &interrupt["session_id"]), "", "nothing happens before the answer");
-    world.agentctl(["interrupts"]).await.exits(0).shows(&["write_file", "medium"]);
+    world.ok(["interrupts"]).await.shows(&["write_file", "medium"]);
 
     answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
     let session = interrupt["session_id"].as_str().unwrap();
-    let attached = world.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let attached = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let result = attached.json_lines().pop().unwrap();
     holds(&result, json!({"type": "result", "stop_reason": "completed"}));
     assert_eq!(result["text"], "It is written.");
@@ -126,7 +126,7 @@ async fn a_question_gets_its_answer_across_a_restart() {
     answer(&world, &interrupt["id"], &["green", "please"]).await.exits(0);
     let session = interrupt["session_id"].as_str().unwrap();
     let text = until("the turn has ended", || async {
-        let shown = world.agentctl(["sessions", "show", session, "--json"]).await.exits(0).json();
+        let shown = world.ok(["sessions", "show", session, "--json"]).await.json();
         let items = shown["items"].as_array().unwrap();
         let answers = items.iter().rfind(|item| item["item"]["kind"] == "agent_message");
         answers.filter(|_| shown["status"] == "idle").map(|item| item["item"]["text"].clone())
@@ -182,7 +182,7 @@ async fn a_deadline_answers_in_the_place_of_a_person_and_keeps_no_rule() {
         assert_eq!(result["text"], "Nobody answered.", "{default}");
         assert_eq!(written(&world, &interrupt["session_id"]), content, "{default}");
         answer(&world, &interrupt["id"], &["approve"]).await.exits(1);
-        assert_eq!(world.agentctl(["grants", "list", "--json"]).await.exits(0).json(), json!([]), "{default}");
+        assert_eq!(world.ok(["grants", "list", "--json"]).await.json(), json!([]), "{default}");
     }
 }
 
@@ -198,7 +198,7 @@ async fn a_deadline_that_passes_while_no_daemon_runs_is_kept_by_the_next() {
     world.daemon.restart().await;
     until("the turn goes on", || async { listed(&world).await.is_empty().then_some(()) }).await;
     let session = interrupt["session_id"].as_str().unwrap();
-    let attached = world.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let attached = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let lines = attached.json_lines();
     let resolved = lines.iter().find(|line| line["type"] == "interrupt_resolved").unwrap();
     assert!(resolved.to_string().contains("deadline"), "{resolved:#}");
@@ -217,7 +217,7 @@ async fn questions_of_sessions_are_listed_apart_and_answered_in_any_order() {
     let all = listed(&world).await;
     assert_eq!(all, [turns[0].1.clone(), turns[1].1.clone()], "oldest first");
     let session = all[1]["session_id"].as_str().unwrap();
-    let of_one = world.agentctl(["interrupts", "--session", session, "--json"]).await.exits(0).json();
+    let of_one = world.ok(["interrupts", "--session", session, "--json"]).await.json();
     assert_eq!(of_one, json!([all[1]]));
     // The turns go on one after the other, as they are answered.
     for (running, interrupt) in turns.into_iter().rev() {

@@ -51,7 +51,7 @@ async fn what_commands_of_many_sessions_delete_at_once_comes_back() {
     let turn = async |number: usize| {
         let said = format!("Number {number}");
         let args = ["run", &said, "-C", &project, "--on-interrupt", "approve", "--output", "json"];
-        world.agentctl(args).await.exits(0).json()
+        world.ok(args).await.json()
     };
     let go = async {
         let all_began = || async { (0..SESSIONS).all(|number| world.holds(&format!("begun-{number}"))).then_some(()) };
@@ -90,13 +90,13 @@ async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
     assert!(told.contains("one"), "{told}");
 
     world.will(run(changes));
-    world.agentctl(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await.exits(0);
+    world.ok(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await;
     let asked = world.first_question().await;
     for field in ["reason", "preview"] {
         assert!(asked[field].as_str().unwrap().contains("its changes cannot be undone: could not record"), "{asked:#}");
     }
     assert_eq!(asked["grants"].as_array().map_or(0, Vec::len), 0, "{asked:#}");
-    world.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     until_true("it ran", || project(&world, "a.txt") == "two\n").await;
 }
 
@@ -195,7 +195,7 @@ async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
     assert!(told.contains("it may have taken effect or not") && told.contains("printed"), "{told}");
     assert!(!told.contains("never ran") && told.contains("E_UNKNOWN_OUTCOME"), "{told}");
     assert!(paths(&result).contains(&"/project/a.txt"), "{result:#}");
-    world.agentctl(["undo"]).await.exits(0);
+    world.ok(["undo"]).await;
     assert_eq!(project(&world, "a.txt"), "one\n");
 }
 
@@ -210,7 +210,7 @@ async fn calls_that_had_not_begun_at_a_cancel_are_said_never_to_have_run() {
     let result = output.json_lines().pop().unwrap();
     let session = result["session_id"].as_str().unwrap();
     world.model.reply(Reply::text("I see."));
-    world.agentctl(["run", "And now?", "--session", session]).await.exits(0);
+    world.ok(["run", "And now?", "--session", session]).await;
     let told = world.model.requests().last().map(tool_texts).unwrap();
     assert_eq!(told.matches("E_NOT_RUN: the turn ended before this ran: it never ran").count(), 2, "{told}");
     assert!(!told.contains("E_UNKNOWN_OUTCOME"), "{told}");

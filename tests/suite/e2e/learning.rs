@@ -37,7 +37,7 @@ async fn read_all(world: &World, count: usize) -> Output {
         world.write(&format!("project/f{number}.txt"), prose(number));
     }
     let project = world.path().join("project");
-    world.agentctl(["run", "Read all parts", "-C", project.to_str().unwrap(), "--output", "stream-json"]).await.exits(0)
+    world.ok(["run", "Read all parts", "-C", project.to_str().unwrap(), "--output", "stream-json"]).await
 }
 
 #[tokio::test]
@@ -56,25 +56,25 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
     has_all(&told[0], &["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"]);
     let window =
         |slots: Value| (slots[0]["model"]["context_window"].clone(), slots[0]["model"]["window_source"].clone());
-    let view = world.agentctl(["context", "--json"]).await.exits(0).json();
+    let view = world.ok(["context", "--json"]).await.json();
     assert_eq!(view["window"], REAL);
     let known = (json!(REAL), json!("cut"));
-    assert_eq!(window(world.agentctl(["models", "--json"]).await.exits(0).json()), known);
-    world.agentctl(["doctor"]).await.exits(0).shows(&["reads only 12288 tokens"]);
+    assert_eq!(window(world.ok(["models", "--json"]).await.json()), known);
+    world.ok(["doctor"]).await.shows(&["reads only 12288 tokens"]);
 
     let file = world.data().join("model-facts.json");
     until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
     world.daemon.crash().await;
-    assert_eq!(window(world.agentctl(["models", "--json"]).await.exits(0).json()), known);
+    assert_eq!(window(world.ok(["models", "--json"]).await.json()), known);
 
     // What the server tells has an end at what was seen, until it tells something else.
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
     world.daemon.crash().await;
-    assert_eq!(window(world.agentctl(["models", "--json"]).await.exits(0).json()), known);
+    assert_eq!(window(world.ok(["models", "--json"]).await.json()), known);
     until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 32_000})]);
     world.daemon.crash().await;
-    let slots = world.agentctl(["models", "--json"]).await.exits(0).json();
+    let slots = world.ok(["models", "--json"]).await.json();
     assert_eq!(window(slots), (json!(32_000), json!("server")));
 }
 
@@ -96,9 +96,9 @@ async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
         let output = read_all(&world, 5).await;
         assert!(warnings(&output, "window_cut").is_empty(), "{kind}: {}", output.stdout);
     }
-    let slots = world.agentctl(["models", "--json"]).await.exits(0).json();
+    let slots = world.ok(["models", "--json"]).await.json();
     assert_eq!(slots[0]["model"]["window_source"], "default");
-    world.agentctl(["doctor"]).await.exits(0).shows(&["nobody says how large its window is, 32768 tokens"]);
+    world.ok(["doctor"]).await.shows(&["nobody says how large its window is, 32768 tokens"]);
 }
 
 /// A model that can do all of it, behind a server that is good.
@@ -139,7 +139,7 @@ async fn a_model_is_tested_on_purpose() {
     assert_eq!((of("pictures").0, of("price").0), ("skipped".to_owned(), "skipped".to_owned()));
     assert!(of("window").1.contains("65536") && of("cache").1.contains("6000 of"), "{:?}", of("cache"));
     let asked: u64 = model.requests().iter().map(tokens).sum();
-    let output = daemon.agentctl(["models", "test"]).await.exits(0);
+    let output = daemon.ok(["models", "test"]).await;
     output.says(&["testing good: at most 6 requests, about 15,"]);
     assert!(model.requests().len() <= 12 && asked < 20_000, "{asked}");
 }
@@ -199,7 +199,7 @@ async fn a_test_says_what_is_wrong_and_what_to_do() {
     check("silent cut", "warn", "only 2048 were read");
     check("cache", "warn", "no sign of a cache");
     check("parameters", "warn", "max_completion_tokens");
-    let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    let slots = daemon.ok(["models", "--json"]).await.json();
     assert_eq!(slots[0]["model"]["window_source"], "cut");
 
     // A model that calls nothing fails the test, and a server that is not there.

@@ -8,19 +8,19 @@ use super::*;
 #[tokio::test]
 async fn a_client_starts_the_daemon_where_none_runs() {
     let (model, home) = TempHome::with_server().await;
-    let output = home.agentctl(["run", "Hi"]).await.exits(0);
+    let output = home.ok(["run", "Hi"]).await;
     assert_eq!(output.stdout, "Hello from the model server.\n");
-    let status = home.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = home.ok(["status", "--json"]).await.json();
     let pid = status["pid"].as_u64().unwrap();
     // It outlives its client, in a session of its own, and others reach the same one.
-    assert_eq!(home.agentctl(["start", "--json"]).await.exits(0).json()["started"], false);
-    assert_eq!(home.agentctl(["status", "--json"]).await.exits(0).json()["pid"], pid);
+    assert_eq!(home.ok(["start", "--json"]).await.json()["started"], false);
+    assert_eq!(home.ok(["status", "--json"]).await.json()["pid"], pid);
     let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&home.socket()), mode(home.socket().parent().unwrap())), (0o600, 0o700));
     assert_eq!(mode(&home.data()), 0o700);
-    home.agentctl(["stop"]).await.exits(0);
+    home.ok(["stop"]).await;
     assert!(!home.socket().exists());
-    home.agentctl(["stop"]).await.exits(0).says(&["no daemon is running"]);
+    home.ok(["stop"]).await.says(&["no daemon is running"]);
     home.agentctl(["status"]).await.exits(3);
 }
 
@@ -98,7 +98,7 @@ async fn a_stop_drains_and_the_turn_can_be_continued() {
 
     world.daemon.restart().await;
     world.model.reply(Reply::text("Six."));
-    let result = world.agentctl(["run", "--session", &session, "--output", "json"]).await.exits(0).json();
+    let result = world.ok(["run", "--session", &session, "--output", "json"]).await.json();
     assert_eq!(result["text"], "Six.");
     let request = world.model.requests().pop().unwrap();
     assert!(request.body["messages"].to_string().contains("Count"), "{}", request.body);
@@ -123,7 +123,7 @@ async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
 async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
     let (model, home) = TempHome::with_server().await;
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
-        let started = home.agentctl(["start", "--json"]).await.exits(0).json();
+        let started = home.ok(["start", "--json"]).await.json();
         let pid = i32::try_from(started["pid"].as_i64().unwrap()).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
         let output = home.agentctl(["run", "Hi"]).await;
@@ -138,11 +138,11 @@ async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
 #[tokio::test]
 async fn stop_waits_until_the_daemon_is_gone() {
     let (model, home) = TempHome::with_server().await;
-    home.agentctl(["start"]).await.exits(0);
+    home.ok(["start"]).await;
     model.reply(Reply::text("One two three").hang_behind("two"));
     let mut running = home.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     running.event("item_delta").await;
-    home.agentctl(["stop", "--within", "0"]).await.exits(0);
+    home.ok(["stop", "--within", "0"]).await;
     let (ended, _) = running.event("turn_ended").await;
     assert_eq!(ended["result"]["stop_reason"], "suspended");
     assert!(!home.socket().exists());
@@ -169,9 +169,9 @@ async fn a_socket_that_is_passed_is_served_and_left_in_place() {
     let daemon = TempDaemon::start_with(home, command).await;
     let inode = fs::metadata(daemon.socket()).unwrap().ino();
     // Whoever connects before the daemon is ready is served then.
-    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = daemon.ok(["status", "--json"]).await.json();
     assert_eq!(status["pid"], json!(daemon.pid()));
-    daemon.agentctl(["run", "Hi"]).await.exits(0);
+    daemon.ok(["run", "Hi"]).await;
     assert_eq!(daemon.sigterm().await, Some(0));
     assert_eq!(fs::metadata(daemon.socket()).unwrap().ino(), inode, "the socket is not the daemon's to remove");
 }

@@ -12,7 +12,7 @@ const SMALL: &str = "sandbox: {cpu_time: 1s, memory_mib: 256, file_mib: 1, open_
 
 /// What cannot be had here, as `agentctl status` says it.
 async fn weaknesses(world: &World) -> String {
-    let status = world.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = world.ok(["status", "--json"]).await.json();
     status["sandbox"]["weaknesses"].to_string()
 }
 
@@ -58,8 +58,8 @@ async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
     let look = async {
         until_true("it is everywhere", || named(&bomb) > 30).await;
         // The daemon answers others meanwhile.
-        world.agentctl(["status"]).await.exits(0);
-        world.agentctl(["sessions", "list"]).await.exits(0);
+        world.ok(["status"]).await;
+        world.ok(["sessions", "list"]).await;
         until("it is over", || async {
             let now = named(&bomb);
             most.set(most.get().max(now));
@@ -95,7 +95,7 @@ async fn temporary_files_are_each_commands_own() {
             script("cat \"$TMPDIR\"/tmp.*"),
         ])
         .await;
-    let status = world.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = world.ok(["status", "--json"]).await.json();
     if status["sandbox"]["namespaces"] == true {
         assert!(told[0].starts_with("exit code 0") && told[0].contains("left\nleft\n/tmp/tmp."), "{}", told[0]);
     }

@@ -82,7 +82,7 @@ async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
     let world = World::start().await;
     let files = ["password.xlsx", "locked/aes.zip", "latin.pdf", "locked/libreoffice.odt"].map(fixture);
     world.agentctl(["docs", "add", &files[0], &files[1], &files[2], &files[3]]).await.exits(1);
-    let found = world.agentctl(["docs", "search", "QUARTZ-2"]).await.exits(0);
+    let found = world.ok(["docs", "search", "QUARTZ-2"]).await;
     assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n"), "{}", found.stdout);
     found.says(&[
         "uploads/aes.zip, uploads/password.xlsx need a password and were not searched; `agentctl docs show FILE`",
@@ -98,9 +98,5 @@ async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
     }
     terminal.ends();
     // The names of an archive are open to all.
-    world
-        .agentctl(["docs", "show", "uploads/aes.zip"])
-        .await
-        .exits(0)
-        .shows(&["papers/rules.odt (1 KB), opens with a password"]);
+    world.ok(["docs", "show", "uploads/aes.zip"]).await.shows(&["papers/rules.odt (1 KB), opens with a password"]);
 }

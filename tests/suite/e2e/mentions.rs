@@ -27,7 +27,7 @@ async fn a_mentioned_tool_is_there_from_then_on() {
         false => Reply::text("done"),
         true => Reply::tool_call("web_search", json!({"query": "x"})),
     });
-    let session = world.agentctl(["run", "Look with @web-search.", "--output", "json"]).await.exits(0).session();
+    let session = world.ok(["run", "Look with @web-search.", "--output", "json"]).await.session();
     let requests = world.model.requests();
     assert!(tool_names(&requests[0]).contains(&"web_search".to_owned()), "{:?}", tool_names(&requests[0]));
     assert!(tail(&requests[0]).contains("mentioned web_search"), "{}", tail(&requests[0]));
@@ -35,11 +35,11 @@ async fn a_mentioned_tool_is_there_from_then_on() {
     assert!(!answer.contains("E_UNKNOWN_TOOL"), "it was run: {answer}");
 
     world.model.respond_with(|_| Reply::text("Good."));
-    world.agentctl(["run", "And without.", "--session", &session]).await.exits(0);
+    world.ok(["run", "And without.", "--session", &session]).await;
     let last = world.model.requests().last().unwrap().clone();
     assert_eq!(tool_names(&last), tool_names(&requests[0]), "it stays where it is");
     assert_eq!(tool_names(&last).last().unwrap(), "web_search", "behind all others");
-    let other = world.agentctl(["run", "And without.", "--output", "json"]).await.exits(0);
+    let other = world.ok(["run", "And without.", "--output", "json"]).await;
     assert_eq!(other.json()["stop_reason"], "completed");
     let last = world.model.requests().last().unwrap().clone();
     assert!(
@@ -53,9 +53,8 @@ async fn a_mentioned_tool_is_there_from_then_on() {
 async fn names_that_load_nothing_are_said_and_break_nothing() {
     let world = world().await;
     let output = world
-        .agentctl(["run", "Use @taxx and @read_url, mail a@b.org, run `@x`."])
+        .ok(["run", "Use @taxx and @read_url, mail a@b.org, run `@x`."])
         .await
-        .exits(0)
         .says(&["nothing is called @taxx; did you mean @tax?"]);
     assert!(output.stderr.contains("@read_url loads nothing") && output.stderr.contains("never"), "{}", output.stderr);
     assert_eq!(output.stderr.matches("nothing is called").count(), 1, "{}", output.stderr);
@@ -70,7 +69,7 @@ async fn names_that_load_nothing_are_said_and_break_nothing() {
 #[tokio::test]
 async fn a_tool_comes_before_a_skill_of_its_name() {
     let world = world().await;
-    world.agentctl(["run", "Use @grep and @TAX."]).await.exits(0);
+    world.ok(["run", "Use @grep and @TAX."]).await;
     let said = tail(&world.model.requests()[0]);
     assert!(said.contains("The person mentioned grep: use"), "{said}");
     assert!(said.contains("mentioned the skill tax") && said.contains("skills/tax/SKILL.md"), "{said}");
@@ -90,7 +89,7 @@ async fn mentions_hold_for_all_of_a_turn_also_after_a_crash() {
     world.daemon.crash().await;
     world.model.respond_with(|_| Reply::text("done"));
     let asked = world.asked().await;
-    world.agentctl(["answer", asked["id"].as_str().unwrap(), "this"]).await.exits(0);
+    world.ok(["answer", asked["id"].as_str().unwrap(), "this"]).await;
     let last = until("the model hears the answer", || async {
         world.model.requests().last().filter(|request| tool_texts(request).contains("this")).cloned()
     })

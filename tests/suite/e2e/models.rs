@@ -27,29 +27,29 @@ fn asked(world: &World) -> Vec<String> {
 async fn models_and_windows_are_told_with_where_they_come_from() {
     let world = world().await;
     assert_eq!(world.model.documents_asked(), [""; 0], "a daemon that starts asks nobody");
-    let slots = world.agentctl(["models", "--json"]).await.exits(0).json();
+    let slots = world.ok(["models", "--json"]).await.json();
     let base = &slots[0]["model"];
     holds(&base, json!({"id": "first", "context_window": 65_536, "window_source": "server"}));
-    let table = world.agentctl(["models"]).await.exits(0).stdout;
+    let table = world.ok(["models"]).await.stdout;
     assert!(["first", "65536", "server"].iter().all(|word| table.contains(word)), "{table}");
-    let shown = world.agentctl(["models", "show"]).await.exits(0).stdout;
+    let shown = world.ok(["models", "show"]).await.stdout;
     let words = ["window", "65536 tokens", "its server", "prices", "unknown", "set prices in models.yaml"];
     assert!(words.iter().all(|word| shown.contains(word)), "{shown}");
     world.agentctl(["models", "show", "nowhere"]).await.exits(2);
-    let listed = world.agentctl(["models", "--available", "--json"]).await.exits(0).json();
+    let listed = world.ok(["models", "--available", "--json"]).await.json();
     let expected = json!([
         {"id": "first", "context_window": 65_536},
         {"id": "lab/second-large", "context_window": 131_072},
         {"id": "lab/fourth"},
     ]);
     assert_eq!(listed, expected);
-    let table = world.agentctl(["models", "--available"]).await.exits(0).stdout;
+    let table = world.ok(["models", "--available"]).await.stdout;
     assert!(["lab/second-large", "131072"].iter().all(|word| table.contains(word)), "{table}");
 
     let home = TempHome::with_model(&world.model.base_url());
     home.write("config/models.yaml", "base: {context_window: 16384}");
     let daemon = TempDaemon::start_in(home).await;
-    let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    let slots = daemon.ok(["models", "--json"]).await.json();
     holds(&slots[0]["model"], json!({"context_window": 16_384, "window_source": "configured"}));
 }
 
@@ -70,17 +70,13 @@ async fn a_model_is_chosen_in_scripts_and_kept() {
     world.model.default_reply(Reply::text("Here."));
     let run = async |args: &[&str]| {
         let args = [&["run", "Who are you?", "--output", "json"], args].concat();
-        let output = world.agentctl(args).await.exits(0);
+        let output = world.ok(args).await;
         output.session()
     };
     let session = run(&["--model", "SECOND"]).await;
     let here = ["--session", session.as_str()];
     run(&here).await;
-    world
-        .agentctl(["sessions", "show", session.as_str()])
-        .await
-        .exits(0)
-        .shows(&["model     lab/second-large (slot base)"]);
+    world.ok(["sessions", "show", session.as_str()]).await.shows(&["model     lab/second-large (slot base)"]);
     run(&[&here[..], &["--model", "=elsewhere/own"]].concat()).await;
     run(&[&here[..], &["--model", "default"]].concat()).await;
     assert_eq!(asked(&world), ["lab/second-large", "lab/second-large", "elsewhere/own", "first"]);
@@ -111,7 +107,7 @@ async fn a_model_is_chosen_from_a_list() {
     let world = world().await;
     world.model.default_reply(Reply::text("Here I am."));
     // The first look-up may take longer than a greeting waits for it.
-    world.agentctl(["models", "--available"]).await.exits(0);
+    world.ok(["models", "--available"]).await;
     let mut terminal = Terminal::open(&world.daemon, &["-C", "none"]);
     // Which it is, and no word for a model without a name.
     let greeting = terminal.prompt();
@@ -141,8 +137,8 @@ async fn a_choice_outlives_the_daemon() {
     let mut world = world().await;
     world.model.default_reply(Reply::text("Here."));
     let run = ["run", "Hi", "--output", "json", "--model", "fourth"];
-    let session = world.agentctl(run).await.exits(0).session();
+    let session = world.ok(run).await.session();
     world.daemon.restart().await;
-    world.agentctl(["run", "Hi again", "--session", &session]).await.exits(0);
+    world.ok(["run", "Hi again", "--session", &session]).await;
     assert_eq!(asked(&world), ["lab/fourth", "lab/fourth"]);
 }

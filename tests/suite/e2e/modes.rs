@@ -42,22 +42,22 @@ async fn shift_tab_chooses_how_much_runs_unasked() {
     terminal.prompt();
     terminal.leaves();
 
-    let audit = world.agentctl(["audit"]).await.exits(0).stdout;
+    let audit = world.ok(["audit"]).await.stdout;
     for mode in ["plan", "ask"] {
         assert!(audit.lines().any(|line| line.contains("mode set") && line.contains(mode)), "{audit}");
     }
-    world.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
 }
 
 #[tokio::test]
 async fn a_run_may_begin_in_a_mode_and_a_session_keeps_it() {
     let world = World::start().await;
     world.model.reply(writes("outputs/a.txt")).reply(says("Written."));
-    let made = world.agentctl(["run", "Write", "--mode", "accept-edits"]).await.exits(0);
+    let made = world.ok(["run", "Write", "--mode", "accept-edits"]).await;
     assert_eq!(made.stdout, "Written.\n");
     world.model.reply(writes("outputs/b.txt")).reply(says("I only looked."));
     world.agentctl(["run", "Write", "--continue", "--mode", "plan"]).await.exits(5);
     let id = &world.last_session().await;
-    world.agentctl(["sessions", "show", id]).await.exits(0).shows(&["plan: looks only"]);
+    world.ok(["sessions", "show", id]).await.shows(&["plan: looks only"]);
     world.agentctl(["run", "Write", "--mode", "yolo"]).await.exits(2).says(&["accept-edits"]);
 }

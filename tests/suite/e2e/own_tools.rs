@@ -36,7 +36,7 @@ async fn rules_about_them_are_obeyed_and_audited() {
     let denied = texts(&result["denials"], "tool");
     assert_eq!(denied, ["todo_write", "ask_human", "compact_context"], "{result:#}");
 
-    let records = world.agentctl(["audit", "--json"]).await.exits(0).json();
+    let records = world.ok(["audit", "--json"]).await.json();
     let decided: Vec<(&str, &str, &str)> = records
         .as_array()
         .unwrap()
@@ -59,7 +59,7 @@ async fn rules_about_them_are_obeyed_and_audited() {
         "{records:#}"
     );
     let explain = ["policy", "explain", "--json", "todo_write", r#"{"todos": [{"content": "paint"}]}"#];
-    let said = world.agentctl(explain).await.exits(0).json();
+    let said = world.ok(explain).await.json();
     assert_eq!(said["explanation"]["verdict"], "deny", "{said:#}");
     world.still_serves().await;
 }

@@ -45,7 +45,7 @@ fn last_request(world: &World) -> String {
 /// Waits until the fake server has said which tools it has.
 async fn server_is_known(world: &World) {
     until("the tools of the plugin's server are known", || async {
-        let servers = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let servers = world.ok(["mcp", "list", "--json"]).await.json();
         servers.as_array()?.iter().any(|server| server["name"] == "fake" && server["reached"] == true).then_some(())
     })
     .await;
@@ -69,19 +69,19 @@ async fn all_is_used(world: &World) {
 
 async fn nothing_is_used(world: &World) {
     no_part_is_told(world).await;
-    let servers = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let servers = world.ok(["mcp", "list", "--json"]).await.json();
     assert!(!servers.to_string().contains("fake.py"), "{servers}");
 }
 
 async fn no_part_is_told(world: &World) {
     world.model.respond_with(|_| Reply::text("Good."));
-    world.agentctl(["run", "Go."]).await.exits(0);
+    world.ok(["run", "Go."]).await;
     let request = last_request(world);
     has_none(&request, &["Works out taxes", "transfer_to_cook", "mcp_fake_act"]);
 }
 
 async fn audited(world: &World) -> Vec<String> {
-    let records = world.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    let records = world.ok(["audit", "--json"]).await.stdout;
     let kinds = ["plugin_added", "plugin_removed"];
     let found = records.lines().filter_map(|line| kinds.into_iter().find(|kind| line.contains(&format!("\"{kind}\""))));
     found.map(str::to_owned).collect()
@@ -116,7 +116,7 @@ async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
     let plugins = listed(&world).await;
     holds(&plugins[0], json!({"state": "installed", "source": folder}));
     assert_eq!(plugins[0]["problems"], json!([]));
-    let skills = world.agentctl(["skills", "show", "tax", "--json"]).await.exits(0).json();
+    let skills = world.ok(["skills", "show", "tax", "--json"]).await.json();
     holds(&skills, json!({"origin": "plugin", "plugin": "kit"}));
 
     let folder = kit(&world.daemon, "1.0");
@@ -139,7 +139,7 @@ async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     all_is_used(&world).await;
-    world.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    world.ok(["mcp", "stop", "fake"]).await;
     let copy = copies(&world).into_iter().find(|name| name.starts_with("kit-")).unwrap();
     let server = world.data().join("plugins").join(copy).join("servers/fake.py");
     let text = fs::read_to_string(&server).unwrap();
@@ -167,7 +167,7 @@ async fn another_version_takes_its_place_and_the_difference_is_shown() {
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0).says(&["added kit 2.0: 1 skill, 1 agent, 1 server"]);
     assert_eq!(copies(&world).len(), 2, "{:?}", copies(&world));
     world.model.respond_with(|_| Reply::text("Good."));
-    world.agentctl(["run", "Go."]).await.exits(0);
+    world.ok(["run", "Go."]).await;
     assert!(last_request(&world).contains("Works out all taxes"));
 }
 
@@ -301,13 +301,13 @@ async fn names_that_are_taken_are_told_with_who_has_them() {
         "the skill tax is not used, because your own skills has one of this name",
     ]);
     world.model.default_reply(Reply::text("Good."));
-    world.agentctl(["run", "Go."]).await.exits(0);
+    world.ok(["run", "Go."]).await;
     let request = last_request(&world);
     assert!(request.contains("My own taxes") && request.contains("My own cook"), "{request}");
     assert!(!request.contains("Works out taxes") && !request.contains("Cooks meals."), "{request}");
-    let servers = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let servers = world.ok(["mcp", "list", "--json"]).await.json();
     assert!(servers.to_string().contains("127.0.0.1:9/mine") && !servers.to_string().contains("fake.py"), "{servers}");
-    let skills = world.agentctl(["skills", "list", "--json"]).await.exits(0).json();
+    let skills = world.ok(["skills", "list", "--json"]).await.json();
     let hidden = skills.as_array().unwrap().iter().find(|skill| skill["plugin"] == "kit").unwrap();
     assert_eq!(hidden["usable"], false, "{hidden}");
     assert!(hidden["problems"].to_string().contains("has this name already"), "{hidden}");
@@ -322,7 +322,7 @@ async fn names_that_are_taken_are_told_with_who_has_them() {
     let second = world.path().join("aaa").display().to_string();
     plugin(&world, &["add", &second, "--yes"]).await.exits(0);
     plugin(&world, &["list"]).await.exits(0).says(&["aaa: the skill pie is not used, because the plugin apple"]);
-    world.agentctl(["run", "Go."]).await.exits(0);
+    world.ok(["run", "Go."]).await;
     let request = last_request(&world);
     assert!(request.contains("Pies of the first") && !request.contains("Pies of the second"), "{request}");
 }
@@ -347,7 +347,7 @@ async fn a_daemon_that_dies_while_it_adds_has_the_whole_plugin_or_none() {
             [] => {}
             [plugin] => {
                 assert_eq!(plugin["state"], "installed", "{plugin}");
-                world.agentctl(["plugin", "remove", "kit"]).await.exits(0);
+                world.ok(["plugin", "remove", "kit"]).await;
             }
             several => panic!("{several:?}"),
         }

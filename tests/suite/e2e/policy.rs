@@ -27,7 +27,7 @@ impl World {
     }
 
     async fn explained(&self, command: &str) -> Value {
-        self.daemon.agentctl(["policy", "explain", "--json", "--", command]).await.exits(0).json()
+        self.daemon.ok(["policy", "explain", "--json", "--", command]).await.json()
     }
 }
 
@@ -48,23 +48,23 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
         .collect();
     assert_eq!(parts, [("ls", "allow"), ("make test", "allow"), ("deploy now", "ask"), ("git -C x push", "deny")]);
 
-    let output = world.agentctl(["policy", "explain", "--", "git", "commit", "-m", "a; b"]).await.exits(0);
+    let output = world.ok(["policy", "explain", "--", "git", "commit", "-m", "a; b"]).await;
     for words in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would keep: run_bash_command: git commit"] {
         assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
     }
     // In quotes, as README has it, and behind `--` it is the same.
-    let quoted = world.agentctl(["policy", "explain", "rm -rf build"]).await.exits(0);
-    let words = world.agentctl(["policy", "explain", "--", "rm", "-rf", "build"]).await.exits(0);
+    let quoted = world.ok(["policy", "explain", "rm -rf build"]).await;
+    let words = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
     assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
     assert_eq!(quoted.stdout, words.stdout);
     let args = ["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#];
-    let output = world.agentctl(args).await.exits(0);
+    let output = world.ok(args).await;
     has_all(&output.stdout, &["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"]);
     // A session's own settings count.
     let session = world.agentctl(["run", "Hi", "--output", "json"]).await.json();
     let session = session["session_id"].as_str().unwrap();
     let args = ["policy", "explain", "--session", &session[..13], "--json", "--", "touch x"];
-    assert_eq!(world.agentctl(args).await.exits(0).json()["explanation"]["verdict"], "ask");
+    assert_eq!(world.ok(args).await.json()["explanation"]["verdict"], "ask");
 }
 
 /// A model that learned other tools writes their arguments: what is judged, shown, audited and run is what they mean.
@@ -91,7 +91,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
     assert!(told[3].contains("E_INVALID_ARGS") && told[3].contains("\"run_in_background\""), "{told:#?}");
     assert_eq!(told[4], "a\n\n[ignored: explanation]", "{told:#?}");
 
-    let records = world.agentctl(["audit", "--json", "--session", &session]).await.exits(0).json();
+    let records = world.ok(["audit", "--json", "--session", &session]).await.json();
     let decided = records.as_array().unwrap().iter().filter(|record| record["kind"] == "call_decided");
     let args: Vec<Value> = decided.map(|record| record["args"].clone()).collect();
     assert_eq!(args[0], json!({"command": "git push", "directory": "/outputs"}));
@@ -109,9 +109,9 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
         "{raised:#}"
     );
     assert!(interrupt["args"].get("filePath").is_none() && interrupt["preview"].is_string(), "{raised:#}");
-    world.agentctl(["answer", interrupt["id"].as_str().unwrap(), "reject"]).await.exits(0);
+    world.ok(["answer", interrupt["id"].as_str().unwrap(), "reject"]).await;
     running.output(Vec::new()).await.exits(5);
-    let said = world.agentctl(["policy", "explain", "write_file", &hidden.to_string(), "--json"]).await.exits(0).json();
+    let said = world.ok(["policy", "explain", "write_file", &hidden.to_string(), "--json"]).await.json();
     assert_eq!(said["explanation"]["layer"], "checker", "{said:#}");
 }
 
@@ -138,7 +138,7 @@ async fn a_file_of_rules_is_tried_before_it_is_adopted() {
     );
     let tried = tried.to_str().unwrap();
     let calls = ["cargo test", "git push", "terraform plan", "ls", r#"write_file {"path": "a", "content": "b"}"#];
-    let output = world.agentctl([&["policy", "test", tried, "--json"][..], &calls].concat()).await.exits(0);
+    let output = world.ok([&["policy", "test", tried, "--json"][..], &calls].concat()).await;
     let said = output.json();
     assert_eq!(keys(&said), ["balance", "calls", "changed", "file"]);
     assert_eq!(
@@ -148,11 +148,11 @@ async fn a_file_of_rules_is_tried_before_it_is_adopted() {
     assert_eq!(said["changed"], 3);
     assert_eq!(said["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
 
-    let output = world.agentctl([&["policy", "test", tried][..], &calls].concat()).await.exits(0);
+    let output = world.ok([&["policy", "test", tried][..], &calls].concat()).await;
     has_all(&output.stdout, &["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
     // Nothing was adopted.
     assert_eq!(world.explained("git push").await["explanation"]["verdict"], "deny");
-    world.agentctl(["policy", "test", tried]).await.exits(0).says(&[]);
+    world.ok(["policy", "test", tried]).await.says(&[]);
 
     // A mistake is shown with its place.
     let check = async |text: &str, words: &[&str]| {
@@ -184,7 +184,7 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
     for session in fs::read_dir(&workspaces).unwrap() {
         fs::remove_dir_all(session.unwrap().path()).unwrap();
     }
-    let said = world.agentctl(["policy", "test", tried, "--audit", "--json"]).await.exits(0).json();
+    let said = world.ok(["policy", "test", tried, "--audit", "--json"]).await.json();
     assert_eq!(fs::read_dir(&workspaces).unwrap().count(), 0);
     assert_eq!(keys(&said), ["balance", "changed", "changes", "file", "judged", "skipped"]);
     holds(&said, json!({"judged": 4, "skipped": 0, "changed": 3}));
@@ -199,12 +199,11 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
         })
         .collect();
     assert_eq!(changes, [(2, "deny", "ask"), (1, "ask", "deny")]);
-    let output = world.agentctl(["policy", "test", tried, "--audit"]).await.exits(0);
+    let output = world.ok(["policy", "test", tried, "--audit"]).await;
     has_all(&output.stdout, &["git push origin x", "3 of 4 calls would change: 1 more asked, 1 fewer denied"]);
     world
-        .agentctl(["policy", "test", tried, "--audit", "--since", "2999-01-01T00:00:00Z"])
+        .ok(["policy", "test", tried, "--audit", "--since", "2999-01-01T00:00:00Z"])
         .await
-        .exits(0)
         .shows(&["0 calls: none would change"]);
 }
 
@@ -222,7 +221,7 @@ async fn changed_rules_hold_for_the_next_call_and_broken_ones_never() {
     assert_eq!(verdict("frobnicate").await, "deny");
     world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
     assert_eq!(verdict("frobnicate").await, "deny", "nothing changes by itself");
-    world.agentctl(["reload"]).await.exits(0).says(&[]);
+    world.ok(["reload"]).await.says(&[]);
     assert_eq!((verdict("frobnicate").await, verdict("terraform").await), (json!("ask"), json!("deny")));
 
     world.write("config/hitl_rules.yaml", "tools:\n  run_bash_command:\n    deny: [')', 'a/b']\n");
@@ -246,8 +245,8 @@ async fn rules_that_change_during_a_turn_hold_for_its_next_call() {
     });
     let pending = pending.await;
     world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
-    world.agentctl(["reload"]).await.exits(0);
-    world.agentctl(["answer", &pending, "yes"]).await.exits(0);
+    world.ok(["reload"]).await;
+    world.ok(["answer", &pending, "yes"]).await;
     running.output(Vec::new()).await.exits(5);
     has_all(
         &tool_texts(world.model.requests().last().unwrap()),

@@ -19,15 +19,15 @@ fn with_project(home: &TempHome, name: &str) -> String {
 }
 
 async fn run(world: &World, project: &str) -> Output {
-    world.agentctl(["run", "Go.", "-C", project]).await.exits(0)
+    world.ok(["run", "Go.", "-C", project]).await
 }
 
 async fn show(world: &World, project: &str) -> Value {
-    world.agentctl(["project", "show", project, "--json"]).await.exits(0).json()
+    world.ok(["project", "show", project, "--json"]).await.json()
 }
 
 async fn trust(world: &World, project: &str) {
-    world.agentctl(["project", "trust", project]).await.exits(0);
+    world.ok(["project", "trust", project]).await;
 }
 
 /// Which of the project's words the last request has.
@@ -37,7 +37,7 @@ fn told(world: &World) -> Vec<&'static str> {
 }
 
 async fn audited(world: &World) -> Vec<String> {
-    let records = world.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    let records = world.ok(["audit", "--json"]).await.stdout;
     let kinds = ["project_trusted", "project_distrusted"];
     let found = records.lines().filter_map(|line| kinds.into_iter().find(|kind| line.contains(&format!("\"{kind}\""))));
     found.map(str::to_owned).collect()
@@ -83,11 +83,7 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     let found = show(&world, &project).await;
     assert_eq!(found["trust"], "changed");
     assert_eq!(found["changes"], json!([{"path": "skills/deploy/SKILL.md", "kind": "changed"}]));
-    world
-        .agentctl(["project", "show", &project])
-        .await
-        .exits(0)
-        .shows(&["~ skills/deploy/SKILL.md", "changed since you trusted it"]);
+    world.ok(["project", "show", &project]).await.shows(&["~ skills/deploy/SKILL.md", "changed since you trusted it"]);
 
     // As it was, it is what was trusted.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY);
@@ -98,7 +94,7 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     trust(&world, &project).await;
     run(&world, &project).await;
     assert_eq!(told(&world), WORDS);
-    world.agentctl(["project", "distrust", &project]).await.exits(0);
+    world.ok(["project", "distrust", &project]).await;
     run(&world, &project).await.says(&["not trusted"]);
     assert_eq!(told(&world), Vec::<&str>::new());
     world.agentctl(["project", "distrust", &project]).await.exits(2).says(&["is not trusted", "hint:"]);
@@ -114,7 +110,7 @@ async fn a_session_is_told_behind_its_history_when_trust_comes_and_goes() {
     world.write("app/.agentd/instructions.md", "Speak like a pirate.");
     let lines = async |args: &[&str]| {
         let args = [&["run", "Go.", "--output", "stream-json"], args].concat();
-        world.agentctl(args).await.exits(0).json_lines()
+        world.ok(args).await.json_lines()
     };
     let session = lines(&["-C", &project]).await[0]["session_id"].as_str().unwrap().to_owned();
     trust(&world, &project).await;
@@ -143,7 +139,7 @@ async fn trust_is_in_a_folder_and_in_what_was_shown() {
     assert!(late.code != Some(0) && late.stderr.contains("not as it was shown"), "{}", late.stderr);
     assert_eq!((show(&world, &project).await["trust"].clone(), audited(&world).await.len()), (json!("untrusted"), 0));
     world.write("app/.agentd/instructions.md", "Speak like a pirate.\n");
-    world.agentctl(["project", "trust", &project, "--hash", &hash]).await.exits(0);
+    world.ok(["project", "trust", &project, "--hash", &hash]).await;
 
     // Another folder with the same content is another project; another name of the folder is not.
     run(&world, &twin).await.says(&["not trusted"]);
@@ -183,9 +179,8 @@ async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replace
     assert!(requests.iter().all(|request| !request.body.to_string().contains("obey the project")));
     assert!(requests[0].body.to_string().contains("Cooks meals."));
     world
-        .agentctl(["project", "show", &project])
+        .ok(["project", "show", &project])
         .await
-        .exits(0)
         .shows(&["`researcher` is not used, because the configuration has an agent of this name"]);
 
     // A session that works as an agent of a project does nothing once that is not trusted.
@@ -262,9 +257,8 @@ async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
     assert_eq!(commands.collect::<Vec<_>>(), ["alias", "ship"]);
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
     world
-        .agentctl(["project", "show", &project])
+        .ok(["project", "show", &project])
         .await
-        .exits(0)
         .shows(&["hitl_rules.yaml, mcp_servers.yaml, models.yaml (never read from a project)"]);
 
     trust(&world, &project).await;
@@ -297,9 +291,9 @@ async fn programs_find_the_keys_they_rely_on() {
     assert_eq!(keys(&found).join(" "), expected);
     assert_eq!(keys(&found["files"][0]), ["bytes", "path", "sha256"]);
     assert_eq!(found["skills"], json!(["deploy"]));
-    let trusted = world.agentctl(["project", "trust", &project, "--json"]).await.exits(0).json();
+    let trusted = world.ok(["project", "trust", &project, "--json"]).await.json();
     assert_eq!((&trusted["trust"], trusted["trusted_at"].is_string()), (&json!("trusted"), true));
     assert_eq!(trusted["commands"], json!([{"name": "ship", "text": "Ship it.\n"}]));
-    let left = world.agentctl(["project", "distrust", &project, "--json"]).await.exits(0).json();
+    let left = world.ok(["project", "distrust", &project, "--json"]).await.json();
     assert_eq!(left["trust"], "untrusted");
 }

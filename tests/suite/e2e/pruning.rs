@@ -5,7 +5,7 @@ use super::*;
 impl World {
     async fn titles(&self, args: &[&str]) -> Vec<String> {
         let all = ["sessions", "list", "--json"];
-        let listed = self.daemon.agentctl(all.iter().chain(args)).await.exits(0).json();
+        let listed = self.daemon.ok(all.iter().chain(args)).await.json();
         listed.as_array().unwrap().iter().map(|session| session["title"].as_str().unwrap().to_owned()).collect()
     }
 }
@@ -21,7 +21,7 @@ async fn sessions_are_filtered_and_removed_together() {
         ("Paint the roof", format!("{}:ro", project.display())),
         ("Mend the roof", format!("{}:ro", project.join("web").display())),
     ] {
-        world.agentctl(["run", prompt, "-C", &folder]).await.exits(0);
+        world.ok(["run", prompt, "-C", &folder]).await;
     }
     let app = project.to_str().unwrap();
     assert_eq!(world.titles(&[]).await, ["Mend the roof", "Paint the roof", "Paint the barn"]);
@@ -33,7 +33,7 @@ async fn sessions_are_filtered_and_removed_together() {
     assert_eq!(world.titles(&["--since", "2099-01-01"]).await, [""; 0]);
     assert_eq!(world.titles(&["--status", "idle"]).await.len(), 3);
     assert_eq!(world.titles(&["--status", "open"]).await, [""; 0]);
-    world.agentctl(["sessions", "list", "zebra"]).await.exits(0).says(&["no session fits"]);
+    world.ok(["sessions", "list", "zebra"]).await.says(&["no session fits"]);
     world.agentctl(["sessions", "list", "--status", "asleep"]).await.exits(2);
     world.agentctl(["sessions", "list", "--since", "soon"]).await.exits(2);
 
@@ -42,7 +42,7 @@ async fn sessions_are_filtered_and_removed_together() {
     let waiting = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait"]);
     until("it waits", async || (world.titles(&["--status", "waiting"]).await == ["Write it"]).then_some(())).await;
     assert_eq!(world.titles(&["--status", "open"]).await, ["Write it"]);
-    world.agentctl(["sessions", "pin", "Mend the roof"]).await.exits(0);
+    world.ok(["sessions", "pin", "Mend the roof"]).await;
     world.daemon.crash().await;
     drop(waiting);
 
@@ -56,7 +56,7 @@ async fn sessions_are_filtered_and_removed_together() {
     assert!(foreseen["bytes"].as_u64().unwrap() > 100, "{foreseen:#}");
     prune(&["--dry-run", "barn"]).await.exits(0).shows(&["Paint the barn", "1 session would be deleted"]);
     assert_eq!(world.titles(&[]).await.len(), 4, "a dry run removes nothing");
-    world.agentctl(["sessions", "prune", "--yes"]).await.exits(0).shows(&["no session is old enough"]);
+    world.ok(["sessions", "prune", "--yes"]).await.shows(&["no session is old enough"]);
     let told = prune(&["--yes", "--project", app, "--json"]).await.exits(0).json();
     assert_eq!((&told["count"], &told["dry_run"]), (&json!(1), &Value::Bool(false)), "{told:#}");
     assert_eq!(world.titles(&[]).await.len(), 3);
@@ -71,7 +71,7 @@ async fn filtered_lists_come_in_pages() {
     let world = World::start().await;
     for number in 0..7 {
         let prompt = format!("{} {number}", if number % 3 == 0 { "Even" } else { "Odd" });
-        world.agentctl(["run", &prompt]).await.exits(0);
+        world.ok(["run", &prompt]).await;
     }
     let client = world.client().await;
     let filter = agentd_core::session::SessionFilter { words: "even".to_owned(), ..Default::default() };

@@ -19,7 +19,7 @@ async fn recorded() -> (World, PathBuf) {
     let file = world.path().join("notes.jsonl");
     let args =
         ["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve", "--record", file.to_str().unwrap()];
-    let output = world.agentctl(args).await.exits(0);
+    let output = world.ok(args).await;
     assert_eq!(output.stdout.trim(), "It is done.");
     (world, file)
 }
@@ -41,16 +41,16 @@ async fn a_recorded_turn_is_played_without_a_model_and_changes_nothing() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "result").count(), 3);
     let asked = world.model.requests().len();
     world.write("project/notes.txt", "old words\n");
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).stdout;
-    let usage = world.agentctl(["usage", "--json"]).await.exits(0).stdout;
+    let sessions = world.ok(["sessions", "list", "--json"]).await.stdout;
+    let usage = world.ok(["usage", "--json"]).await.stdout;
 
     let file = file.to_str().unwrap();
-    let played = world.agentctl(["run", "--replay", file, "-C", &project(&world)]).await.exits(0);
+    let played = world.ok(["run", "--replay", file, "-C", &project(&world)]).await;
     assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
     assert_eq!(world.model.requests().len(), asked, "no model was asked");
     assert_eq!(fs::read_to_string(world.path().join("project/notes.txt")).unwrap(), "old words\n");
-    assert_eq!(world.agentctl(["sessions", "list", "--json"]).await.exits(0).stdout, sessions);
-    assert_eq!(world.agentctl(["usage", "--json"]).await.exits(0).stdout, usage);
+    assert_eq!(world.ok(["sessions", "list", "--json"]).await.stdout, sessions);
+    assert_eq!(world.ok(["usage", "--json"]).await.stdout, usage);
     let left = fs::read_dir(world.path().join("data/replays")).map_or(0, Iterator::count);
     assert!(left <= 1, "the folder of a replay goes with it");
 }
@@ -64,14 +64,14 @@ async fn another_daemon_plays_it_and_a_changed_prompt_is_shown() {
     let folder = other.path().join("project").display().to_string();
     let text = fs::read_to_string(&file).unwrap();
     let copy = other.write("notes.jsonl", &text).display().to_string();
-    let played = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(0);
+    let played = other.ok(["run", "--replay", &copy, "-C", &folder]).await;
     assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
 
     other.write("project/AGENTS.md", "Be verbose.\n");
     let played = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(1);
     has_all(&played.stderr, &["turn 1, answer 1: the request differs", "-Be brief.", "+Be verbose."]);
-    other.agentctl(["run", "--replay", &copy, "-C", &folder, "--update"]).await.exits(0);
-    other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(0);
+    other.ok(["run", "--replay", &copy, "-C", &folder, "--update"]).await;
+    other.ok(["run", "--replay", &copy, "-C", &folder]).await;
     let updated = fs::read_to_string(&copy).unwrap();
     let changed = updated.lines().zip(text.lines()).filter(|(now, then)| now != then).count();
     assert_eq!((changed, updated.lines().count()), (1, text.lines().count()), "one line of it is another");
@@ -87,7 +87,7 @@ async fn tools_run_where_they_are_live_and_a_recording_approves_nothing() {
     let denied = world.agentctl(["run", "--replay", file, "-C", &folder, "--live-tools"]).await;
     assert_eq!(notes(), "old words\n", "{}", denied.stderr);
     let args = ["run", "--replay", file, "-C", &folder, "--live-tools", "--on-interrupt", "approve"];
-    world.agentctl(args).await.exits(0);
+    world.ok(args).await;
     assert_eq!(notes(), "new words\n");
 }
 
@@ -100,7 +100,7 @@ async fn a_live_model_gets_the_recorded_results() {
         false => Reply::tool_call("read_file", json!({"path": "/project/notes.txt"})),
     });
     let file = file.to_str().unwrap();
-    let played = world.agentctl(["run", "--replay", file, "-C", &project(&world), "--live-model"]).await.exits(0);
+    let played = world.ok(["run", "--replay", file, "-C", &project(&world), "--live-model"]).await;
     assert_eq!(played.stdout.trim(), "It says: old words.", "{}", played.stderr);
 }
 
@@ -114,7 +114,7 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
     write("a/notes.yaml", expect);
     let folder = world.path().join("tests").display().to_string();
     let junit = world.path().join("out.xml").display().to_string();
-    let passed = world.agentctl(["test", &folder, "--junit", &junit]).await.exits(0).shows(&["1 passed, 0 failed"]);
+    let passed = world.ok(["test", &folder, "--junit", &junit]).await.shows(&["1 passed, 0 failed"]);
 
     let fails = "recording: a/notes.jsonl\nproject: ../project\nexpect:\n  text: {equals: nothing, matches: '^x'}\n  \
                  tools: {called: [grep], not_called: [read_file], at_most: 1}\n  cost: {max_steps: 2}\n";
@@ -135,7 +135,7 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
         ],
     );
     has_all(&fs::read_to_string(&junit).unwrap(), &["tests=\"2\" failures=\"1\"", "name=\"fails\""]);
-    let report = world.agentctl(["test", &folder, "notes", "--json"]).await.exits(0).json();
+    let report = world.ok(["test", &folder, "notes", "--json"]).await.json();
     assert_eq!((&report["passed"], &report["tests"][0]["name"]), (&json!(1), &json!("a/notes")));
 }
 
@@ -220,16 +220,16 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
                 .and_call("delegate_task", json!({"task": "Look at the second part."})),
         }
     });
-    world.agentctl(["run", "Look at all parts", "-C", "none"]).await.exits(0);
+    world.ok(["run", "Look at all parts", "-C", "none"]).await;
     world.daemon.crash().await;
     let file = world.path().join("parts.jsonl");
     let path = file.to_str().unwrap();
-    world.agentctl(["sessions", "record", "last", "-o", path]).await.exits(0);
+    world.ok(["sessions", "record", "last", "-o", path]).await;
     let voices = facts(&file).iter().filter(|fact| fact["fact"] == "subagent").count();
     assert_eq!(voices, 2);
     let asked = world.model.requests().len();
     for _ in 0..3 {
-        let played = world.agentctl(["run", "--replay", path]).await.exits(0);
+        let played = world.ok(["run", "--replay", path]).await;
         assert_eq!(played.stdout.trim(), "All parts are done.", "{}", played.stderr);
     }
     assert_eq!(world.model.requests().len(), asked);
@@ -261,17 +261,17 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
             break;
         }
         let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(200));
-        world.agentctl(["run", &said, "--session", &session]).await.exits(0);
+        world.ok(["run", &said, "--session", &session]).await;
     }
     let context = world.agentctl(["context", &session]).await;
     assert!(is_summed_up(), "{context:?}");
     let file = world.path().join("long.jsonl");
     let path = file.to_str().unwrap();
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    world.agentctl(["sessions", "record", &session, "-o", path]).await.exits(0);
+    world.ok(["sessions", "record", &session, "-o", path]).await;
     let recorded = second();
     until_true("another second has begun", || second() > recorded).await;
-    let played = world.agentctl(["run", "--replay", path]).await.exits(0);
+    let played = world.ok(["run", "--replay", path]).await;
     assert!(played.stdout.contains("Noted."), "{}", played.stderr);
 }
 
@@ -280,9 +280,9 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
 async fn the_examples_of_the_documentation_pass() {
     let daemon = TempDaemon::start("http://127.0.0.1:9/v1").await;
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing");
-    let skipped = daemon.agentctl(["test", folder]).await.exits(0);
+    let skipped = daemon.ok(["test", folder]).await;
     assert!(skipped.stdout.contains("1 passed") && skipped.stderr.contains("live is live"), "{}", skipped.stderr);
-    daemon.agentctl(["test", folder, "--live", "--approve"]).await.exits(0).shows(&["2 passed, 0 failed"]);
+    daemon.ok(["test", folder, "--live", "--approve"]).await.shows(&["2 passed, 0 failed"]);
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing.md")).unwrap();
     for example in ["summary", "live"] {
         assert!(fs::exists(format!("{folder}/{example}.yaml")).unwrap());
@@ -316,8 +316,8 @@ async fn secrets_do_not_reach_a_recording() {
     world.model.reply(Reply::text("The key is sk-abcdefghijklmnop123456."));
     let file = world.path().join("key.jsonl");
     let args = ["run", "My password=hunter22222 and go", "-C", "none", "--record", file.to_str().unwrap()];
-    world.agentctl(args).await.exits(0);
+    world.ok(args).await;
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains("hunter22222") && !text.contains("sk-abcdefgh"), "{text}");
-    world.agentctl(["run", "--replay", file.to_str().unwrap()]).await.exits(0).shows(&["[redacted]"]);
+    world.ok(["run", "--replay", file.to_str().unwrap()]).await.shows(&["[redacted]"]);
 }

@@ -36,7 +36,7 @@ impl World {
         let base =
             format!("base: {{wire: {}, base_url: '{url}', id: {id}, sees_pictures: true, retries: 1}}", self.wire);
         self.daemon.write("config/models.yaml", base);
-        self.daemon.agentctl(["reload"]).await.exits(0);
+        self.daemon.ok(["reload"]).await;
     }
 
     async fn restart(&mut self) {
@@ -116,8 +116,8 @@ async fn pictures(wire: &'static str) {
     world.restart().await;
     let (output, asked) = world.asked("And this?", &["--file", &turned]).await;
     assert!(asked.len() == 1 && asked[0].text.contains("You cannot see pictures"), "{}", output.stdout);
-    world.daemon.agentctl(["models", "show"]).await.exits(0).shows(&["without pictures", "remembered until"]);
-    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    world.daemon.ok(["models", "show"]).await.shows(&["without pictures", "remembered until"]);
+    let slots = world.daemon.ok(["models", "--json"]).await.json();
     assert_eq!(slots[0]["model"]["sees_pictures"], json!(false));
 }
 
@@ -174,7 +174,7 @@ async fn tools_that_are_refused_at_first_stand_in_the_text() {
         world.model.respond_with(|_| Reply::text("It is noon."));
         let (output, asked) = world.asked("What time is it?", &[]).await;
         assert!(asked.len() == 1 && !tools(&asked[0]).is_empty(), "{wire}: {}", output.stdout);
-        let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+        let shown = world.daemon.ok(["models", "show"]).await.stdout;
         assert!(!shown.contains("tools in the text"), "{shown}");
     }
 }
@@ -214,7 +214,7 @@ async fn one_tool_that_is_refused_is_left_out_alone() {
         world.restart().await;
         let (_, asked) = world.asked("Hello", &[]).await;
         assert!(asked.len() == 1 && !tools(&asked[0]).is_empty(), "{wire}");
-        world.daemon.agentctl(["models", "show"]).await.exits(0).shows(&["without the tool read_file"]);
+        world.daemon.ok(["models", "show"]).await.shows(&["without the tool read_file"]);
         world.choose("another").await;
         world.model.respond_with(|_| Reply::text("Fine."));
         let (_, asked) = world.asked("Hello", &[]).await;

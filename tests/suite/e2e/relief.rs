@@ -19,11 +19,11 @@ async fn results_that_move_to_files_are_told_with_the_reason() {
     // By the server's count the window is nearly full behind that.
     let usage = json!({"prompt_tokens": 28_500, "completion_tokens": 2, "total_tokens": 28_502});
     world.model.reply(Reply { usage: Some(usage), ..Reply::text("Read.") });
-    let first = world.agentctl(["run", "Read them.", "-C", &project, "--output", "json"]).await.exits(0).json();
+    let first = world.ok(["run", "Read them.", "-C", &project, "--output", "json"]).await.json();
     assert_eq!(first.get("compactions"), None, "{first}");
     let session = first["session_id"].as_str().unwrap();
     world.model.reply(Reply::text("I see."));
-    let second = world.agentctl(["run", "And now?", "--session", session, "--output", "json"]).await.exits(0).json();
+    let second = world.ok(["run", "And now?", "--session", session, "--output", "json"]).await.json();
     let report = &second["compactions"][0];
     holds(&report, json!({"strategy": "offload", "cause": "critical"}));
     assert!(report["offloaded"].as_u64().is_some_and(|moved| moved > 0), "{second}");
@@ -35,12 +35,12 @@ async fn results_that_move_to_files_are_told_with_the_reason() {
     let path = told.split("all of them in ").nth(1).and_then(|rest| rest.split(';').next()).unwrap().to_owned();
     world.model.reply(Reply::tool_call("grep", json!({"path": path, "pattern": "fact"})));
     world.model.reply(Reply::text("There."));
-    world.agentctl(["run", "Which fact?", "--session", session]).await.exits(0);
+    world.ok(["run", "Which fact?", "--session", session]).await;
     let told = tool_texts(&world.model.requests().pop().unwrap());
     assert!(told.matches("fact a").count() > 1, "{told}");
-    world.agentctl(["compact", session, "--undo"]).await.exits(0);
+    world.ok(["compact", session, "--undo"]).await;
     world.model.reply(Reply::text("All."));
-    world.agentctl(["run", "And now?", "--session", session]).await.exits(0);
+    world.ok(["run", "And now?", "--session", session]).await;
     let told = tool_texts(&world.model.requests().pop().unwrap());
     assert!(!told.contains("[Moved to a file"), "{told}");
 }
@@ -61,16 +61,16 @@ async fn another_model_sums_up_where_one_is_named_and_what_it_cannot_is_cut_off(
         (true, true) => Reply::text("## Decisions and reasons\n- the harbour is built of oak\n"),
         _ => Reply::text("Noted. ".repeat(60)),
     });
-    let session = world.agentctl(["run", "We build chapter 0.", "--output", "json"]).await.exits(0).session();
+    let session = world.ok(["run", "We build chapter 0.", "--output", "json"]).await.session();
     let talk = async |chapters: std::ops::Range<u32>| {
         for chapter in chapters {
             let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(60));
-            world.agentctl(["run", &said, "--session", &session]).await.exits(0);
+            world.ok(["run", &said, "--session", &session]).await;
         }
     };
     talk(1..12).await;
     let asked = world.model.requests().len();
-    let report = world.agentctl(["compact", &session, "--json"]).await.exits(0).json();
+    let report = world.ok(["compact", &session, "--json"]).await.json();
     assert!(report.to_string().contains("scribe"), "{report:#}");
     let requests = world.model.requests().split_off(asked);
     let models: Vec<&Value> = requests.iter().map(|request| &request.body["model"]).collect();
@@ -80,7 +80,7 @@ async fn another_model_sums_up_where_one_is_named_and_what_it_cannot_is_cut_off(
 
     talk(19..31).await;
     has_all(
-        &world.agentctl(["compact", &session, "--json"]).await.exits(0).json().to_string(),
+        &world.ok(["compact", &session, "--json"]).await.json().to_string(),
         &["truncate", "no model summed it up"],
     );
     talk(31..32).await;

@@ -78,7 +78,7 @@ async fn what_the_model_sees() {
     world.model.reply(Reply::text(
         "## What the person wants\nA letter.\n\n## Constraints and rules\nNo titles.\n\n## Next steps\nSend it.",
     ));
-    world.agentctl(["compact", &session]).await.exits(0);
+    world.ok(["compact", &session]).await;
     insta::assert_snapshot!("asked_for_a_summary", readable(world.model.requests().last().unwrap(), &session));
     // Most of the window is taken, as the server says.
     let usage = json!({"prompt_tokens": 26_000, "completion_tokens": 10, "total_tokens": 26_010});

@@ -13,7 +13,7 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
     let view = format!("{}:ro", project.display());
     for (prompt, folder) in [("Paint the barn", &view[..]), ("Mend the roof", &view), ("Sail away", "none")] {
         world.model.reply(Reply::text("Certainly."));
-        world.agentctl(["run", prompt, "-C", folder]).await.exits(0);
+        world.ok(["run", prompt, "-C", folder]).await;
     }
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
     terminal.sees_last("last here: Mend the roof");
@@ -54,7 +54,7 @@ async fn without_a_terminal_nothing_can_be_chosen() {
 async fn sessions_are_a_list_to_choose_from_at_a_terminal_and_a_table_without_one() {
     let world = World::saying("Certainly.").await;
     for prompt in ["Paint the barn", "Mend the roof"] {
-        world.agentctl(["run", prompt]).await.exits(0);
+        world.ok(["run", prompt]).await;
     }
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     terminal.says_for("/sessions", "leaves)");

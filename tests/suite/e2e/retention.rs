@@ -21,14 +21,14 @@ async fn reported(world: &World) -> (String, PathBuf) {
         _ => Reply::text("So be it."),
     });
     let run = ["run", "Write a report", "--on-interrupt", "approve", "--output", "json"];
-    let id = world.agentctl(run).await.exits(0).session();
+    let id = world.ok(run).await.session();
     let report = world.data().join("workspace").join(&id).join("outputs/report.txt");
     assert!(report.exists(), "{}", world.log());
     (id, report)
 }
 
 async fn clean(world: &World, args: &[&str]) -> Value {
-    world.agentctl(["clean", "--json"].iter().chain(args)).await.exits(0).json()
+    world.ok(["clean", "--json"].iter().chain(args)).await.json()
 }
 
 fn parts(report: &Value) -> Vec<&str> {
@@ -49,45 +49,45 @@ async fn old_enough(world: &World, sessions: u64) {
 async fn what_nobody_uses_goes_and_the_session_goes_on() {
     let world = world().await;
     let (id, report) = reported(&world).await;
-    let storage = world.agentctl(["storage", "--json"]).await.exits(0).json();
+    let storage = world.ok(["storage", "--json"]).await.json();
     let bytes = |part: &str| {
         let parts = storage["parts"].as_array().unwrap();
         parts.iter().find(|known| known["part"] == part).unwrap()["bytes"].as_u64().unwrap()
     };
     assert!(bytes("journal") > 0 && bytes("audit") > 0 && bytes("workspaces") > 0, "{storage}");
-    world.agentctl(["storage"]).await.exits(0).shows(&["workspaces", "in all", "free on the disk"]);
+    world.ok(["storage"]).await.shows(&["workspaces", "in all", "free on the disk"]);
 
     old_enough(&world, 1).await;
     assert!(report.exists(), "a trial removes nothing");
     let cleaned = clean(&world, &[]).await;
     assert_eq!(parts(&cleaned), ["outputs", "undo"], "{cleaned}");
     assert!(!report.exists());
-    let again = world.agentctl(["clean"]).await.exits(0).stdout;
+    let again = world.ok(["clean"]).await.stdout;
     assert!(again.contains("nothing is old enough to be removed"), "{again}");
 
     // The history tells people and the model, and is whole.
-    let shown = world.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
+    let shown = world.ok(["sessions", "show", &id]).await.stdout;
     assert!(shown.contains("files of it were removed to save space: outputs/ (1 file)"), "{shown}");
     assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
-    world.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
+    world.ok(["run", "--session", &id, "Go on"]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["outputs/ (1 file)"]);
     // It has its files again as soon as it needs some.
-    world.agentctl(["run", "--session", &id, "Another report", "--on-interrupt", "approve"]).await.exits(0);
+    world.ok(["run", "--session", &id, "Another report", "--on-interrupt", "approve"]).await;
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
-    let audit = world.agentctl(["audit", "--json"]).await.exits(0).json();
+    let audit = world.ok(["audit", "--json"]).await.json();
     let told = audit.as_array().unwrap().iter().find(|record| record["kind"] == "cleaned").unwrap();
     assert_eq!((&told["by"], &told["parts"][0]["part"]), (&json!("agentctl"), &json!("outputs")));
-    world.agentctl(["audit", "verify"]).await.exits(0);
-    assert!(world.agentctl(["audit"]).await.exits(0).stdout.contains("cleaned"));
+    world.ok(["audit", "verify"]).await;
+    assert!(world.ok(["audit"]).await.stdout.contains("cleaned"));
 }
 
 #[tokio::test]
 async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
     let world = world().await;
     let (pinned, report) = reported(&world).await;
-    world.agentctl(["sessions", "pin", &pinned]).await.exits(0);
-    world.agentctl(["sessions", "show", &pinned]).await.exits(0).shows(&["pinned"]);
+    world.ok(["sessions", "pin", &pinned]).await;
+    world.ok(["sessions", "show", &pinned]).await.shows(&["pinned"]);
     let (waiting, other) = reported(&world).await;
     let client = world.client().await;
     world.model.respond_with(|_| Reply::tool_call("write_file", json!({"path": "outputs/x", "content": "x"})));
@@ -101,10 +101,10 @@ async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
     assert!(!third.exists() && report.exists() && other.exists(), "{cleaned}");
     // That one waits is known without asking it.
     assert_eq!(cleaned["kept_sessions"], 1, "{cleaned}");
-    let interrupts = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let interrupts = world.ok(["interrupts", "--json"]).await.json();
     assert_eq!(interrupts.as_array().unwrap().len(), 1);
 
-    world.agentctl(["sessions", "unpin", &pinned]).await.exits(0);
+    world.ok(["sessions", "unpin", &pinned]).await;
     old_enough(&world, 1).await;
     clean(&world, &[]).await;
     assert!(!report.exists() && other.exists());
@@ -136,9 +136,9 @@ async fn a_crash_in_the_middle_harms_nothing() {
             (!report.exists() && fs::read_dir(&folder).map_or(0, Iterator::count) == 0).then_some(())
         })
         .await;
-        world.agentctl(["sessions", "show", &id]).await.exits(0).shows(&["were removed to save space"]);
-        world.agentctl(["audit", "verify"]).await.exits(0);
-        world.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
+        world.ok(["sessions", "show", &id]).await.shows(&["were removed to save space"]);
+        world.ok(["audit", "verify"]).await;
+        world.ok(["run", "--session", &id, "Go on"]).await;
     }
     world.still_serves().await;
 }
@@ -159,7 +159,7 @@ async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
         world.daemon.kill9().await;
         drop(deleting);
         world.daemon.restart().await;
-        let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        let listed = world.ok(["sessions", "list", "--json"]).await.json();
         assert_eq!(listed, json!([]), "half of it is there");
         until("nothing of it is left", || async {
             let mut left = ["workspace", "undo"].iter().flat_map(|folder| fs::read_dir(data.join(folder)).into_iter());
@@ -175,7 +175,7 @@ async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
 async fn an_audit_log_whose_end_was_cut_is_told_also_without_its_head_file() {
     let mut world = world().await;
     reported(&world).await;
-    world.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
     world.daemon.sigterm().await;
     let path = world.data().join("audit.jsonl");
     let text = fs::read_to_string(&path).unwrap();
@@ -198,11 +198,11 @@ async fn a_log_that_removes_its_oldest_files_holds() {
         let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
         if told < 30 { another_call(request) } else { Reply::text("It is late.") }
     });
-    world.agentctl(["run", "What time is it?"]).await.exits(0);
-    let before = world.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    world.ok(["run", "What time is it?"]).await;
+    let before = world.ok(["audit", "verify", "--json"]).await.json();
     let cleaned = clean(&world, &[]).await;
     assert_eq!(parts(&cleaned), ["audit"], "{cleaned}");
-    let after = world.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    let after = world.ok(["audit", "verify", "--json"]).await.json();
     let files = |report: &Value| report["files"].as_array().unwrap().len();
     assert!(files(&after) < files(&before) && after["lines"].as_u64() < before["lines"].as_u64(), "{after}");
     // Whoever takes one more away is found out.

@@ -25,9 +25,9 @@ async fn three_turns() -> (World, String) {
         }
     });
     let project = world.mount();
-    world.agentctl(["run", "one", "-C", &project, "--on-interrupt", "approve", "--title", "Numbers"]).await.exits(0);
+    world.ok(["run", "one", "-C", &project, "--on-interrupt", "approve", "--title", "Numbers"]).await;
     for input in ["two", "three"] {
-        world.agentctl(["run", input, "--continue", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+        world.ok(["run", input, "--continue", "-C", &project, "--on-interrupt", "approve"]).await;
     }
     (world, project)
 }
@@ -37,7 +37,7 @@ fn read(world: &World, name: &str) -> Option<String> {
 }
 
 async fn sessions(world: &World) -> Vec<(String, String)> {
-    let list = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let list = world.ok(["sessions", "list", "--json"]).await.json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     list.as_array().unwrap().iter().map(|session| (text(&session["id"]), text(&session["title"]))).collect()
 }
@@ -46,23 +46,23 @@ async fn sessions(world: &World) -> Vec<(String, String)> {
 async fn files_and_talk_go_back_together_and_the_session_keeps_all() {
     let (world, _) = three_turns().await;
     let old = sessions(&world).await[0].0.clone();
-    let preview = world.agentctl(["rewind", "--to", "2", "--preview"]).await.exits(0).stdout;
+    let preview = world.ok(["rewind", "--to", "2", "--preview"]).await.stdout;
     assert!(preview.contains("+one") && preview.contains("-three"), "{preview}");
     assert_eq!(read(&world, "notes.txt").unwrap(), "three\n", "a preview changes nothing");
 
-    let new = world.agentctl(["rewind", "--to", "2", "--yes"]).await.exits(0).stdout.trim().to_owned();
+    let new = world.ok(["rewind", "--to", "2", "--yes"]).await.stdout.trim().to_owned();
     assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("one\n", None));
     assert_eq!(read(&world, "kept.txt").unwrap(), "kept\n");
     let known = sessions(&world).await;
     assert!(known.contains(&(new.clone(), "Numbers".to_owned())), "{known:?}");
     assert!(known.contains(&(old.clone(), "Numbers (before the rewind to turn 2)".to_owned())), "{known:?}");
-    let output = world.agentctl(["run", "again", "--session", &new]).await.exits(0);
+    let output = world.ok(["run", "again", "--session", &new]).await;
     assert!(output.stdout.trim().ends_with("again"), "{}", output.stdout);
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(asked.contains("Did one") && !asked.contains("Did two") && !asked.contains("Did three"), "{asked}");
 
     // Files come back, too.
-    world.agentctl(["rewind", &old, "--to", "2", "--files", "--redo", "--yes"]).await.exits(0);
+    world.ok(["rewind", &old, "--to", "2", "--files", "--redo", "--yes"]).await;
     assert_eq!(
         (read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt").as_deref()),
         ("three\n", Some("x\n"))
@@ -89,9 +89,9 @@ async fn to_the_beginning_and_to_nowhere() {
     for args in [["rewind", "--to", "4"], ["rewind", "--steps", "9"], ["rewind", "--to", "0"]] {
         world.agentctl(args).await.exits(2).says(&["the session has 3"]);
     }
-    let new = world.agentctl(["rewind", "--steps", "3", "--yes"]).await.exits(0).stdout.trim().to_owned();
+    let new = world.ok(["rewind", "--steps", "3", "--yes"]).await.stdout.trim().to_owned();
     assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("zero\n", None));
-    world.agentctl(["run", "four", "--session", &new]).await.exits(0);
+    world.ok(["run", "four", "--session", &new]).await;
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(!asked.contains("Did one"), "{asked}");
 }
@@ -104,6 +104,6 @@ async fn only_the_talk_goes_back_also_from_the_chat() {
     assert_eq!(read(&world, "notes.txt").unwrap(), "two\n", "{}\n{}", output.stdout, output.stderr);
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(asked.contains("Did two") && !asked.contains("Did three"), "{asked}");
-    world.agentctl(["rewind", "--talk", "--yes"]).await.exits(0);
+    world.ok(["rewind", "--talk", "--yes"]).await;
     assert_eq!(read(&world, "notes.txt").unwrap(), "two\n");
 }

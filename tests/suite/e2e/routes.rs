@@ -38,13 +38,13 @@ async fn this_machine_is_never_asked_through_a_proxy() {
     let daemon = TempDaemon::start_in(home).await;
     for (slot, words) in [("base", "Hello"), ("code", "Hello"), ("chat", "Six.")] {
         model.default_reply(Reply::text("Hello"));
-        let output = daemon.agentctl(["run", "Hi", "--model", slot]).await.exits(0);
+        let output = daemon.ok(["run", "Hi", "--model", slot]).await;
         assert_eq!(output.stdout.trim(), words, "{slot}");
     }
     // Whether this name is known is the system's business; what is asked is never a proxy.
     let failed = daemon.agentctl(["run", "Hi", "--model", "reasoning"]).await;
     assert!(failed.code == Some(0) || failed.stderr.contains("directly"), "{}", failed.stderr);
-    daemon.agentctl(["mcp", "test", "here"]).await.exits(0);
+    daemon.ok(["mcp", "test", "here"]).await;
     until_true("the turns have come", || !collector.spans().is_empty()).await;
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
     assert!(doctor.contains("/v1, directly") && !doctor.contains("through"), "{doctor}");
@@ -64,11 +64,11 @@ async fn what_is_elsewhere_goes_through_the_proxy_and_errors_name_it() {
     home.write("config/models.yaml", "base: {base_url: 'http://model.example/v1', id: m, retries: 0}");
     home.write("config/mcp_servers.yaml", "servers: {there: {url: 'http://mcp.example/mcp'}}");
     let daemon = TempDaemon::start_in(home).await;
-    assert_eq!(daemon.agentctl(["run", "Hi"]).await.exits(0).stdout.trim(), "Hello");
+    assert_eq!(daemon.ok(["run", "Hi"]).await.stdout.trim(), "Hello");
     assert!(proxy.seen().iter().any(|line| line.contains("http://model.example/v1/")), "{:?}", proxy.seen());
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
     assert!(doctor.contains(&format!("http://model.example/v1, {route}")) && !doctor.contains("s3cret"), "{doctor}");
-    let shown = daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+    let shown = daemon.ok(["models", "show"]).await.stdout;
     assert!(shown.contains(&route) && !shown.contains("s3cret"), "{shown}");
     drop(daemon);
 

@@ -19,7 +19,7 @@ fn slot(name: &str, server: &ModelServer, more: &str) -> String {
 
 async fn run(daemon: &TempDaemon, args: &[&str]) -> (Vec<Value>, String) {
     let args = [&["run", "--output", "stream-json"], args].concat();
-    let output = daemon.agentctl(args).await.exits(0);
+    let output = daemon.ok(args).await;
     (output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), output.stderr)
 }
 
@@ -66,7 +66,7 @@ async fn where_a_provider_is_down_or_out_of_money_the_next_model_answers() {
         "it goes on where the other one stopped"
     );
     assert_eq!(base.requests().len(), 2, "what no money buys is not tried again");
-    let told = daemon.agentctl(["run", "And now?"]).await.exits(0);
+    let told = daemon.ok(["run", "And now?"]).await;
     assert_eq!(told.stdout.trim(), "Spare here.");
     assert!(told.stderr.contains("spare-model answers: base-model did not answer a moment ago"), "{}", told.stderr);
     assert_eq!(base.requests().len(), 2, "it is given a rest");

@@ -36,10 +36,10 @@ fn check_result(result: &Value, stop_reason: &str) {
 #[tokio::test]
 async fn the_answer_is_on_standard_output_and_nothing_else() {
     let world = World::saying("Four.").await;
-    let output = world.agentctl(["run", "What is two and two?"]).await.exits(0);
+    let output = world.ok(["run", "What is two and two?"]).await;
     assert_eq!(output.stdout, "Four.\n");
     assert_eq!(world.model.requests()[0].last_user(), "What is two and two?");
-    let output = world.agentctl(["run", "2+2?", "--output", "json"]).await.exits(0);
+    let output = world.ok(["run", "2+2?", "--output", "json"]).await;
     let result = output.json();
     check_result(&result, "completed");
     holds(&result, json!({"text": "Four.", "tool_used": false, "steps": 1}));
@@ -83,7 +83,7 @@ fn check_stream(output: &Output, stop_reason: &str) -> Vec<String> {
 async fn a_stream_of_events_and_the_result_behind_it() {
     let world = World::start().await;
     world.model.reply(Reply::tool_call("now", json!({}))).reply(Reply::text("It is late already."));
-    let output = world.agentctl(["run", "Time?", "--output", "stream-json"]).await.exits(0);
+    let output = world.ok(["run", "Time?", "--output", "stream-json"]).await;
     let types = check_stream(&output, "completed");
     for name in ["item_started", "item_delta", "item_completed", "usage_updated"] {
         assert!(types.iter().any(|found| found == name), "{name} is missing in {types:?}");
@@ -125,7 +125,7 @@ async fn a_folder_is_seen_and_changed_only_if_it_may_be() {
     let run = async |folder: String| {
         world.model.reply(write()).reply(Reply::text("Done."));
         let args = ["run", "Change it", "-C", &folder, "--on-interrupt", "approve", "--output", "json"];
-        world.agentctl(args).await.exits(0).json()
+        world.ok(args).await.json()
     };
     for folder in [project.clone(), format!("{project}:ro")] {
         assert_eq!(run(folder).await["files"], json!([]));
@@ -195,7 +195,7 @@ async fn five_where_an_approval_was_needed() {
     // And with a yes beforehand it is done.
     world.model.reply(write()).reply(Reply::text("Written."));
     let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
-    let approved = world.agentctl(args).await.exits(0).json();
+    let approved = world.ok(args).await.json();
     assert_eq!(approved["files"], json!([{"path": "outputs/a.txt", "change": "created"}]));
 }
 
@@ -245,7 +245,7 @@ async fn a_reader_that_has_enough_is_no_failure() {
     let output = Running::spawn(shell).output(Vec::new()).await.exits(0);
     assert!(!output.stderr.contains("error") && !output.stderr.contains("panicked"), "{}", output.stderr);
     until("the turn ends all the same", || async {
-        let status = world.agentctl(["status", "--json"]).await.exits(0).json();
+        let status = world.ok(["status", "--json"]).await.json();
         (status["running_turns"] == 0).then_some(())
     })
     .await;
@@ -268,7 +268,7 @@ async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Out
     events.stored_until(is_there).await;
 
     let id = raised["interrupt"]["id"].as_str().unwrap();
-    world.agentctl(["answer", id, "that one"]).await.exits(0);
+    world.ok(["answer", id, "that one"]).await;
     (first.output(Vec::new()).await, second.output(Vec::new()).await)
 }
 
@@ -302,7 +302,7 @@ async fn a_command_that_failed_is_told_as_such_wherever_it_is_shown() {
     let failing = "seq 1 9; echo first of it >&2; echo last of it >&2; exit 3";
     world.model.reply(run(failing)).reply(run("seq 1 3")).reply(run("kill -9 $$")).reply(Reply::text("So."));
     let args = ["run", "Run them", "--on-interrupt", "approve", "--output", "stream-json"];
-    let lines = world.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     let codes: Vec<i64> = lines
         .iter()
         .filter(|line| line["type"] == "item_completed")
@@ -310,8 +310,8 @@ async fn a_command_that_failed_is_told_as_such_wherever_it_is_shown() {
         .collect();
     assert_eq!(codes, [3, 0, 137]);
     let session = lines[0]["session_id"].as_str().unwrap();
-    let attached = world.agentctl(["attach", session, "--after", "0"]).await.exits(0).stderr;
-    let shown = world.agentctl(["sessions", "show", session]).await.exits(0).stdout;
+    let attached = world.ok(["attach", session, "--after", "0"]).await.stderr;
+    let shown = world.ok(["sessions", "show", session]).await.stdout;
     for (told, call) in [(&attached, "✗ $ "), (&shown, "✗ run_bash_command")] {
         has_all(told, &[call, "exit 3 ·", "first of it", "last of it", "3 lines", "ended by signal 9"]);
         assert!(!told.contains("exit 0"), "{told}");
@@ -331,24 +331,24 @@ async fn what_runs_in_the_background_is_waited_for() {
     let mut world = World::configured("service: {log_level: debug}").await;
     world.agentctl(["wait", "nowhere"]).await.exits(2);
     world.model.reply(Reply::deltas(["One. ", "Two."]).delay_ms(300)).reply(Reply::text("Three."));
-    let session = world.agentctl(["run", "Count", "--detach"]).await.exits(0).stdout.trim().to_owned();
-    world.agentctl(["run", "More", "--session", &session, "--if-busy", "queue", "--detach"]).await.exits(0);
-    let waited = world.agentctl(["wait", &session]).await.exits(0);
+    let session = world.ok(["run", "Count", "--detach"]).await.stdout.trim().to_owned();
+    world.ok(["run", "More", "--session", &session, "--if-busy", "queue", "--detach"]).await;
+    let waited = world.ok(["wait", &session]).await;
     assert_eq!(waited.stdout, "Three.\n", "{}", waited.stderr);
     // What has ended is told again, after the next start of the daemon, too.
     world.daemon.crash().await;
-    let result = world.agentctl(["wait", "last", "--json"]).await.exits(0).json();
+    let result = world.ok(["wait", "last", "--json"]).await.json();
     holds(&result, json!({"text": "Three.", "session_id": session}));
 
     world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
-    world.agentctl(["run", "Hang", "--session", &session, "--detach"]).await.exits(0);
+    world.ok(["run", "Hang", "--session", &session, "--detach"]).await;
     let before = world.followers();
     let waiting = world.spawn_agentctl(["wait", &session]);
     // One that is stopped before it listens has lost the daemon, and says that instead.
     until_true("it listens", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
-    world.agentctl(["stop", "--within", "0"]).await.exits(0);
+    world.ok(["stop", "--within", "0"]).await;
     let ended = waiting.output(Vec::new()).await;
     assert_eq!(ended.code, Some(75), "{}\n{}", ended.stdout, ended.stderr);
 }
@@ -356,9 +356,9 @@ async fn what_runs_in_the_background_is_waited_for() {
 #[tokio::test]
 async fn a_session_for_one_turn_has_a_title_and_is_gone_behind_it() {
     let world = World::start().await;
-    let sessions = async || world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = async || world.ok(["sessions", "list", "--json"]).await.json();
     world.model.reply(Reply::text("Kept."));
-    world.agentctl(["run", "Hello", "--title", "The first"]).await.exits(0);
+    world.ok(["run", "Hello", "--title", "The first"]).await;
     assert_eq!(sessions().await[0]["title"], "The first");
     // Also where the turn fails.
     for reply in [Reply::text("Gone."), Reply::refusal(400, "no")] {

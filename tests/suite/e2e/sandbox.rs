@@ -38,7 +38,7 @@ impl World {
 
     /// Runs a turn in a new session, which is allowed everything that can be allowed.
     pub(super) async fn turn(&self) -> Output {
-        self.daemon.agentctl(["run", "Do it", "-C", &self.mount(), "--on-interrupt", "approve"]).await.exits(0)
+        self.daemon.ok(["run", "Do it", "-C", &self.mount(), "--on-interrupt", "approve"]).await
     }
 
     /// What becomes of a command.
@@ -147,7 +147,7 @@ async fn there_is_no_network_unless_it_is_allowed() {
     open.client().await.reload().await.unwrap();
     open.barred(&command).await;
     assert!(listener.accept().is_err(), "nobody came");
-    let status = open.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = open.daemon.ok(["status", "--json"]).await.json();
     assert_eq!(status["sandbox"]["network"], false, "{status:#}");
     open.daemon.write("config/hitl_rules.yaml", "{}\n");
     open.client().await.reload().await.unwrap();
@@ -282,7 +282,7 @@ async fn where_the_kernel_offers_less_the_settings_decide() {
         let (output, check) = doctor(&refusing).await;
         assert_eq!((output.code, &check["state"]), (Some(2), &json!("fail")), "{lacking}: {check}");
         assert!(check["hint"].as_str().unwrap().contains("sandbox.mode: best_effort"), "{check}");
-        refusing.daemon.agentctl(["status"]).await.exits(0).shows(&["commands do not run"]);
+        refusing.daemon.ok(["status"]).await.shows(&["commands do not run"]);
 
         let going_on = weak(lacking, "sandbox: {mode: best_effort}").await;
         going_on.allowed("echo ran > \"$PROJECT/ran\"").await;

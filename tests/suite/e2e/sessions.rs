@@ -6,44 +6,40 @@ use super::{damage::spoil, *};
 async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     let world = World::start().await;
     let daemon = &world.daemon;
-    assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(daemon.ok(["sessions", "list", "--json"]).await.json(), json!([]));
     world.model.reply(Reply::text("Hello, Ada."));
-    let result = daemon.agentctl(["run", "I am Ada", "--output", "json"]).await.exits(0).json();
+    let result = daemon.ok(["run", "I am Ada", "--output", "json"]).await.json();
     let id = result["session_id"].as_str().unwrap();
 
-    let listed = daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = daemon.ok(["sessions", "list", "--json"]).await.json();
     let expected = ["created_at", "id", "last_seq", "status", "title", "turns", "updated_at", "usage"];
     assert_eq!(keys(&listed[0]), expected);
     holds(&listed[0], json!({"id": id, "title": "I am Ada", "turns": 1}));
 
-    let shown = daemon.agentctl(["sessions", "show", &id[..30], "--json"]).await.exits(0).json();
+    let shown = daemon.ok(["sessions", "show", &id[..30], "--json"]).await.json();
     let kinds: Vec<&Value> = shown["items"].as_array().unwrap().iter().map(|item| &item["item"]["kind"]).collect();
     assert_eq!(kinds, [&json!("user_message"), &json!("agent_message")]);
 
-    daemon.agentctl(["sessions", "rename", id, "The", "tax", "papers"]).await.exits(0);
-    assert!(daemon.agentctl(["sessions", "list"]).await.exits(0).stdout.contains("The tax papers"));
+    daemon.ok(["sessions", "rename", id, "The", "tax", "papers"]).await;
+    assert!(daemon.ok(["sessions", "list"]).await.stdout.contains("The tax papers"));
 
-    let found = daemon.agentctl(["sessions", "search", "ada", "\"i AM\"", "--json"]).await.exits(0).json();
+    let found = daemon.ok(["sessions", "search", "ada", "\"i AM\"", "--json"]).await.json();
     assert_eq!((found.as_array().unwrap().len(), &found[0]["session_id"]), (1, &json!(id)));
     assert_eq!(keys(&found[0]), ["at", "excerpt", "kind", "marks", "seq", "session_id", "title"]);
-    daemon
-        .agentctl(["sessions", "search", "ada", "--session", &id[..30]])
-        .await
-        .exits(0)
-        .shows(&["person", "Hello, Ada."]);
-    daemon.agentctl(["sessions", "search", "nobody"]).await.exits(0).says(&["nothing was found"]);
+    daemon.ok(["sessions", "search", "ada", "--session", &id[..30]]).await.shows(&["person", "Hello, Ada."]);
+    daemon.ok(["sessions", "search", "nobody"]).await.says(&["nothing was found"]);
     daemon.agentctl(["sessions", "search", "*"]).await.exits(2).says(&["hint:"]);
 
-    daemon.agentctl(["sessions", "reset", id]).await.exits(0);
-    daemon.agentctl(["run", "Who am I?", "--session", id]).await.exits(0);
+    daemon.ok(["sessions", "reset", id]).await;
+    daemon.ok(["run", "Who am I?", "--session", id]).await;
     let requests = world.model.requests();
     assert!(!requests[1].body["messages"].to_string().contains("Ada"), "a reset history is set aside");
 
     daemon.agentctl(["sessions", "delete", id]).await.exits(2).says(&["--yes"]);
-    daemon.agentctl(["sessions", "delete", id, "--yes"]).await.exits(0);
-    assert_eq!(daemon.agentctl(["sessions", "search", "ada", "--json"]).await.exits(0).json(), json!([]));
+    daemon.ok(["sessions", "delete", id, "--yes"]).await;
+    assert_eq!(daemon.ok(["sessions", "search", "ada", "--json"]).await.json(), json!([]));
     daemon.agentctl(["sessions", "show", id]).await.exits(2).says(&[id, "hint:"]);
-    assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(daemon.ok(["sessions", "list", "--json"]).await.json(), json!([]));
 }
 
 #[tokio::test]
@@ -52,11 +48,11 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
     let daemon = &world.daemon;
     let mut ids = Vec::new();
     for words in ["Paint the barn", "Mend the roof", "Mend the roof"] {
-        let result = daemon.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
+        let result = daemon.ok(["run", words, "--output", "json"]).await.json();
         ids.push(result["session_id"].as_str().unwrap().to_owned());
     }
     let found = async |name: &str| {
-        let shown = daemon.agentctl(["sessions", "show", name, "--json"]).await.exits(0).json();
+        let shown = daemon.ok(["sessions", "show", name, "--json"]).await.json();
         shown["id"].as_str().unwrap().to_owned()
     };
     let end = |id: &str| id[id.len() - 8..].to_owned();
@@ -70,13 +66,13 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
     let several = daemon.agentctl(["sessions", "show", "Mend the roof"]).await.exits(2);
     several.says(&["could mean several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
     // People are shown what can be named, and a place is no name for what is gone for good.
-    let listed = daemon.agentctl(["sessions", "list"]).await.exits(0).stdout;
+    let listed = daemon.ok(["sessions", "list"]).await.stdout;
     let row = listed.lines().find(|line| line.contains("Paint the barn")).unwrap().to_owned();
     assert!(row.starts_with("3 ") && row.contains(&end(&ids[0])) && !row.contains(&ids[0]), "{listed}");
     for place in ["1", "last"] {
         daemon.agentctl(["sessions", "delete", place, "--yes"]).await.exits(2).says(&["--yes needs an id or a title"]);
     }
-    daemon.agentctl(["sessions", "delete", "Paint the barn", "--yes"]).await.exits(0);
+    daemon.ok(["sessions", "delete", "Paint the barn", "--yes"]).await;
     daemon.agentctl(["sessions", "show", &ids[0]]).await.exits(2);
 }
 
@@ -86,7 +82,7 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
     let mut world = World::start().await;
     let mut sessions = Vec::new();
     for words in ["I am Ada", "I am Bob"] {
-        let result = world.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
+        let result = world.ok(["run", words, "--output", "json"]).await.json();
         sessions.push(result["session_id"].as_str().unwrap().to_owned());
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));
@@ -94,11 +90,11 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
     spoil(&world, &format!("UPDATE sessions SET updated_at = updated_at + {day} WHERE title = 'I am Bob'"));
     world.daemon.restart().await;
     let daemon = &world.daemon;
-    let first = async || daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
+    let first = async || daemon.ok(["sessions", "list", "--json"]).await.json()[0]["id"].clone();
     assert_eq!(first().await, sessions[1]);
-    daemon.agentctl(["run", "Who am I?", "--session", &sessions[0]]).await.exits(0);
+    daemon.ok(["run", "Who am I?", "--session", &sessions[0]]).await;
     assert_eq!(first().await, sessions[0]);
-    let result = daemon.agentctl(["run", "And now?", "--continue", "--output", "json"]).await.exits(0).json();
+    let result = daemon.ok(["run", "And now?", "--continue", "--output", "json"]).await.json();
     assert_eq!(result["session_id"], sessions[0]);
 }
 
@@ -106,12 +102,12 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
 async fn models_tools_status_and_doctor_tell_programs_too() {
     let world = World::start().await;
     let daemon = &world.daemon;
-    let models = daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    let models = daemon.ok(["models", "--json"]).await.json();
     let slots = texts(&models, "slot");
     assert_eq!(slots, ["base", "reasoning", "vision", "code", "chat"]);
     assert_eq!(models[0]["model"]["base_url"], world.model.base_url());
 
-    let tools = daemon.agentctl(["tools", "--json"]).await.exits(0).json();
+    let tools = daemon.ok(["tools", "--json"]).await.json();
     // Those of language servers are there where this machine has one.
     let of_servers = ["definition", "diagnostics", "references", "rename_symbol"];
     let names = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
@@ -122,15 +118,15 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
                     web_search write_file";
     assert_eq!(names.join(" "), expected);
 
-    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = daemon.ok(["status", "--json"]).await.json();
     holds(&status, json!({"running": true, "pid": daemon.pid()}));
     assert_eq!(status["data_dir"], daemon.data().to_str().unwrap());
 
-    let checks = daemon.agentctl(["doctor", "--json"]).await.exits(0).json();
+    let checks = daemon.ok(["doctor", "--json"]).await.json();
     assert!(checks.as_array().unwrap().iter().all(|check| check["state"] != "fail"), "{checks:#}");
-    assert_eq!(daemon.agentctl(["interrupts", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(daemon.ok(["interrupts", "--json"]).await.json(), json!([]));
     for shell in ["bash", "zsh", "fish"] {
-        assert!(daemon.agentctl(["completions", shell]).await.exits(0).stdout.contains("agentctl"));
+        assert!(daemon.ok(["completions", shell]).await.stdout.contains("agentctl"));
     }
 }
 

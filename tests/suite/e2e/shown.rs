@@ -27,26 +27,26 @@ async fn nothing_is_approved_unseen() {
     world.model.reply(write.clone()).reply(Reply::text("Then not."));
     let (running, interrupt) = waiting(&world).await;
     assert!(interrupt["preview"].as_str().unwrap().ends_with("+line 900\n+rm -rf ~/hidden\n"));
-    let shown = world.agentctl(["interrupts", id(&interrupt)]).await.exits(0).stdout;
+    let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
     assert!(shown.contains("+line 1\n") && shown.contains("+line 900\n"), "{}", shown.len());
     assert!(shown.contains("+rm -rf ~/hidden\n"), "{}", shown.len());
-    world.agentctl(["answer", id(&interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(&interrupt), "reject"]).await;
     running.output(Vec::new()).await;
 
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": heredoc}))).reply(Reply::text("No."));
     let (running, interrupt) = waiting(&world).await;
-    let shown = world.agentctl(["interrupts", id(&interrupt)]).await.exits(0).stdout;
+    let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
     assert!(shown.contains("rm -rf ~/hidden\n          END\n"), "{}", shown.len());
-    world.agentctl(["answer", id(&interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(&interrupt), "reject"]).await;
     running.output(Vec::new()).await;
 
     let body = (1..=5_000).map(|number| format!("{number} ")).collect::<String>() + "and a tail";
     let post = json!({"url": "http://127.0.0.1:9/", "method": "POST", "body": body});
     world.model.reply(Reply::tool_call("http_fetch", post)).reply(Reply::text("Not sent."));
     let (running, interrupt) = waiting(&world).await;
-    let shown = world.agentctl(["interrupts", id(&interrupt)]).await.exits(0).stdout;
+    let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
     assert!(shown.contains(&format!("          {body}\n")), "{}", shown.len());
-    world.agentctl(["answer", id(&interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(&interrupt), "reject"]).await;
     running.output(Vec::new()).await;
 
     // In the chat the question counts what it has no room for, and `v` shows it.
@@ -85,9 +85,9 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
 
     let session = &world.last_session().await;
     let told = "(edited) echo edited > outputs/a (was touch";
-    world.agentctl(["attach", session, "--after", "0"]).await.exits(0).says(&[told]);
-    world.agentctl(["audit", "--session", session]).await.exits(0).shows(&[told, "agentctl: edit"]);
-    let shown = world.agentctl(["sessions", "show", session]).await.exits(0).stdout;
+    world.ok(["attach", session, "--after", "0"]).await.says(&[told]);
+    world.ok(["audit", "--session", session]).await.shows(&[told, "agentctl: edit"]);
+    let shown = world.ok(["sessions", "show", session]).await.stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
     // Whoever answers from elsewhere is told the same, or only that.
@@ -119,22 +119,22 @@ async fn every_character_that_would_run_is_seen_by_everybody() {
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": command}))).reply(Reply::text("No."));
     let (running, interrupt) = waiting(&world).await;
     let attached = world.spawn_agentctl(["attach", interrupt["session_id"].as_str().unwrap(), "--after", "0"]);
-    let shown = world.agentctl(["interrupts", id(&interrupt)]).await.exits(0).stdout;
+    let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
     assert!(shown.contains(&format!("would do  $ {all}\n")), "{shown}");
     assert!(!shown.contains(is_hidden), "{shown:?}");
-    let listed = world.agentctl(["interrupts"]).await.exits(0).stdout;
+    let listed = world.ok(["interrupts"]).await.stdout;
     assert!(listed.contains(r"building\u{90}") && !listed.contains(is_hidden), "{listed:?}");
-    let json = world.agentctl(["interrupts", "--json"]).await.exits(0);
+    let json = world.ok(["interrupts", "--json"]).await;
     assert!(!json.stdout.contains(is_hidden), "{:?}", json.stdout);
     assert_eq!(json.json()[0]["args"]["command"], command);
-    world.agentctl(["answer", id(&interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(&interrupt), "reject"]).await;
     let streamed = running.output(Vec::new()).await.stdout;
     assert!(!streamed.contains(is_hidden), "{streamed:?}");
     let attached = attached.output(Vec::new()).await.stderr;
     assert!(attached.contains(r#"building\u{90}"; touch"#) && !attached.contains(is_hidden), "{attached:?}");
-    let audit = world.agentctl(["audit"]).await.exits(0).stdout;
+    let audit = world.ok(["audit"]).await.stdout;
     assert!(audit.contains(r"building\u{90}") && !audit.contains(is_hidden), "{audit:?}");
-    let audit = world.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    let audit = world.ok(["audit", "--json"]).await.stdout;
     assert!(audit.contains(r"building\u0090") && !audit.contains(is_hidden), "{audit:?}");
 }
 
@@ -157,7 +157,7 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}));
     world.model.reply(write).reply(Reply::text("Written."));
     let run = ["run", "Write it", "--on-interrupt", "approve", "--output", "json"];
-    let result = world.agentctl(run).await.exits(0).json();
+    let result = world.ok(run).await.json();
     let session = result["session_id"].as_str().unwrap();
     let undo = |more: &'static [&'static str]| {
         let args: Vec<&str> = ["undo", session, "--preview"].iter().chain(more).copied().collect();
@@ -169,26 +169,26 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
     assert!(json.json()["files"][0]["diff"].as_str().unwrap().contains(unseen), "{}", json.stdout);
 
     // The title, wherever it stands: in lists, and in a question of the session.
-    world.agentctl(["sessions", "rename", session, unseen]).await.exits(0);
-    check(&world.daemon.agentctl(["sessions", "list"]).await.exits(0).stdout, seen);
-    check(&world.daemon.agentctl(["sessions", "show", session]).await.exits(0).stdout, seen);
+    world.ok(["sessions", "rename", session, unseen]).await;
+    check(&world.daemon.ok(["sessions", "list"]).await.stdout, seen);
+    check(&world.daemon.ok(["sessions", "show", session]).await.stdout, seen);
     let call = Reply::tool_call("mcp_fake_act", json!({ "text": unseen }));
     world.model.reply(call).reply(Reply::text("No."));
     let args = ["run", "Act", "--session", session, "--on-interrupt", "wait", "--output", "stream-json"];
     let mut running = world.spawn_agentctl(args);
     let (raised, _) = running.event("interrupt_raised").await;
     let interrupt = &raised["interrupt"];
-    let shown = world.agentctl(["interrupts", id(interrupt)]).await.exits(0).stdout;
+    let shown = world.ok(["interrupts", id(interrupt)]).await.stdout;
     check(&shown, &format!("in \"{seen}\""));
 
     // What another program would be told, which has no preview of its own.
     check(&shown, &format!("\"text\": \"{seen}\""));
-    check(&world.daemon.agentctl(["interrupts"]).await.exits(0).stdout, seen);
+    check(&world.daemon.ok(["interrupts"]).await.stdout, seen);
     assert_eq!(interrupt["args"]["text"], unseen);
-    world.agentctl(["answer", id(interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(interrupt), "reject"]).await;
     let streamed = running.output(Vec::new()).await.exits(5).stdout;
     assert!(!streamed.contains(is_hidden), "{streamed:?}");
-    check(&world.daemon.agentctl(["audit", "--session", session]).await.exits(0).stdout, seen);
+    check(&world.daemon.ok(["audit", "--session", session]).await.stdout, seen);
 }
 
 /// A pipe may lead to a terminal, and a terminal need not say that it is one.

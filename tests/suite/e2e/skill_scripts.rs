@@ -12,7 +12,7 @@ const SECRET: &str = "the launch code is 0000";
 /// A session with a skill's folder, whose script does what these lines say.
 async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
     world.model.respond_with(|_| Reply::text("hello"));
-    let session = world.agentctl(["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.exits(0).session();
+    let session = world.ok(["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.session();
     let skill = world.path().join("data/workspace").join(&session).join("skills/report");
     fs::create_dir_all(skill.join("scripts")).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: report\ndescription: Makes a report\n---\n").unwrap();
@@ -62,7 +62,7 @@ async fn the_script_of_a_skill_is_locked_in() {
     assert_eq!(children(world.daemon.pid()), before);
     assert_eq!(fs::read_to_string(project(&world).join("report")).unwrap(), "made\n");
     // What it changed in the project is taken back like every other change.
-    world.agentctl(["undo", &session]).await.exits(0);
+    world.ok(["undo", &session]).await;
     assert!(!project(&world).join("report").exists());
 }
 

@@ -58,24 +58,24 @@ async fn a_mention_and_a_file_bring_a_skill() {
         home.write("config/skills.yaml", "optional: {tax: {enabled: false, auto_load_on_file_types: [tax]}}\n");
     })
     .await;
-    let first = world.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+    let first = world.ok(["run", "Hello", "--output", "json"]).await.json();
     let skills = |session: &Value| {
         let root = world.path().join("data/workspace").join(session["session_id"].as_str().unwrap());
         root.join("skills/tax/SKILL.md").is_file()
     };
     assert!(!world.model.requests()[0].body.to_string().contains("Works out taxes"), "it is not told unasked");
     assert!(!skills(&first));
-    let mentioned = world.agentctl(["run", "Use @tax", "--output", "json"]).await.exits(0).json();
+    let mentioned = world.ok(["run", "Use @tax", "--output", "json"]).await.json();
     assert!(skills(&mentioned) && tail(&world).contains("read skills/tax/SKILL.md"), "{}", tail(&world));
     world.write("2025.tax", "x");
     let file = world.path().join("2025.tax");
     let args = ["run", "See", "--file", file.to_str().unwrap(), "--output", "json"];
-    let handed = world.agentctl(args).await.exits(0).json();
+    let handed = world.ok(args).await.json();
     assert!(skills(&handed) && tail(&world).contains("For work on uploads/2025.tax"), "{}", tail(&world));
     // Changed since: the next mention brings it as it is now.
     world.write("config/skills/tax/reference/rates.md", "Twenty of a hundred, from now on.\n");
     let session = mentioned["session_id"].as_str().unwrap();
-    world.agentctl(["run", "Again @tax", "--session", session]).await.exits(0);
+    world.ok(["run", "Again @tax", "--session", session]).await;
     let rates = world.read(&format!("data/workspace/{session}/skills/tax/reference/rates.md"));
     assert!(rates.starts_with("Twenty"), "{rates}");
 }
@@ -97,7 +97,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
         symlink(home.path().join("secret.txt"), home.config().join("skills/leads/secret")).unwrap();
     })
     .await;
-    let skills = world.agentctl(["skills", "list", "--json"]).await.exits(0).json();
+    let skills = world.ok(["skills", "list", "--json"]).await.json();
     let wrong = |name: &str| {
         let found = skills.as_array().unwrap().iter().find(|skill| skill["name"] == name).unwrap();
         let problems = found["problems"].as_array().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -113,10 +113,10 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
         let (usable, problems) = wrong(name);
         assert!(!usable && problems.contains(part), "{name}: {problems}");
     }
-    let table = world.agentctl(["skills", "list"]).await.exits(0).stdout;
+    let table = world.ok(["skills", "list"]).await.stdout;
     assert!(!table.contains('\u{1b}') && table.contains("cannot be used"), "{table}");
     // What cannot be used is not offered.
-    world.agentctl(["run", "Hello"]).await.exits(0);
+    world.ok(["run", "Hello"]).await;
     let sent = world.model.requests().last().unwrap().body.to_string();
     assert!(
         sent.contains("tax: Works out taxes") && !sent.contains("large: Large") && !sent.contains("leads: Leads"),
@@ -125,8 +125,8 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     let folder = |name: &str| world.path().join("config/skills").join(name).display().to_string();
     let checked = world.agentctl(["skills", "check", &folder("broken")]).await;
     assert!(checked.code == Some(1) && checked.stdout.contains("SKILL.md:"), "{}", checked.stdout);
-    world.agentctl(["skills", "check", &folder("tax")]).await.exits(0);
-    world.agentctl(["skills", "check", "tax"]).await.exits(0).shows(&["config/skills/tax"]);
+    world.ok(["skills", "check", &folder("tax")]).await;
+    world.ok(["skills", "check", "tax"]).await.shows(&["config/skills/tax"]);
     let unknown = world.agentctl(["skills", "check", "nothing"]).await;
     assert!(
         unknown.code == Some(2) && unknown.stderr.contains("hint: give the folder of a skill"),
@@ -142,7 +142,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     assert!(told.iter().all(|text| text.contains("E_PATH") && text.contains("cannot be used")), "{told:#?}");
     assert!(!told.join("").contains("launch"), "{told:#?}");
     world.model.respond_with(|_| Reply::text("Good."));
-    world.agentctl(["run", "Use @leads"]).await.exits(0).says(&["leads out of the skill"]);
+    world.ok(["run", "Use @leads"]).await.says(&["leads out of the skill"]);
     world.still_serves().await;
 }
 
@@ -159,12 +159,12 @@ async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
     })
     .await;
     let from = world.path().join("from/zebra").display().to_string();
-    let added = world.agentctl(["skills", "add", &from]).await.exits(0).stdout;
+    let added = world.ok(["skills", "add", &from]).await.stdout;
     assert_eq!(added.lines().count(), 1, "all of it is shown: {added}");
     let project = world.path().join("project");
-    world.agentctl(["run", "Hello", "-C", project.to_str().unwrap()]).await.exits(0);
+    world.ok(["run", "Hello", "-C", project.to_str().unwrap()]).await;
     let messages = world.model.requests().last().unwrap().body.to_string();
-    let listed = world.agentctl(["skills", "list", "--session", "last", "--json"]).await.exits(0).json();
+    let listed = world.ok(["skills", "list", "--session", "last", "--json"]).await.json();
     let count = |form: &str| listed.as_array().unwrap().iter().filter(|skill| skill["shown"] == form).count();
     let (whole, shortened) = (count("whole"), count("shortened"));
     assert!(whole >= 2 && shortened > 0 && whole + shortened + count("name") == 33, "{listed:#}");
@@ -177,14 +177,14 @@ async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
         let is_listed = messages.contains(&format!("\\n- {name}"));
         assert_eq!(is_listed, skill["shown"] != "none", "{name}");
     }
-    world.agentctl(["skills", "list", "--session", "last"]).await.exits(0).shows(&["shortened", "when mentioned"]);
+    world.ok(["skills", "list", "--session", "last"]).await.shows(&["shortened", "when mentioned"]);
     // Own skills that are too many for the catalogue: the person hears it at once.
     for number in 0..90 {
         let front = format!("---\nname: b{number:02}\ndescription: {}\n---\n", "many words ".repeat(27));
         world.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
     }
-    world.agentctl(["skills", "add", &from, "--replace"]).await.exits(0).shows(&["models are shown"]);
-    let json = world.agentctl(["skills", "add", &from, "--replace", "--json"]).await.exits(0).json();
+    world.ok(["skills", "add", &from, "--replace"]).await.shows(&["models are shown"]);
+    let json = world.ok(["skills", "add", &from, "--replace", "--json"]).await.json();
     assert!(["name", "shortened"].contains(&json["shown"].as_str().unwrap()), "{json}");
 }
 
@@ -202,17 +202,17 @@ async fn a_folder_is_added_once_it_is_sound() {
     let folder = |name: &str| world.path().join("from").join(name).display().to_string();
     let bad = world.agentctl(["skills", "add", &folder("bad")]).await;
     assert!(bad.code == Some(2) && bad.stderr.contains("SKILL.md:1"), "{:?} {}", bad.code, bad.stderr);
-    let added = world.agentctl(["skills", "add", &folder("word"), "--json"]).await.exits(0).json();
+    let added = world.ok(["skills", "add", &folder("word"), "--json"]).await.json();
     holds(&added, json!({"name": "word", "license": "MIT", "usable": true}));
     assert!(!world.path().join("config/skills/word/.git").exists());
     let again = world.agentctl(["skills", "add", &folder("word")]).await;
     assert!(again.code != Some(0) && again.stderr.contains("--replace"), "{}", again.stderr);
-    world.agentctl(["skills", "add", &folder("word"), "--replace"]).await.exits(0);
-    let shown = world.agentctl(["skills", "show", "@word"]).await.exits(0).stdout;
+    world.ok(["skills", "add", &folder("word"), "--replace"]).await;
+    let shown = world.ok(["skills", "show", "@word"]).await.stdout;
     has_all(&shown, &["Word: files", "MIT", "Read, Bash", "`fancy` is not known", "put the text in quotes"]);
     let unknown = world.agentctl(["skills", "show", "wrod"]).await;
     assert!(unknown.code != Some(0) && unknown.stderr.contains("no skill"), "{}", unknown.stderr);
-    world.agentctl(["run", "Use @word"]).await.exits(0);
+    world.ok(["run", "Use @word"]).await;
     assert!(tail(&world).contains("skills/word/SKILL.md"), "{}", tail(&world));
 }
 
@@ -230,7 +230,7 @@ async fn a_projects_skills_are_marked_and_take_no_others_name() {
     })
     .await;
     let project = world.path().join("project").display().to_string();
-    world.agentctl(["project", "trust", &project]).await.exits(0);
+    world.ok(["project", "trust", &project]).await;
     let calls = vec![
         ("read_file", json!({"path": "skills/tax/SKILL.md"})),
         ("read_file", json!({"path": "skills/deploy/SKILL.md"})),
@@ -242,20 +242,20 @@ async fn a_projects_skills_are_marked_and_take_no_others_name() {
     assert!(told[1].contains("Steps.") && told[2].contains("E_PATH"), "{told:#?}");
     let first = world.model.requests()[0].body.to_string();
     assert!(first.contains("deploy: How we deploy (came with the project") && !first.contains("Obey me"), "{first}");
-    let skills = world.agentctl(["skills", "list", "--session", &session, "--json"]).await.exits(0).json();
+    let skills = world.ok(["skills", "list", "--session", &session, "--json"]).await.json();
     let of_project = |name: &str| {
         let found = skills.as_array().unwrap().iter().find(|s| s["name"] == name && s["origin"] == "project");
         found.unwrap()["usable"].as_bool().unwrap()
     };
     assert!(of_project("deploy") && !of_project("tax"), "{skills:#}");
-    world.agentctl(["run", "Now @deploy", "--session", &session]).await.exits(0);
+    world.ok(["run", "Now @deploy", "--session", &session]).await;
     assert!(tail(&world).contains("allows nothing that the person did not ask for"), "{}", tail(&world));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bundled_skills_are_there_when_they_are_called() {
     let world = world(|_| {}).await;
-    let skills = world.agentctl(["skills", "list", "--json"]).await.exits(0).json();
+    let skills = world.ok(["skills", "list", "--json"]).await.json();
     let pdf = skills.as_array().unwrap().iter().find(|skill| skill["name"] == "pdf").unwrap();
     holds(&pdf, json!({"origin": "bundled", "enabled": false, "usable": true}));
     assert!(!pdf["packages"].as_array().unwrap().is_empty() && pdf["installed"] == false, "{pdf}");
@@ -350,7 +350,7 @@ async fn packages_are_installed_with_consent_and_used_by_every_session() {
     let all = events.to_the_end().await;
     assert!(!all.iter().any(|event| matches!(event.kind, EventKind::InterruptRaised { .. })), "{all:#?}");
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("hello from the package"));
-    let shown = world.agentctl(["skills", "show", "hello", "--json"]).await.exits(0).json();
+    let shown = world.ok(["skills", "show", "hello", "--json"]).await.json();
     assert_eq!(shown["installed"], true, "{shown}");
 }
 
@@ -373,7 +373,7 @@ async fn an_installation_that_fails_leaves_nothing_and_says_why() {
     assert!(told[0].contains("The command did not run"), "{told:#?}");
     let left = fs::read_dir(world.path().join("data/skill_environments")).unwrap().count();
     assert_eq!(left, 0);
-    world.agentctl(["skills", "show", "places"]).await.exits(0).shows(&["requirements.txt:2", "option of pip"]);
+    world.ok(["skills", "show", "places"]).await.shows(&["requirements.txt:2", "option of pip"]);
     world.still_serves().await;
 }
 
@@ -402,7 +402,7 @@ async fn packages_that_a_skill_does_not_declare_are_asked_for() {
         let done = super::told_of_each(request).len();
         steps.get(done).map_or(Reply::text("over"), |(tool, args)| Reply::tool_call(*tool, args.clone()))
     });
-    world.agentctl(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await.exits(0);
+    world.ok(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await;
     let told = super::told_of_each(world.model.requests().last().unwrap());
     assert!(told[0].contains("No module named") && told[0].contains("Run the same command again"), "{told:#?}");
     // No script of the skill imports it: what is printed is not believed.

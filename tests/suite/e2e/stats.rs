@@ -19,12 +19,12 @@ async fn what_happened_is_counted_once_and_stays_counted() {
         (&["E_PATH", "no such file"][..], Reply::tool_call("read_file", json!({"path": "/project/none.txt"}))),
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
-    world.agentctl(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]).await.exits(0);
-    let session = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
+    world.ok(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]).await;
+    let session = world.ok(["sessions", "list", "--json"]).await.json()[0]["id"].clone();
     world.daemon.crash().await;
-    world.agentctl(["sessions", "delete", session.as_str().unwrap(), "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", session.as_str().unwrap(), "--yes"]).await;
 
-    let report = world.agentctl(["stats", "--json"]).await.exits(0).json();
+    let report = world.ok(["stats", "--json"]).await.json();
     assert_eq!(count(&report, "turn", "", "completed"), 1, "{report:#}");
     assert_eq!(count(&report, "tool", "edit_file", "ok"), 1, "{report:#}");
     assert_eq!(count(&report, "tool", "unknown", "E_UNKNOWN_TOOL"), 1, "{report:#}");
@@ -33,7 +33,7 @@ async fn what_happened_is_counted_once_and_stays_counted() {
     assert_eq!(report["days"].as_array().unwrap().len(), 1);
     assert!(report["usage"]["total"]["calls"].as_u64().unwrap() >= 4);
 
-    let text = world.agentctl(["stats", "--prometheus"]).await.exits(0).stdout;
+    let text = world.ok(["stats", "--prometheus"]).await.stdout;
     for line in
         ["agentd_turns_total{end=\"completed\"} 1", "agentd_tool_calls_total{tool=\"edit_file\",outcome=\"ok\"} 1"]
     {
@@ -44,20 +44,16 @@ async fn what_happened_is_counted_once_and_stays_counted() {
         let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
         assert!(is_comment || value.is_some(), "{line}");
     }
-    let table = world.agentctl(["stats", "--since", "7d", "--by-day"]).await.exits(0).stdout;
+    let table = world.ok(["stats", "--since", "7d", "--by-day"]).await.stdout;
     assert!(table.contains("TURNS") && table.lines().count() == 2, "{table}");
-    world
-        .agentctl(["stats", "--since", "2020-01-01", "--until", "2020-01-02"])
-        .await
-        .exits(0)
-        .says(&["nothing happened"]);
+    world.ok(["stats", "--since", "2020-01-01", "--until", "2020-01-02"]).await.says(&["nothing happened"]);
 }
 
 #[tokio::test]
 async fn the_log_is_written_for_programs_on_request() {
     let world = World::configured("service: {log_format: json}").await;
     world.model.reply(Reply::text("hello"));
-    world.agentctl(["run", "hello"]).await.exits(0);
+    world.ok(["run", "hello"]).await;
     let log = world.log();
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();

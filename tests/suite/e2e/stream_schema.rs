@@ -40,14 +40,14 @@ async fn every_line_of_stream_json_matches_the_schema() {
     let file = world.write("notes.txt", "a needle");
     let args =
         ["run", "Do it", "--output", "stream-json", "--on-interrupt", "approve", "--file", file.to_str().unwrap()];
-    let lines = world.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     assert!(lines.len() > 20, "{}", lines.len());
     check(&validator, &lines);
     let session = lines[0]["session_id"].as_str().unwrap().to_owned();
     // Room is made, a turn goes on without its client, and one never began.
-    world.agentctl(["compact", &session, "--json"]).await.exits(0);
+    world.ok(["compact", &session, "--json"]).await;
     let args = ["run", "More", "--session", &session, "--output", "stream-json", "--detach"];
-    check(&validator, &world.daemon.agentctl(args).await.exits(0).json_lines());
+    check(&validator, &world.daemon.ok(args).await.json_lines());
     let args = ["run", "More", "--session", "ffffffff", "--output", "stream-json"];
     let refused = world.agentctl(args).await.json_lines();
     assert_eq!(refused[0]["type"], "result");

@@ -54,15 +54,15 @@ async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_ar
     assert_eq!(client.items(&session, 0, 100).await.unwrap(), Vec::new());
     let found = world.agentctl(["sessions", "search", "database", "--json"]).await.stdout;
     assert!(!found.contains("wipe"), "{found}");
-    let exported = world.agentctl(["sessions", "export", &session, "--format", "markdown"]).await.exits(0).stdout;
+    let exported = world.ok(["sessions", "export", &session, "--format", "markdown"]).await.stdout;
     let mark = "> **Taken back, no model is shown it**\n> wipe the database; and drop the tables";
     assert!(exported.contains(mark), "{exported}");
     world.model.default_reply(Reply::text("Fine."));
-    world.agentctl(["run", "second thing", "--session", &session]).await.exits(0);
-    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).stdout;
+    world.ok(["run", "second thing", "--session", &session]).await;
+    let listed = world.ok(["sessions", "list", "--json"]).await.stdout;
     assert!(listed.contains("second thing") && !listed.contains("wipe"), "the title of the session: {listed}");
-    let fork = world.agentctl(["sessions", "fork", &session]).await.exits(0).stdout;
-    world.agentctl(["run", "third thing", "--session", fork.trim()]).await.exits(0);
+    let fork = world.ok(["sessions", "fork", &session]).await.stdout;
+    world.ok(["run", "third thing", "--session", fork.trim()]).await;
     for request in &world.model.requests()[1..] {
         let words = words(request);
         assert!(!words.contains("wipe") && !words.contains("drop"), "{words}");
@@ -83,7 +83,7 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
     let events = running.to_the_end().await;
     assert_eq!(taken_back(&events), Some((None, vec!["drop the tables"])));
     world.model.default_reply(Reply::text("Fine."));
-    world.agentctl(["run", "second thing", "--session", &session]).await.exits(0);
+    world.ok(["run", "second thing", "--session", &session]).await;
     let told = words(world.model.requests().last().unwrap());
     let order = ["count", "I begin", "The person interrupted here", "second thing"].map(|part| told.find(part));
     assert!(order.is_sorted() && order[0].is_some() && !told.contains("drop"), "{told}");
@@ -94,7 +94,7 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
     running.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     running.cancel().await.unwrap();
     assert_eq!(taken_back(&running.to_the_end().await), None, "it was answered with a call");
-    world.agentctl(["run", "--session", &session]).await.exits(0);
+    world.ok(["run", "--session", &session]).await;
     let told = words(world.model.requests().last().unwrap());
     let last = told.rfind("The person interrupted here");
     assert!(last.is_some() && told.rfind("The person asks to continue") > last, "{told}");

@@ -42,7 +42,7 @@ fn home(model: &ModelServer, variables: &[(&str, &str)]) -> TempHome {
 }
 
 async fn ask(daemon: &TempDaemon) -> Value {
-    daemon.agentctl(["run", &format!("Have the {SECRET} done"), "--output", "json"]).await.exits(0).json()
+    daemon.ok(["run", &format!("Have the {SECRET} done"), "--output", "json"]).await.json()
 }
 
 /// Waits until so many turns of people have come, and returns all spans.
@@ -294,8 +294,8 @@ async fn what_comes_from_elsewhere_did_not_happen_here() {
     let session = first["session_id"].as_str().unwrap();
     let file = daemon.path().join("a.tar.gz");
     let file = file.to_str().unwrap();
-    daemon.agentctl(["sessions", "export", session, "-o", file]).await.exits(0);
-    daemon.agentctl(["sessions", "import", file, "--as-new"]).await.exits(0);
+    daemon.ok(["sessions", "export", session, "-o", file]).await;
+    daemon.ok(["sessions", "import", file, "--as-new"]).await;
     let second = ask(&daemon).await;
     let spans = turns(&collector, 2).await;
     let sessions: BTreeSet<&str> = spans

@@ -44,7 +44,7 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
     assert!(!names.contains(&"web_search".to_owned()) && !names.contains(&"run_bash_command".to_owned()), "{names:?}");
 
     for args in [&["tools", "--json"][..], &["tools", "--json", "--session", &session]] {
-        let tools = world.agentctl(args).await.exits(0).json();
+        let tools = world.ok(args).await.json();
         let search = standing(&tools, "web_search");
         holds(&search, json!({"tier": "discovered", "visible": false}));
         assert!(search["why"].as_str().unwrap().contains("@web_search"), "{search}");
@@ -58,7 +58,7 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
         let visible: Vec<&str> = visible.map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(visible, names);
     }
-    world.agentctl(["tools"]).await.exits(0).shows(&["CATEGORY", "not shown: @web_search"]);
+    world.ok(["tools"]).await.shows(&["CATEGORY", "not shown: @web_search"]);
     world.agentctl(["tools", "--session", "nobody"]).await.exits(2);
     world.still_serves().await;
 }

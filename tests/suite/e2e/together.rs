@@ -33,7 +33,7 @@ async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
     }
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Hi", "Count to three", "in French"]);
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(sessions[0]["turns"], 2, "what was said to a turn began none");
 
     // What was only begun stands in the prompt when the turn is over, and a second turn is shown, too.
@@ -75,7 +75,7 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
     second.prompt();
     second.sees("faster, please");
     first.sees_last("cancelled");
-    let shown = world.agentctl(["sessions", "show", "last"]).await.exits(0).stdout;
+    let shown = world.ok(["sessions", "show", "last"]).await.stdout;
     assert!(shown.contains("Go") && !shown.contains("faster, please"), "{shown}");
     second.presses("\u{15}");
     second.leaves();
@@ -85,20 +85,20 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attach_finds_the_turn_that_runs_and_q_leaves_it() {
     let world = World::start().await;
-    world.agentctl(["attach"]).await.exits(0).says(&["no turn is running"]);
+    world.ok(["attach"]).await.says(&["no turn is running"]);
     let hangs = || says("It hangs now").hang_behind("hangs");
     world.model.reply(hangs());
-    let one = world.agentctl(["run", "Go", "--detach"]).await.exits(0).stdout;
+    let one = world.ok(["run", "Go", "--detach"]).await.stdout;
     world.model.wait_until(|counts| counts.requests == 1).await;
     let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended:$?", &["attach"]);
     terminal.answers("Go", "q");
     terminal.sees_all(&["left; the turn continues", "ended:0"]);
     terminal.ends();
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(sessions[0]["status"], "running");
 
     world.model.reply(hangs());
-    world.agentctl(["run", "Go on", "--detach"]).await.exits(0);
+    world.ok(["run", "Go on", "--detach"]).await;
     let end = &one.trim()[one.trim().len() - 8..];
     world.agentctl(["attach"]).await.exits(2).says(&["turns are running in 2 sessions", "Go on · just now · ", end]);
 }

@@ -42,9 +42,9 @@ fn spans(of: &Value) -> Vec<&Value> {
 #[tokio::test]
 async fn the_tree_has_every_call_with_its_subagents_and_agrees_with_the_result() {
     let world = world().await;
-    let result = world.agentctl(["run", "Have it done", "--output", "json"]).await.exits(0).json();
-    world.agentctl(["run", "--continue", "Again"]).await.exits(0);
-    let trace = world.agentctl(["trace", "--turn", "1", "--json"]).await.exits(0).json();
+    let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
+    world.ok(["run", "--continue", "Again"]).await;
+    let trace = world.ok(["trace", "--turn", "1", "--json"]).await.json();
     assert_eq!(trace["session_id"], result["session_id"]);
     let turn = &trace["turns"][0];
     assert_eq!((&turn["turn_id"], &turn["usage"]), (&result["turn_id"], &result["usage"]));
@@ -57,12 +57,12 @@ async fn the_tree_has_every_call_with_its_subagents_and_agrees_with_the_result()
     assert_eq!(tool["error"], "E_PATH");
 
     // For people: everything on lines that the terminal obeys nothing of.
-    let shown = world.agentctl(["trace", "--all"]).await.exits(0);
+    let shown = world.ok(["trace", "--all"]).await;
     has_all(&shown.stdout, &["turn 1", "turn 2", "step 1", "delegate_task", "E_PATH", "subagent", "1000>20"]);
     assert!(!shown.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{}", shown.stdout);
     assert!(shown.stdout.lines().all(|line| line.chars().count() <= 120), "{}", shown.stdout);
     let id = result["turn_id"].as_str().unwrap();
-    let same = world.agentctl(["trace", "--turn", &id[id.len() - 8..]]).await.exits(0);
+    let same = world.ok(["trace", "--turn", &id[id.len() - 8..]]).await;
     assert!(same.stdout.contains("turn 1") && !same.stdout.contains("turn 2"), "{}", same.stdout);
     world.agentctl(["trace", "--turn", "7"]).await.exits(2).says(&["no turn", "hint:", "2 turns"]);
 }
@@ -84,9 +84,9 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
         assert_eq!(line["type"], "span");
         kinds.push(line["span"]["kind"].as_str().unwrap().to_owned());
     }
-    let interrupts = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let interrupts = world.ok(["interrupts", "--json"]).await.json();
     let id = interrupts[0]["id"].as_str().unwrap().to_owned();
-    world.agentctl(["answer", &id, "yes, do"]).await.exits(0);
+    world.ok(["answer", &id, "yes, do"]).await;
     while let Some(line) = followed.json_line().await {
         if line["type"] == "turn" {
             assert_eq!(line["turn"]["outcome"]["reason"], "completed");
@@ -95,7 +95,7 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
         kinds.push(line["span"]["kind"].as_str().unwrap().to_owned());
     }
     assert_eq!(kinds, ["choice", "input", "model_call", "tool", "model_call"]);
-    let trace = world.agentctl(["trace", "--json"]).await.exits(0).json();
+    let trace = world.ok(["trace", "--json"]).await.json();
     let all = spans(&trace["turns"][0]);
     let asked = all.iter().find(|span| span["kind"] == "interrupt").unwrap();
     assert_eq!((&asked["answer"]["text"], &asked["by"]["client"]), (&json!("yes, do"), &json!("agentctl")));
@@ -109,20 +109,20 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
     let requests = || async { (world.model.requests().len() > asked).then_some(()) };
     until("the model is asked", requests).await;
     world.daemon.crash().await;
-    world.agentctl(["trace"]).await.exits(0).shows(&["interrupted", "Hello"]);
+    world.ok(["trace"]).await.shows(&["interrupted", "Hello"]);
 }
 
 /// The page in a DOM that others wrote, with all keys that it has.
 #[tokio::test]
 async fn a_page_keeps_text_as_text_finds_and_reaches_every_row() {
     let world = world().await;
-    world.agentctl(["run", HOSTILE]).await.exits(0);
-    world.agentctl(["run", "--continue", "Again"]).await.exits(0);
+    world.ok(["run", HOSTILE]).await;
+    world.ok(["run", "--continue", "Again"]).await;
     let page = world.path().join("trace.html");
     let path = page.to_str().unwrap();
-    world.agentctl(["trace", "--html", path]).await.exits(0);
+    world.ok(["trace", "--html", path]).await;
     world.agentctl(["trace", "--html", path]).await.exits(2).says(&["is there already", "--force"]);
-    world.agentctl(["trace", "--html", path, "--force"]).await.exits(0);
+    world.ok(["trace", "--html", path, "--force"]).await;
     let html = fs::read_to_string(&page).unwrap();
     assert_eq!((html.matches("</script>").count(), html.matches("<img").count()), (2, 0));
     assert!(html.contains("default-src 'none'"));

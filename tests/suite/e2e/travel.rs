@@ -16,28 +16,28 @@ async fn run(world: &World, prompt: &str, args: &[&str], replies: &[Reply]) -> S
         world.model.reply(reply.clone());
     }
     let all = ["run", prompt, "--output", "json", "--on-interrupt", "approve"];
-    world.agentctl(all.iter().chain(args)).await.exits(0).session()
+    world.ok(all.iter().chain(args)).await.session()
 }
 
 /// Exports to a file in the home of the daemon.
 async fn export(daemon: &TempDaemon, session: &str, name: &str, args: &[&str]) -> PathBuf {
     let file = daemon.path().join(name);
     let all = ["sessions", "export", session, "-o", file.to_str().unwrap()];
-    daemon.agentctl(all.iter().chain(args)).await.exits(0);
+    daemon.ok(all.iter().chain(args)).await;
     file
 }
 
 async fn import(daemon: &TempDaemon, file: &Path, args: &[&str]) -> Value {
     let all = ["sessions", "import", file.to_str().unwrap(), "--json"];
-    daemon.agentctl(all.iter().chain(args)).await.exits(0).json()
+    daemon.ok(all.iter().chain(args)).await.json()
 }
 
 pub(super) async fn json_of(daemon: &TempDaemon, args: &[&str]) -> Value {
-    daemon.agentctl(args.iter().chain(&["--json"])).await.exits(0).json()
+    daemon.ok(args.iter().chain(&["--json"])).await.json()
 }
 
 pub(super) async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> {
-    daemon.agentctl(["sessions", "export", session, "--format", "json"]).await.exits(0).json_lines()
+    daemon.ok(["sessions", "export", session, "--format", "json"]).await.json_lines()
 }
 
 /// All files of workspaces, and folders of what comes in.
@@ -71,9 +71,9 @@ async fn a_session_is_the_same_on_another_machine() {
     ];
     let id = run(&world, "Plan the garden", &["-C", &view], &replies).await;
     let upload = world.write("big.txt", &large);
-    world.agentctl(["files", "put", &id, "uploads/deep/big.txt", upload.to_str().unwrap()]).await.exits(0);
+    world.ok(["files", "put", &id, "uploads/deep/big.txt", upload.to_str().unwrap()]).await;
     run(&world, "And now?", &["--session", &id], &[Reply::text("Now we dig.")]).await;
-    world.agentctl(["grants", "add", "write_file", "--session", &id]).await.exits(0);
+    world.ok(["grants", "add", "write_file", "--session", &id]).await;
 
     let file = export(&world.daemon, &id, "work.tar.gz", &[]).await;
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "only its owner may read it");
@@ -101,7 +101,7 @@ async fn a_session_is_the_same_on_another_machine() {
     assert_eq!(there["settings"]["grants"], Value::Null, "{there:#}");
     assert_eq!(there["settings"]["project"], Value::Null, "it works nowhere until it is told");
     assert_eq!(there["settings"]["former_project"], json!(project.canonicalize().unwrap()));
-    other.agentctl(["sessions", "show", &id]).await.exits(0).shows(&["none here; it was", "/app"]);
+    other.ok(["sessions", "show", &id]).await.shows(&["none here; it was", "/app"]);
     // What tokens a byte takes is learnt from the server again, and the project is not in the instructions any more.
     let figures = async |daemon: &TempDaemon| {
         let view = json_of(daemon, &["context", &id]).await;
@@ -114,7 +114,7 @@ async fn a_session_is_the_same_on_another_machine() {
     let usage = async |daemon: &TempDaemon| json_of(daemon, &["usage", "--by", "session"]).await["groups"].clone();
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
     for path in ["outputs/plan.md", "/state/notes.md", "uploads/deep/big.txt"] {
-        let content = async |daemon: &TempDaemon| daemon.agentctl(["files", "get", &id, path]).await.exits(0).stdout;
+        let content = async |daemon: &TempDaemon| daemon.ok(["files", "get", &id, path]).await.stdout;
         assert_eq!(content(&world.daemon).await, content(&other).await, "{path}");
     }
     let kept = async |daemon: &TempDaemon| {
@@ -130,7 +130,7 @@ async fn a_session_is_the_same_on_another_machine() {
     other.agentctl(["undo", &id, "--turn", "1"]).await;
     assert_eq!(fs::read_to_string(project.join("code.txt")).unwrap(), "x\n");
     world.model.reply(Reply::text("Water."));
-    other.agentctl(["run", "And then?", "--session", &id]).await.exits(0);
+    other.ok(["run", "And then?", "--session", &id]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["Plan the garden", "Now we dig."]);
 }
 
@@ -148,10 +148,10 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
     assert_eq!(report["former_id"], json!(id));
     assert_ne!(new, id);
     assert_eq!(json_of(&world.daemon, &["usage"]).await["total"], before, "a copy is not paid for again");
-    let content = world.agentctl(["files", "get", new, "outputs/a.txt"]).await.exits(0).stdout;
+    let content = world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout;
     assert_eq!(content, "a\n");
     // Each is removed without the other.
-    world.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &id, "--yes"]).await;
     assert_eq!(json_of(&world.daemon, &["sessions", "show", new]).await["turns"], json!(1));
     import(&world.daemon, &file, &[]).await;
     assert_eq!(json_of(&world.daemon, &["sessions", "list"]).await.as_array().unwrap().len(), 2);
@@ -180,7 +180,7 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     let here = events_of(&world.daemon, &id).await;
     assert_eq!(here[..], events[..here.len()], "what left is the beginning of what came");
     assert_eq!(world.model.requests().len(), requests, "nothing of it runs by itself");
-    let listed = other.agentctl(["files", "ls", &id, "outputs"]).await.exits(0).stdout;
+    let listed = other.ok(["files", "ls", &id, "outputs"]).await.stdout;
     assert!(!listed.contains("a.txt"), "{listed}");
     // Also not after a restart; and a person can go on.
     let mut other = other;
@@ -188,7 +188,7 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     assert_eq!(json_of(&other, &["interrupts"]).await, json!([]));
     assert_eq!(world.model.requests().len(), requests);
     world.model.reply(Reply::text("It was not written."));
-    other.agentctl(["run", "Was it written?", "--session", &id]).await.exits(0);
+    other.ok(["run", "Was it written?", "--session", &id]).await;
     drop(waiting);
     world.daemon.kill9().await;
 }
@@ -238,10 +238,10 @@ async fn secrets_are_masked_where_that_is_asked() {
     ];
     let id = run(&world, &format!("My key is {secret}"), &[], &replies).await;
     for format in ["json", "markdown", "atif"] {
-        let text = world.agentctl(["sessions", "export", &id, "--format", format]).await.exits(0).stdout;
+        let text = world.ok(["sessions", "export", &id, "--format", format]).await.stdout;
         assert!(text.contains(secret), "{format}");
         let masked = ["sessions", "export", &id, "--format", format, "--redact"];
-        let masked = world.agentctl(masked).await.exits(0).stdout;
+        let masked = world.ok(masked).await.stdout;
         assert!(!masked.contains(secret) && masked.contains("[redacted]") && masked.contains("afraid"), "{masked}");
     }
     let file = export(&world.daemon, &id, "masked.tar.gz", &["--redact"]).await;
@@ -250,7 +250,7 @@ async fn secrets_are_masked_where_that_is_asked() {
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
     assert_eq!(report["files"]["files"], json!(1), "what is no text stays: {report:#}");
-    let content = other.agentctl(["files", "get", &id, "outputs/env.txt"]).await.exits(0).stdout;
+    let content = other.ok(["files", "get", &id, "outputs/env.txt"]).await.stdout;
     assert_eq!(content, "GH_TOKEN=[redacted]\nplain\n");
 }
 
@@ -259,7 +259,7 @@ async fn what_is_no_archive_leaves_nothing_behind() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
     let noise = world.write("noise.bin", (0..200_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
-    world.agentctl(["files", "put", &id, "outputs/noise.bin", noise.to_str().unwrap()]).await.exits(0);
+    world.ok(["files", "put", &id, "outputs/noise.bin", noise.to_str().unwrap()]).await;
     let file = export(&world.daemon, &id, "whole.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
     let whole = fs::read(&file).unwrap();
@@ -288,7 +288,7 @@ async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
     let upload = world.write("noise.bin", (0..8_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
-    world.agentctl(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await.exits(0);
+    world.ok(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await;
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
     let mut other = elsewhere(&world).await;
     let whole = fs::read(&file).unwrap();
@@ -325,7 +325,7 @@ async fn a_full_disk_takes_nothing_of_an_import() {
     let world = World { daemon: TempDaemon::start(&model.base_url()).await, model };
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
     let upload = world.write("noise.bin", (0..40_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
-    world.agentctl(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await.exits(0);
+    world.ok(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await;
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
     small.agentctl(["sessions", "import", file.to_str().unwrap()]).await.fails().says(&["full", "hint:"]);
     let data = PathBuf::from(format!("/proc/{}/root{}", small.pid(), small.data().display()));
@@ -351,10 +351,10 @@ async fn other_forms_are_what_they_say() {
     let lines = events_of(&world.daemon, &id).await;
     super::stream_schema::check_lines(&lines);
     assert!(lines.iter().zip(1..).all(|(line, seq)| line["seq"] == json!(seq)), "each event once, in order");
-    let text = world.agentctl(["sessions", "export", &id, "--format", "markdown"]).await.exits(0).stdout;
+    let text = world.ok(["sessions", "export", &id, "--format", "markdown"]).await.stdout;
     has_all(&text, &["# Write it", "### You\n\nWrite it", "> **Thought**\n> Hm.", "**Call of `write_file`**", "Done:"]);
     assert!(!text.contains('\u{1b}'));
-    let trajectory = world.agentctl(["sessions", "export", &id, "--format", "atif"]).await.exits(0).json();
+    let trajectory = world.ok(["sessions", "export", &id, "--format", "atif"]).await.json();
     assert_eq!(trajectory["session_id"], json!(id));
     assert!(trajectory["schema_version"].as_str().unwrap().starts_with("ATIF-v1."));
     let steps = trajectory["steps"].as_array().unwrap();
@@ -390,7 +390,7 @@ async fn histories_of_other_programs_come_in() {
     let report = import(&world.daemon, &file, &["--from", "claude-code"]).await;
     assert_eq!(report["left_out"], json!(["1 × unheard-of"]));
     let id = report["session_id"].as_str().unwrap();
-    let shown = world.agentctl(["sessions", "show", id]).await.exits(0).stdout;
+    let shown = world.ok(["sessions", "show", id]).await.stdout;
     for part in ["Where is the door?", "Grep {\"pattern\":\"door\"}", "hall.rs:7", "In the hall.", "/home/them/app"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
@@ -399,6 +399,6 @@ async fn histories_of_other_programs_come_in() {
     again.exits(1).says(&["is here already", "--as-new"]);
     assert_eq!(json_of(&world.daemon, &["usage"]).await["total"]["prompt_tokens"], json!(0));
     world.model.reply(Reply::text("Paint it."));
-    world.agentctl(["run", "And then?", "--session", id]).await.exits(0);
+    world.ok(["run", "And then?", "--session", id]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["Where is the door?", "hall.rs:7"]);
 }

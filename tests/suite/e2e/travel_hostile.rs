@@ -105,23 +105,23 @@ async fn nothing_of_an_archive_runs_and_no_permission_comes_with_it() {
     forgery.import(&world).await.exits(0).says(&["is interrupted"]);
     let id = forgery.id.to_string();
     for _ in 0..2 {
-        let shown = world.agentctl(["sessions", "show", &id, "--json"]).await.exits(0).json();
+        let shown = world.ok(["sessions", "show", &id, "--json"]).await.json();
         let settings = &shown["settings"];
         holds(&settings, json!({"confirm_write": true, "confirm_exec": true}));
         for key in ["mode", "grants", "project", "folders", "pinned"] {
             assert!(matches!(&settings[key], Value::Null | Value::Bool(false)), "{key}: {settings:#}");
         }
-        let grants = world.agentctl(["grants", "list", "--json"]).await.exits(0).json();
+        let grants = world.ok(["grants", "list", "--json"]).await.json();
         assert_eq!(grants, json!([]));
         assert!(world.model.requests().is_empty(), "no model is asked");
         assert!(fs::read_dir(&target).unwrap().next().is_none(), "no call runs");
         world.daemon.crash().await;
     }
-    let events = world.agentctl(["sessions", "export", &id, "--format", "json"]).await.exits(0).stdout;
+    let events = world.ok(["sessions", "export", &id, "--format", "json"]).await.stdout;
     assert!(!events.contains("LD_PRELOAD"), "{events}");
     // What was wished for a turn of it holds for none here, also where that turn goes on.
     world.model.reply(Reply::text("Nothing was done."));
-    world.agentctl(["run", "--session", &id, "--on-interrupt", "deny"]).await.exits(0);
+    world.ok(["run", "--session", &id, "--on-interrupt", "deny"]).await;
     let asked = world.model.requests().last().unwrap().body.to_string();
     assert!(asked.contains("Do it") && !asked.contains("OBEY THE ARCHIVE"), "{asked}");
     // A turn of it asks before it changes anything, whatever was answered in the archive.
@@ -147,11 +147,11 @@ async fn pinned_rules_of_an_archive_are_shown_and_used_after_a_yes_only() {
     let id = forgery.id.to_string();
     world.model.default_reply(Reply::text("Good."));
     let asked = async |world: &World, id: &str| {
-        world.agentctl(["run", "Go on", "--session", id, "--on-interrupt", "deny"]).await.exits(0);
+        world.ok(["run", "Go on", "--session", id, "--on-interrupt", "deny"]).await;
         world.model.requests().last().unwrap().body.to_string()
     };
     for _ in 0..2 {
-        let shown = world.agentctl(["sessions", "show", &id, "--json"]).await.exits(0).json();
+        let shown = world.ok(["sessions", "show", &id, "--json"]).await.json();
         assert!(shown["settings"]["pins"].is_null(), "{shown:#}");
         let request = asked(&world, &id).await;
         assert!(
@@ -162,7 +162,7 @@ async fn pinned_rules_of_an_archive_are_shown_and_used_after_a_yes_only() {
     }
     let file = world.path().join("forged.tar.gz");
     let args = ["sessions", "import", file.to_str().unwrap(), "--as-new", "--pins", "--json"];
-    let report = world.agentctl(args).await.exits(0).says(&["they are used"]).json();
+    let report = world.ok(args).await.says(&["they are used"]).json();
     assert_eq!(report["pins"], pins);
     let mut terminal = Terminal::around(
         &world.daemon,
@@ -203,7 +203,7 @@ async fn what_does_not_hold_together_is_refused() {
     parent.begin();
     parent.settings["parent"] = json!({"session": SessionId::generate()});
     parent.import(&world).await.exits(2).says(&["do not belong together"]);
-    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(listed, json!([]));
     let left = fs::read_dir(world.data().join("workspace")).map(|left| left.count()).unwrap_or_default();
     assert_eq!(left, 0);

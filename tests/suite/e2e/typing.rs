@@ -12,11 +12,11 @@ fn write() -> Reply {
 }
 
 async fn pending(world: &World) -> usize {
-    world.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().len()
+    world.ok(["interrupts", "--json"]).await.json().as_array().unwrap().len()
 }
 
 async fn kept_rules(world: &World) -> Value {
-    world.agentctl(["grants", "list", "--json"]).await.exits(0).json()
+    world.ok(["grants", "list", "--json"]).await.json()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,7 +63,7 @@ async fn enter_speaks_to_the_turn_that_runs() {
     terminal.sees_last("Afterwards.");
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Count", "in Frensh", "and then stop"]);
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(sessions[0]["turns"], 2, "what was said to a turn began none");
 
     // What waits can be taken back and changed; a command waits for the end by itself.
@@ -191,7 +191,7 @@ async fn a_run_and_an_attached_terminal_tell_what_was_typed_and_sent_to_nobody()
         // Its words come when the terminal is there.
         world.model.reply(write().delay_ms(1500)).reply(says("Not written."));
         let mut terminal = if is_attached {
-            world.agentctl(["run", "Write it", "--detach"]).await.exits(0);
+            world.ok(["run", "Write it", "--detach"]).await;
             let session = world.last_session().await;
             Terminal::around(&world.daemon, line, &["attach", &session, "--after", "0"])
         } else {

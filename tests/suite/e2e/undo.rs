@@ -22,7 +22,7 @@ async fn changed() -> (World, Vec<u8>) {
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
     let project = world.mount();
-    let output = world.agentctl(["run", "Change it", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+    let output = world.ok(["run", "Change it", "-C", &project, "--on-interrupt", "approve"]).await;
     assert_eq!(output.stdout.trim(), "It is done.");
     assert!(world.path().join("project/made/x").exists());
     (world, notes)
@@ -54,26 +54,26 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     let (mut world, notes) = changed().await;
     world.daemon.crash().await;
 
-    let preview = world.agentctl(["undo", "--preview"]).await.exits(0).stdout;
+    let preview = world.ok(["undo", "--preview"]).await.stdout;
     has_all(&preview, &["/project/edited.txt: comes back", "+old words", "/project/moved.txt: is removed", "turn 1: "]);
     assert!(world.path().join("project/made/x").exists(), "a preview changes nothing");
 
-    let report = world.agentctl(["undo", "--json"]).await.exits(0).json();
+    let report = world.ok(["undo", "--json"]).await.json();
     assert_eq!(keys(&report), ["files", "preview", "redo", "turn", "turn_id"]);
     holds(&report, json!({"turn": 1, "preview": false}));
     assert!(outcomes(&report).iter().all(|(_, outcome)| *outcome == "done"), "{report:#}");
     is_as_it_was(&world, &notes);
     world.agentctl(["undo"]).await.exits(2).says(&["no turn of this session changed files"]);
 
-    world.agentctl(["undo", "--redo"]).await.exits(0);
+    world.ok(["undo", "--redo"]).await;
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
     assert!(!world.path().join("project/gone").exists());
-    world.agentctl(["undo", "--turn", "1"]).await.exits(0);
+    world.ok(["undo", "--turn", "1"]).await;
     is_as_it_was(&world, &notes);
 
     // The model is told.
     world.model.reply(Reply::text("I know.").when("And now?"));
-    world.agentctl(["run", "--continue", "And now?", "-C", &world.mount()]).await.exits(0);
+    world.ok(["run", "--continue", "And now?", "-C", &world.mount()]).await;
     has_all(&format!("{:?}", world.model.requests().last().unwrap().messages()), &["took back what turn 1 had done"]);
 }
 
@@ -141,16 +141,16 @@ async fn the_model_can_take_its_own_edit_back() {
     ];
     works_through(&world.model, steps, Reply::text("As it was."));
     let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
-    let session = world.agentctl(args).await.exits(0).session();
+    let session = world.ok(args).await.session();
     let written = format!("data/workspace/{session}/outputs/a.txt");
     assert_eq!(world.read(&written), "first\n");
-    let report = world.agentctl(["undo", &session, "--json"]).await.exits(0).json();
+    let report = world.ok(["undo", &session, "--json"]).await.json();
     assert_eq!(outcomes(&report), [("outputs/a.txt", "done")]);
     assert_eq!(world.read(&written), "");
 
     // What is kept goes with its session, and no tool could have reached it.
     assert!(world.data().join("undo").join(&session).exists());
-    world.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
     assert!(!world.data().join("undo").join(&session).exists());
 }
 
@@ -193,7 +193,7 @@ async fn commanded(world: &World, session: Option<&str>, command: &str) -> (Stri
     world.will(Reply::tool_call("run_bash_command", json!({ "command": command })));
     let place = session.map_or(["-C", &world.mount()], |session| ["--session", session]);
     let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", place[0], place[1]];
-    let session = world.agentctl(args).await.exits(0).session();
+    let session = world.ok(args).await.session();
     (world.told(), session)
 }
 
@@ -253,8 +253,8 @@ async fn an_older_turn_gives_way_to_what_came_later() {
     assert_eq!(outcomes(&report), [("/project/a", "conflict"), ("/project/b", "done")]);
     assert_eq!((project(&world, "a"), project(&world, "b")), (b"three\n".to_vec(), b"one\n".to_vec()));
     // One after the other, the newest first, everything comes back.
-    world.agentctl(["undo", &session, "--turn", "2"]).await.exits(0);
-    world.agentctl(["undo", &session, "--turn", "1"]).await.exits(0);
+    world.ok(["undo", &session, "--turn", "2"]).await;
+    world.ok(["undo", &session, "--turn", "1"]).await;
     assert_eq!((project(&world, "a"), project(&world, "b")), (b"one\n".to_vec(), b"one\n".to_vec()));
 }
 
@@ -301,7 +301,7 @@ async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
     let names: Vec<&str> = told.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
     assert_eq!(names, ["c", "filler", "more", "freed"], "nothing is half there: {told}");
     // The rest comes back when there is room.
-    world.agentctl(["undo", &session, "--turn", "2"]).await.exits(0);
+    world.ok(["undo", &session, "--turn", "2"]).await;
     let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
     assert!(told.contains("800000 a") && told.contains("800000 b") && told.contains("one"), "{told}");
 }
@@ -330,7 +330,7 @@ async fn the_model_takes_back_an_edit_from_before_a_restart_but_not_over_a_perso
     let edit = || Reply::tool_call("edit_file", edit.clone());
     works_through(&world.model, vec![(&["Edited"], edit())], Reply::text("Edited."));
     let args = ["run", "Edit", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
-    let session = world.agentctl(args).await.exits(0).session();
+    let session = world.ok(args).await.session();
     assert_eq!(project(&world, "a.txt"), b"new\n");
     world.daemon.crash().await;
     let again = ["run", "Take it back", "--session", &session, "--on-interrupt", "approve"];
@@ -339,7 +339,7 @@ async fn the_model_takes_back_an_edit_from_before_a_restart_but_not_over_a_perso
     world.agentctl(again).await;
     assert_eq!(project(&world, "a.txt"), b"a person's words\n");
     world.write("project/a.txt", "new\n");
-    world.agentctl(again).await.exits(0);
+    world.ok(again).await;
     assert_eq!(project(&world, "a.txt"), b"old\n");
 }
 
@@ -348,9 +348,9 @@ async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
     let mut world = World::start().await;
     let write = |content: &str| Reply::tool_call("write_file", json!({"path": "/state/plan.md", "content": content}));
     works_through(&world.model, vec![(&["Created"][..], write("dig\n"))], Reply::text("Noted."));
-    let session = world.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).session();
+    let session = world.ok(["run", "Note it", "--output", "json"]).await.session();
     works_through(&world.model, vec![(&["Replaced"][..], write("sow\n"))], Reply::text("Noted."));
-    world.agentctl(["run", "Note that", "--session", &session]).await.exits(0);
+    world.ok(["run", "Note that", "--session", &session]).await;
     world.daemon.crash().await;
     let plan = async || world.agentctl(["files", "get", &session, "/state/plan.md"]).await;
     let undo = async |args: &[&str]| {

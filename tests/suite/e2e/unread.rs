@@ -82,7 +82,7 @@ async fn an_edit_that_would_fail_tells_nothing_of_a_file_that_may_not_be_read() 
     tells(&told, &words);
     // Nor where it runs without a question, for a person has allowed the tool for good.
     for rule in ["edit_file", "apply_patch"] {
-        world.agentctl(["grants", "add", rule]).await.exits(0);
+        world.ok(["grants", "add", rule]).await;
     }
     let (told, _) = world.is_told("wait", &failing).await;
     tells(&told, &words);
@@ -103,7 +103,7 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
             world.model.reply(Reply::tool_call("undo_patch", json!({}))).reply(Reply::text("I see."));
             let project = world.mount();
             let args = ["run", "Back", "--continue", "-C", &project, "--on-interrupt", on_interrupt];
-            world.agentctl(args).await.exits(0);
+            world.ok(args).await;
             let request = world.model.requests().pop().unwrap();
             request.messages().iter().rfind(|message| message["role"] == "tool").unwrap()["content"].to_string()
         }
@@ -126,7 +126,7 @@ async fn a_file_that_a_search_names_is_judged_as_read() {
     tells(&told, &["/project/plain.md:2: plain words"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
     // What is allowed of reading is allowed of searching.
-    world.agentctl(["grants", "add", "read_file"]).await.exits(0);
+    world.ok(["grants", "add", "read_file"]).await;
     let (told, _) = world.is_told("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
     assert!(told.contains("/project/diary.md:2: dear diary") && !told.contains("for nobody"), "{told}");
 
@@ -139,7 +139,7 @@ async fn a_file_that_a_search_names_is_judged_as_read() {
             let world = &world;
             async move {
                 let args = ["policy", "explain", "--session", session, "--json", tool, &args];
-                let mut said = world.agentctl(args).await.exits(0).json();
+                let mut said = world.ok(args).await.json();
                 said["explanation"]["verdict"].take()
             }
         };
@@ -147,7 +147,7 @@ async fn a_file_that_a_search_names_is_judged_as_read() {
         assert_eq!(explain("list_workspace_files").await, "allow", "{path}");
         let tried = world.write("new.yaml", "{}\n");
         let test = ["policy", "test", tried.to_str().unwrap(), "--session", session, "--json", &call("grep")];
-        let said = world.agentctl(test).await.exits(0).json();
+        let said = world.ok(test).await.json();
         assert_eq!(said["calls"][0]["now"]["verdict"], explain("grep").await, "{path}");
         assert_eq!(said["calls"][0]["then"]["verdict"], "allow", "{path}");
     }

@@ -30,12 +30,12 @@ async fn a_model_that_says_nothing_is_no_success() {
 async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three").cut_behind("two")).reply(Reply::text("All of it."));
-    let lines = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(0).json_lines();
+    let lines = world.ok(["run", "Hi", "--output", "stream-json"]).await.json_lines();
     let result = lines.last().unwrap();
     assert_eq!(result["text"], "All of it.");
     assert!(lines.iter().any(|line| line["code"] == "model_retry"), "{lines:?}");
     let session = result["session_id"].as_str().unwrap();
-    world.agentctl(["run", "More", "--session", session]).await.exits(0);
+    world.ok(["run", "More", "--session", session]).await;
     let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(sent.contains("All of it.") && !sent.contains("One two"), "{sent}");
 
@@ -68,7 +68,7 @@ async fn a_call_that_is_only_thought_of_writes_nothing() {
     holds(&result, json!({"text": "The answer is 5.", "files": [], "steps": 1}));
     world.model.reply(Reply::text("Six."));
     let session = result["session_id"].as_str().unwrap();
-    world.agentctl(["run", "And one more?", "--session", session]).await.exits(0);
+    world.ok(["run", "And one more?", "--session", session]).await;
     let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(sent.contains("The answer is 5.") && !sent.contains("must not"), "{sent}");
 }

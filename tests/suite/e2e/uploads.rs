@@ -48,7 +48,7 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
     // It outlives the daemon.
     world.daemon.crash().await;
     let args = ["run", "Which colour?", "--session", &session, "--output", "stream-json"];
-    let lines = world.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     let started = lines.iter().find(|line| line["type"] == "turn_started").unwrap();
     assert_eq!((&started["slot"], &started["reason"]), (&"vision".into(), &"there are pictures".into()));
     let first = world.model.requests().pop().unwrap();
@@ -59,7 +59,7 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
     assert!(!pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"), "what else the file held stays here");
     // The next turn repeats it to the byte, and the picture stays where it was.
     let args = ["run", "Sure?", "--session", &session, "--output", "stream-json"];
-    let lines = world.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     let report = lines.iter().find(|line| line["type"] == "usage_updated").unwrap();
     assert_eq!(report["prompt"]["broken_by"], Value::Null);
     let before = first.messages();
@@ -71,11 +71,7 @@ async fn where_no_model_sees_the_person_and_the_model_are_told() {
     let world = World::start().await;
     world.model.reply(Reply::text("I cannot tell."));
     let red = world.write("red.png", RED);
-    world
-        .agentctl(["run", "Which colour?", "--file", red.to_str().unwrap()])
-        .await
-        .exits(0)
-        .says(&["gets no pictures"]);
+    world.ok(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.says(&["gets no pictures"]);
     let request = &world.model.requests()[0];
     assert!(shown(request).is_empty() && body(request).contains("You cannot see pictures"), "{}", body(request));
 }
@@ -94,7 +90,7 @@ async fn short_texts_stand_in_the_request_whatever_their_encoding() {
     for path in [&gbk, &long, &binary] {
         args.extend(["--file", path.to_str().unwrap()]);
     }
-    world.agentctl(args).await.exits(0);
+    world.ok(args).await;
     let told = body(&world.model.requests()[0]);
     assert!(told.contains("[File: uploads/注.txt]") && told.contains("今天天气很好"), "{told}");
     assert!(told.contains("- uploads/long.txt: read_file opens it") && !told.contains("word word"), "{told}");

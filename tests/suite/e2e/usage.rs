@@ -41,7 +41,7 @@ async fn world() -> World {
 
 impl World {
     async fn usage(&self, args: &[&str]) -> Value {
-        self.daemon.agentctl(["usage", "--json"].iter().chain(args)).await.exits(0).json()
+        self.daemon.ok(["usage", "--json"].iter().chain(args)).await.json()
     }
 }
 
@@ -60,15 +60,15 @@ fn told(report: &Value) -> Vec<(String, u64, u64, Option<u64>)> {
 #[tokio::test]
 async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of_session_and_daemon() {
     let mut world = world().await;
-    world.agentctl(["usage"]).await.exits(0).says(&["no model was asked"]);
+    world.ok(["usage"]).await.says(&["no model was asked"]);
 
     // Two calls of the session and one of its subagent, which the result of the turn holds, too.
-    let result = world.agentctl(["run", "Have it done", "--output", "json"]).await.exits(0).json();
+    let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
     let usage = &result["usage"];
     holds(&usage, json!({"cost_microusd": 3 * CALL, "calls": 3}));
     assert_eq!(usage["unpriced_calls"], Value::Null);
     let first = result["session_id"].as_str().unwrap().to_owned();
-    let lines = world.agentctl(["run", "Hello", "--model", "code", "--output", "stream-json"]).await.exits(0);
+    let lines = world.ok(["run", "Hello", "--model", "code", "--output", "stream-json"]).await;
     let lines = lines.json_lines();
     let usage = &lines.last().unwrap()["usage"];
     holds(&usage, json!({"cost_microusd": null, "unpriced_calls": 1}));
@@ -88,14 +88,14 @@ async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of
     assert_eq!((told(&days).len(), &days["since"], &days["total"]), (1, &days["until"], total));
     assert_eq!(told(&world.usage(&["--since", "2020-01-01", "--until", "2020-12-31"]).await), []);
 
-    let table = world.agentctl(["usage", "--since", "7d"]).await.exits(0);
+    let table = world.ok(["usage", "--since", "7d"]).await;
     has_all(
         &table.stdout,
         &["MODEL", "CACHED", "WRITTEN", "dear", "1,800", "$0.0021", "nobody-knows", "price unknown", "total"],
     );
     assert!(table.stdout.contains("and a call of unknown price"), "{}", table.stdout);
     table.says(&["days in", "the price of 1 call is not known"]);
-    world.agentctl(["sessions", "show", &second]).await.exits(0).shows(&["price unknown"]);
+    world.ok(["sessions", "show", &second]).await.shows(&["price unknown"]);
 
     // What was told is there after a kill, once. Other prices are those of later calls.
     world.daemon.kill9().await;
@@ -103,12 +103,12 @@ async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of
     world.write("config/models.yaml", self::models(&base_url, 100.0));
     world.daemon.restart().await;
     assert_eq!(world.usage(&[]).await, report);
-    world.agentctl(["run", "Again", "--model", "base", "--session", &second]).await.exits(0);
+    world.ok(["run", "Again", "--model", "base", "--session", &second]).await;
     let after = world.usage(&[]).await;
     assert_eq!(told(&after)[0], ("dear".into(), 4, 0, Some(3 * CALL + 60_080)), "{after:#}");
 
     // A session that is deleted leaves its numbers, and nothing that names it.
-    world.agentctl(["sessions", "delete", &first, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &first, "--yes"]).await;
     assert_eq!(world.usage(&[]).await, after);
     let report = world.usage(&["--by", "session"]).await;
     assert_eq!(told(&report), [(second, 2, 1, Some(60_080)), (String::new(), 3, 0, Some(3 * CALL))]);

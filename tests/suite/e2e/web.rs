@@ -245,11 +245,11 @@ async fn tools_of_the_web_are_offered_where_they_have_something_to_ask_and_are_n
     let home = TempHome::with_model(&world.model.base_url());
     home.write("config/tools.yaml", "optional: {http_fetch: {enabled: false}, web_search: {enabled: true}}");
     let world = World { daemon: TempDaemon::start_in(home).await, model: world.model };
-    world.agentctl(["run", "Look with @web_search"]).await.exits(0);
+    world.ok(["run", "Look with @web_search"]).await;
     let offered = tool_names(world.model.requests().last().unwrap());
     assert!(offered.contains(&"read_url".to_owned()) && !offered.contains(&"http_fetch".to_owned()), "{offered:?}");
     assert!(!offered.contains(&"web_search".to_owned()), "{offered:?}");
-    let tools = world.agentctl(["tools"]).await.exits(0).stdout;
+    let tools = world.ok(["tools"]).await.stdout;
     let told = tools.lines().find(|line| line.starts_with("web_search")).unwrap();
     assert!(told.contains("what it works with is not configured"), "{tools}");
 }

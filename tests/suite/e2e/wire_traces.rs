@@ -13,15 +13,15 @@ const HOSTILE: &str = "look\u{1b}]0;owned\u{7}\u{202e}";
 
 /// Runs a turn in a new session, and returns the session.
 async fn session_of_turn(daemon: &TempDaemon, args: &[&str]) -> String {
-    daemon.agentctl([&["run", "--output", "json"], args].concat()).await.exits(0).session()
+    daemon.ok([&["run", "--output", "json"], args].concat()).await.session()
 }
 
 async fn goes_on(daemon: &TempDaemon, session: &str, text: &str) {
-    daemon.agentctl(["run", text, "--session", session]).await.exits(0);
+    daemon.ok(["run", text, "--session", session]).await;
 }
 
 async fn shown(daemon: &TempDaemon, args: &[&str]) -> Value {
-    daemon.agentctl([&["trace", "--json"], args].concat()).await.exits(0).json()
+    daemon.ok([&["trace", "--json"], args].concat()).await.json()
 }
 
 async fn listed(daemon: &TempDaemon, session: &str) -> Vec<Value> {
@@ -107,14 +107,14 @@ async fn every_attempt_is_an_entry() {
     assert!(answer["error"].as_str().unwrap().contains("come back later"), "{failed:#}");
     let again = shown(&world.daemon, &[&session, "--request", "2"]).await;
     assert_eq!((&again["request"]["attempt"], &again["new"]), (&json!(2), &json!([])), "{again:#}");
-    world.agentctl(["trace", "--requests"]).await.exits(0).shows(&["failed 503", "(attempt 2)", "whole 200"]);
+    world.ok(["trace", "--requests"]).await.shows(&["failed 503", "(attempt 2)", "whole 200"]);
 }
 
 #[tokio::test]
 async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
     let world = World::configured(ON).await;
     world.model.reply(Reply::never());
-    let session = world.agentctl(["run", "Hello", "--detach", "--output", "json"]).await.exits(0).session();
+    let session = world.ok(["run", "Hello", "--detach", "--output", "json"]).await.session();
     let requests = || async { (!world.model.requests().is_empty()).then_some(()) };
     until("the model is asked", requests).await;
     // While it is under way, it is there without an end.
@@ -183,7 +183,7 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
     }
     world.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are kept"]);
     has_all(&shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string(), &["no longer kept"]);
-    world.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
     agentd_testkit::daemon::until_true("the trace is gone", || !folder.exists()).await;
 }
 
@@ -214,7 +214,7 @@ async fn a_trace_goes_on_after_a_kill_and_skips_what_was_cut() {
         let one = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
         assert_eq!(one["request"]["body"], world.model.requests()[number - 1].sent());
     }
-    world.agentctl(["trace", "--request", "2"]).await.exits(0).shows(&["its end is not known"]);
+    world.ok(["trace", "--request", "2"]).await.shows(&["its end is not known"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,7 +229,7 @@ async fn fifty_steps_take_room_for_what_is_new_in_them() {
         Reply::tool_call("run_bash_command", json!({"command": format!("echo '{content}'")}))
     });
     let options = ["Do it", "--on-interrupt", "approve", "--max-steps", "100", "--output", "json"];
-    let result = world.agentctl([&["run"][..], &options].concat()).await.exits(0).json();
+    let result = world.ok([&["run"][..], &options].concat()).await.json();
     let session = result["session_id"].as_str().unwrap();
     let requests = world.model.requests();
     assert!(requests.len() > 50, "{}", requests.len());
@@ -259,13 +259,13 @@ async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
     goes_on(&world.daemon, &quiet, "Again").await;
     assert_eq!(listed(&world.daemon, &traced).await.len(), 2);
     world.agentctl(["trace", &quiet, "--requests"]).await.exits(2).says(&["no requests"]);
-    world.agentctl(["run", "From now on", "--session", &quiet, "--trace"]).await.exits(0);
+    world.ok(["run", "From now on", "--session", &quiet, "--trace"]).await;
     assert_eq!(listed(&world.daemon, &quiet).await.len(), 1);
     world.write("config/agentd.yaml", ON);
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     let third = session_of_turn(&world.daemon, &["Hello"]).await;
     assert_eq!(listed(&world.daemon, &third).await.len(), 1);
-    let storage = world.agentctl(["storage", "--json"]).await.exits(0).json();
+    let storage = world.ok(["storage", "--json"]).await.json();
     let part = storage["parts"].as_array().unwrap().iter().find(|part| part["part"] == "traces").unwrap();
     assert_eq!(part["files"], 3, "{storage:#}");
 }
@@ -285,7 +285,7 @@ async fn subagents_and_summaries_are_there_and_told_apart() {
     for turn in 0..10 {
         goes_on(&world.daemon, &session, &format!("And this, {turn}. {}", "More words. ".repeat(400))).await;
     }
-    world.agentctl(["compact", &session]).await.exits(0);
+    world.ok(["compact", &session]).await;
     let listed = listed(&world.daemon, &session).await;
     let of = |purpose: &str, own: bool| {
         let fits = |one: &&Value| one["purpose"] == purpose && (one["session_id"] == *session) == own;
@@ -295,7 +295,7 @@ async fn subagents_and_summaries_are_there_and_told_apart() {
     assert!(of("summary", true) >= 1, "{listed:#?}");
     let child = listed.iter().find(|one| one["session_id"] != *session).unwrap();
     holds(&child, json!({"before": null, "owner": session}));
-    world.agentctl(["trace", &session, "--requests"]).await.exits(0).shows(&["subagent", ": summary"]);
+    world.ok(["trace", &session, "--requests"]).await.shows(&["subagent", ": summary"]);
     let of_child = self::listed(&world.daemon, child["session_id"].as_str().unwrap()).await;
     assert_eq!(of_child.len(), 1, "{of_child:#?}");
 }
@@ -306,17 +306,17 @@ async fn what_is_new_is_marked_and_nothing_steers_the_terminal() {
     world.model.default_reply(Reply::text(HOSTILE));
     let session = session_of_turn(&world.daemon, &[&format!("{HOSTILE}\nfirst line\nsecond line")]).await;
     goes_on(&world.daemon, &session, "And now?").await;
-    let second = world.agentctl(["trace", "--request", "2"]).await.exits(0).stdout;
+    let second = world.ok(["trace", "--request", "2"]).await.stdout;
     let marked = |words: &str| second.lines().find(|line| line.contains(words)).map(|line| line.chars().next());
     assert_eq!((marked("And now?"), marked("second line")), (Some(Some('+')), Some(Some('|'))), "{second}");
     assert!(second.contains("+ is new beside request 1") && second.contains("answer · whole 200"), "{second}");
-    let diff = world.agentctl(["trace", "--diff", "1", "2"]).await.exits(0).stdout;
+    let diff = world.ok(["trace", "--diff", "1", "2"]).await.stdout;
     assert!(diff.starts_with("--- request 1\n+++ request 2\n@@") && diff.contains("And now?"), "{diff}");
     assert!(diff.lines().any(|line| line.starts_with('+')), "{diff}");
     for text in [&second, &diff] {
         assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text}");
     }
-    world.agentctl(["trace", "--diff", "2", "2"]).await.exits(0).says(&["the same body"]);
+    world.ok(["trace", "--diff", "2", "2"]).await.says(&["the same body"]);
 }
 
 #[tokio::test]

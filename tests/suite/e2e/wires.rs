@@ -71,7 +71,7 @@ impl World {
 
     async fn ctl(&self, args: &[&str]) -> Output {
         let session = self.session.as_deref().unwrap();
-        self.daemon.agentctl(args.iter().copied().chain([session])).await.exits(0)
+        self.daemon.ok(args.iter().copied().chain([session])).await
     }
 }
 
@@ -137,7 +137,7 @@ async fn a_key_alone_is_enough() {
         }
         let daemon = TempDaemon::start_in(home).await;
         model.reply(Reply::text("Hello."));
-        let output = daemon.agentctl(["run", "hi"]).await.exits(0);
+        let output = daemon.ok(["run", "hi"]).await;
         assert_eq!(output.stdout.trim(), "Hello.", "{key} {more:?}");
         let asked = model.requests().pop().unwrap();
         let sent = asked.headers.get("x-api-key").or(asked.headers.get("authorization"));

@@ -18,12 +18,12 @@ async fn an_agent_works_from_its_turn_on() {
         "config/agents.yaml",
         "agents:\n  poet: {description: Verse., prompt: You rhyme., tools: [read_file]}\n",
     );
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     world.model.default_reply(Reply::text("Roses."));
-    let lines = world.agentctl(["run", "Write!", "--agent", "poet", "--output", "stream-json"]).await.exits(0);
+    let lines = world.ok(["run", "Write!", "--agent", "poet", "--output", "stream-json"]).await;
     let stacks: Vec<_> = lines.json_lines().into_iter().filter(|line| line["change"]["state"] == "agent").collect();
     assert_eq!(stacks[0]["change"]["stack"], json!(["poet"]));
-    world.agentctl(["run", "And you?", "--continue", "--agent", "main"]).await.exits(0);
+    world.ok(["run", "And you?", "--continue", "--agent", "main"]).await;
     let requests = world.model.requests();
     assert!(
         words(&requests[0]).contains("You are the agent `poet`")
@@ -41,8 +41,8 @@ async fn an_agent_works_from_its_turn_on() {
 async fn tools_and_instructions_hold_for_one_turn() {
     let world = World::saying("Done.").await;
     world.write("rules.md", "Answer in rhymes.");
-    world.agentctl(["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"]).await.exits(0);
-    world.agentctl(["run", "Go!", "--tools", "none", "--append-system", "Be brief."]).await.exits(0);
+    world.ok(["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"]).await;
+    world.ok(["run", "Go!", "--tools", "none", "--append-system", "Be brief."]).await;
     let requests = world.model.requests();
     assert_eq!(tool_names(&requests[0]), ["grep", "read_file"]);
     assert!(words(&requests[0]).contains("Answer in rhymes."));
@@ -86,7 +86,7 @@ async fn a_question_ends_with_the_time_that_a_subagent_beside_it_takes() {
     let args = ["run", "Go!", "--timeout", "2", "--on-interrupt", "wait", "--output", "json"];
     let output = world.agentctl(args).await.exits(6).json();
     assert_eq!(output["stop_reason"], "time_limit");
-    assert_eq!(world.agentctl(["interrupts", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(world.ok(["interrupts", "--json"]).await.json(), json!([]));
     let requests = world.model.requests();
     let last = requests.last().unwrap().messages();
     assert!(last.iter().any(|message| text(message).starts_with("E_NOT_RUN")), "{last:#?}");

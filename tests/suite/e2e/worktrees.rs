@@ -259,8 +259,8 @@ async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_g
     for name in ["one", "hidden"] {
         world.worktree(&["remove", name]).await.fails().says(&["merged nowhere", "hint:", "--force"]);
     }
-    world.agentctl(["sessions", "delete", &idle, "--yes"]).await.exits(0);
-    world.agentctl(["sessions", "delete", &one, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &idle, "--yes"]).await;
+    world.ok(["sessions", "delete", &one, "--yes"]).await;
     let listed = world.worktrees().await;
     let names: Vec<_> = listed.iter().map(|one| (one["name"].as_str().unwrap(), one["is_orphan"] == true)).collect();
     assert_eq!(names, [("hidden", false), ("one", true)], "{listed:#?}");
@@ -385,7 +385,7 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     git(&world.daemon.path().join("empty"), &["init", "--quiet"]);
     git(world.path(), &["clone", "--quiet", "--bare", "project", "bare.git"]);
     world.write("pretends/.git", format!("gitdir: {}\n", at("project/.git")));
-    world.agentctl(["run", "Go.", "-C", &at("project"), "--worktree=taken"]).await.exits(0);
+    world.ok(["run", "Go.", "-C", &at("project"), "--worktree=taken"]).await;
     git(&world.project(), &["branch", "agentd/branch"]);
     let project = at("project");
     let cases: [(&str, &str, &[&str]); 10] = [
@@ -408,7 +408,7 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     }
     assert_eq!(world.model.requests().len(), asked);
     assert_eq!(world.worktrees().await.len(), 1, "nothing is left of them");
-    let sessions = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(sessions.as_array().unwrap().len(), 1);
     for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
         world.worktree(&args).await.fails().says(&["there is no worktree", "hint:"]);
@@ -443,23 +443,22 @@ async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
     assert_eq!(world.worktree_file(&file), "changed\n");
     world.daemon.crash().await;
     world
-        .agentctl(["sessions", "show", &session])
+        .ok(["sessions", "show", &session])
         .await
-        .exits(0)
         .shows(&[&format!("worktree  {name} (branch agentd/{name}) of {sub}")]);
-    world.agentctl(["sessions", "list"]).await.exits(0).shows(&[&format!("[worktree {name}]")]);
+    world.ok(["sessions", "list"]).await.shows(&[&format!("[worktree {name}]")]);
     // A turn goes on there, and a fork as well.
-    let fork = world.agentctl(["sessions", "fork", &session]).await.exits(0).stdout.trim().to_owned();
+    let fork = world.ok(["sessions", "fork", &session]).await.stdout.trim().to_owned();
     let args = ["--session", &fork, "--on-interrupt", "approve"];
     let (told, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
     assert!(told[0].contains("changed"), "{told:?}");
-    world.agentctl(["undo", &session]).await.exits(0);
+    world.ok(["undo", &session]).await;
     assert_eq!(world.worktree_file(&file), "deep\n");
     // Where the session goes, the fork has it.
-    world.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
     let listed = world.worktrees().await;
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_orphan"].as_bool()), (Some(fork.as_str()), Some(false)));
-    world.agentctl(["sessions", "delete", &fork, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &fork, "--yes"]).await;
     assert!(world.worktrees().await.is_empty());
     assert!(world.project().join("sub/c.txt").exists());
 }
@@ -481,11 +480,7 @@ async fn a_subagent_works_in_a_worktree_of_its_own_where_that_is_wanted() {
         }
     });
     let project = format!("{}:rw", world.project().display());
-    world
-        .agentctl(["run", "Do it.", "-C", &project, "--on-interrupt", "approve"])
-        .await
-        .exits(0)
-        .shows(&["agentctl worktree apply"]);
+    world.ok(["run", "Do it.", "-C", &project, "--on-interrupt", "approve"]).await.shows(&["agentctl worktree apply"]);
     assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n");
     let listed = world.worktrees().await;
     assert_eq!((listed.len(), &listed[0]["changed"]), (1, &json!(1)), "{listed:#?}");
@@ -507,7 +502,7 @@ async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_
     });
     let project = world.project().display().to_string();
     let (writable, read_only) = (format!("{project}:rw"), format!("{project}:ro"));
-    let output = world.agentctl(["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"]).await.exits(0);
+    let output = world.ok(["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"]).await;
     assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree is gone"));
     assert!(world.worktrees().await.is_empty());
     world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await.shows(&["may only be read"]);
@@ -523,7 +518,7 @@ async fn a_worktree_is_left_alone_while_a_turn_runs_in_it_whoever_began_it() {
     let asked = world.model.requests().len();
     world.model.respond_with(|_| Reply::never());
     let folder = format!("{}:rw", world.data().join("worktrees/one").display());
-    let detached = world.agentctl(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await.exits(0);
+    let detached = world.ok(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await;
     until_true("the model is asked", || world.model.requests().len() > asked).await;
     for args in [&["apply", "one"][..], &["remove", "one", "--force"]] {
         world.worktree(args).await.fails().says(&["a turn runs in the session", "hint:"]);
@@ -540,7 +535,7 @@ async fn what_is_allowed_for_good_in_the_project_holds_in_its_worktrees() {
     let world = in_repository().await;
     let project = world.project().display().to_string();
     let rule = format!("run_bash_command: [at {project}] sed -i s/one/ONE/ a.txt");
-    world.agentctl(["grants", "add", &rule]).await.exits(0);
+    world.ok(["grants", "add", &rule]).await;
     let args = ["-C", &project, "--worktree=one", "--on-interrupt", "deny"];
     let (told, output) = world.call_all(vec![command("sed -i s/one/ONE/ a.txt")], &args).await;
     output.exits(0);

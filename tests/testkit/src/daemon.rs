@@ -11,6 +11,7 @@ use std::{
     future::Future,
     ops::{Deref, DerefMut},
     os::unix::net::UnixStream,
+    panic::Location,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -298,6 +299,20 @@ impl TempHome {
     /// Runs `agentctl` without standard input to its end.
     pub async fn agentctl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
         Running::spawn(self.agentctl_command(args)).output(Vec::new()).await
+    }
+
+    /// Runs `agentctl` without standard input to its end, which is a good one.
+    ///
+    /// # Panics
+    /// Where it is none.
+    #[track_caller]
+    pub fn ok<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> impl Future<Output = Output> {
+        let (command, caller) = (self.agentctl_command(args), Location::caller());
+        async move {
+            let output = Running::spawn(command).output(Vec::new()).await;
+            assert_eq!(output.code, Some(0), "{caller}\nstdout:\n{}\nstderr:\n{}", output.stdout, output.stderr);
+            output
+        }
     }
 
     /// Runs `agentctl` with this on its standard input.

@@ -11,7 +11,7 @@ fn asks(world: &World, last: &str) {
 
 /// Interrupts that wait for an answer.
 async fn waiting(world: &World) -> Vec<Value> {
-    world.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().clone()
+    world.ok(["interrupts", "--json"]).await.json().as_array().unwrap().clone()
 }
 
 fn id_of(interrupt: &Value) -> String {
@@ -45,7 +45,7 @@ async fn a_question_that_is_put_off_is_answered_elsewhere() {
     let words = editor.update("agent_message_chunk").await;
     assert!(words["content"]["text"].as_str().unwrap().contains("agentctl answer"), "{words:#}");
     let open = waiting(&world).await;
-    world.agentctl(["answer", &id_of(&open[0]), "approve"]).await.exits(0);
+    world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
 }
 
@@ -56,7 +56,7 @@ async fn a_question_that_somebody_else_answers_leaves_the_screen() {
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
     let open = waiting(&world).await;
-    world.agentctl(["answer", &id_of(&open[0]), "approve"]).await.exits(0);
+    world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.told[0]["params"]["requestId"], question, "{:#?}", editor.told);
     // An answer that comes too late harms nobody.
@@ -128,7 +128,7 @@ async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_ne
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
     let open = waiting(&world).await;
-    world.agentctl(["answer", &id_of(&open[0]), "red"]).await.exits(0);
+    world.ok(["answer", &id_of(&open[0]), "red"]).await;
     idle(&world, &session).await;
     world.model.reply(Reply::text("Anything else?"));
     assert_eq!(editor.prompt(&session, "Thanks").await, "end_turn");
@@ -148,7 +148,7 @@ async fn a_question_that_came_while_nobody_was_told_is_put_once() {
     world.model.reply(Reply::text("Painted."));
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
     let first = waiting(&world).await;
-    world.agentctl(["answer", &id_of(&first[0]), "the left one"]).await.exits(0);
+    world.ok(["answer", &id_of(&first[0]), "the left one"]).await;
     until("the second question", || async { waiting(&world).await.pop().filter(|open| open["id"] != first[0]["id"]) })
         .await;
     // The words are added to the turn, which asks.

@@ -42,7 +42,7 @@ async fn an_edit_is_approved_against_the_buffer_and_lands_in_it() {
     let writes = editor.files.asked.iter().filter(|(what, _)| what == "write").count();
     assert_eq!(writes, 1, "{:?}", editor.files.asked);
     // Undo gives back what the person had typed.
-    world.agentctl(["undo", &session]).await.exits(0);
+    world.ok(["undo", &session]).await;
     assert_eq!(on_disk(&file), "one\nunsaved\n");
 }
 
@@ -165,7 +165,7 @@ async fn a_turn_that_the_editor_joins_uses_its_files_too() {
     let (world, mut editor, session, _) = dirty().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(Reply::text("Read."));
-    world.agentctl(["run", "Work", "--session", &session, "--detach"]).await.exits(0);
+    world.ok(["run", "Work", "--session", &session, "--detach"]).await;
     editor.decided(&session, "And read", "approve").await;
     assert!(told(&world).contains("unsaved"), "{}", told(&world));
 }

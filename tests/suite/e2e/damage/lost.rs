@@ -28,9 +28,9 @@ async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it()
     ];
     for (words, lose) in ways {
         let mut world = World::start().await;
-        world.agentctl(["run", "before"]).await.exits(0);
+        world.ok(["run", "before"]).await;
         world.daemon.restart().await;
-        world.agentctl(["run", "Remember the walnut"]).await.exits(0);
+        world.ok(["run", "Remember the walnut"]).await;
         world.daemon.kill9().await;
         lose(&world.daemon.data().join("agentd.db-wal"));
         world.daemon.restart().await;
@@ -41,7 +41,7 @@ async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it()
         world.daemon.restart().await;
         let told = doctor(&world, 2).await;
         assert!(told.contains(LOST) && told.contains(words) && told.contains("agentd.db-lost"), "{words}: {told}");
-        let status = world.agentctl(["status", "--json"]).await.exits(0).json();
+        let status = world.ok(["status", "--json"]).await.json();
         assert!(status["problems"].to_string().contains(LOST), "{words}: {status}");
 
         fs::remove_file(world.data().join("agentd.db-lost")).unwrap();
@@ -59,10 +59,10 @@ async fn a_kill_alone_loses_nothing_and_nothing_is_told() {
     world.model.default_reply(Reply::deltas(pieces));
     for words in ["", "Say something", ""] {
         if !words.is_empty() {
-            let result = world.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
+            let result = world.ok(["run", words, "--output", "json"]).await.json();
             // What is deleted has the log emptied while the daemon runs.
             let session = result["session_id"].as_str().unwrap();
-            world.agentctl(["sessions", "delete", session, "--yes"]).await.exits(0);
+            world.ok(["sessions", "delete", session, "--yes"]).await;
             let log = world.data().join("agentd.db-wal");
             until_true("the log is empty", || log.metadata().unwrap().len() == 0).await;
         }
@@ -92,7 +92,7 @@ async fn a_log_without_its_database_is_not_thrown_away() {
     }
     fs::write(&journal, kept).unwrap();
     world.daemon.restart().await;
-    world.agentctl(["sessions", "show", &session]).await.exits(0);
+    world.ok(["sessions", "show", &session]).await;
     doctor(&world, 0).await;
 }
 
@@ -118,20 +118,20 @@ async fn nothing_is_acknowledged_while_the_data_folder_is_elsewhere() {
         assert!(output.code.is_some_and(|code| code != 0), "{args:?} was acknowledged: {output:?}");
     }
     has_all(&doctor(&world, 2).await, &["was removed"]);
-    let status = world.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = world.ok(["status", "--json"]).await.json();
     assert!(status["problems"].to_string().contains("was removed"), "{status}");
 
     let left: Vec<_> = fs::read_dir(&data).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left, Vec::<std::path::PathBuf>::new(), "nothing is made where the folder was");
     let _ = fs::remove_dir(&data);
     fs::rename(&aside, &data).unwrap();
-    let shown = world.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+    let shown = world.ok(["sessions", "show", &session, "--json"]).await.json();
     assert_eq!(shown["last_seq"], last_seq, "nothing was stored of what was refused");
-    world.agentctl(["run", "after", "--session", &session]).await.exits(0);
+    world.ok(["run", "after", "--session", &session]).await;
     world.daemon.crash().await;
     doctor(&world, 0).await;
-    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["sessions", "list", "--json"]).await.json();
     let ids: Vec<&Value> = listed.as_array().unwrap().iter().map(|session| &session["id"]).collect();
     assert_eq!(ids, [&json!(session)], "what was refused was not done");
-    assert_eq!(world.agentctl(["grants", "list", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(world.ok(["grants", "list", "--json"]).await.json(), json!([]));
 }

@@ -165,7 +165,7 @@ async fn a_server_that_crashes_again_and_again_is_given_up_and_a_reload_tries_it
     assert_eq!(log_says("a language server failed"), 4, "{}", world.log());
     world.write("project/a.fk", SOUND);
     world.write("config/languages.yaml", languages(patient(), behaving("works")));
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!(count(&requests[1]), 1, "{}", world.log());
 }
@@ -255,7 +255,7 @@ async fn tools_ask_servers_and_a_rename_is_shown_asked_and_undone() {
     assert!(told[5].contains("no language server"), "{told:?}");
     assert_eq!(world.read("project/a.fk"), "bar = 1\nsay bar\n");
     assert_eq!(world.read("project/other.fk"), "bar?\nBROKEN\n");
-    world.agentctl(["undo"]).await.exits(0);
+    world.ok(["undo"]).await;
     assert_eq!(world.read("project/a.fk"), "foo = 1\nsay foo\n");
     assert_eq!(world.read("project/other.fk"), "foo?\nBROKEN\n");
 }
@@ -311,7 +311,7 @@ async fn tools_are_not_there_without_a_server() {
     servers["fake"]["command"] = json!("no-such-language-server");
     let world = world(patient(), servers.clone(), &folder()).await;
     let tier = || async {
-        let tools = world.agentctl(["tools", "--json"]).await.exits(0).json();
+        let tools = world.ok(["tools", "--json"]).await.json();
         let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "rename_symbol").unwrap().clone();
         tool["tier"].as_str().unwrap().to_owned()
     };
@@ -323,11 +323,11 @@ async fn tools_are_not_there_without_a_server() {
     symlink("rustup", rustup.with_file_name("fake-analyzer")).unwrap();
     servers["fake"]["command"] = json!(rustup.with_file_name("fake-analyzer"));
     world.write("config/languages.yaml", languages(patient(), servers));
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     assert_eq!(tier().await, "off");
     world.agentctl(["doctor"]).await.shows(&["rustup component add fake-analyzer"]);
     world.write("config/languages.yaml", languages(patient(), behaving("works")));
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     assert_eq!(tier().await, "discovered");
     world.agentctl(["doctor"]).await.shows(&["language servers: fake"]);
     let wrong = json!({"servers": {"fake": {"comand": "x"}}}).to_string();

@@ -20,7 +20,7 @@ async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it()
     let context = asked["context"].as_str().unwrap();
     assert!(context.contains("- age (integer, required)") && context.contains("- name (string"), "{context}");
     let answer = async |id: &Value, words: &str| {
-        world.agentctl(["answer", id.as_str().unwrap(), words]).await.exits(0);
+        world.ok(["answer", id.as_str().unwrap(), words]).await;
     };
     answer(&asked["id"], r#"{"name": "Ada", "age": "old"}"#).await;
     let again = world.asked().await;
@@ -39,11 +39,11 @@ async fn a_server_that_asks_for_ever_is_told_to_give_up() {
     for (how, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
         let world = trusted(how).await;
         world.model_calls("mcp_fake_act", json!({}));
-        let output = world.agentctl(["run", "Go", "--on-interrupt", on_interrupt]).await.exits(0);
+        let output = world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await;
         assert_eq!(output.stdout.trim(), "over", "{how}");
         let told = tool_texts(world.model.requests().last().unwrap());
         assert!(told.contains("asked a person more than 8 times"), "{how}: {told}");
-        assert_eq!(world.agentctl(["interrupts", "--json"]).await.exits(0).json(), json!([]), "{how}");
+        assert_eq!(world.ok(["interrupts", "--json"]).await.json(), json!([]), "{how}");
         world.ends_well().await;
     }
 }
@@ -58,7 +58,7 @@ async fn a_question_goes_with_its_call() {
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.ok(["interrupts", "--json"]).await.json();
     assert_eq!(listed, json!([]));
     assert_eq!(world.read("acted").lines().count(), 1, "it was not called again");
     world.ends_well().await;
@@ -79,7 +79,7 @@ async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
     world.daemon.restart().await;
     let session = raised["interrupt"]["session_id"].as_str().unwrap();
     let interrupt = raised["interrupt"]["id"].as_str().unwrap();
-    world.agentctl(["answer", interrupt, "approve"]).await.exits(0);
+    world.ok(["answer", interrupt, "approve"]).await;
     let attached = world.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let log = attached.stdout;
     assert!(log.contains("changed_since_asked"), "{log}");
@@ -108,12 +108,12 @@ async fn a_question_of_a_call_that_is_over_is_asked_no_more() {
     world.model.wait_until(|counts| counts.requests >= 2).await;
     // The turn goes on, and nobody is asked what nobody can use.
     running.event("interrupt_resolved").await;
-    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.ok(["interrupts", "--json"]).await.json();
     assert_eq!(listed, json!([]));
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.ok(["interrupts", "--json"]).await.json();
     assert_eq!(listed, json!([]));
     world.ends_well().await;
 }

@@ -6,17 +6,17 @@ use super::*;
 async fn servers_are_listed_started_stopped_and_heard() {
     let world = world(json!({"fake": behaving("flood"), "off": {"command": "x", "enabled": false}})).await;
     let state = async || {
-        let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let listed = world.ok(["mcp", "list", "--json"]).await.json();
         let state = |at: usize| listed[at]["state"].as_str().unwrap().to_owned();
         (state(0), state(1))
     };
     assert_eq!(state().await, ("stopped".to_owned(), "disabled".to_owned()));
-    world.agentctl(["mcp", "test", "fake"]).await.exits(0).shows(&["fake started in ", "mcp_fake_act"]);
+    world.ok(["mcp", "test", "fake"]).await.shows(&["fake started in ", "mcp_fake_act"]);
     assert_eq!(state().await.0, "running");
     world.act("now").await;
-    let logs = world.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+    let logs = world.ok(["mcp", "logs", "fake"]).await.stdout;
     assert!(logs.contains("the last words") && !logs.contains('\u{1b}'), "{logs}");
-    world.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    world.ok(["mcp", "stop", "fake"]).await;
     assert_eq!(world.of_servers(), [0u32; 0], "it is gone when the command returns");
     assert_eq!(state().await.0, "stopped");
     world.agentctl(["mcp", "start", "fkae"]).await.exits(2).says(&["did you mean `fake`?"]);
@@ -31,7 +31,7 @@ async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_st
                   \"good one\": {\"command\": \"cat\"},\n    \"worse\": {\"command\": \"x\", \"env\": {\"A=B\": \"c\"}}\n  }\n}\n";
     let file = world.write("theirs.json", theirs);
     let file = file.to_str().unwrap();
-    let imported = world.agentctl(["mcp", "import", file, "--json"]).await.exits(0).json();
+    let imported = world.ok(["mcp", "import", file, "--json"]).await.json();
     assert_eq!(imported["taken"], json!(["good-one"]), "{imported:#}");
     let left: std::collections::BTreeMap<&str, &str> = imported["left"]
         .as_array()
@@ -41,7 +41,7 @@ async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_st
         .collect();
     assert!(left["bad"].starts_with(&format!("{file}:5:7: ")) && left["bad"].contains("begins with http"), "{left:#?}");
     assert!(left["worse"].starts_with(&format!("{file}:8:")), "{left:#?}");
-    let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["mcp", "list", "--json"]).await.json();
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["name"]), (1, &json!("good-one")), "{listed:#}");
     world.all_are_gone().await;
 }
@@ -69,12 +69,12 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     world.write("config/mcp_servers.yaml", mine);
     let fake = fake();
     let add = ["mcp", "add", "new", "--env", "A=b", "--", "python3", fake.to_str().unwrap(), "ok"];
-    world.agentctl(add).await.exits(0).says(&["new is added"]);
+    world.ok(add).await.says(&["new is added"]);
     let text = fs::read_to_string(&path).unwrap();
     for kept in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
         assert!(text.contains(kept), "{kept:?} is missing in {text}");
     }
-    let tested = world.agentctl(["mcp", "test", "new", "--json"]).await.exits(0).json();
+    let tested = world.ok(["mcp", "test", "new", "--json"]).await.json();
     assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");
     // Again, under a name that is none, and what makes no sense: nothing is written.
     world.agentctl(add).await.exits(2).says(&["there is a server `new` already"]);
@@ -89,15 +89,15 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     }});
     let file = world.write("theirs.json", theirs.to_string());
     let file = file.to_str().unwrap();
-    world.agentctl(["mcp", "import", file, "--dry-run"]).await.exits(0);
+    world.ok(["mcp", "import", file, "--dry-run"]).await;
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
-    let imported = world.agentctl(["mcp", "import", file, "--json"]).await.exits(0).json();
+    let imported = world.ok(["mcp", "import", file, "--json"]).await.json();
     assert_eq!(imported["taken"], json!(["More-Files"]), "{imported:#}");
     let mut left: Vec<&str> =
         imported["left"].as_array().unwrap().iter().map(|left| left["what"].as_str().unwrap()).collect();
     left.sort_unstable();
     assert_eq!(left, ["asks", "new", "the name `More Files`"], "{imported:#}");
-    let listed = world.agentctl(["mcp", "list"]).await.exits(0).stdout;
+    let listed = world.ok(["mcp", "list"]).await.stdout;
     assert!(["More-Files", "new", "old"].iter().all(|name| listed.contains(name)), "{listed}");
     world.all_are_gone().await;
 }

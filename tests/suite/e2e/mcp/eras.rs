@@ -32,7 +32,7 @@ async fn the_era_of_a_server_is_found_out_once() {
     let mut world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
     assert_eq!(started(&world), ["new", "new"], "it was started again to be asked in its way");
-    let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["mcp", "list", "--json"]).await.json();
     holds(&listed[0], json!({"protocol": "2026-07-28", "says_it_is": "fake 2"}));
     world.servers_are_gone().await;
     assert!(world.act("again").await.contains("acted: "));
@@ -84,7 +84,7 @@ async fn a_question_is_answered_by_a_person_before_the_call_is_done() {
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
-    world.agentctl(["answer", asked["id"].as_str().unwrap(), "Ada"]).await.exits(0);
+    world.ok(["answer", asked["id"].as_str().unwrap(), "Ada"]).await;
     running.output(Vec::new()).await.exits(0);
     let told = tool_texts(world.model.requests().last().unwrap());
     assert!(told.contains(r#"[{"who": {"action": "accept", "content": {"name": "Ada"}}}, "1"]"#), "{told}");
@@ -101,7 +101,7 @@ async fn questions_without_end_cost_a_call_and_nothing_else() {
         ("samples", "does not let this server ask its models"),
     ] {
         let world = calls_once(how).await;
-        world.agentctl(["run", "Go", "--on-interrupt", "deny"]).await.exits(0);
+        world.ok(["run", "Go", "--on-interrupt", "deny"]).await;
         let told = tool_texts(world.model.requests().last().unwrap());
         assert!(told.contains(expected), "{how}: {told}");
         let acted = world.read("acted").lines().count();

@@ -29,7 +29,7 @@ impl World {
     /// Waits until so many turns are running.
     async fn are_running(&self, count: usize) {
         until("they have begun", || async {
-            let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+            let sessions = self.daemon.ok(["sessions", "list", "--json"]).await.json();
             let running = sessions.as_array()?.iter().filter(|session| session["status"] == "running");
             (running.count() == count).then_some(())
         })
@@ -52,7 +52,7 @@ async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names
         let step = done(request) + usize::from(tool_texts(request).contains("E_UNKNOWN_TOOL"));
         steps.get(step).cloned().unwrap_or_else(|| Reply::text("over"))
     });
-    let output = world.agentctl(["run", "Go", "--on-interrupt", "approve"]).await.exits(0);
+    let output = world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
     let requests = world.model.requests();
     // What the configuration names of the broken one can be called, and starts it.
     assert_eq!(of_servers(&requests[0]), ["mcp_broken_act", "mcp_fast_thing_00", "mcp_fast_weather"]);
@@ -81,9 +81,9 @@ async fn a_server_that_failed_without_a_project_is_listed_in_a_session_with_one(
     server["cwd"] = json!("${PROJECT:-/nowhere}");
     let world = waiting("5s", json!({"here": server})).await;
     world.model.respond_with(|_| Reply::text("over"));
-    world.agentctl(["run", "Go"]).await.exits(0).says(&["the MCP server here offers no tools: "]);
+    world.ok(["run", "Go"]).await.says(&["the MCP server here offers no tools: "]);
     let project = world.write("project/notes.txt", "x").parent().unwrap().display().to_string();
-    let output = world.agentctl(["run", "Go", "-C", &project]).await.exits(0);
+    let output = world.ok(["run", "Go", "-C", &project]).await;
     assert!(!output.stderr.contains("offers no tools"), "{}", output.stderr);
     assert_eq!(of_servers(world.model.requests().last().unwrap()), ["mcp_here_weather"]);
     world.all_are_gone().await;
@@ -103,7 +103,7 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
     let id = world.asked().await["id"].as_str().unwrap().to_owned();
     world.write("go", "");
     world.knows(&["quiet", "late"]).await;
-    world.agentctl(["answer", &id, "yes"]).await.exits(0);
+    world.ok(["answer", &id, "yes"]).await;
     running.output(Vec::new()).await.exits(0).says(&["the MCP server late offers no tools: it has not said yet"]);
     let requests = world.model.requests();
     let later = of_servers(&requests[1]);
@@ -113,7 +113,7 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
     // What the input mentions stays in the session.
     world.model.respond_with(|_| Reply::text("over"));
     let session = world.last_session().await;
-    world.agentctl(["run", "And?", "--session", &session]).await.exits(0);
+    world.ok(["run", "And?", "--session", &session]).await;
     assert_eq!(of_servers(world.model.requests().last().unwrap()), later);
     world.all_are_gone().await;
 }

@@ -81,9 +81,9 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
 
     // The server gets it, and what it says of it is not shown.
     world.agentctl(["mcp", "test", "github"]).await.exits(1);
-    let logs = world.agentctl(["mcp", "logs", "github"]).await.exits(0).stdout;
+    let logs = world.ok(["mcp", "logs", "github"]).await.stdout;
     assert!(logs.contains("the key is") && !logs.contains("ghp_"), "{logs}");
-    let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).stdout;
+    let listed = world.ok(["mcp", "list", "--json"]).await.stdout;
     assert!(listed.contains("--token=${INPUT_GITHUB_TOKEN}") && !listed.contains("ghp_"), "{listed}");
     world.all_are_gone().await;
 }
@@ -112,9 +112,9 @@ async fn where_nobody_can_be_asked_the_other_servers_are_taken() {
     world.write("config/mcp_servers.yaml", "# mine\n");
     let file = world.write("project/.vscode/mcp.json", of_vs_code());
     let import = ["mcp", "import", file.to_str().unwrap(), "--json"];
-    let looked = world.agentctl(import.iter().chain(&["--dry-run"])).await.exits(0).json();
+    let looked = world.ok(import.iter().chain(&["--dry-run"])).await.json();
     assert_eq!(looked["asks"], json!(["db-name", "github_token", "nowhere", "picked", "region"]), "{looked:#}");
-    let imported = world.agentctl(import).await.exits(0).json();
+    let imported = world.ok(import).await.json();
     assert_eq!(imported["taken"], json!(["root"]), "{imported:#}");
     let left = left(&imported);
     assert_eq!(left.iter().map(|(what, _)| *what).collect::<Vec<_>>(), ["forgets", "github", "picks", "remote"]);

@@ -22,7 +22,7 @@ async fn nothing_is_left_when_the_daemon_is_killed() {
 #[tokio::test]
 async fn one_process_serves_all_sessions_and_starts_at_the_first_call() {
     let world = world(json!({"fake": behaving("ok")})).await;
-    world.agentctl(["status"]).await.exits(0);
+    world.ok(["status"]).await;
     assert_eq!(world.of_servers(), [0u32; 0], "nothing starts with the daemon");
     let (one, two) = (world.act("one").await, world.act("two").await);
     assert!(one.contains("acted: one") && two.contains("acted: two"), "{one} {two}");
@@ -35,7 +35,7 @@ async fn what_a_server_offers_shows_before_it_is_started_again() {
     let mut world = world(json!({"fake": behaving("ok")})).await;
     world.act("once").await;
     world.daemon.restart().await;
-    let tools = world.agentctl(["tools", "--json"]).await.exits(0).json();
+    let tools = world.ok(["tools", "--json"]).await.json();
     let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_fake_act").unwrap();
     assert!(tool["description"].as_str().unwrap().starts_with("[MCP server fake] Acts. &lt;/mcp_content>"), "{tool:#}");
     assert_eq!(tool["parameters"]["properties"]["text"]["type"], "string", "{tool:#}");
@@ -75,8 +75,8 @@ async fn tools_named_like_ours_take_no_place() {
     let mut fake = behaving("impostor");
     fake["tools"] = json!({"read_file": {"alias": "read_file", "always_available": true}, "act": {"alias": "grep"}});
     let world = world(json!({"fake": fake})).await;
-    world.agentctl(["mcp", "test", "fake"]).await.exits(0).says(&["alias `read_file` is taken"]);
-    let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    world.ok(["mcp", "test", "fake"]).await.says(&["alias `read_file` is taken"]);
+    let listed = world.ok(["mcp", "list", "--json"]).await.json();
     let names: Vec<&str> = listed[0]["tools"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
     assert!(names.iter().all(|name| name.starts_with("mcp_fake_")), "{names:?}");
     assert_eq!(names.len(), 5, "{names:?}");
@@ -104,7 +104,7 @@ async fn a_server_sees_little_of_the_environment() {
 async fn a_server_hears_that_it_has_to_end() {
     let world = world(json!({"fake": behaving("listens")})).await;
     assert!(world.act("now").await.contains("acted: now"));
-    world.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    world.ok(["mcp", "stop", "fake"]).await;
     assert_eq!(world.read("told"), "to end\n");
     assert_eq!(world.of_servers(), [0u32; 0]);
     world.all_are_gone().await;
@@ -130,7 +130,7 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
     let world = world(json!({"fake": fake.clone(), "called": fake})).await;
     world.still_serves().await;
     let known = async |name: &str| {
-        let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let listed = world.ok(["mcp", "list", "--json"]).await.json();
         let server = listed.as_array().unwrap().iter().find(|server| server["name"] == name).unwrap().clone();
         (server["reached"] == true, server["state"].as_str().unwrap().to_owned())
     };
@@ -139,10 +139,10 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
     })
     .await;
     // One of them is needed meanwhile, and stays as long as `idle_stop` says.
-    world.agentctl(["mcp", "start", "called"]).await.exits(0);
+    world.ok(["mcp", "start", "called"]).await;
     until("the other is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
     assert_eq!(known("called").await.1, "running");
-    world.agentctl(["mcp", "logs", "fake"]).await.exits(0).shows(&["started only to list its tools"]);
+    world.ok(["mcp", "logs", "fake"]).await.shows(&["started only to list its tools"]);
     // Nor is it asked again.
     world.still_serves().await;
     assert_eq!(known("fake").await, (true, "stopped".to_owned()));
@@ -154,7 +154,7 @@ async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
     let world = world(json!({"fake": behaving("silent")})).await;
     let starting = world.spawn_agentctl(["mcp", "start", "fake"]);
     until_true("it is started", || world.processes().len() > 3).await;
-    world.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    world.ok(["mcp", "stop", "fake"]).await;
     starting.output(Vec::new()).await.exits(1);
     assert_eq!(world.of_servers(), [0u32; 0]);
     world.all_are_gone().await;
@@ -186,7 +186,7 @@ async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_t
     let running = world.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
     until_true("the server acts", || !world.read("acted").is_empty()).await;
     world.write("config/mcp_servers.yaml", json!({"servers": {"fake": behaving("ok")}}).to_string());
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     running.output(Vec::new()).await.exits(0);
     has_all(&tool_texts(world.model.requests().last().unwrap()), &["E_UNKNOWN_OUTCOME"]);
     assert!(world.act("again").await.contains("acted: again"));
@@ -197,7 +197,7 @@ async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_t
 #[tokio::test]
 async fn each_environment_has_a_process_and_those_that_nobody_needs_make_room() {
     let world = world(json!({"fake": behaving("environment")})).await;
-    world.agentctl(["mcp", "start", "fake"]).await.exits(0);
+    world.ok(["mcp", "start", "fake"]).await;
     world.model_calls("mcp_fake_act", json!({}));
     for number in 0..10 {
         let mut command = world.agentctl_command(["run", &format!("Go {number}"), "--on-interrupt", "approve"]);
@@ -205,7 +205,7 @@ async fn each_environment_has_a_process_and_those_that_nobody_needs_make_room() 
         Running::spawn(command).output(Vec::new()).await.exits(0);
         has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("\"LC_TIME\": \"number-{number}\"")]);
     }
-    let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["mcp", "list", "--json"]).await.json();
     assert_eq!(listed[0]["connections"], 8, "{listed:#}");
     assert_eq!(world.read("started").lines().count(), 11);
     world.all_are_gone().await;

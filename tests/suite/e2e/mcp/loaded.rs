@@ -51,19 +51,19 @@ async fn what_was_mentioned_or_found_stays_in_its_place() {
 
     world.daemon.crash().await;
     assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "after a crash");
-    world.agentctl(["compact", &session]).await.exits(0);
+    world.ok(["compact", &session]).await;
     assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "behind a compaction");
-    let listed = world.agentctl(["tools", "--session", &session, "--json"]).await.exits(0).json();
+    let listed = world.ok(["tools", "--session", &session, "--json"]).await.json();
     let weather = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_lab_weather").unwrap();
     holds(&weather, json!({"visible": true, "why": "it was mentioned or found in this session"}));
 
-    let fork = world.agentctl(["sessions", "fork", &session, "--json"]).await.exits(0).json();
+    let fork = world.ok(["sessions", "fork", &session, "--json"]).await.json();
     let fork = fork["id"].as_str().or(fork["session_id"].as_str()).unwrap_or_else(|| panic!("{fork:#}")).to_owned();
     let requests = world.does(Vec::new(), &["Go", "--session", &fork]).await;
     assert_eq!(tools(&requests[0]), last, "in a fork");
     let requests = world.does(Vec::new(), &["Go"]).await;
     assert_eq!(of_servers(&requests[0]), [""; 0], "and nowhere else");
-    world.agentctl(["sessions", "reset", &session]).await.exits(0);
+    world.ok(["sessions", "reset", &session]).await;
     let requests = world.does(Vec::new(), &["Go", "--session", &session]).await;
     assert_eq!(tool_names(&requests[0]), tool_names(&first[0]), "after a reset");
     world.all_are_gone().await;
@@ -88,7 +88,7 @@ async fn a_subagent_has_what_was_mentioned_to_its_parent() {
             (false, false) => Reply::text("over"),
         }
     });
-    world.agentctl(["run", "Go @quiet", "--on-interrupt", "approve"]).await.exits(0);
+    world.ok(["run", "Go @quiet", "--on-interrupt", "approve"]).await;
     let requests = world.model.requests();
     let of_child: Vec<&Recorded> = requests.iter().filter(|request| is_child(request)).collect();
     assert_eq!(of_servers(of_child[0]), QUIET);
@@ -107,7 +107,7 @@ async fn a_subagent_has_what_was_mentioned_to_its_parent() {
             Reply::text("over")
         }
     });
-    world.agentctl(["run", "Again", "--session", &session, "--on-interrupt", "approve"]).await.exits(0);
+    world.ok(["run", "Again", "--session", &session, "--on-interrupt", "approve"]).await;
     let requests = world.model.requests().split_off(before);
     let child = requests.iter().find(|request| is_child(request)).unwrap();
     assert_eq!(of_servers(child), QUIET);

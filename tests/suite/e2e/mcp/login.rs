@@ -138,7 +138,7 @@ async fn a_client_that_was_registered_by_hand_is_known() {
         let registered = json!({"client_id": "me", "client_secret": "registered-secret", "issuer": issuer});
         let servers = json!({"servers": {"fake": entry(&server, json!({"oauth": registered}))}});
         world.write("config/mcp_servers.yaml", servers.to_string());
-        world.agentctl(["reload"]).await.exits(0);
+        world.ok(["reload"]).await;
     };
     let people = server.url.replace("/mcp", "/people");
     // Whoever else lets people log in there is not shown the secret.
@@ -153,7 +153,7 @@ async fn a_client_that_was_registered_by_hand_is_known() {
     let renewed = server.read("renewed");
     assert!(!renewed.is_empty() && renewed.lines().all(|name| name == "me"), "{renewed}");
     assert_eq!(server.read("strangers"), "");
-    let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0);
+    let listed = world.ok(["mcp", "list", "--json"]).await;
     assert!(!listed.stdout.contains("registered-secret"), "{}", listed.stdout);
     is_kept_well(&world);
     world.all_are_gone().await;
@@ -166,11 +166,7 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
     // By now nothing says where people log in: what is asked then are places of the server itself.
     has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
-    world
-        .agentctl(["mcp", "logs", "fake"])
-        .await
-        .exits(0)
-        .shows(&["no token is sent, for the login server has changed"]);
+    world.ok(["mcp", "logs", "fake"]).await.shows(&["no token is sent, for the login server has changed"]);
     is_kept_well(&world);
     world.all_are_gone().await;
 }

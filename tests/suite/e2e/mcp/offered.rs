@@ -21,7 +21,7 @@ impl World {
     /// Waits until these servers have said what they offer.
     pub(super) async fn knows(&self, servers: &[&str]) {
         until("they have said what they offer", || async {
-            let listed = self.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+            let listed = self.daemon.ok(["mcp", "list", "--json"]).await.json();
             let reached = |name: &&str| {
                 listed.as_array().unwrap().iter().any(|server| server["name"] == **name && server["reached"] == true)
             };
@@ -59,7 +59,7 @@ async fn what_is_added_is_offered_and_told_of_from_the_next_turn_on() {
     let world = world(json!({})).await;
     world.write("config/mcp_servers.yaml", "");
     let fake = fake();
-    world.agentctl(["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"]).await.exits(0);
+    world.ok(["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"]).await;
     // Nobody has to call it, test it or begin a turn for that.
     world.knows(&["lab"]).await;
     let requests = world.does(vec![weather("Bern")], &["Go", "--on-interrupt", "approve"]).await;
@@ -109,8 +109,8 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
         assert_eq!(of_servers(&requests[0]).len(), few.len() + tools, "{input}");
         assert!(requests[0].last_user().contains("mentioned the MCP server"), "{}", requests[0].last_user());
     }
-    world.agentctl(["run", "Go @labb"]).await.exits(0).says(&["did you mean @lab?"]);
-    world.agentctl(["mcp", "list"]).await.exits(0).says(&["@lab brings them"]);
+    world.ok(["run", "Go @labb"]).await.says(&["did you mean @lab?"]);
+    world.ok(["mcp", "list"]).await.says(&["@lab brings them"]);
     world.all_are_gone().await;
 }
 
@@ -133,13 +133,9 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     assert_eq!(asked["grants"], json!([r#"mcp_lab_weather {"city":"Bern"}"#]));
     assert_eq!(asked["wider"], json!(["mcp_lab_weather", "mcp_lab_*"]));
     let id = asked["id"].as_str().unwrap();
-    world
-        .agentctl(["interrupts", id])
-        .await
-        .exits(0)
-        .shows(&["tool weather of the MCP server lab", "every tool of that"]);
+    world.ok(["interrupts", id]).await.shows(&["tool weather of the MCP server lab", "every tool of that"]);
     world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
-    world.agentctl(["answer", id, "always", "--rule", "mcp_lab_weather"]).await.exits(0);
+    world.ok(["answer", id, "always", "--rule", "mcp_lab_weather"]).await;
     // Another city runs without asking; another tool asks.
     let asked = until("the other tool asks", || async {
         let asked = world.asked().await;
@@ -149,9 +145,9 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     assert_eq!(world.read("acted"), "Bern\nThun\n");
     assert_eq!(asked["grants"], json!(["mcp_lab_thing_00"]), "without arguments there is nothing more exact");
     let id = asked["id"].as_str().unwrap();
-    world.agentctl(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await.exits(0);
+    world.ok(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await;
     running.output(Vec::new()).await.exits(0);
-    let kept = world.agentctl(["grants", "list", "--json"]).await.exits(0).json().to_string();
+    let kept = world.ok(["grants", "list", "--json"]).await.json().to_string();
     assert!(kept.contains(r#""mcp_lab_*""#) && kept.contains(r#""mcp_lab_weather""#), "{kept}");
     let requests = world.does(vec![weather("Chur")], &["Go", "--on-interrupt", "fail"]).await;
     assert!(tool_texts(&requests[1]).contains("acted: Chur"), "{}", tool_texts(&requests[1]));
@@ -172,22 +168,22 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     };
     let screw = || Reply::tool_call("screw", json!({}));
     assert!(denied(weather("Bern")).await && denied(screw()).await);
-    world.agentctl(["grants", "add", "mcp_lab_weather"]).await.exits(0);
+    world.ok(["grants", "add", "mcp_lab_weather"]).await;
     assert!(!denied(weather("Bern")).await && !denied(weather("Thun")).await && denied(screw()).await);
     // An alias may come to mean another tool, so a rule names the tool as its server's.
     world.agentctl(["grants", "add", "screw"]).await.exits(2).says(&["write `mcp_lab_thing_00`"]);
     world.agentctl(["grants", "add", "mcp_lab_weather x"]).await.exits(2).says(&["hint:"]);
     world.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["there is no tool"]);
-    world.agentctl(["grants", "add", "mcp_lab_*"]).await.exits(0);
+    world.ok(["grants", "add", "mcp_lab_*"]).await;
     assert!(!denied(screw()).await);
     for rule in ["mcp_lab_weather", "mcp_lab_*"] {
-        world.agentctl(["grants", "revoke", rule]).await.exits(0);
+        world.ok(["grants", "revoke", rule]).await;
     }
     assert!(denied(weather("Bern")).await && denied(screw()).await);
     // The same in the configuration. What the rules find to be of higher risk asks all the same.
     let set = async |servers: &Value| {
         world.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
-        world.agentctl(["reload"]).await.exits(0);
+        world.ok(["reload"]).await;
     };
     lab["grants"] = json!(["weather"]);
     set(&json!({"lab": lab})).await;
@@ -196,7 +192,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     lab["grants"] = json!("*");
     set(&json!({"lab": lab})).await;
     assert!(!denied(screw()).await);
-    world.agentctl(["policy", "explain", "screw", "{}"]).await.exits(0).shows(&["allow", "servers.lab.grants"]);
+    world.ok(["policy", "explain", "screw", "{}"]).await.shows(&["allow", "servers.lab.grants"]);
     lab["grants"] = json!([]);
     lab["effect"] = json!("read");
     set(&json!({"lab": lab})).await;
@@ -206,7 +202,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     lab["grants"] = json!(["wether"]);
     set(&json!({"lab": lab})).await;
     assert!(denied(weather("Bern")).await);
-    world.agentctl(["mcp", "list"]).await.exits(0).says(&["`grants` names a tool `wether`"]);
+    world.ok(["mcp", "list"]).await.says(&["`grants` names a tool `wether`"]);
     world.all_are_gone().await;
 }
 
@@ -231,7 +227,7 @@ async fn an_odd_definition_costs_no_other_tool_and_empty_lists_no_place() {
     let either = either.map(|tool| &tool["function"]).find(|tool| tool["name"] == "mcp_odd_either").unwrap();
     let properties = json!({"city": {"type": "string"}, "place": {"$ref": "#/$defs/place"}});
     assert_eq!((&either["parameters"]["type"], &either["parameters"]["properties"]), (&json!("object"), &properties));
-    let notes = world.agentctl(["mcp", "test", "odd"]).await.exits(0).stderr;
+    let notes = world.ok(["mcp", "test", "odd"]).await.stderr;
     has_all(
         &notes,
         &[

@@ -31,7 +31,7 @@ pub(super) fn showing(mut server: Value, tools: &[&str]) -> Value {
 async fn everything_answers_with_text_pictures_resources_and_progress() {
     let tools = ["echo", "get-sum", "get-tiny-image", "trigger-long-running-operation", "get-structured-content"];
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
-    let tested = world.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
+    let tested = world.ok(["mcp", "test", "everything", "--json"]).await.json();
     let names = tested["tools"].to_string();
     has_all(&names, &["mcp_everything_echo", "mcp_everything_read_resource", "mcp_everything_get_prompt"]);
     let calls = vec![
@@ -56,7 +56,7 @@ async fn everything_answers_with_text_pictures_resources_and_progress() {
 async fn a_resource_that_only_a_template_names_is_read() {
     let tools = ["list_resources", "read_resource"];
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
-    world.agentctl(["mcp", "test", "everything"]).await.exits(0);
+    world.ok(["mcp", "test", "everything"]).await;
     let calls = vec![
         ("mcp_everything_list_resources", json!({})),
         ("mcp_everything_read_resource", json!({"uri": "demo://resource/dynamic/text/7"})),

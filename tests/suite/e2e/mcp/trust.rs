@@ -11,14 +11,14 @@ async fn a_name_means_what_it_meant_when_it_was_offered() {
     };
     let world = world(json!({})).await;
     world.write("config/mcp_servers.yaml", servers("one"));
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     world.model_calls("it", json!({"text": "hello"}));
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
     // The name is given to the other server before the person answers.
     world.write("config/mcp_servers.yaml", servers("two"));
-    world.agentctl(["reload"]).await.exits(0);
-    world.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    world.ok(["reload"]).await;
+    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     running.output(Vec::new()).await.exits(0);
     has_all(&tool_texts(world.model.requests().last().unwrap()), &["now belongs to another tool"]);
     assert_eq!(world.read("acted"), "", "nobody was called");
@@ -39,9 +39,9 @@ async fn keys_are_shown_to_nobody() {
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     let told = world.act("").await;
     assert!(told.contains("the key is [redacted]"), "{told}");
-    let list = world.agentctl(["mcp", "list"]).await.exits(0);
-    let json = world.agentctl(["mcp", "list", "--json"]).await.exits(0);
-    let logs = world.agentctl(["mcp", "logs", "fake"]).await.exits(0).shows(&["the key is [redacted]"]);
+    let list = world.ok(["mcp", "list"]).await;
+    let json = world.ok(["mcp", "list", "--json"]).await;
+    let logs = world.ok(["mcp", "logs", "fake"]).await.shows(&["the key is [redacted]"]);
     assert!(json.stdout.contains("Bearer ${THING}"), "{}", json.stdout);
     for shown in [&told, &list.stdout, &json.stdout, &logs.stdout, &world.daemon.log()] {
         assert!(!shown.contains("sup3rsecret"), "{shown}");

@@ -30,7 +30,7 @@ async fn clients_lend_what_only_they_have_and_others_are_not_given_it() {
     assert!(told.contains("of-the-first"), "{told}");
     let (told, _) = act(&world, &[("GITHUB_TOKEN", "of-the-second"), ("SOMETHING_SECRET", "kept")], &[]).await;
     assert!(told.contains("of-the-second") && !told.contains("of-the-first") && !told.contains("kept"), "{told}");
-    let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["mcp", "list", "--json"]).await.json();
     assert_eq!(listed[0]["connections"], 2, "{listed:#}");
     world.all_are_gone().await;
 }
@@ -74,7 +74,7 @@ async fn what_is_lent_is_written_down_nowhere() {
     let world = world(json!({"fake": fake})).await;
     let (told, _) = act(&world, &[("GITHUB_TOKEN", secret)], &[]).await;
     assert!(told.contains("the key is") && !told.contains(secret), "{told}");
-    let logs = world.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+    let logs = world.ok(["mcp", "logs", "fake"]).await.stdout;
     assert!(logs.contains("the key is") && !logs.contains(secret), "{logs}");
     world.all_are_gone().await;
     let mut grep = world.daemon.command("grep");
@@ -95,7 +95,7 @@ async fn one_bad_server_stops_nothing() {
     let (told, output) = act(&world, &[], &[]).await;
     output.exits(0);
     assert!(told.contains("blue"), "{told}");
-    let listed = world.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["mcp", "list", "--json"]).await.json();
     holds(&listed[0], json!({"name": "bad", "state": "down"}));
     assert!(listed[0]["reason"].as_str().unwrap().contains("has no command"), "{listed:#}");
     assert!(listed[2]["reason"].as_str().unwrap().contains("begins with http"), "{listed:#}");
@@ -104,7 +104,7 @@ async fn one_bad_server_stops_nothing() {
     world.agentctl(["mcp", "test", "bad"]).await.says(&["has no command"]);
     // What is written anew is looked at as strictly as before.
     world.agentctl(["mcp", "add", "third", "--url", "ftp://x"]).await.exits(2);
-    world.agentctl(["mcp", "add", "third", "--url", "https://example.org/mcp"]).await.exits(0);
+    world.ok(["mcp", "add", "third", "--url", "https://example.org/mcp"]).await;
     world.all_are_gone().await;
 }
 
@@ -130,7 +130,7 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     };
     // Without a project only the one that names the client's folder is there.
     asks("mcp_cwd_act");
-    let output = world.agentctl(["run", "Go @env"]).await.exits(0);
+    let output = world.ok(["run", "Go @env"]).await;
     for (server, why) in [("cwd", "offers no tools"), ("args", "offers no tools"), ("env", "offers no tools")] {
         let notice = format!("the MCP server {server} {why}: its entry in mcp_servers.yaml names the project");
         assert!(output.stderr.contains(&notice), "{notice}: {}", output.stderr);
@@ -141,16 +141,16 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     assert!(tool_texts(&requests[1]).contains("E_UNKNOWN_TOOL"), "{}", tool_texts(&requests[1]));
     // With one all of them are, from the first turn on, and each runs for it.
     asks("mcp_env_act");
-    let output = world.agentctl(["run", "Go", "-C", project]).await.exits(0);
+    let output = world.ok(["run", "Go", "-C", project]).await;
     assert!(!output.stderr.contains("MCP server"), "{}", output.stderr);
     let requests = world.model.requests();
     assert_eq!(of_servers(&requests[2]), ["mcp_args_act", "mcp_cwd_act", "mcp_env_act", "mcp_pwd_act"]);
     has_all(&tool_texts(&requests[3]), &[&format!("for {project}")]);
     asks("mcp_cwd_act");
-    world.agentctl(["run", "Go", "-C", project]).await.exits(0);
+    world.ok(["run", "Go", "-C", project]).await;
     has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("in {project} for none")]);
     // One that is known stays away from sessions without a project all the same.
-    world.agentctl(["run", "Go"]).await.exits(0).says(&["the MCP server cwd offers no tools: its entry"]);
+    world.ok(["run", "Go"]).await.says(&["the MCP server cwd offers no tools: its entry"]);
     let last = world.model.requests();
     assert_eq!(of_servers(&last[last.len() - 2]), ["mcp_pwd_act"]);
     has_all(&tool_texts(last.last().unwrap()), &["E_UNKNOWN_TOOL", "names the project"]);
@@ -177,7 +177,7 @@ async fn a_test_of_a_server_has_the_folder_where_it_is_run() {
     let mut broken = behaving("broken");
     broken["cwd"] = json!("${PROJECT}/nowhere");
     world.write("config/mcp_servers.yaml", json!({"servers": {"here": broken}}).to_string());
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     tested("here").await.exits(1).says(&["shop/nowhere"]);
     world.all_are_gone().await;
 }

@@ -98,7 +98,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     assert_eq!(daemon.read("project/log.txt").lines().count(), before, "nothing runs before it is asked for");
     if view.session.summary.status == SessionStatus::Interrupted {
         let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
-        let result = daemon.agentctl(args).await.exits(0).json();
+        let result = daemon.ok(args).await.json();
         assert_eq!(result["text"], "All is done.", "killed at {number}: {result:#}");
     }
     let lines = daemon.read("project/log.txt").lines().count();

@@ -120,26 +120,26 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
     let session = session_of(&events);
     let left = format!("data/workspace/{session}/outputs/left.txt");
     assert_eq!(world.read(&left), "left was here");
-    world.agentctl(["undo", &session]).await.exits(0);
+    world.ok(["undo", &session]).await;
     assert!(!world.path().join(&left).exists());
-    world.agentctl(["undo", &session, "--redo"]).await.exits(0);
+    world.ok(["undo", &session, "--redo"]).await;
     assert_eq!(world.read(&left), "left was here");
 
     // Lists show them when they are asked for; they can be read, found, and go with their parent.
-    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(listed.as_array().unwrap().len(), 1);
-    let all = world.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    let all = world.ok(["sessions", "list", "--all", "--json"]).await.json();
     assert_eq!(all.as_array().unwrap().len(), 3);
     assert_eq!(
         (&all[0]["id"], &all[1]["parent"], &all[2]["parent"]),
         (&json!(session), &json!(session), &json!(session))
     );
     let child = known[0].session_id.to_string();
-    let attached = world.agentctl(["attach", &child, "--after", "0"]).await.exits(0);
+    let attached = world.ok(["attach", &child, "--after", "0"]).await;
     assert!(attached.stdout.contains("The report of"), "{attached:?}");
-    let found = world.agentctl(["sessions", "search", "looked", "at", "and", "found", "--json"]).await.exits(0);
+    let found = world.ok(["sessions", "search", "looked", "at", "and", "found", "--json"]).await;
     assert!(found.stdout.contains(&child), "{found:?}");
-    world.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
     world.agentctl(["sessions", "show", &child]).await.exits(2);
     world.still_serves().await;
 }
@@ -269,10 +269,10 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
     assert_eq!(codes, [&Value::Null, &json!("E_UNKNOWN_OUTCOME")]);
     assert_eq!(paid(&settled), 1, "what the one that had finished took is counted");
 
-    let result = world.agentctl(["run", "--session", &session, "--output", "json"]).await.exits(0).json();
+    let result = world.ok(["run", "--session", &session, "--output", "json"]).await.json();
     assert_eq!(result["text"], "All parts are done.");
     assert_eq!(world.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
-    let all = world.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    let all = world.ok(["sessions", "list", "--all", "--json"]).await.json();
     assert_eq!(all.as_array().unwrap().len(), 3, "the one that went on is the one that was cut off: {all:#}");
 }
 
@@ -325,7 +325,7 @@ async fn short_answers_are_asked_once_for_detail_and_limits_and_failures_are_tol
         "Delegate" => report(&tool_texts(request)),
         _ => Reply::refusal(400, "this model does not like it"),
     });
-    world.agentctl(["run", "Have it done"]).await.exits(0);
+    world.ok(["run", "Have it done"]).await;
     let told = results(&world);
     holds(&told[0], json!({"ok": true, "loops": 2}));
     assert_eq!(told[0]["result"], "Yes, and that is all there is.");
@@ -393,7 +393,7 @@ async fn a_question_of_a_subagent_goes_with_the_turn() {
 /// The stored events of a session, as clients see them.
 async fn stored(world: &World, session: &str) -> Vec<Value> {
     let args = ["attach", session, "--after", "0", "--output", "stream-json"];
-    let lines = world.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     lines
         .into_iter()
         .filter(|line| line["session_id"] == session && line["type"] != "result" && line["type"] != "item_delta")
@@ -484,7 +484,7 @@ async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
 
     // What was taken back meanwhile is asked again.
     let id = session_of(&events);
-    world.agentctl(["grants", "revoke", "--session", &id, "write_file"]).await.exits(0);
+    world.ok(["grants", "revoke", "--session", &id, "write_file"]).await;
     let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write two")).await.unwrap();
     let events = stream.stored_until(is_raised).await;
     client.answer(asked(&events), &Answer::Approve, "desk").await.unwrap();
@@ -531,7 +531,7 @@ async fn what_a_session_has_told_does_not_wait_for_a_subagent_that_is_busy_again
     let mut own = client.turn(turn(SessionChoice::Existing(child.to_string()), "And you yourself?")).await.unwrap();
     let began = own.stored_until(|kind| matches!(kind, EventKind::TurnStarted { .. })).await.last().unwrap().seq;
     let args = ["attach", &session_of(&events), "--after", "0", "--output", "stream-json"];
-    let lines = world.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     let stored_of = |session: String| -> Vec<u64> {
         let is_stored =
             |line: &&Value| line["session_id"] == session && line["type"] != "item_delta" && line["type"] != "result";

@@ -45,7 +45,7 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
 
     // While it waits, and when all is over.
     let rest = caller.begin("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await;
-    world.agentctl(["answer", id, "approve"]).await.exits(0);
+    world.ok(["answer", id, "approve"]).await;
     let rest = super::result(rest).await.structured_content.unwrap();
     holds(&rest, json!({"status": "ended", "text": "Done."}));
     assert_eq!(written(&world, &waiting["session_id"]), "hello");
@@ -148,7 +148,7 @@ async fn what_an_mcp_server_asks_is_for_a_person_to_answer() {
                 let refused = caller.fails("answer", answer).await;
                 assert!(refused.contains("only a person can give this"), "{approvals}: {refused}");
             }
-            world.agentctl(["answer", id, words]).await.exits(0);
+            world.ok(["answer", id, words]).await;
             caller.gives("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await
         };
         assert!(rest["text"].as_str().unwrap().contains("\"accept\""), "{approvals}: {rest:#}");
@@ -189,7 +189,7 @@ async fn a_caller_approves_where_whoever_set_it_up_said_so_and_the_audit_tells_w
     let rest = caller.gives("answer", json!({"interrupt_id": &id[..id.len() - 1], "decision": "approve"})).await;
     holds(&rest, json!({"status": "ended", "text": "Done."}));
     assert_eq!(written(&world, &waiting["session_id"]), "hello");
-    world.agentctl(["audit", "--json"]).await.exits(0).shows(&["mcp: tester"]);
+    world.ok(["audit", "--json"]).await.shows(&["mcp: tester"]);
 }
 
 #[tokio::test]

@@ -6,12 +6,12 @@ use super::*;
 async fn last_stop(world: &World) -> Value {
     // The model hears of an end before the journal does.
     let listed = until("no turn runs", async || {
-        let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        let listed = world.ok(["sessions", "list", "--json"]).await.json();
         (listed[0]["status"] != "running").then_some(listed)
     })
     .await;
     let id = listed[0]["id"].as_str().unwrap().to_owned();
-    let lines = world.agentctl(["attach", &id, "--after", "0", "--output", "stream-json"]).await.exits(0).json_lines();
+    let lines = world.ok(["attach", &id, "--after", "0", "--output", "stream-json"]).await.json_lines();
     lines.last().unwrap()["stop_reason"].clone()
 }
 
@@ -77,7 +77,7 @@ async fn a_turn_that_waits_outlives_its_caller() {
     assert_eq!(asked["result"]["structuredContent"]["status"], "waiting", "{asked:#}");
     raw.running.end_input();
     raw.running.output(Vec::new()).await.exits(0);
-    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.ok(["interrupts", "--json"]).await.json();
     assert_eq!(listed[0]["question"], "Which?");
 }
 

@@ -6,7 +6,7 @@ use super::*;
 
 /// A session that was given a document with three pages.
 async fn session_with_document(world: &World) -> Value {
-    let added = world.agentctl(["docs", "add", &fixture("latin.pdf"), "--json"]).await.exits(0).json();
+    let added = world.ok(["docs", "add", &fixture("latin.pdf"), "--json"]).await.json();
     added["session_id"].clone()
 }
 
@@ -41,7 +41,7 @@ async fn a_caller_sees_no_more_than_a_model_of_the_session_would_unasked() {
         "config/hitl_rules.yaml",
         "tools: {read_file: {patterns: {medium_risk: [latin]}, actions: {medium_risk: require_approval}}}",
     );
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     let found = caller.gives("search_documents", search.clone()).await;
     assert_eq!(found["hits"], json!([]), "{found:#}");
     assert!(found["notes"].to_string().contains("left out"), "{found:#}");
@@ -50,7 +50,7 @@ async fn a_caller_sees_no_more_than_a_model_of_the_session_would_unasked() {
         "config/hitl_rules.yaml",
         "tools: {search_documents: {patterns: {critical: [report]}, actions: {critical: deny}}}",
     );
-    world.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     has_all(&caller.fails("search_documents", search).await, &["the rules do not let this be searched"]);
 }
 

@@ -11,7 +11,7 @@ async fn person_is_asked(world: &World) -> (Running, Value) {
     });
     let mut running = world.spawn_agentctl(["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
-    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.ok(["interrupts", "--json"]).await.json();
     (running, listed[0].clone())
 }
 
@@ -51,7 +51,7 @@ async fn sessions_of_others_are_told_from_none_by_nothing() {
         }
     }
     assert_eq!(world.model.counts().requests, requests);
-    let listed = world.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.ok(["interrupts", "--json"]).await.json();
     assert_eq!(listed[0]["id"], interrupt, "{listed:#}");
 }
 
@@ -77,20 +77,20 @@ async fn the_folder_of_a_persons_session_stays_what_it_was() {
     world.model.respond_with(|_| Reply::text("Here."));
     world.write("given/inner/note.txt", "x");
     let given = world.path().join("given").display().to_string();
-    world.agentctl(["run", "Hello"]).await.exits(0);
-    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    world.ok(["run", "Hello"]).await;
+    let listed = world.ok(["sessions", "list", "--json"]).await.json();
     let session = listed[0]["id"].as_str().unwrap();
 
     let caller = Caller::start(&world, &["-C", &given, "--sessions", "all"]).await;
     let with_folder = json!({"prompt": "And now?", "session_id": session, "folder": "inner"});
     has_all(&caller.fails("ask", with_folder).await, &["was not begun here"]);
     assert_eq!(caller.gives("ask", json!({"prompt": "And now?", "session_id": session})).await["text"], "Here.");
-    let shown = world.agentctl(["sessions", "show", session, "--json"]).await.exits(0).stdout;
+    let shown = world.ok(["sessions", "show", session, "--json"]).await.stdout;
     assert!(!shown.contains("given"), "{shown}");
 
     let own = caller.gives("ask", json!({"prompt": "Mine"})).await["session_id"].clone();
     caller.gives("ask", json!({"prompt": "Further down", "session_id": own, "folder": "inner"})).await;
-    world.agentctl(["sessions", "show", own.as_str().unwrap(), "--json"]).await.exits(0).shows(&["given/inner"]);
+    world.ok(["sessions", "show", own.as_str().unwrap(), "--json"]).await.shows(&["given/inner"]);
 }
 
 #[tokio::test]
@@ -103,6 +103,6 @@ async fn the_turn_of_a_person_outlives_the_caller_that_answered_in_it() {
     world.model.wait_until(|counts| counts.requests == 2).await;
     raw.running.end_input();
     raw.running.output(Vec::new()).await.exits(0);
-    let listed = world.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.ok(["sessions", "list", "--json"]).await.json();
     assert_eq!(listed[0]["status"], "running", "{listed:#}");
 }
