@@ -160,8 +160,7 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
     world.model.default_reply(looks());
     let (project, notes) = (world.at("project"), world.at("notes"));
     world.model.reply(Reply::text("Good.").when("Begin."));
-    let args = ["run", "Begin.", "-C", &project, "--add-dir", &notes, "--output", "json"];
-    let session = world.ok(args).await.session();
+    let session = world.ok(["run", "Begin.", "-C", &project, "--add-dir", &notes, "--output", "json"]).await.session();
     let again = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
     world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
@@ -214,8 +213,7 @@ async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
         vec![(&["none.txt"], Reply::tool_call("run_bash_command", call))],
         Reply::text("Done."),
     );
-    let args = ["run", "Go.", "-C", &project, "--add-dir", &lib, "--on-interrupt", "wait", "--detach"];
-    world.ok(args).await;
+    world.ok(["run", "Go.", "-C", &project, "--add-dir", &lib, "--on-interrupt", "wait", "--detach"]).await;
     let waiting = world.first_question().await;
     let question = waiting.to_string();
     assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");

@@ -287,8 +287,7 @@ async fn a_turn_that_cannot_begin_changes_no_agent() {
     world.agentctl(["run", "--session", &session, "And now?"]).await.exits(2);
     fs::rename(&away, &project).unwrap();
     world.model.respond_with(|request| Reply::text(agent_of(request)));
-    let args = ["run", "--session", &session, "And now?", "--output", "stream-json"];
-    let lines = world.ok(args).await.json_lines();
+    let lines = world.ok(["run", "--session", &session, "And now?", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "main");
     assert_eq!(stacks(&lines), [json!([])], "the journal says who has it");
     assert!(world.client().await.session(&session).await.unwrap().session.agents.is_empty());

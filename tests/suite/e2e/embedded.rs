@@ -48,13 +48,11 @@ async fn the_built_in_model_uses_real_tools() {
     assert!(output.stderr.contains("built-in model"), "it is said plainly: {}", output.stderr);
 
     let session = result["session_id"].as_str().unwrap();
-    let args = ["run", "List my files", "--session", session, "--output", "stream-json"];
-    let output = home.ok(args).await;
+    let output = home.ok(["run", "List my files", "--session", session, "--output", "stream-json"]).await;
     assert_eq!(tools_of(&output), ["list_workspace_files"]);
 
     let notes = notes.to_str().unwrap();
-    let args = ["run", "Summarise uploads/notes.txt", "--file", notes, "--output", "stream-json"];
-    let output = home.ok(args).await;
+    let output = home.ok(["run", "Summarise uploads/notes.txt", "--file", notes, "--output", "stream-json"]).await;
     assert_eq!(tools_of(&output), ["read_file"]);
     let told = output
         .json_lines()

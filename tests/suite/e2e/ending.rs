@@ -100,8 +100,7 @@ async fn a_client_that_is_dead_approves_nothing() {
     let steps: Vec<(&[&str], Reply)> =
         vec![(&["first"], run(first)), (&["second"], run("touch outputs/two; echo second"))];
     works_through(&world.model, steps, Reply::text("Both."));
-    let args = ["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"];
-    let mut running = world.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"]);
     let (session, outputs) = outputs(&world, &mut running).await;
     until_there(&outputs.join("one")).await;
     running.signal(Signal::SIGKILL);

@@ -227,8 +227,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     let own = world.write("own.md", "by hand\n");
     world.ok(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await;
 
-    let args = ["sessions", "fork", &origin, "--at-turn", "1", "--files", "--json"];
-    let told = world.ok(args).await.json();
+    let told = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files", "--json"]).await.json();
     let early = told["session_id"].as_str().unwrap().to_owned();
     let content = async |path: &str| world.content_of(&early, path).await;
     assert_eq!(content("outputs/plan.md").await.as_deref(), Some("dig\n"), "{told:#}");

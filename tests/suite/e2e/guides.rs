@@ -48,8 +48,7 @@ async fn what_files_say_reaches_the_model_in_order_and_outlives_the_daemon() {
     world.write("project/AGENTS.md", "Run make test.");
     world.daemon.crash().await;
     for words in ["Two.", "Three."] {
-        let args = ["run", words, "--session", &session, "--output", "stream-json"];
-        let lines = world.ok(args).await.json_lines();
+        let lines = world.ok(["run", words, "--session", &session, "--output", "stream-json"]).await.json_lines();
         assert_eq!(breaks(&lines), Vec::<&Value>::new());
     }
     let requests = world.model.requests();

@@ -136,8 +136,7 @@ async fn a_model_is_chosen_from_a_list() {
 async fn a_choice_outlives_the_daemon() {
     let mut world = world().await;
     world.model.default_reply(Reply::text("Here."));
-    let run = ["run", "Hi", "--output", "json", "--model", "fourth"];
-    let session = world.ok(run).await.session();
+    let session = world.ok(["run", "Hi", "--output", "json", "--model", "fourth"]).await.session();
     world.daemon.restart().await;
     world.ok(["run", "Hi again", "--session", &session]).await;
     assert_eq!(asked(&world), ["lab/fourth", "lab/fourth"]);

@@ -57,8 +57,7 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
     let words = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
     assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
     assert_eq!(quoted.stdout, words.stdout);
-    let args = ["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#];
-    let output = world.ok(args).await;
+    let output = world.ok(["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#]).await;
     has_all(&output.stdout, &["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"]);
     // A session's own settings count.
     let session = world.agentctl(["run", "Hi", "--output", "json"]).await.json();

@@ -86,8 +86,7 @@ async fn tools_run_where_they_are_live_and_a_recording_approves_nothing() {
     world.write("project/notes.txt", "old words\n");
     let denied = world.agentctl(["run", "--replay", file, "-C", &folder, "--live-tools"]).await;
     assert_eq!(notes(), "old words\n", "{}", denied.stderr);
-    let args = ["run", "--replay", file, "-C", &folder, "--live-tools", "--on-interrupt", "approve"];
-    world.ok(args).await;
+    world.ok(["run", "--replay", file, "-C", &folder, "--live-tools", "--on-interrupt", "approve"]).await;
     assert_eq!(notes(), "new words\n");
 }
 
@@ -315,8 +314,7 @@ async fn secrets_do_not_reach_a_recording() {
     let world = World::start().await;
     world.model.reply(Reply::text("The key is sk-abcdefghijklmnop123456."));
     let file = world.path().join("key.jsonl");
-    let args = ["run", "My password=hunter22222 and go", "-C", "none", "--record", file.to_str().unwrap()];
-    world.ok(args).await;
+    world.ok(["run", "My password=hunter22222 and go", "-C", "none", "--record", file.to_str().unwrap()]).await;
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains("hunter22222") && !text.contains("sk-abcdefgh"), "{text}");
     world.ok(["run", "--replay", file.to_str().unwrap()]).await.shows(&["[redacted]"]);

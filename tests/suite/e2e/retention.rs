@@ -20,8 +20,7 @@ async fn reported(world: &World) -> (String, PathBuf) {
         }
         _ => Reply::text("So be it."),
     });
-    let run = ["run", "Write a report", "--on-interrupt", "approve", "--output", "json"];
-    let id = world.ok(run).await.session();
+    let id = world.ok(["run", "Write a report", "--on-interrupt", "approve", "--output", "json"]).await.session();
     let report = world.data().join("workspace").join(&id).join("outputs/report.txt");
     assert!(report.exists(), "{}", world.log());
     (id, report)

@@ -194,8 +194,7 @@ async fn five_where_an_approval_was_needed() {
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("refused"));
     // And with a yes beforehand it is done.
     world.model.reply(write()).reply(Reply::text("Written."));
-    let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
-    let approved = world.ok(args).await.json();
+    let approved = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.json();
     assert_eq!(approved["files"], json!([{"path": "outputs/a.txt", "change": "created"}]));
 }
 

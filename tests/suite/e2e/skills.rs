@@ -69,8 +69,7 @@ async fn a_mention_and_a_file_bring_a_skill() {
     assert!(skills(&mentioned) && tail(&world).contains("read skills/tax/SKILL.md"), "{}", tail(&world));
     world.write("2025.tax", "x");
     let file = world.path().join("2025.tax");
-    let args = ["run", "See", "--file", file.to_str().unwrap(), "--output", "json"];
-    let handed = world.ok(args).await.json();
+    let handed = world.ok(["run", "See", "--file", file.to_str().unwrap(), "--output", "json"]).await.json();
     assert!(skills(&handed) && tail(&world).contains("For work on uploads/2025.tax"), "{}", tail(&world));
     // Changed since: the next mention brings it as it is now.
     world.write("config/skills/tax/reference/rates.md", "Twenty of a hundred, from now on.\n");

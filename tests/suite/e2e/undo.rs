@@ -140,8 +140,7 @@ async fn the_model_can_take_its_own_edit_back() {
         (&["Taken back"][..], Reply::tool_call("undo_patch", json!({}))),
     ];
     works_through(&world.model, steps, Reply::text("As it was."));
-    let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
-    let session = world.ok(args).await.session();
+    let session = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.session();
     let written = format!("data/workspace/{session}/outputs/a.txt");
     assert_eq!(world.read(&written), "first\n");
     let report = world.ok(["undo", &session, "--json"]).await.json();

@@ -102,8 +102,7 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
         async move {
             world.model.reply(Reply::tool_call("undo_patch", json!({}))).reply(Reply::text("I see."));
             let project = world.mount();
-            let args = ["run", "Back", "--continue", "-C", &project, "--on-interrupt", on_interrupt];
-            world.ok(args).await;
+            world.ok(["run", "Back", "--continue", "-C", &project, "--on-interrupt", on_interrupt]).await;
             let request = world.model.requests().pop().unwrap();
             request.messages().iter().rfind(|message| message["role"] == "tool").unwrap()["content"].to_string()
         }

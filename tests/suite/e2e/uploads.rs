@@ -47,8 +47,7 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
     assert_eq!((large.media_type.as_str(), large.width, large.height), ("image/jpeg", 784, 1568));
     // It outlives the daemon.
     world.daemon.crash().await;
-    let args = ["run", "Which colour?", "--session", &session, "--output", "stream-json"];
-    let lines = world.ok(args).await.json_lines();
+    let lines = world.ok(["run", "Which colour?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let started = lines.iter().find(|line| line["type"] == "turn_started").unwrap();
     assert_eq!((&started["slot"], &started["reason"]), (&"vision".into(), &"there are pictures".into()));
     let first = world.model.requests().pop().unwrap();
@@ -58,8 +57,7 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
     assert_eq!(pictures[1].1.len() as u64, large.bytes);
     assert!(!pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"), "what else the file held stays here");
     // The next turn repeats it to the byte, and the picture stays where it was.
-    let args = ["run", "Sure?", "--session", &session, "--output", "stream-json"];
-    let lines = world.ok(args).await.json_lines();
+    let lines = world.ok(["run", "Sure?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let report = lines.iter().find(|line| line["type"] == "usage_updated").unwrap();
     assert_eq!(report["prompt"]["broken_by"], Value::Null);
     let before = first.messages();

@@ -392,8 +392,7 @@ async fn a_question_of_a_subagent_goes_with_the_turn() {
 
 /// The stored events of a session, as clients see them.
 async fn stored(world: &World, session: &str) -> Vec<Value> {
-    let args = ["attach", session, "--after", "0", "--output", "stream-json"];
-    let lines = world.ok(args).await.json_lines();
+    let lines = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await.json_lines();
     lines
         .into_iter()
         .filter(|line| line["session_id"] == session && line["type"] != "result" && line["type"] != "item_delta")
