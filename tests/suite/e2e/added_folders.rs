@@ -85,13 +85,13 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
 
     // The session has them after a restart, and what was done in them is undone then.
     world.daemon.crash().await;
-    let undone = world.ok(["undo", "--json"]).await.json();
+    let undone = world.json(["undo"]).await;
     assert_eq!(undone["files"][0]["path"], "/folders/notes/todo.md", "{undone:#}");
     assert_eq!(world.read("notes/todo.md"), "old words\n");
     let (told, _) =
         world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", session.as_str().unwrap()]).await;
     assert!(told[0].contains("needle"), "{told:?}");
-    let fork = world.ok(["sessions", "fork", session.as_str().unwrap(), "--json"]).await.json();
+    let fork = world.json(["sessions", "fork", session.as_str().unwrap()]).await;
     let fork = fork["session_id"].as_str().unwrap();
     let (told, _) = world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", fork]).await;
     assert!(told[0].contains("needle"), "{told:?}");

@@ -45,8 +45,7 @@ async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
     assert!(!text.contains("sk-typed") && text.contains("keys/base.key"), "{text}");
     let key = daemon.path().join("config/keys/base.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-    let output = daemon.ok(["run", "Who are you?"]).await;
-    assert_eq!(output.stdout.trim(), "Here I am.");
+    assert_eq!(daemon.ok(["run", "Who are you?"]).await.stdout.trim(), "Here I am.");
     let asked = server.requests().pop().unwrap();
     assert_eq!(asked.body["model"], "second");
     assert_eq!(asked.headers.get("authorization").map(String::as_str), Some("Bearer sk-typed-secret"));
@@ -88,7 +87,7 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
     let args = ["mistral", "--base-url", &url, "--key-stdin", "--id", "second"];
     add(&args, "sk-piped\n").await;
     assert_eq!(read(&daemon, "keys/base.key"), "sk-piped\n");
-    let slots = daemon.ok(["models", "--json"]).await.json();
+    let slots = daemon.json(["models"]).await;
     holds(&slots[0]["model"], json!({"id": "second", "base_url": url}));
     let before = read(&daemon, "models.yaml");
     add(&args, "sk-other\n").await.exits(2).says(&["--replace"]);

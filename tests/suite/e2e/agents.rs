@@ -47,14 +47,14 @@ fn stacks(lines: &[Value]) -> Vec<Value> {
 #[tokio::test]
 async fn they_are_listed_and_shown_and_what_has_no_effect_is_said() {
     let world = world().await;
-    let listed = world.ok(["agents", "list", "--json"]).await.json();
+    let listed = world.json(["agents", "list"]).await;
     let ids = texts(&listed, "id");
     assert_eq!(ids, ["critic", "poet", "researcher", "reviewer"]);
     let listed = world.ok(["agents", "list"]).await.stdout;
     assert!(["poet", "code", "Writes verse.", "by mention"].iter().all(|words| listed.contains(words)), "{listed}");
     let shown = world.ok(["agents", "show", "poet"]).await.stdout;
     assert!(["You rhyme.", "read_file", "code"].iter().all(|words| shown.contains(words)), "{shown}");
-    let shown = world.ok(["agents", "show", "poet", "--json"]).await.json();
+    let shown = world.json(["agents", "show", "poet"]).await;
     holds(&shown, json!({"slot": "code", "tools": ["read_file", "gerp"]}));
     world.agentctl(["agents", "show", "peot"]).await.exits(2).says(&["no agent", "poet"]);
     has_all(&world.log(), &["poet names the tool `gerp`, which is not there, did you mean `grep`?"]);
@@ -94,8 +94,7 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
     // The next turn is the main agent's.
     let session = lines[0]["session_id"].as_str().unwrap();
     world.model.respond_with(|request| Reply::text(agent_of(request)));
-    let next = world.ok(["run", "And now?", "--session", session]).await;
-    assert_eq!(next.stdout.trim(), "main");
+    assert_eq!(world.ok(["run", "And now?", "--session", session]).await.stdout.trim(), "main");
 }
 
 #[tokio::test]
@@ -184,7 +183,7 @@ async fn work_is_given_to_an_agent_by_name() {
     let tools = tools_of(&asked);
     assert!(tools.contains(&"read_file") && !tools.iter().any(|tool| tool.starts_with("transfer_to_")), "{tools:?}");
     assert!(!tools.contains(&"delegate_task") && !tools.contains(&"run_bash_command"), "{tools:?}");
-    let shown = world.ok(["sessions", "show", child, "--json"]).await.json();
+    let shown = world.json(["sessions", "show", child]).await;
     assert_eq!(shown["settings"]["parent"]["agent"], "poet", "{shown:#}");
 }
 
@@ -218,8 +217,7 @@ async fn an_agent_with_few_tools_reaches_no_others_through_its_subagents() {
             }
         }
     });
-    let output = world.ok(["run", "File it"]).await;
-    assert_eq!(output.stdout.trim(), "It is filed.");
+    assert_eq!(world.ok(["run", "File it"]).await.stdout.trim(), "It is filed.");
     let requests = world.model.requests();
     let of_subagents: Vec<&Recorded> = requests.iter().filter(|request| is_subagent(request)).collect();
     let [of_main, of_clerk] = of_subagents.as_slice() else { panic!("{of_subagents:#?}") };
@@ -255,7 +253,7 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
     assert!(told(&world).contains("there is no agent \"poet\""), "{}", told(&world));
     let own = world.agentctl(["run", "--session", child, "Write more"]).await.exits(2);
     own.says(&["`poet`", "agents.yaml", "hint:"]);
-    let shown = world.ok(["tools", "--session", child, "--json"]).await.json();
+    let shown = world.json(["tools", "--session", child]).await;
     let visible =
         |name: &str| shown.as_array().unwrap().iter().any(|tool| tool["name"] == name && tool["visible"] == true);
     assert!(!visible("run_bash_command") && !visible("write_file"), "{shown:#}");
@@ -432,7 +430,7 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     let archive = world.path().join("work.tar.gz");
     let archive = archive.to_str().unwrap();
     world.ok(["sessions", "export", session, "-o", archive]).await;
-    let imported = world.ok(["sessions", "import", archive, "--as-new", "--json"]).await.json();
+    let imported = world.json(["sessions", "import", archive, "--as-new"]).await;
     let imported = imported["session_id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
     assert_eq!(who(&world, &imported, &[]).await, "clerk");
 

@@ -100,7 +100,7 @@ async fn a_turn_is_told_with_who_decided_what_and_what_came_of_it() {
     has_none(&text, &["s3cr3t-enough-to-hide", "hunter2hunter2"]);
     assert!(calls[0]["args"]["command"].as_str().unwrap().contains("[redacted]"), "{}", calls[0]["args"]);
 
-    let report = world.ok(["audit", "verify", "--json"]).await.json();
+    let report = world.json(["audit", "verify"]).await;
     assert_eq!(keys(&report), ["files", "findings", "head", "holds", "lines", "more"]);
     holds(&report, json!({"holds": true, "findings": []}));
     world.ok(["audit", "verify", "--noted", report["head"]["hash"].as_str().unwrap()]).await;
@@ -224,7 +224,7 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     assert!(doctor.contains("it must be a file of yours that can be written"), "{doctor}");
     let status = world.ok(["status"]).await.stdout;
     assert!(status.contains(&place) && status.contains(told), "{status}");
-    let problems = world.ok(["status", "--json"]).await.json()["problems"].clone();
+    let problems = world.json(["status"]).await["problems"].clone();
     assert_eq!(problems[0]["subject"], "audit", "{problems}");
 
     fs::remove_dir(&path).unwrap();
@@ -258,7 +258,7 @@ async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
     });
     world.ok(["run", "What time is it?"]).await;
     world.daemon.crash().await;
-    let report = world.ok(["audit", "verify", "--json"]).await.json();
+    let report = world.json(["audit", "verify"]).await;
     assert!(report["files"].as_array().unwrap().len() > 2, "{report}");
     let records = audit(&world, &["-n", "1000"]).await;
     let calls = calls(&records);

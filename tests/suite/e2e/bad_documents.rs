@@ -24,8 +24,7 @@ fn long(paragraphs: u32) -> Vec<u8> {
 /// A small document is given, searched and cited.
 async fn finds(world: &World) {
     searches_and_cites(world, "uploads/latin.pdf", FIND.0);
-    let output = world.ok(["run", "--file", &fixture("latin.pdf"), "Where?"]).await;
-    assert_eq!(output.stdout.trim(), FIND.1);
+    assert_eq!(world.ok(["run", "--file", &fixture("latin.pdf"), "Where?"]).await.stdout.trim(), FIND.1);
 }
 
 /// The folder of what was handed over in the session that was used last.

@@ -57,8 +57,7 @@ async fn frames_that_make_no_sense_are_refused() {
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert!(refused.message().contains("start"), "{refused}");
     // The turn was left alone.
-    let status = world.ok(["status", "--json"]).await.json();
-    assert_eq!(status["running_turns"], 1);
+    assert_eq!(world.json(["status"]).await["running_turns"], 1);
     let check = async |bad: Vec<TurnRequest>, code: Code| {
         let refused = frames(&world, bad).await.unwrap_err();
         assert_eq!(refused.code(), code, "{refused}");

@@ -82,8 +82,7 @@ async fn continuing_means_the_last_session_of_this_folder() {
     assert_eq!(run(&["--continue", "-C", &other]).await, second);
     let refused = world.agentctl(["run", "Hi", "--continue", "-C", &third]).await;
     refused.exits(2).says(&["no session sees this folder", "agentctl sessions list"]);
-    let listed = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(listed[0]["project"], json!({"path": other, "writable": false}));
+    assert_eq!(world.json(["sessions", "list"]).await[0]["project"], json!({"path": other, "writable": false}));
     // One without a folder goes on anywhere.
     let nowhere = run(&[]).await;
     assert_eq!(run(&["--continue"]).await, nowhere);
@@ -159,7 +158,7 @@ async fn an_answer_from_elsewhere_takes_the_question_off_the_screen() {
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(write).reply(Reply::text("It is written."));
     terminal.says_for("Write it", "y yes");
-    let waiting = world.ok(["interrupts", "--json"]).await.json();
+    let waiting = world.json(["interrupts"]).await;
     world.ok(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await;
     terminal.sees("approved, from another terminal");
     terminal.sees_last("It is written.");

@@ -6,7 +6,7 @@ use super::*;
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
 async fn calls_in_audit(world: &World) -> Vec<Value> {
-    let records = world.ok(["audit", "--json", "-n", "1000"]).await.json();
+    let records = world.json(["audit", "-n", "1000"]).await;
     let records = records.as_array().unwrap().iter();
     records.filter(|record| record["kind"] == "call_decided").cloned().collect()
 }
@@ -175,7 +175,7 @@ async fn rules_that_cannot_be_read_are_never_followed() {
         let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
         assert!(told[0].starts_with(denied), "{what}: {told:?}");
     }
-    let records = world.ok(["audit", "--json", "-n", "1000"]).await.json();
+    let records = world.json(["audit", "-n", "1000"]).await;
     let refused = records
         .as_array()
         .unwrap()

@@ -34,8 +34,7 @@ async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
     world.model.reply(says("Fine."));
     terminal.hears("And now?", "Fine.");
     assert_eq!(last_words(&world), "And now?");
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(sessions[0]["title"], "Why?");
+    assert_eq!(world.json(["sessions", "list"]).await[0]["title"], "Why?");
     terminal.leaves();
 
     // Where nobody sits, lines are text.
@@ -239,7 +238,7 @@ async fn files_are_named_to_the_model_as_what_they_are() {
     world.ok(["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"]).await;
     let told = last_words(&world);
     assert!(told.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{told}");
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
+    let sessions = world.json(["sessions", "list"]).await;
     assert_eq!(
         (&sessions[0]["title"], &sessions[1]["title"]),
         (&json!("Sum up"), &json!("Fix #app/src/x.rs like #nope/x.rs"))

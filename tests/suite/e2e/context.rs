@@ -278,7 +278,7 @@ async fn a_daemon_that_is_killed_in_a_compaction_goes_on_with_all_of_the_history
     let words = all_words(world.model.requests().last().unwrap());
     assert!(words.contains("Piece of work 0") && !words.contains("<conversation_summary>"), "{words}");
     // The next one comes to its end.
-    let done = world.ok(["compact", &session, "--json"]).await.json();
+    let done = world.json(["compact", &session]).await;
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
     world.ok(["audit", "verify"]).await;
 }
@@ -331,7 +331,7 @@ async fn a_daemon_that_is_killed_behind_the_file_and_before_the_journal_tells_no
     // What the crash broke off may be told, too.
     let summed_up = view.segments.iter().any(|segment| segment.kind == SegmentKind::Summary);
     assert!(!summed_up && view.messages >= 20, "the compaction came to no end: {view:#?}");
-    let done = world.ok(["compact", &session, "--json"]).await.json();
+    let done = world.json(["compact", &session]).await;
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
     let text = fs::read_to_string(&file).unwrap();
     for number in 0..4 {
@@ -367,7 +367,7 @@ async fn a_window_that_the_server_names_is_used_and_told() {
     assert_eq!(refused.load(Ordering::Relaxed), 1, "one refusal is enough");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("12000") && told[0].contains("context_window"), "{told:?}");
-    let view = world.ok(["context", "--json"]).await.json();
+    let view = world.json(["context"]).await;
     assert_eq!(view["window"], REAL, "{view:#}");
 }
 
@@ -383,7 +383,7 @@ async fn what_is_piped_in_beside_a_request_is_no_message_of_the_person() {
     for number in 0..8 {
         say(&world.client().await, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
-    let done = world.ok(["compact", &session, "--json"]).await.json();
+    let done = world.json(["compact", &session]).await;
     let kept = done["report"]["pinned"].as_array().unwrap();
     assert_eq!(kept[..2], ["Never shout. What does this say?", "You must be brief."], "{done:#}");
     assert!(!done["report"]["pinned"].to_string().contains("mallory"), "{done:#}");
@@ -422,10 +422,10 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     for number in 2..12 {
         say(&client, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
-    let before = world.ok(["context", &session, "--json"]).await.json();
+    let before = world.json(["context", &session]).await;
     holds(&before, json!({"messages": 24, "window": WINDOW}));
 
-    let done = world.ok(["compact", &session, "--strategy", "summarize", "--json"]).await.json();
+    let done = world.json(["compact", &session, "--strategy", "summarize"]).await;
     holds(&done["report"], json!({"strategy": "summarize", "cause": "person"}));
     assert_eq!(done["report"]["pinned"][0], "Always be brief.\n\nPiece of work 0", "{done:#}");
     let path = done["report"]["path"].as_str().unwrap();
@@ -444,10 +444,10 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     has_all(&shown.stdout, &["session   ", "window of 16,384 tokens", "messages  ", "= summary", "· free", "next: "]);
     assert!(!shown.stdout.contains('\x1b'), "{}", shown.stdout);
 
-    let undone = world.ok(["compact", &session, "--undo", "--json"]).await.json();
+    let undone = world.json(["compact", &session, "--undo"]).await;
     assert_eq!(undone["window"]["held"], 24, "{undone:#}");
     assert_eq!((&undone["window"]["after"], &undone["undone"]["cause"]), (&json!(0), &json!("person")), "{undone:#}");
-    let after = world.ok(["context", &session, "--json"]).await.json();
+    let after = world.json(["context", &session]).await;
     assert_eq!(after["messages"], 24, "{after:#}");
     world.agentctl(["compact", "--undo"]).await.exits(1).says(&["no compaction to take back"]);
 }
@@ -476,7 +476,7 @@ async fn the_level_is_told_and_the_chain_can_be_seen() {
     world.model.default_reply(Reply { usage: Some(usage), ..Reply::text("Much.") });
     let output = world.ok(["run", "Read it all"]).await;
     output.says(&["the context window is 79 % full"]);
-    let view = world.ok(["context", "--json"]).await.json();
+    let view = world.json(["context"]).await;
     holds(&view, json!({"level": "warning", "percent": 79, "tokens": 13_010}));
 
     let shown = world.ok(["config", "show", "--chain"]).await.stdout;
@@ -484,7 +484,7 @@ async fn the_level_is_told_and_the_chain_can_be_seen() {
         shown.lines().position(|line| line.split_whitespace().nth(1) == Some(link)).unwrap_or_else(|| panic!("{link}"))
     });
     assert!(places.is_sorted(), "{shown}");
-    let config = world.ok(["config", "show", "--json"]).await.json();
+    let config = world.json(["config", "show"]).await;
     assert!(config["origins"]["models.base.context_window"].as_str().unwrap().ends_with("models.yaml"), "{config:#}");
     assert!(config["chain"].as_array().unwrap().iter().all(|link| link["about"].is_string()));
     let shown = world.ok(["config", "show"]).await.stdout;

@@ -84,7 +84,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     assert_eq!(log_lines(&daemon), lines_before, "nothing runs before it is asked for");
     daemon.ok(["audit", "verify"]).await;
     if lines_before > 0 {
-        let records = daemon.ok(["audit", "--tool", "run_bash_command", "--json"]).await.json();
+        let records = daemon.json(["audit", "--tool", "run_bash_command"]).await;
         assert_eq!(records[0]["allowed"], true, "killed at {number}: what ran is in the audit log");
     }
 
@@ -135,7 +135,7 @@ fn check_pairs(stored: &[Value], number: usize) {
 
 /// The daemon says what it found, and what it says agrees with the journal.
 async fn check_report(daemon: &TempDaemon, stored: &[Value]) {
-    let status = daemon.ok(["status", "--json"]).await.json();
+    let status = daemon.json(["status"]).await;
     let recovered = &status["recovered"][0];
     let results = |error: Option<&str>| {
         let results = stored.iter().filter(|event| {

@@ -29,7 +29,7 @@ async fn worked(world: &World) -> (String, u64) {
     world.model.reply(Reply::tool_call("todo_write", json!({"todos": [{"content": "Tidy", "status": "pending"}]})));
     world.model.reply(Reply::text("It is noted."));
     let session = world.ok(["run", "Note it", "--output", "json"]).await.session();
-    let shown = world.ok(["sessions", "show", &session, "--json"]).await.json();
+    let shown = world.json(["sessions", "show", &session]).await;
     (session, shown["last_seq"].as_u64().unwrap())
 }
 
@@ -62,7 +62,7 @@ async fn a_damaged_event_costs_itself_and_not_its_session() {
         daemon.ok(["context", session]).await;
         let ran = daemon.ok(["run", "Are you there?", "--session", session]).await;
         assert_eq!(ran.stdout, "I am still here.\n", "event {seq}");
-        let fork = daemon.ok(["sessions", "fork", session, "--json"]).await.json();
+        let fork = daemon.json(["sessions", "fork", session]).await;
         daemon.ok(["run", "And you?", "--session", fork["session_id"].as_str().unwrap()]).await;
         daemon.ok(["sessions", "reset", session]).await;
         daemon.ok(["sessions", "delete", session, "--yes"]).await;
@@ -91,8 +91,7 @@ async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
         spoil(&world, &format!("UPDATE events SET payload = substr(payload, 1, 20) WHERE kind = '{kind}'"));
         world.daemon.restart().await;
         assert_ne!(world.agentctl(["answer", &interrupt, "approve"]).await.code, Some(0), "{kind}");
-        let waiting = world.ok(["interrupts", "--json"]).await.json();
-        assert_eq!(waiting, json!([]), "{kind}");
+        assert_eq!(world.json(["interrupts"]).await, json!([]), "{kind}");
         let shown = world.ok(["sessions", "show", &session, "--json"]).await.stdout;
         assert!(!shown.contains("never ran"), "{kind}: {shown}");
         assert!(!world.data().join("workspace").join(&session).join("outputs/a.txt").exists(), "{kind}");
@@ -111,7 +110,7 @@ async fn nothing_is_acknowledged_that_goes_into_a_removed_journal() {
         fs::rename(&file, &aside).unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was removed", "docs/operations.md"]);
         daemon.agentctl(["doctor"]).await.exits(2).shows(&["was removed"]);
-        has_all(&daemon.ok(["status", "--json"]).await.json()["problems"].to_string(), &["was removed"]);
+        has_all(&daemon.json(["status"]).await["problems"].to_string(), &["was removed"]);
         fs::write(&file, "another one").unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was replaced"]);
         until_true("the log tells", || daemon.log().contains("was re")).await;
@@ -168,9 +167,9 @@ async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
             // The second time they are gone.
             world.agentctl(["sessions", "delete", session, "--yes"]).await;
         }
-        assert_eq!(world.ok(["sessions", "list", "--json"]).await.json(), json!([]));
+        assert_eq!(world.json(["sessions", "list"]).await, json!([]));
         until("all is tried", || async {
-            let storage = world.ok(["storage", "--json"]).await.json();
+            let storage = world.json(["storage"]).await;
             (storage["stuck_sessions"] == 1 && storage["removed_sessions"] == 0).then_some(())
         })
         .await;

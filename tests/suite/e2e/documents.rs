@@ -253,8 +253,7 @@ async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
         assert!(told.contains("1. uploads/n.txt:1-3\n"), "{told}");
         Reply::text("There.")
     });
-    let output = world.ok(["run", "Which colour?", "--continue"]).await;
-    assert_eq!(output.stdout.trim(), "There.");
+    assert_eq!(world.ok(["run", "Which colour?", "--continue"]).await.stdout.trim(), "There.");
 }
 
 #[tokio::test]
@@ -333,8 +332,7 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
         assert!(!told.contains("not searched"), "{told}");
         Reply::text("There.")
     });
-    let output = world.ok(["run", "Where is zircon303?", "--continue", "-C", mount]).await;
-    assert_eq!(output.stdout.trim(), "There.");
+    assert_eq!(world.ok(["run", "Where is zircon303?", "--continue", "-C", mount]).await.stdout.trim(), "There.");
 }
 
 #[tokio::test]

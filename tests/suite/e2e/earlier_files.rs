@@ -59,7 +59,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     world.model.reply(Reply::text("Ready."));
     world.ok(["run", "Begin"]).await;
     until("the servers have said what they offer", || async {
-        let listed = world.ok(["mcp", "list", "--json"]).await.json();
+        let listed = world.json(["mcp", "list"]).await;
         listed.as_array().unwrap().iter().all(|server| server["reached"] == true).then_some(())
     })
     .await;

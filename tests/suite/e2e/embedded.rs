@@ -62,7 +62,7 @@ async fn the_built_in_model_uses_real_tools() {
 
     // A greeting needs no tool, and the pipe of the first conversation ends well.
     home.agentctl_with(["chat"], "Hello!\n").await.exits(0).shows(&["the small built-in model of agentd"]);
-    assert_eq!(home.ok(["models", "--json"]).await.json()[0]["model"]["embedded"], true);
+    assert_eq!(home.json(["models"]).await[0]["model"]["embedded"], true);
 }
 
 /// A project that was not made for the model: folders, front matter, names of several languages.

@@ -29,7 +29,7 @@ fn heeding(world: &World, args: &[&str]) -> Running {
 }
 
 async fn pending(world: &World) -> Vec<Value> {
-    world.ok(["interrupts", "--json"]).await.json().as_array().unwrap().clone()
+    world.json(["interrupts"]).await.as_array().unwrap().clone()
 }
 
 async fn until_there(path: &Path) {
@@ -49,8 +49,7 @@ async fn a_run_that_is_told_to_end_cancels_its_command_and_prints_its_result() {
         let output = running.output(Vec::new()).await.exits(code);
         let result = output.json_lines().pop().unwrap();
         holds(&result, json!({"type": "result", "stop_reason": "cancelled"}));
-        let shown = world.ok(["sessions", "show", &session, "--json"]).await.json();
-        assert_eq!(shown["live_turn_id"], Value::Null, "{signal}");
+        assert_eq!(world.json(["sessions", "show", &session]).await["live_turn_id"], Value::Null, "{signal}");
         assert!(!outputs.join("late").exists());
     }
 }

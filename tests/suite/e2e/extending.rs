@@ -112,7 +112,7 @@ async fn an_agent_of_ones_own() {
     });
     let said = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
     assert!(said.stdout.contains("translator") && said.stdout.contains("It is done."), "{said:?}");
-    let sessions = reader.home.ok(["sessions", "list", "--all", "--json"]).await.json();
+    let sessions = reader.home.json(["sessions", "list", "--all"]).await;
     let sessions = sessions.as_array().unwrap();
     assert_eq!(sessions.len(), 2, "{sessions:?}");
     let letter = |session: &Value| {

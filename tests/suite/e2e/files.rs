@@ -72,7 +72,7 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     // They belong to one session, are on no disk, and a reset sets them aside.
     let (told, _) = world.tells("read_file", read(), "fail").await;
     assert!(told.contains("is not there"), "{told}");
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
+    let sessions = world.json(["sessions", "list"]).await;
     let id = sessions[1]["session_id"].as_str().or(sessions[1]["id"].as_str()).unwrap().to_owned();
     let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
     assert_eq!(world.tells_with("read_file", read(), &here).await.0, "dig, then sow\n");

@@ -235,7 +235,7 @@ async fn a_chat_outlives_the_daemon_that_it_started() {
 
     person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_behind("It hangs."));
     terminal.says_for("Slowly", "It hangs.");
-    let pid = person.home.ok(["status", "--json"]).await.json()["pid"].as_u64().unwrap();
+    let pid = person.home.json(["status"]).await["pid"].as_u64().unwrap();
     signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
     terminal.sees_all(&["waiting for the daemon", "the daemon is back"]);
     terminal.sees_last("interrupted");

@@ -25,7 +25,7 @@ impl World {
     }
 
     async fn show(&self, session: &str) -> Value {
-        self.daemon.ok(["sessions", "show", session, "--json"]).await.json()
+        self.daemon.json(["sessions", "show", session]).await
     }
 
     /// What the model was sent last.
@@ -100,7 +100,7 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
 
     // A fork outlives what it was made of, and is found by what was said before it.
     world.ok(["sessions", "delete", &origin, "--yes"]).await;
-    let found = world.ok(["sessions", "search", "secret shed", "--json"]).await.json();
+    let found = world.json(["sessions", "search", "secret shed"]).await;
     assert_eq!(found.as_array().unwrap().iter().map(|hit| &hit["session_id"]).collect::<Vec<_>>(), [&json!(now)]);
     world.goes_on(Some(&now), "Still there?", &[Reply::text("Yes.")]).await;
     assert!(world.last_request().contains("secret of the shed"));
@@ -117,7 +117,7 @@ async fn what_cannot_be_forked_is_said_with_what_to_do() {
     }
     fork(&[&origin, "--at-turn", "-1"]).await.exits(2);
     fork(&[&origin, "--name", " "]).await.exits(2).says(&["cannot be empty"]);
-    let listed = world.ok(["sessions", "list", "--json"]).await.json();
+    let listed = world.json(["sessions", "list"]).await;
     assert_eq!(listed.as_array().unwrap().len(), 1, "what was refused left nothing behind");
 }
 
@@ -139,8 +139,7 @@ async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
     world.goes_on(Some(&fork), "How are you?", &[Reply::text("Well.")]).await;
     assert!(!world.last_request().contains("Write it"), "{}", world.last_request());
     // The origin still waits, and goes on with its answer.
-    let still = world.ok(["interrupts", "--json"]).await.json();
-    assert_eq!(still.as_array().unwrap().len(), 1);
+    assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
     world.model.reply(Reply::text("Written."));
     world.ok(["answer", pending["id"].as_str().unwrap(), "approve"]).await;
     let done = || async { (world.show(&origin).await["status"] == "idle").then_some(()) };
@@ -227,7 +226,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     let own = world.write("own.md", "by hand\n");
     world.ok(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await;
 
-    let told = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files", "--json"]).await.json();
+    let told = world.json(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
     let early = told["session_id"].as_str().unwrap().to_owned();
     let content = async |path: &str| world.content_of(&early, path).await;
     assert_eq!(content("outputs/plan.md").await.as_deref(), Some("dig\n"), "{told:#}");

@@ -37,7 +37,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     });
     let cut = daemon.agentctl(["run", "Find the walnut", "--on-interrupt", "approve", "--output", "json"]).await;
     assert_eq!(cut.code, Some(1), "{cut:?}");
-    let listed = daemon.ok(["sessions", "list", "--json"]).await.json();
+    let listed = daemon.json(["sessions", "list"]).await;
     let id = listed.as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap().to_owned());
     let session = id.into_iter().find(|id| *id != in_the_way).unwrap();
 
@@ -60,8 +60,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     // What is removed gives room to the rest, the filler staying where it is.
     daemon.ok(["sessions", "delete", &in_the_way, "--yes"]).await;
     world.model.respond_with(|_| Reply::text("There is room again."));
-    let ran = daemon.ok(["run", "More", "--session", &session]).await;
-    assert_eq!(ran.stdout, "There is room again.\n");
+    assert_eq!(daemon.ok(["run", "More", "--session", &session]).await.stdout, "There is room again.\n");
     let told = daemon.ok(["attach", &session, "--after", "0", "--output", "stream-json"]).await;
     let lines = told.json_lines();
     let numbers: Vec<u64> =
@@ -88,5 +87,5 @@ async fn on_a_full_disk_a_session_without_files_can_be_removed() {
     for session in &sessions {
         daemon.ok(["sessions", "delete", session, "--yes"]).await;
     }
-    assert_eq!(daemon.ok(["sessions", "list", "--json"]).await.json(), json!([]));
+    assert_eq!(daemon.json(["sessions", "list"]).await, json!([]));
 }

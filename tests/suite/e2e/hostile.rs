@@ -36,7 +36,7 @@ fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
 
 /// How many calls of commands the audit log has, and those of them that ran or were let through.
 async fn audited(world: &World) -> (usize, Vec<Value>) {
-    let records = world.ok(["audit", "--tool", "run_bash_command", "--json", "-n", "10000"]).await.json();
+    let records = world.json(["audit", "--tool", "run_bash_command", "-n", "10000"]).await;
     let records = records.as_array().unwrap().clone();
     let ran = |record: &&Value| record["allowed"] != false || record["ended"]["ran"] != false;
     (records.len(), records.iter().filter(ran).cloned().collect())

@@ -94,8 +94,7 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     let folder = world.agentctl(["run", "Hi", "--schema", "."]).await.exits(2);
     folder.says(&["is a folder", "hint:"]);
     assert!(world.model.requests().is_empty());
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(sessions, json!([]), "no session is left behind");
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "no session is left behind");
 }
 
 #[tokio::test]
@@ -118,7 +117,7 @@ async fn a_turn_that_waits_for_a_person_is_held_to_its_form_after_a_restart() {
     world.daemon.crash().await;
     world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     let text = async || {
-        let shown = world.ok(["sessions", "show", &session, "--json"]).await.json();
+        let shown = world.json(["sessions", "show", &session]).await;
         (shown["status"] == "idle").then_some(shown)
     };
     until("it ends", text).await;

@@ -54,8 +54,7 @@ async fn with_whole_nothing_is_asked_and_the_exit_code_says_why() {
     let output = world.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
     assert_eq!(output.json()["error"]["kind"], "context_overflow");
     assert!(world.model.requests().is_empty());
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(sessions, json!([]), "no session is left behind");
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "no session is left behind");
     world.model.reply(Reply::text("Fine."));
     world.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
 }
@@ -83,8 +82,7 @@ async fn it_is_on_the_disk_before_the_turn_is_acknowledged_and_after_a_kill() {
     assert_eq!(fs::read_to_string(kept).unwrap(), diff());
     daemon.restart().await;
     model.respond_with(reads_on);
-    let output = daemon.ok(["run", "--session", &session]).await;
-    assert_eq!(output.stdout.trim(), "The needle is a walrus.");
+    assert_eq!(daemon.ok(["run", "--session", &session]).await.stdout.trim(), "The needle is a walrus.");
 }
 
 #[tokio::test]
@@ -94,8 +92,7 @@ async fn where_the_disk_is_full_it_is_refused_whole() {
     let refused = world.agentctl_with(["run", "Review this"], long.as_str()).await.exits(1);
     refused.says(&["the disk is full", "hint:"]);
     assert!(world.model.requests().is_empty());
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(sessions, json!([]));
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]));
     world.model.reply(Reply::text("Fine."));
     world.agentctl_with(["run", "Review this"], "+ one line\n").await.exits(0);
     world.still_serves().await;

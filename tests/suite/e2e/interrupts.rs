@@ -14,7 +14,7 @@ async fn waiting(world: &World) -> (Running, Value) {
 }
 
 async fn listed(world: &World) -> Vec<Value> {
-    let listed = world.ok(["interrupts", "--json"]).await.json();
+    let listed = world.json(["interrupts"]).await;
     listed.as_array().unwrap().clone()
 }
 
@@ -126,7 +126,7 @@ async fn a_question_gets_its_answer_across_a_restart() {
     answer(&world, &interrupt["id"], &["green", "please"]).await.exits(0);
     let session = interrupt["session_id"].as_str().unwrap();
     let text = until("the turn has ended", || async {
-        let shown = world.ok(["sessions", "show", session, "--json"]).await.json();
+        let shown = world.json(["sessions", "show", session]).await;
         let items = shown["items"].as_array().unwrap();
         let answers = items.iter().rfind(|item| item["item"]["kind"] == "agent_message");
         answers.filter(|_| shown["status"] == "idle").map(|item| item["item"]["text"].clone())
@@ -182,7 +182,7 @@ async fn a_deadline_answers_in_the_place_of_a_person_and_keeps_no_rule() {
         assert_eq!(result["text"], "Nobody answered.", "{default}");
         assert_eq!(written(&world, &interrupt["session_id"]), content, "{default}");
         answer(&world, &interrupt["id"], &["approve"]).await.exits(1);
-        assert_eq!(world.ok(["grants", "list", "--json"]).await.json(), json!([]), "{default}");
+        assert_eq!(world.json(["grants", "list"]).await, json!([]), "{default}");
     }
 }
 
@@ -217,8 +217,7 @@ async fn questions_of_sessions_are_listed_apart_and_answered_in_any_order() {
     let all = listed(&world).await;
     assert_eq!(all, [turns[0].1.clone(), turns[1].1.clone()], "oldest first");
     let session = all[1]["session_id"].as_str().unwrap();
-    let of_one = world.ok(["interrupts", "--session", session, "--json"]).await.json();
-    assert_eq!(of_one, json!([all[1]]));
+    assert_eq!(world.json(["interrupts", "--session", session]).await, json!([all[1]]));
     // The turns go on one after the other, as they are answered.
     for (running, interrupt) in turns.into_iter().rev() {
         world.model.reply(Reply::text("Well."));

@@ -56,26 +56,24 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
     has_all(&told[0], &["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"]);
     let window =
         |slots: Value| (slots[0]["model"]["context_window"].clone(), slots[0]["model"]["window_source"].clone());
-    let view = world.ok(["context", "--json"]).await.json();
-    assert_eq!(view["window"], REAL);
+    assert_eq!(world.json(["context"]).await["window"], REAL);
     let known = (json!(REAL), json!("cut"));
-    assert_eq!(window(world.ok(["models", "--json"]).await.json()), known);
+    assert_eq!(window(world.json(["models"]).await), known);
     world.ok(["doctor"]).await.shows(&["reads only 12288 tokens"]);
 
     let file = world.data().join("model-facts.json");
     until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
     world.daemon.crash().await;
-    assert_eq!(window(world.ok(["models", "--json"]).await.json()), known);
+    assert_eq!(window(world.json(["models"]).await), known);
 
     // What the server tells has an end at what was seen, until it tells something else.
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
     world.daemon.crash().await;
-    assert_eq!(window(world.ok(["models", "--json"]).await.json()), known);
+    assert_eq!(window(world.json(["models"]).await), known);
     until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 32_000})]);
     world.daemon.crash().await;
-    let slots = world.ok(["models", "--json"]).await.json();
-    assert_eq!(window(slots), (json!(32_000), json!("server")));
+    assert_eq!(window(world.json(["models"]).await), (json!(32_000), json!("server")));
 }
 
 #[tokio::test]
@@ -96,8 +94,7 @@ async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
         let output = read_all(&world, 5).await;
         assert!(warnings(&output, "window_cut").is_empty(), "{kind}: {}", output.stdout);
     }
-    let slots = world.ok(["models", "--json"]).await.json();
-    assert_eq!(slots[0]["model"]["window_source"], "default");
+    assert_eq!(world.json(["models"]).await[0]["model"]["window_source"], "default");
     world.ok(["doctor"]).await.shows(&["nobody says how large its window is, 32768 tokens"]);
 }
 
@@ -199,8 +196,7 @@ async fn a_test_says_what_is_wrong_and_what_to_do() {
     check("silent cut", "warn", "only 2048 were read");
     check("cache", "warn", "no sign of a cache");
     check("parameters", "warn", "max_completion_tokens");
-    let slots = daemon.ok(["models", "--json"]).await.json();
-    assert_eq!(slots[0]["model"]["window_source"], "cut");
+    assert_eq!(daemon.json(["models"]).await[0]["model"]["window_source"], "cut");
 
     // A model that calls nothing fails the test, and a server that is not there.
     model.respond_with(|request| counted(Reply::text("I would rather talk."), tokens(request), 0));

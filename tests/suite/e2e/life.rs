@@ -8,13 +8,12 @@ use super::*;
 #[tokio::test]
 async fn a_client_starts_the_daemon_where_none_runs() {
     let (model, home) = TempHome::with_server().await;
-    let output = home.ok(["run", "Hi"]).await;
-    assert_eq!(output.stdout, "Hello from the model server.\n");
-    let status = home.ok(["status", "--json"]).await.json();
+    assert_eq!(home.ok(["run", "Hi"]).await.stdout, "Hello from the model server.\n");
+    let status = home.json(["status"]).await;
     let pid = status["pid"].as_u64().unwrap();
     // It outlives its client, in a session of its own, and others reach the same one.
-    assert_eq!(home.ok(["start", "--json"]).await.json()["started"], false);
-    assert_eq!(home.ok(["status", "--json"]).await.json()["pid"], pid);
+    assert_eq!(home.json(["start"]).await["started"], false);
+    assert_eq!(home.json(["status"]).await["pid"], pid);
     let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&home.socket()), mode(home.socket().parent().unwrap())), (0o600, 0o700));
     assert_eq!(mode(&home.data()), 0o700);
@@ -98,8 +97,7 @@ async fn a_stop_drains_and_the_turn_can_be_continued() {
 
     world.daemon.restart().await;
     world.model.reply(Reply::text("Six."));
-    let result = world.ok(["run", "--session", &session, "--output", "json"]).await.json();
-    assert_eq!(result["text"], "Six.");
+    assert_eq!(world.ok(["run", "--session", &session, "--output", "json"]).await.json()["text"], "Six.");
     let request = world.model.requests().pop().unwrap();
     assert!(request.body["messages"].to_string().contains("Count"), "{}", request.body);
     // A turn that has come to its end is not continued.
@@ -123,7 +121,7 @@ async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
 async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
     let (model, home) = TempHome::with_server().await;
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
-        let started = home.ok(["start", "--json"]).await.json();
+        let started = home.json(["start"]).await;
         let pid = i32::try_from(started["pid"].as_i64().unwrap()).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
         let output = home.agentctl(["run", "Hi"]).await;
@@ -169,8 +167,7 @@ async fn a_socket_that_is_passed_is_served_and_left_in_place() {
     let daemon = TempDaemon::start_with(home, command).await;
     let inode = fs::metadata(daemon.socket()).unwrap().ino();
     // Whoever connects before the daemon is ready is served then.
-    let status = daemon.ok(["status", "--json"]).await.json();
-    assert_eq!(status["pid"], json!(daemon.pid()));
+    assert_eq!(daemon.json(["status"]).await["pid"], json!(daemon.pid()));
     daemon.ok(["run", "Hi"]).await;
     assert_eq!(daemon.sigterm().await, Some(0));
     assert_eq!(fs::metadata(daemon.socket()).unwrap().ino(), inode, "the socket is not the daemon's to remove");

@@ -12,7 +12,7 @@ const SMALL: &str = "sandbox: {cpu_time: 1s, memory_mib: 256, file_mib: 1, open_
 
 /// What cannot be had here, as `agentctl status` says it.
 async fn weaknesses(world: &World) -> String {
-    let status = world.ok(["status", "--json"]).await.json();
+    let status = world.json(["status"]).await;
     status["sandbox"]["weaknesses"].to_string()
 }
 
@@ -95,7 +95,7 @@ async fn temporary_files_are_each_commands_own() {
             script("cat \"$TMPDIR\"/tmp.*"),
         ])
         .await;
-    let status = world.ok(["status", "--json"]).await.json();
+    let status = world.json(["status"]).await;
     if status["sandbox"]["namespaces"] == true {
         assert!(told[0].starts_with("exit code 0") && told[0].contains("left\nleft\n/tmp/tmp."), "{}", told[0]);
     }

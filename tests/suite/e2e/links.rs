@@ -187,7 +187,7 @@ async fn explain_and_test_say_where_a_link_leads() {
     let output = world.ok(explain).await;
     has_all(&output.stdout, &["leads to /project/private.txt\n", "verdict  deny"]);
     // Without a session nobody knows of what project it speaks.
-    let said = world.ok(["policy", "explain", "--json", "read_file", call]).await.json();
+    let said = world.json(["policy", "explain", "read_file", call]).await;
     holds(&said["explanation"], json!({"verdict": "allow", "leads_to": null}));
 
     let tried = world.write("new.yaml", RULES.replace(r"private\.txt", "AGENTS"));
@@ -205,7 +205,7 @@ async fn the_audit_log_says_where_a_link_led_and_rules_are_tried_on_both_names()
     // What a link leads to now is not what was read.
     world.link("docs/plain.md", "CLAUDE.md");
 
-    let records = world.ok(["audit", "--tool", "read_file", "--json"]).await.json();
+    let records = world.json(["audit", "--tool", "read_file"]).await;
     assert_eq!(records[0]["leads_to"], "/project/AGENTS.md", "{records:#}");
     assert_eq!(records[0]["args"], json!({"path": "/project/CLAUDE.md"}));
     assert_eq!(records[1].get("leads_to"), None, "{records:#}");

@@ -77,12 +77,12 @@ impl World {
     /// Stops all servers while the daemon goes on, and makes sure that nothing of them is left: no process, and no session
     /// that waits for one.
     async fn servers_are_gone(&self) {
-        let listed = self.daemon.ok(["mcp", "list", "--json"]).await.json();
+        let listed = self.daemon.json(["mcp", "list"]).await;
         for server in listed.as_array().unwrap() {
             self.daemon.ok(["mcp", "stop", server["name"].as_str().unwrap()]).await;
         }
         until_true("nothing of them is left", || self.of_servers().is_empty()).await;
-        let sessions = self.daemon.ok(["sessions", "list", "--json"]).await.json();
+        let sessions = self.daemon.json(["sessions", "list"]).await;
         // What a crash has cut off can be continued, and waits for nothing.
         let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
         assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
@@ -168,7 +168,7 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
         }
         if ["refuses", "refuses_list", "odd"].contains(&how) {
             assert!(told.len() < 2000, "{how}: {} bytes", told.len());
-            let listed = world.ok(["mcp", "list", "--json"]).await.json();
+            let listed = world.json(["mcp", "list"]).await;
             let reason = listed[0]["reason"].as_str().unwrap();
             assert!(!reason.is_empty() && reason.len() < 1000, "{how}: {} bytes", reason.len());
             assert!(!reason.contains(['\u{1b}', '\n']) && !reason.contains("<system_reminder"), "{how}: {reason}");

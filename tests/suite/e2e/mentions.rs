@@ -39,8 +39,7 @@ async fn a_mentioned_tool_is_there_from_then_on() {
     let last = world.model.requests().last().unwrap().clone();
     assert_eq!(tool_names(&last), tool_names(&requests[0]), "it stays where it is");
     assert_eq!(tool_names(&last).last().unwrap(), "web_search", "behind all others");
-    let other = world.ok(["run", "And without.", "--output", "json"]).await;
-    assert_eq!(other.json()["stop_reason"], "completed");
+    assert_eq!(world.ok(["run", "And without.", "--output", "json"]).await.json()["stop_reason"], "completed");
     let last = world.model.requests().last().unwrap().clone();
     assert!(
         !tool_names(&last).contains(&"web_search".to_owned()) && !tail(&last).contains("mentioned"),

@@ -258,7 +258,7 @@ impl World {
     /// The question that waits for a person; no other does.
     async fn asked(&self) -> Value {
         let listed = until("it asks", || async {
-            let listed = self.daemon.ok(["interrupts", "--json"]).await.json();
+            let listed = self.daemon.json(["interrupts"]).await;
             listed.as_array().filter(|listed| !listed.is_empty()).cloned()
         })
         .await;
@@ -273,7 +273,7 @@ impl World {
 
     /// The id of the session that was used last.
     async fn last_session(&self) -> String {
-        let sessions = self.daemon.ok(["sessions", "list", "--json"]).await.json();
+        let sessions = self.daemon.json(["sessions", "list"]).await;
         sessions[0]["id"].as_str().unwrap().to_owned()
     }
 
@@ -359,7 +359,7 @@ impl World {
     /// The question that waits first, once there is one.
     async fn first_question(&self) -> Value {
         until("the question", || async {
-            let waiting = self.daemon.ok(["interrupts", "--json"]).await.json();
+            let waiting = self.daemon.json(["interrupts"]).await;
             waiting.as_array().unwrap().first().cloned()
         })
         .await

@@ -27,7 +27,7 @@ fn asked(world: &World) -> Vec<String> {
 async fn models_and_windows_are_told_with_where_they_come_from() {
     let world = world().await;
     assert_eq!(world.model.documents_asked(), [""; 0], "a daemon that starts asks nobody");
-    let slots = world.ok(["models", "--json"]).await.json();
+    let slots = world.json(["models"]).await;
     let base = &slots[0]["model"];
     holds(&base, json!({"id": "first", "context_window": 65_536, "window_source": "server"}));
     let table = world.ok(["models"]).await.stdout;
@@ -36,7 +36,7 @@ async fn models_and_windows_are_told_with_where_they_come_from() {
     let words = ["window", "65536 tokens", "its server", "prices", "unknown", "set prices in models.yaml"];
     assert!(words.iter().all(|word| shown.contains(word)), "{shown}");
     world.agentctl(["models", "show", "nowhere"]).await.exits(2);
-    let listed = world.ok(["models", "--available", "--json"]).await.json();
+    let listed = world.json(["models", "--available"]).await;
     let expected = json!([
         {"id": "first", "context_window": 65_536},
         {"id": "lab/second-large", "context_window": 131_072},
@@ -49,7 +49,7 @@ async fn models_and_windows_are_told_with_where_they_come_from() {
     let home = TempHome::with_model(&world.model.base_url());
     home.write("config/models.yaml", "base: {context_window: 16384}");
     let daemon = TempDaemon::start_in(home).await;
-    let slots = daemon.ok(["models", "--json"]).await.json();
+    let slots = daemon.json(["models"]).await;
     holds(&slots[0]["model"], json!({"context_window": 16_384, "window_source": "configured"}));
 }
 

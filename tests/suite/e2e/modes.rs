@@ -53,8 +53,7 @@ async fn shift_tab_chooses_how_much_runs_unasked() {
 async fn a_run_may_begin_in_a_mode_and_a_session_keeps_it() {
     let world = World::start().await;
     world.model.reply(writes("outputs/a.txt")).reply(says("Written."));
-    let made = world.ok(["run", "Write", "--mode", "accept-edits"]).await;
-    assert_eq!(made.stdout, "Written.\n");
+    assert_eq!(world.ok(["run", "Write", "--mode", "accept-edits"]).await.stdout, "Written.\n");
     world.model.reply(writes("outputs/b.txt")).reply(says("I only looked."));
     world.agentctl(["run", "Write", "--continue", "--mode", "plan"]).await.exits(5);
     let id = &world.last_session().await;

@@ -146,11 +146,11 @@ async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
             (bill.money, bill.prompt)
         };
         daemon.crash().await;
-        let report = daemon.ok(["usage", "--by", "session", "--json"]).await.json();
+        let report = daemon.json(["usage", "--by", "session"]).await;
         let total = &report["total"];
         holds(&total, json!({"cost_microusd": money, "prompt_tokens": prompt}));
         assert_eq!((&report["groups"][0]["name"], &total["unpriced_calls"]), (&json!(id), &Value::Null), "{report:#}");
-        let shown = daemon.ok(["sessions", "show", &id, "--json"]).await.json();
+        let shown = daemon.json(["sessions", "show", &id]).await;
         assert!(shown.to_string().contains(&format!("\"cost_microusd\":{money}")), "{wire} {money}: {shown:#}");
     }
 }
@@ -168,7 +168,7 @@ async fn an_answer_that_a_person_cancels_is_paid_for_as_far_as_it_was_counted() 
     running.signal(Signal::SIGINT);
     running.output(Vec::new()).await;
     let total = until("the call to be counted", || async {
-        let total = daemon.ok(["usage", "--json"]).await.json()["total"].clone();
+        let total = daemon.json(["usage"]).await["total"].clone();
         (total["calls"] == 1).then_some(total)
     })
     .await;

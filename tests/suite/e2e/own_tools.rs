@@ -36,7 +36,7 @@ async fn rules_about_them_are_obeyed_and_audited() {
     let denied = texts(&result["denials"], "tool");
     assert_eq!(denied, ["todo_write", "ask_human", "compact_context"], "{result:#}");
 
-    let records = world.ok(["audit", "--json"]).await.json();
+    let records = world.json(["audit"]).await;
     let decided: Vec<(&str, &str, &str)> = records
         .as_array()
         .unwrap()

@@ -63,7 +63,7 @@ async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
     let before = request.messages();
     assert_eq!(&world.model.requests().pop().unwrap().messages()[..before.len()], before);
     has_all(
-        &world.ok(["sessions", "show", &session, "--json"]).await.json().to_string(),
+        &world.json(["sessions", "show", &session]).await.to_string(),
         &["src/main.rs:10-12", "uploads/picture.png"],
     );
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "the needle is blue");
@@ -124,5 +124,5 @@ async fn parts_that_make_no_sense_are_refused_with_a_hint() {
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
     super::bad_input::frames(&world, vec![frame]).await.unwrap();
     assert_eq!(world.model.requests().pop().unwrap().last_user(), "one\ntwo");
-    assert!(world.ok(["sessions", "list", "--json"]).await.json().as_array().unwrap().len() == 1);
+    assert!(world.json(["sessions", "list"]).await.as_array().unwrap().len() == 1);
 }

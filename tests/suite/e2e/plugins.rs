@@ -45,7 +45,7 @@ fn last_request(world: &World) -> String {
 /// Waits until the fake server has said which tools it has.
 async fn server_is_known(world: &World) {
     until("the tools of the plugin's server are known", || async {
-        let servers = world.ok(["mcp", "list", "--json"]).await.json();
+        let servers = world.json(["mcp", "list"]).await;
         servers.as_array()?.iter().any(|server| server["name"] == "fake" && server["reached"] == true).then_some(())
     })
     .await;
@@ -69,7 +69,7 @@ async fn all_is_used(world: &World) {
 
 async fn nothing_is_used(world: &World) {
     no_part_is_told(world).await;
-    let servers = world.ok(["mcp", "list", "--json"]).await.json();
+    let servers = world.json(["mcp", "list"]).await;
     assert!(!servers.to_string().contains("fake.py"), "{servers}");
 }
 
@@ -116,7 +116,7 @@ async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
     let plugins = listed(&world).await;
     holds(&plugins[0], json!({"state": "installed", "source": folder}));
     assert_eq!(plugins[0]["problems"], json!([]));
-    let skills = world.ok(["skills", "show", "tax", "--json"]).await.json();
+    let skills = world.json(["skills", "show", "tax"]).await;
     holds(&skills, json!({"origin": "plugin", "plugin": "kit"}));
 
     let folder = kit(&world.daemon, "1.0");
@@ -305,9 +305,9 @@ async fn names_that_are_taken_are_told_with_who_has_them() {
     let request = last_request(&world);
     assert!(request.contains("My own taxes") && request.contains("My own cook"), "{request}");
     assert!(!request.contains("Works out taxes") && !request.contains("Cooks meals."), "{request}");
-    let servers = world.ok(["mcp", "list", "--json"]).await.json();
+    let servers = world.json(["mcp", "list"]).await;
     assert!(servers.to_string().contains("127.0.0.1:9/mine") && !servers.to_string().contains("fake.py"), "{servers}");
-    let skills = world.ok(["skills", "list", "--json"]).await.json();
+    let skills = world.json(["skills", "list"]).await;
     let hidden = skills.as_array().unwrap().iter().find(|skill| skill["plugin"] == "kit").unwrap();
     assert_eq!(hidden["usable"], false, "{hidden}");
     assert!(hidden["problems"].to_string().contains("has this name already"), "{hidden}");

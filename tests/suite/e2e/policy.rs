@@ -90,7 +90,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
     assert!(told[3].contains("E_INVALID_ARGS") && told[3].contains("\"run_in_background\""), "{told:#?}");
     assert_eq!(told[4], "a\n\n[ignored: explanation]", "{told:#?}");
 
-    let records = world.ok(["audit", "--json", "--session", &session]).await.json();
+    let records = world.json(["audit", "--session", &session]).await;
     let decided = records.as_array().unwrap().iter().filter(|record| record["kind"] == "call_decided");
     let args: Vec<Value> = decided.map(|record| record["args"].clone()).collect();
     assert_eq!(args[0], json!({"command": "git push", "directory": "/outputs"}));
@@ -110,7 +110,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
     assert!(interrupt["args"].get("filePath").is_none() && interrupt["preview"].is_string(), "{raised:#}");
     world.ok(["answer", interrupt["id"].as_str().unwrap(), "reject"]).await;
     running.output(Vec::new()).await.exits(5);
-    let said = world.ok(["policy", "explain", "write_file", &hidden.to_string(), "--json"]).await.json();
+    let said = world.json(["policy", "explain", "write_file", &hidden.to_string()]).await;
     assert_eq!(said["explanation"]["layer"], "checker", "{said:#}");
 }
 
@@ -183,7 +183,7 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
     for session in fs::read_dir(&workspaces).unwrap() {
         fs::remove_dir_all(session.unwrap().path()).unwrap();
     }
-    let said = world.ok(["policy", "test", tried, "--audit", "--json"]).await.json();
+    let said = world.json(["policy", "test", tried, "--audit"]).await;
     assert_eq!(fs::read_dir(&workspaces).unwrap().count(), 0);
     assert_eq!(keys(&said), ["balance", "changed", "changes", "file", "judged", "skipped"]);
     holds(&said, json!({"judged": 4, "skipped": 0, "changed": 3}));

@@ -23,7 +23,7 @@ async fn run(world: &World, project: &str) -> Output {
 }
 
 async fn show(world: &World, project: &str) -> Value {
-    world.ok(["project", "show", project, "--json"]).await.json()
+    world.json(["project", "show", project]).await
 }
 
 async fn trust(world: &World, project: &str) {
@@ -291,9 +291,8 @@ async fn programs_find_the_keys_they_rely_on() {
     assert_eq!(keys(&found).join(" "), expected);
     assert_eq!(keys(&found["files"][0]), ["bytes", "path", "sha256"]);
     assert_eq!(found["skills"], json!(["deploy"]));
-    let trusted = world.ok(["project", "trust", &project, "--json"]).await.json();
+    let trusted = world.json(["project", "trust", &project]).await;
     assert_eq!((&trusted["trust"], trusted["trusted_at"].is_string()), (&json!("trusted"), true));
     assert_eq!(trusted["commands"], json!([{"name": "ship", "text": "Ship it.\n"}]));
-    let left = world.ok(["project", "distrust", &project, "--json"]).await.json();
-    assert_eq!(left["trust"], "untrusted");
+    assert_eq!(world.json(["project", "distrust", &project]).await["trust"], "untrusted");
 }

@@ -108,7 +108,7 @@ impl Reader {
         let line = "agentctl run 'Write it' -C .:rw --detach";
         let session = self.types(line).await.exits(0).stdout.trim().to_owned();
         until("the question is there", || async {
-            let open = self.home.ok(["interrupts", "--json"]).await.json();
+            let open = self.home.json(["interrupts"]).await;
             (!open.as_array().unwrap().is_empty()).then_some(())
         })
         .await;
@@ -159,7 +159,7 @@ async fn every_command_of_the_page_works() {
             }
         };
         if session.is_empty() && typed.contains("$SESSION") {
-            let sessions = reader.home.ok(["sessions", "list", "--json"]).await.json();
+            let sessions = reader.home.json(["sessions", "list"]).await;
             session = sessions[0]["id"].as_str().unwrap().to_owned();
         }
         let said = reader.types(&format!("SESSION={session}\n{typed}")).await;
@@ -173,7 +173,7 @@ async fn every_command_of_the_page_works() {
         if line.contains(" ID ") {
             until("the turn has ended", || async {
                 fs::read_to_string(reader.folder().join("written.txt")).ok()?;
-                let shown = reader.home.ok(["status", "--json"]).await.json();
+                let shown = reader.home.json(["status"]).await;
                 (shown["running_turns"] == 0).then_some(())
             })
             .await;

@@ -134,7 +134,7 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
         ],
     );
     has_all(&fs::read_to_string(&junit).unwrap(), &["tests=\"2\" failures=\"1\"", "name=\"fails\""]);
-    let report = world.ok(["test", &folder, "notes", "--json"]).await.json();
+    let report = world.json(["test", &folder, "notes"]).await;
     assert_eq!((&report["passed"], &report["tests"][0]["name"]), (&json!(1), &json!("a/notes")));
 }
 

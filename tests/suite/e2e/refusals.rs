@@ -117,8 +117,7 @@ async fn pictures(wire: &'static str) {
     let (output, asked) = world.asked("And this?", &["--file", &turned]).await;
     assert!(asked.len() == 1 && asked[0].text.contains("You cannot see pictures"), "{}", output.stdout);
     world.daemon.ok(["models", "show"]).await.shows(&["without pictures", "remembered until"]);
-    let slots = world.daemon.ok(["models", "--json"]).await.json();
-    assert_eq!(slots[0]["model"]["sees_pictures"], json!(false));
+    assert_eq!(world.daemon.json(["models"]).await[0]["model"]["sees_pictures"], json!(false));
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn old_enough(world: &World, sessions: u64) {
 async fn what_nobody_uses_goes_and_the_session_goes_on() {
     let world = world().await;
     let (id, report) = reported(&world).await;
-    let storage = world.ok(["storage", "--json"]).await.json();
+    let storage = world.json(["storage"]).await;
     let bytes = |part: &str| {
         let parts = storage["parts"].as_array().unwrap();
         parts.iter().find(|known| known["part"] == part).unwrap()["bytes"].as_u64().unwrap()
@@ -74,7 +74,7 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
     world.ok(["run", "--session", &id, "Another report", "--on-interrupt", "approve"]).await;
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
-    let audit = world.ok(["audit", "--json"]).await.json();
+    let audit = world.json(["audit"]).await;
     let told = audit.as_array().unwrap().iter().find(|record| record["kind"] == "cleaned").unwrap();
     assert_eq!((&told["by"], &told["parts"][0]["part"]), (&json!("agentctl"), &json!("outputs")));
     world.ok(["audit", "verify"]).await;
@@ -100,8 +100,7 @@ async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
     assert!(!third.exists() && report.exists() && other.exists(), "{cleaned}");
     // That one waits is known without asking it.
     assert_eq!(cleaned["kept_sessions"], 1, "{cleaned}");
-    let interrupts = world.ok(["interrupts", "--json"]).await.json();
-    assert_eq!(interrupts.as_array().unwrap().len(), 1);
+    assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
 
     world.ok(["sessions", "unpin", &pinned]).await;
     old_enough(&world, 1).await;
@@ -158,8 +157,7 @@ async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
         world.daemon.kill9().await;
         drop(deleting);
         world.daemon.restart().await;
-        let listed = world.ok(["sessions", "list", "--json"]).await.json();
-        assert_eq!(listed, json!([]), "half of it is there");
+        assert_eq!(world.json(["sessions", "list"]).await, json!([]), "half of it is there");
         until("nothing of it is left", || async {
             let mut left = ["workspace", "undo"].iter().flat_map(|folder| fs::read_dir(data.join(folder)).into_iter());
             let is_of_it = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&id);
@@ -198,10 +196,10 @@ async fn a_log_that_removes_its_oldest_files_holds() {
         if told < 30 { another_call(request) } else { Reply::text("It is late.") }
     });
     world.ok(["run", "What time is it?"]).await;
-    let before = world.ok(["audit", "verify", "--json"]).await.json();
+    let before = world.json(["audit", "verify"]).await;
     let cleaned = clean(&world, &[]).await;
     assert_eq!(parts(&cleaned), ["audit"], "{cleaned}");
-    let after = world.ok(["audit", "verify", "--json"]).await.json();
+    let after = world.json(["audit", "verify"]).await;
     let files = |report: &Value| report["files"].as_array().unwrap().len();
     assert!(files(&after) < files(&before) && after["lines"].as_u64() < before["lines"].as_u64(), "{after}");
     // Whoever takes one more away is found out.

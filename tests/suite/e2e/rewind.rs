@@ -37,7 +37,7 @@ fn read(world: &World, name: &str) -> Option<String> {
 }
 
 async fn sessions(world: &World) -> Vec<(String, String)> {
-    let list = world.ok(["sessions", "list", "--json"]).await.json();
+    let list = world.json(["sessions", "list"]).await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     list.as_array().unwrap().iter().map(|session| (text(&session["id"]), text(&session["title"]))).collect()
 }

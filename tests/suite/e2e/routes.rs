@@ -38,8 +38,7 @@ async fn this_machine_is_never_asked_through_a_proxy() {
     let daemon = TempDaemon::start_in(home).await;
     for (slot, words) in [("base", "Hello"), ("code", "Hello"), ("chat", "Six.")] {
         model.default_reply(Reply::text("Hello"));
-        let output = daemon.ok(["run", "Hi", "--model", slot]).await;
-        assert_eq!(output.stdout.trim(), words, "{slot}");
+        assert_eq!(daemon.ok(["run", "Hi", "--model", slot]).await.stdout.trim(), words, "{slot}");
     }
     // Whether this name is known is the system's business; what is asked is never a proxy.
     let failed = daemon.agentctl(["run", "Hi", "--model", "reasoning"]).await;

@@ -36,8 +36,7 @@ fn check_result(result: &Value, stop_reason: &str) {
 #[tokio::test]
 async fn the_answer_is_on_standard_output_and_nothing_else() {
     let world = World::saying("Four.").await;
-    let output = world.ok(["run", "What is two and two?"]).await;
-    assert_eq!(output.stdout, "Four.\n");
+    assert_eq!(world.ok(["run", "What is two and two?"]).await.stdout, "Four.\n");
     assert_eq!(world.model.requests()[0].last_user(), "What is two and two?");
     let output = world.ok(["run", "2+2?", "--output", "json"]).await;
     let result = output.json();
@@ -244,7 +243,7 @@ async fn a_reader_that_has_enough_is_no_failure() {
     let output = Running::spawn(shell).output(Vec::new()).await.exits(0);
     assert!(!output.stderr.contains("error") && !output.stderr.contains("panicked"), "{}", output.stderr);
     until("the turn ends all the same", || async {
-        let status = world.ok(["status", "--json"]).await.json();
+        let status = world.json(["status"]).await;
         (status["running_turns"] == 0).then_some(())
     })
     .await;
@@ -336,7 +335,7 @@ async fn what_runs_in_the_background_is_waited_for() {
     assert_eq!(waited.stdout, "Three.\n", "{}", waited.stderr);
     // What has ended is told again, after the next start of the daemon, too.
     world.daemon.crash().await;
-    let result = world.ok(["wait", "last", "--json"]).await.json();
+    let result = world.json(["wait", "last"]).await;
     holds(&result, json!({"text": "Three.", "session_id": session}));
 
     world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
@@ -355,7 +354,7 @@ async fn what_runs_in_the_background_is_waited_for() {
 #[tokio::test]
 async fn a_session_for_one_turn_has_a_title_and_is_gone_behind_it() {
     let world = World::start().await;
-    let sessions = async || world.ok(["sessions", "list", "--json"]).await.json();
+    let sessions = async || world.json(["sessions", "list"]).await;
     world.model.reply(Reply::text("Kept."));
     world.ok(["run", "Hello", "--title", "The first"]).await;
     assert_eq!(sessions().await[0]["title"], "The first");

@@ -147,7 +147,7 @@ async fn there_is_no_network_unless_it_is_allowed() {
     open.client().await.reload().await.unwrap();
     open.barred(&command).await;
     assert!(listener.accept().is_err(), "nobody came");
-    let status = open.daemon.ok(["status", "--json"]).await.json();
+    let status = open.daemon.json(["status"]).await;
     assert_eq!(status["sandbox"]["network"], false, "{status:#}");
     open.daemon.write("config/hitl_rules.yaml", "{}\n");
     open.client().await.reload().await.unwrap();

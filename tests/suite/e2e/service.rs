@@ -61,7 +61,7 @@ async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
         assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), own);
     }
     assert_eq!(home.told(), [""; 0]);
-    let status = home.0.ok(["service", "status", "--json"]).await.json();
+    let status = home.0.json(["service", "status"]).await;
     assert_eq!((&status["installed"], &status["units"][0]["state"]), (&true.into(), &"changed".into()), "{status:#}");
     home.0.ok(["service", "install", "--force"]).await;
     assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), service);
@@ -95,7 +95,7 @@ async fn a_service_that_stops_at_logout_is_said_to() {
             let said = format!("{}{}", output.stdout, output.stderr);
             assert_eq!(said.contains(NOTE) && said.contains("enable-linger"), says, "{args:?}: {said}");
         }
-        let status = home.0.ok(["service", "status", "--json"]).await.json();
+        let status = home.0.json(["service", "status"]).await;
         assert_eq!(status["stops_at_logout"], says, "{status}");
     }
     home.0.ok(["stop", "--within", "0"]).await;
@@ -201,6 +201,5 @@ async fn the_socket_starts_the_daemon_with_its_first_client() {
         manager
     });
     until_true("the socket listens", || home.0.socket().exists()).await;
-    let output = home.0.ok(["run", "hi"]).await;
-    assert_eq!(output.stdout.trim(), "Hello.");
+    assert_eq!(home.0.ok(["run", "hi"]).await.stdout.trim(), "Hello.");
 }

@@ -6,24 +6,24 @@ use super::{damage::spoil, *};
 async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     let world = World::start().await;
     let daemon = &world.daemon;
-    assert_eq!(daemon.ok(["sessions", "list", "--json"]).await.json(), json!([]));
+    assert_eq!(daemon.json(["sessions", "list"]).await, json!([]));
     world.model.reply(Reply::text("Hello, Ada."));
     let result = daemon.ok(["run", "I am Ada", "--output", "json"]).await.json();
     let id = result["session_id"].as_str().unwrap();
 
-    let listed = daemon.ok(["sessions", "list", "--json"]).await.json();
+    let listed = daemon.json(["sessions", "list"]).await;
     let expected = ["created_at", "id", "last_seq", "status", "title", "turns", "updated_at", "usage"];
     assert_eq!(keys(&listed[0]), expected);
     holds(&listed[0], json!({"id": id, "title": "I am Ada", "turns": 1}));
 
-    let shown = daemon.ok(["sessions", "show", &id[..30], "--json"]).await.json();
+    let shown = daemon.json(["sessions", "show", &id[..30]]).await;
     let kinds: Vec<&Value> = shown["items"].as_array().unwrap().iter().map(|item| &item["item"]["kind"]).collect();
     assert_eq!(kinds, [&json!("user_message"), &json!("agent_message")]);
 
     daemon.ok(["sessions", "rename", id, "The", "tax", "papers"]).await;
     assert!(daemon.ok(["sessions", "list"]).await.stdout.contains("The tax papers"));
 
-    let found = daemon.ok(["sessions", "search", "ada", "\"i AM\"", "--json"]).await.json();
+    let found = daemon.json(["sessions", "search", "ada", "\"i AM\""]).await;
     assert_eq!((found.as_array().unwrap().len(), &found[0]["session_id"]), (1, &json!(id)));
     assert_eq!(keys(&found[0]), ["at", "excerpt", "kind", "marks", "seq", "session_id", "title"]);
     daemon.ok(["sessions", "search", "ada", "--session", &id[..30]]).await.shows(&["person", "Hello, Ada."]);
@@ -37,9 +37,9 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
 
     daemon.agentctl(["sessions", "delete", id]).await.exits(2).says(&["--yes"]);
     daemon.ok(["sessions", "delete", id, "--yes"]).await;
-    assert_eq!(daemon.ok(["sessions", "search", "ada", "--json"]).await.json(), json!([]));
+    assert_eq!(daemon.json(["sessions", "search", "ada"]).await, json!([]));
     daemon.agentctl(["sessions", "show", id]).await.exits(2).says(&[id, "hint:"]);
-    assert_eq!(daemon.ok(["sessions", "list", "--json"]).await.json(), json!([]));
+    assert_eq!(daemon.json(["sessions", "list"]).await, json!([]));
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
         ids.push(result["session_id"].as_str().unwrap().to_owned());
     }
     let found = async |name: &str| {
-        let shown = daemon.ok(["sessions", "show", name, "--json"]).await.json();
+        let shown = daemon.json(["sessions", "show", name]).await;
         shown["id"].as_str().unwrap().to_owned()
     };
     let end = |id: &str| id[id.len() - 8..].to_owned();
@@ -90,7 +90,7 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
     spoil(&world, &format!("UPDATE sessions SET updated_at = updated_at + {day} WHERE title = 'I am Bob'"));
     world.daemon.restart().await;
     let daemon = &world.daemon;
-    let first = async || daemon.ok(["sessions", "list", "--json"]).await.json()[0]["id"].clone();
+    let first = async || daemon.json(["sessions", "list"]).await[0]["id"].clone();
     assert_eq!(first().await, sessions[1]);
     daemon.ok(["run", "Who am I?", "--session", &sessions[0]]).await;
     assert_eq!(first().await, sessions[0]);
@@ -102,12 +102,12 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
 async fn models_tools_status_and_doctor_tell_programs_too() {
     let world = World::start().await;
     let daemon = &world.daemon;
-    let models = daemon.ok(["models", "--json"]).await.json();
+    let models = daemon.json(["models"]).await;
     let slots = texts(&models, "slot");
     assert_eq!(slots, ["base", "reasoning", "vision", "code", "chat"]);
     assert_eq!(models[0]["model"]["base_url"], world.model.base_url());
 
-    let tools = daemon.ok(["tools", "--json"]).await.json();
+    let tools = daemon.json(["tools"]).await;
     // Those of language servers are there where this machine has one.
     let of_servers = ["definition", "diagnostics", "references", "rename_symbol"];
     let names = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
@@ -118,13 +118,13 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
                     web_search write_file";
     assert_eq!(names.join(" "), expected);
 
-    let status = daemon.ok(["status", "--json"]).await.json();
+    let status = daemon.json(["status"]).await;
     holds(&status, json!({"running": true, "pid": daemon.pid()}));
     assert_eq!(status["data_dir"], daemon.data().to_str().unwrap());
 
-    let checks = daemon.ok(["doctor", "--json"]).await.json();
+    let checks = daemon.json(["doctor"]).await;
     assert!(checks.as_array().unwrap().iter().all(|check| check["state"] != "fail"), "{checks:#}");
-    assert_eq!(daemon.ok(["interrupts", "--json"]).await.json(), json!([]));
+    assert_eq!(daemon.json(["interrupts"]).await, json!([]));
     for shell in ["bash", "zsh", "fish"] {
         assert!(daemon.ok(["completions", shell]).await.stdout.contains("agentctl"));
     }

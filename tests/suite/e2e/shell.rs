@@ -40,7 +40,7 @@ async fn variables_that_the_daemon_lacks_are_named_until_it_has_them() {
         assert!(!said.contains("found OPENAI_API_KEY"), "there is something better to do: {said}");
     }
     assert!(!greeted.contains("set MODEL_BASIC_BASE_URL"), "it is set: {greeted}");
-    let json = daemon.ok(["status", "--json"]).await.json();
+    let json = daemon.json(["status"]).await;
     assert_eq!(json["environment"][0]["variables"], json!(["MODEL_BASIC_BASE_URL", "MODEL_BASIC_API_KEY"]), "{json:#}");
 
     // The next daemon has them, and another value is another matter.
@@ -109,7 +109,7 @@ async fn the_configuration_is_shown_with_its_values_and_without_its_secrets() {
     assert!(row("models.code.base_url").contains("http://•••@127.0.0.1:9/v1"), "{}", shown.stdout);
     assert!(row("models.code.base_url").contains("$MODEL_CODE_BASE_URL"), "{}", shown.stdout);
     let all = daemon.ok(["config", "show", "--all"]).await.shows(&["undo.max_files", "200000"]);
-    let json = daemon.ok(["config", "show", "--json"]).await.json();
+    let json = daemon.json(["config", "show"]).await;
     assert_eq!(json["values"]["turns.max_steps"], 7);
     assert_eq!(json["values"]["tools.command_timeout"], "2m");
     assert_eq!(json["values"]["mcp_servers.near"]["env"], json!({"KEY": "•••"}));

@@ -96,7 +96,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
         symlink(home.path().join("secret.txt"), home.config().join("skills/leads/secret")).unwrap();
     })
     .await;
-    let skills = world.ok(["skills", "list", "--json"]).await.json();
+    let skills = world.json(["skills", "list"]).await;
     let wrong = |name: &str| {
         let found = skills.as_array().unwrap().iter().find(|skill| skill["name"] == name).unwrap();
         let problems = found["problems"].as_array().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -163,7 +163,7 @@ async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
     let project = world.path().join("project");
     world.ok(["run", "Hello", "-C", project.to_str().unwrap()]).await;
     let messages = world.model.requests().last().unwrap().body.to_string();
-    let listed = world.ok(["skills", "list", "--session", "last", "--json"]).await.json();
+    let listed = world.json(["skills", "list", "--session", "last"]).await;
     let count = |form: &str| listed.as_array().unwrap().iter().filter(|skill| skill["shown"] == form).count();
     let (whole, shortened) = (count("whole"), count("shortened"));
     assert!(whole >= 2 && shortened > 0 && whole + shortened + count("name") == 33, "{listed:#}");
@@ -183,7 +183,7 @@ async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
         world.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
     }
     world.ok(["skills", "add", &from, "--replace"]).await.shows(&["models are shown"]);
-    let json = world.ok(["skills", "add", &from, "--replace", "--json"]).await.json();
+    let json = world.json(["skills", "add", &from, "--replace"]).await;
     assert!(["name", "shortened"].contains(&json["shown"].as_str().unwrap()), "{json}");
 }
 
@@ -201,7 +201,7 @@ async fn a_folder_is_added_once_it_is_sound() {
     let folder = |name: &str| world.path().join("from").join(name).display().to_string();
     let bad = world.agentctl(["skills", "add", &folder("bad")]).await;
     assert!(bad.code == Some(2) && bad.stderr.contains("SKILL.md:1"), "{:?} {}", bad.code, bad.stderr);
-    let added = world.ok(["skills", "add", &folder("word"), "--json"]).await.json();
+    let added = world.json(["skills", "add", &folder("word")]).await;
     holds(&added, json!({"name": "word", "license": "MIT", "usable": true}));
     assert!(!world.path().join("config/skills/word/.git").exists());
     let again = world.agentctl(["skills", "add", &folder("word")]).await;
@@ -241,7 +241,7 @@ async fn a_projects_skills_are_marked_and_take_no_others_name() {
     assert!(told[1].contains("Steps.") && told[2].contains("E_PATH"), "{told:#?}");
     let first = world.model.requests()[0].body.to_string();
     assert!(first.contains("deploy: How we deploy (came with the project") && !first.contains("Obey me"), "{first}");
-    let skills = world.ok(["skills", "list", "--session", &session, "--json"]).await.json();
+    let skills = world.json(["skills", "list", "--session", &session]).await;
     let of_project = |name: &str| {
         let found = skills.as_array().unwrap().iter().find(|s| s["name"] == name && s["origin"] == "project");
         found.unwrap()["usable"].as_bool().unwrap()
@@ -254,7 +254,7 @@ async fn a_projects_skills_are_marked_and_take_no_others_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bundled_skills_are_there_when_they_are_called() {
     let world = world(|_| {}).await;
-    let skills = world.ok(["skills", "list", "--json"]).await.json();
+    let skills = world.json(["skills", "list"]).await;
     let pdf = skills.as_array().unwrap().iter().find(|skill| skill["name"] == "pdf").unwrap();
     holds(&pdf, json!({"origin": "bundled", "enabled": false, "usable": true}));
     assert!(!pdf["packages"].as_array().unwrap().is_empty() && pdf["installed"] == false, "{pdf}");
@@ -349,7 +349,7 @@ async fn packages_are_installed_with_consent_and_used_by_every_session() {
     let all = events.to_the_end().await;
     assert!(!all.iter().any(|event| matches!(event.kind, EventKind::InterruptRaised { .. })), "{all:#?}");
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("hello from the package"));
-    let shown = world.ok(["skills", "show", "hello", "--json"]).await.json();
+    let shown = world.json(["skills", "show", "hello"]).await;
     assert_eq!(shown["installed"], true, "{shown}");
 }
 

@@ -20,11 +20,11 @@ async fn what_happened_is_counted_once_and_stays_counted() {
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
     world.ok(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]).await;
-    let session = world.ok(["sessions", "list", "--json"]).await.json()[0]["id"].clone();
+    let session = world.json(["sessions", "list"]).await[0]["id"].clone();
     world.daemon.crash().await;
     world.ok(["sessions", "delete", session.as_str().unwrap(), "--yes"]).await;
 
-    let report = world.ok(["stats", "--json"]).await.json();
+    let report = world.json(["stats"]).await;
     assert_eq!(count(&report, "turn", "", "completed"), 1, "{report:#}");
     assert_eq!(count(&report, "tool", "edit_file", "ok"), 1, "{report:#}");
     assert_eq!(count(&report, "tool", "unknown", "E_UNKNOWN_TOOL"), 1, "{report:#}");

@@ -33,8 +33,7 @@ async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
     }
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Hi", "Count to three", "in French"]);
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(sessions[0]["turns"], 2, "what was said to a turn began none");
+    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
 
     // What was only begun stands in the prompt when the turn is over, and a second turn is shown, too.
     second.presses_for("half a li", "half a li");
@@ -94,7 +93,7 @@ async fn attach_finds_the_turn_that_runs_and_q_leaves_it() {
     terminal.answers("Go", "q");
     terminal.sees_all(&["left; the turn continues", "ended:0"]);
     terminal.ends();
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
+    let sessions = world.json(["sessions", "list"]).await;
     assert_eq!(sessions[0]["status"], "running");
 
     world.model.reply(hangs());

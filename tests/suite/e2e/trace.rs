@@ -44,7 +44,7 @@ async fn the_tree_has_every_call_with_its_subagents_and_agrees_with_the_result()
     let world = world().await;
     let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
     world.ok(["run", "--continue", "Again"]).await;
-    let trace = world.ok(["trace", "--turn", "1", "--json"]).await.json();
+    let trace = world.json(["trace", "--turn", "1"]).await;
     assert_eq!(trace["session_id"], result["session_id"]);
     let turn = &trace["turns"][0];
     assert_eq!((&turn["turn_id"], &turn["usage"]), (&result["turn_id"], &result["usage"]));
@@ -84,7 +84,7 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
         assert_eq!(line["type"], "span");
         kinds.push(line["span"]["kind"].as_str().unwrap().to_owned());
     }
-    let interrupts = world.ok(["interrupts", "--json"]).await.json();
+    let interrupts = world.json(["interrupts"]).await;
     let id = interrupts[0]["id"].as_str().unwrap().to_owned();
     world.ok(["answer", &id, "yes, do"]).await;
     while let Some(line) = followed.json_line().await {
@@ -95,7 +95,7 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
         kinds.push(line["span"]["kind"].as_str().unwrap().to_owned());
     }
     assert_eq!(kinds, ["choice", "input", "model_call", "tool", "model_call"]);
-    let trace = world.ok(["trace", "--json"]).await.json();
+    let trace = world.json(["trace"]).await;
     let all = spans(&trace["turns"][0]);
     let asked = all.iter().find(|span| span["kind"] == "interrupt").unwrap();
     assert_eq!((&asked["answer"]["text"], &asked["by"]["client"]), (&json!("yes, do"), &json!("agentctl")));

@@ -148,8 +148,7 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
     assert_eq!(report["former_id"], json!(id));
     assert_ne!(new, id);
     assert_eq!(json_of(&world.daemon, &["usage"]).await["total"], before, "a copy is not paid for again");
-    let content = world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout;
-    assert_eq!(content, "a\n");
+    assert_eq!(world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout, "a\n");
     // Each is removed without the other.
     world.ok(["sessions", "delete", &id, "--yes"]).await;
     assert_eq!(json_of(&world.daemon, &["sessions", "show", new]).await["turns"], json!(1));
@@ -238,8 +237,7 @@ async fn secrets_are_masked_where_that_is_asked() {
     ];
     let id = run(&world, &format!("My key is {secret}"), &[], &replies).await;
     for format in ["json", "markdown", "atif"] {
-        let text = world.ok(["sessions", "export", &id, "--format", format]).await.stdout;
-        assert!(text.contains(secret), "{format}");
+        assert!(world.ok(["sessions", "export", &id, "--format", format]).await.stdout.contains(secret), "{format}");
         let masked = ["sessions", "export", &id, "--format", format, "--redact"];
         let masked = world.ok(masked).await.stdout;
         assert!(!masked.contains(secret) && masked.contains("[redacted]") && masked.contains("afraid"), "{masked}");
@@ -250,8 +248,7 @@ async fn secrets_are_masked_where_that_is_asked() {
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
     assert_eq!(report["files"]["files"], json!(1), "what is no text stays: {report:#}");
-    let content = other.ok(["files", "get", &id, "outputs/env.txt"]).await.stdout;
-    assert_eq!(content, "GH_TOKEN=[redacted]\nplain\n");
+    assert_eq!(other.ok(["files", "get", &id, "outputs/env.txt"]).await.stdout, "GH_TOKEN=[redacted]\nplain\n");
 }
 
 #[tokio::test]

@@ -105,14 +105,13 @@ async fn nothing_of_an_archive_runs_and_no_permission_comes_with_it() {
     forgery.import(&world).await.exits(0).says(&["is interrupted"]);
     let id = forgery.id.to_string();
     for _ in 0..2 {
-        let shown = world.ok(["sessions", "show", &id, "--json"]).await.json();
+        let shown = world.json(["sessions", "show", &id]).await;
         let settings = &shown["settings"];
         holds(&settings, json!({"confirm_write": true, "confirm_exec": true}));
         for key in ["mode", "grants", "project", "folders", "pinned"] {
             assert!(matches!(&settings[key], Value::Null | Value::Bool(false)), "{key}: {settings:#}");
         }
-        let grants = world.ok(["grants", "list", "--json"]).await.json();
-        assert_eq!(grants, json!([]));
+        assert_eq!(world.json(["grants", "list"]).await, json!([]));
         assert!(world.model.requests().is_empty(), "no model is asked");
         assert!(fs::read_dir(&target).unwrap().next().is_none(), "no call runs");
         world.daemon.crash().await;
@@ -151,7 +150,7 @@ async fn pinned_rules_of_an_archive_are_shown_and_used_after_a_yes_only() {
         world.model.requests().last().unwrap().body.to_string()
     };
     for _ in 0..2 {
-        let shown = world.ok(["sessions", "show", &id, "--json"]).await.json();
+        let shown = world.json(["sessions", "show", &id]).await;
         assert!(shown["settings"]["pins"].is_null(), "{shown:#}");
         let request = asked(&world, &id).await;
         assert!(
@@ -203,8 +202,7 @@ async fn what_does_not_hold_together_is_refused() {
     parent.begin();
     parent.settings["parent"] = json!({"session": SessionId::generate()});
     parent.import(&world).await.exits(2).says(&["do not belong together"]);
-    let listed = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(listed, json!([]));
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]));
     let left = fs::read_dir(world.data().join("workspace")).map(|left| left.count()).unwrap_or_default();
     assert_eq!(left, 0);
     whole.import(&world).await.exits(0);

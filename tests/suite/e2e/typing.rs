@@ -12,11 +12,11 @@ fn write() -> Reply {
 }
 
 async fn pending(world: &World) -> usize {
-    world.ok(["interrupts", "--json"]).await.json().as_array().unwrap().len()
+    world.json(["interrupts"]).await.as_array().unwrap().len()
 }
 
 async fn kept_rules(world: &World) -> Value {
-    world.ok(["grants", "list", "--json"]).await.json()
+    world.json(["grants", "list"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,8 +63,7 @@ async fn enter_speaks_to_the_turn_that_runs() {
     terminal.sees_last("Afterwards.");
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Count", "in Frensh", "and then stop"]);
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(sessions[0]["turns"], 2, "what was said to a turn began none");
+    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
 
     // What waits can be taken back and changed; a command waits for the end by itself.
     let slow = Reply::deltas(["Uno.\n\n", "Due.\n\n", "Tre."]).delay_ms(500);

@@ -58,7 +58,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     has_all(&preview, &["/project/edited.txt: comes back", "+old words", "/project/moved.txt: is removed", "turn 1: "]);
     assert!(world.path().join("project/made/x").exists(), "a preview changes nothing");
 
-    let report = world.ok(["undo", "--json"]).await.json();
+    let report = world.json(["undo"]).await;
     assert_eq!(keys(&report), ["files", "preview", "redo", "turn", "turn_id"]);
     holds(&report, json!({"turn": 1, "preview": false}));
     assert!(outcomes(&report).iter().all(|(_, outcome)| *outcome == "done"), "{report:#}");
@@ -143,8 +143,7 @@ async fn the_model_can_take_its_own_edit_back() {
     let session = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.session();
     let written = format!("data/workspace/{session}/outputs/a.txt");
     assert_eq!(world.read(&written), "first\n");
-    let report = world.ok(["undo", &session, "--json"]).await.json();
-    assert_eq!(outcomes(&report), [("outputs/a.txt", "done")]);
+    assert_eq!(outcomes(&world.json(["undo", &session]).await), [("outputs/a.txt", "done")]);
     assert_eq!(world.read(&written), "");
 
     // What is kept goes with its session, and no tool could have reached it.

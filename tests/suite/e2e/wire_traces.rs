@@ -265,7 +265,7 @@ async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
     world.ok(["reload"]).await;
     let third = session_of_turn(&world.daemon, &["Hello"]).await;
     assert_eq!(listed(&world.daemon, &third).await.len(), 1);
-    let storage = world.ok(["storage", "--json"]).await.json();
+    let storage = world.json(["storage"]).await;
     let part = storage["parts"].as_array().unwrap().iter().find(|part| part["part"] == "traces").unwrap();
     assert_eq!(part["files"], 3, "{storage:#}");
 }

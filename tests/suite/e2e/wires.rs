@@ -137,8 +137,7 @@ async fn a_key_alone_is_enough() {
         }
         let daemon = TempDaemon::start_in(home).await;
         model.reply(Reply::text("Hello."));
-        let output = daemon.ok(["run", "hi"]).await;
-        assert_eq!(output.stdout.trim(), "Hello.", "{key} {more:?}");
+        assert_eq!(daemon.ok(["run", "hi"]).await.stdout.trim(), "Hello.", "{key} {more:?}");
         let asked = model.requests().pop().unwrap();
         let sent = asked.headers.get("x-api-key").or(asked.headers.get("authorization"));
         assert!(sent.is_some_and(|sent| sent.ends_with("sk-s3cret")), "{key} {more:?}: {sent:?}");

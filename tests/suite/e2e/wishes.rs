@@ -86,7 +86,7 @@ async fn a_question_ends_with_the_time_that_a_subagent_beside_it_takes() {
     let args = ["run", "Go!", "--timeout", "2", "--on-interrupt", "wait", "--output", "json"];
     let output = world.agentctl(args).await.exits(6).json();
     assert_eq!(output["stop_reason"], "time_limit");
-    assert_eq!(world.ok(["interrupts", "--json"]).await.json(), json!([]));
+    assert_eq!(world.json(["interrupts"]).await, json!([]));
     let requests = world.model.requests();
     let last = requests.last().unwrap().messages();
     assert!(last.iter().any(|message| text(message).starts_with("E_NOT_RUN")), "{last:#?}");

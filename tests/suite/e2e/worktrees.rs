@@ -408,8 +408,7 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     }
     assert_eq!(world.model.requests().len(), asked);
     assert_eq!(world.worktrees().await.len(), 1, "nothing is left of them");
-    let sessions = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(sessions.as_array().unwrap().len(), 1);
+    assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
     for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
         world.worktree(&args).await.fails().says(&["there is no worktree", "hint:"]);
     }

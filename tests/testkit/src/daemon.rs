@@ -307,12 +307,18 @@ impl TempHome {
     /// Where it is none.
     #[track_caller]
     pub fn ok<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> impl Future<Output = Output> {
-        let (command, caller) = (self.agentctl_command(args), Location::caller());
-        async move {
-            let output = Running::spawn(command).output(Vec::new()).await;
-            assert_eq!(output.code, Some(0), "{caller}\nstdout:\n{}\nstderr:\n{}", output.stdout, output.stderr);
-            output
-        }
+        succeeds(self.agentctl_command(args), Location::caller())
+    }
+
+    /// The same with `--json`: what it tells.
+    ///
+    /// # Panics
+    /// Where it ends otherwise, or tells no JSON.
+    #[track_caller]
+    pub fn json<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> impl Future<Output = Value> {
+        let (mut command, caller) = (self.agentctl_command(args), Location::caller());
+        command.arg("--json");
+        async move { succeeds(command, caller).await.json() }
     }
 
     /// Runs `agentctl` with this on its standard input.
@@ -357,6 +363,12 @@ impl Drop for TempHome {
 
 fn send(pid: u32, signal: Signal) -> Result<(), Errno> {
     kill(Pid::from_raw(i32::try_from(pid).map_err(|_| Errno::ESRCH)?), signal)
+}
+
+async fn succeeds(command: std::process::Command, caller: &Location<'_>) -> Output {
+    let output = Running::spawn(command).output(Vec::new()).await;
+    assert_eq!(output.code, Some(0), "{caller}\nstdout:\n{}\nstderr:\n{}", output.stdout, output.stderr);
+    output
 }
 
 /// A program that is running. Dropping it kills it.

@@ -11,7 +11,7 @@ fn asks(world: &World, last: &str) {
 
 /// Interrupts that wait for an answer.
 async fn waiting(world: &World) -> Vec<Value> {
-    world.ok(["interrupts", "--json"]).await.json().as_array().unwrap().clone()
+    world.json(["interrupts"]).await.as_array().unwrap().clone()
 }
 
 fn id_of(interrupt: &Value) -> String {

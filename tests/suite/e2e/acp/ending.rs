@@ -49,8 +49,7 @@ async fn a_cancel_takes_questions_off_the_screen() {
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.reply(question, json!({"outcome": {"outcome": "cancelled"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
-    let open = world.ok(["interrupts", "--json"]).await;
-    assert_eq!(open.json(), json!([]));
+    assert_eq!(world.ok(["interrupts", "--json"]).await.json(), json!([]));
     assert_eq!(editor.came("tool_call_update").pop().unwrap()["status"], "failed");
 }
 

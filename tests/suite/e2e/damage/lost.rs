@@ -41,7 +41,7 @@ async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it()
         world.daemon.restart().await;
         let told = doctor(&world, 2).await;
         assert!(told.contains(LOST) && told.contains(words) && told.contains("agentd.db-lost"), "{words}: {told}");
-        let status = world.ok(["status", "--json"]).await.json();
+        let status = world.json(["status"]).await;
         assert!(status["problems"].to_string().contains(LOST), "{words}: {status}");
 
         fs::remove_file(world.data().join("agentd.db-lost")).unwrap();
@@ -118,20 +118,20 @@ async fn nothing_is_acknowledged_while_the_data_folder_is_elsewhere() {
         assert!(output.code.is_some_and(|code| code != 0), "{args:?} was acknowledged: {output:?}");
     }
     has_all(&doctor(&world, 2).await, &["was removed"]);
-    let status = world.ok(["status", "--json"]).await.json();
+    let status = world.json(["status"]).await;
     assert!(status["problems"].to_string().contains("was removed"), "{status}");
 
     let left: Vec<_> = fs::read_dir(&data).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left, Vec::<std::path::PathBuf>::new(), "nothing is made where the folder was");
     let _ = fs::remove_dir(&data);
     fs::rename(&aside, &data).unwrap();
-    let shown = world.ok(["sessions", "show", &session, "--json"]).await.json();
+    let shown = world.json(["sessions", "show", &session]).await;
     assert_eq!(shown["last_seq"], last_seq, "nothing was stored of what was refused");
     world.ok(["run", "after", "--session", &session]).await;
     world.daemon.crash().await;
     doctor(&world, 0).await;
-    let listed = world.ok(["sessions", "list", "--json"]).await.json();
+    let listed = world.json(["sessions", "list"]).await;
     let ids: Vec<&Value> = listed.as_array().unwrap().iter().map(|session| &session["id"]).collect();
     assert_eq!(ids, [&json!(session)], "what was refused was not done");
-    assert_eq!(world.ok(["grants", "list", "--json"]).await.json(), json!([]));
+    assert_eq!(world.json(["grants", "list"]).await, json!([]));
 }

@@ -311,7 +311,7 @@ async fn tools_are_not_there_without_a_server() {
     servers["fake"]["command"] = json!("no-such-language-server");
     let world = world(patient(), servers.clone(), &folder()).await;
     let tier = || async {
-        let tools = world.ok(["tools", "--json"]).await.json();
+        let tools = world.json(["tools"]).await;
         let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "rename_symbol").unwrap().clone();
         tool["tier"].as_str().unwrap().to_owned()
     };

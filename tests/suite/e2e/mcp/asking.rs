@@ -39,11 +39,10 @@ async fn a_server_that_asks_for_ever_is_told_to_give_up() {
     for (how, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
         let world = trusted(how).await;
         world.model_calls("mcp_fake_act", json!({}));
-        let output = world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await;
-        assert_eq!(output.stdout.trim(), "over", "{how}");
+        assert_eq!(world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await.stdout.trim(), "over", "{how}");
         let told = tool_texts(world.model.requests().last().unwrap());
         assert!(told.contains("asked a person more than 8 times"), "{how}: {told}");
-        assert_eq!(world.ok(["interrupts", "--json"]).await.json(), json!([]), "{how}");
+        assert_eq!(world.json(["interrupts"]).await, json!([]), "{how}");
         world.ends_well().await;
     }
 }
@@ -58,8 +57,7 @@ async fn a_question_goes_with_its_call() {
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    let listed = world.ok(["interrupts", "--json"]).await.json();
-    assert_eq!(listed, json!([]));
+    assert_eq!(world.json(["interrupts"]).await, json!([]));
     assert_eq!(world.read("acted").lines().count(), 1, "it was not called again");
     world.ends_well().await;
 }
@@ -108,12 +106,10 @@ async fn a_question_of_a_call_that_is_over_is_asked_no_more() {
     world.model.wait_until(|counts| counts.requests >= 2).await;
     // The turn goes on, and nobody is asked what nobody can use.
     running.event("interrupt_resolved").await;
-    let listed = world.ok(["interrupts", "--json"]).await.json();
-    assert_eq!(listed, json!([]));
+    assert_eq!(world.json(["interrupts"]).await, json!([]));
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    let listed = world.ok(["interrupts", "--json"]).await.json();
-    assert_eq!(listed, json!([]));
+    assert_eq!(world.json(["interrupts"]).await, json!([]));
     world.ends_well().await;
 }

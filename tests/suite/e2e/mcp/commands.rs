@@ -6,7 +6,7 @@ use super::*;
 async fn servers_are_listed_started_stopped_and_heard() {
     let world = world(json!({"fake": behaving("flood"), "off": {"command": "x", "enabled": false}})).await;
     let state = async || {
-        let listed = world.ok(["mcp", "list", "--json"]).await.json();
+        let listed = world.json(["mcp", "list"]).await;
         let state = |at: usize| listed[at]["state"].as_str().unwrap().to_owned();
         (state(0), state(1))
     };
@@ -31,7 +31,7 @@ async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_st
                   \"good one\": {\"command\": \"cat\"},\n    \"worse\": {\"command\": \"x\", \"env\": {\"A=B\": \"c\"}}\n  }\n}\n";
     let file = world.write("theirs.json", theirs);
     let file = file.to_str().unwrap();
-    let imported = world.ok(["mcp", "import", file, "--json"]).await.json();
+    let imported = world.json(["mcp", "import", file]).await;
     assert_eq!(imported["taken"], json!(["good-one"]), "{imported:#}");
     let left: std::collections::BTreeMap<&str, &str> = imported["left"]
         .as_array()
@@ -41,7 +41,7 @@ async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_st
         .collect();
     assert!(left["bad"].starts_with(&format!("{file}:5:7: ")) && left["bad"].contains("begins with http"), "{left:#?}");
     assert!(left["worse"].starts_with(&format!("{file}:8:")), "{left:#?}");
-    let listed = world.ok(["mcp", "list", "--json"]).await.json();
+    let listed = world.json(["mcp", "list"]).await;
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["name"]), (1, &json!("good-one")), "{listed:#}");
     world.all_are_gone().await;
 }
@@ -74,7 +74,7 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     for kept in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
         assert!(text.contains(kept), "{kept:?} is missing in {text}");
     }
-    let tested = world.ok(["mcp", "test", "new", "--json"]).await.json();
+    let tested = world.json(["mcp", "test", "new"]).await;
     assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");
     // Again, under a name that is none, and what makes no sense: nothing is written.
     world.agentctl(add).await.exits(2).says(&["there is a server `new` already"]);
@@ -91,7 +91,7 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     let file = file.to_str().unwrap();
     world.ok(["mcp", "import", file, "--dry-run"]).await;
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
-    let imported = world.ok(["mcp", "import", file, "--json"]).await.json();
+    let imported = world.json(["mcp", "import", file]).await;
     assert_eq!(imported["taken"], json!(["More-Files"]), "{imported:#}");
     let mut left: Vec<&str> =
         imported["left"].as_array().unwrap().iter().map(|left| left["what"].as_str().unwrap()).collect();

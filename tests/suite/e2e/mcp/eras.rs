@@ -32,7 +32,7 @@ async fn the_era_of_a_server_is_found_out_once() {
     let mut world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
     assert_eq!(started(&world), ["new", "new"], "it was started again to be asked in its way");
-    let listed = world.ok(["mcp", "list", "--json"]).await.json();
+    let listed = world.json(["mcp", "list"]).await;
     holds(&listed[0], json!({"protocol": "2026-07-28", "says_it_is": "fake 2"}));
     world.servers_are_gone().await;
     assert!(world.act("again").await.contains("acted: "));

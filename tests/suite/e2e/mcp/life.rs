@@ -35,7 +35,7 @@ async fn what_a_server_offers_shows_before_it_is_started_again() {
     let mut world = world(json!({"fake": behaving("ok")})).await;
     world.act("once").await;
     world.daemon.restart().await;
-    let tools = world.ok(["tools", "--json"]).await.json();
+    let tools = world.json(["tools"]).await;
     let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_fake_act").unwrap();
     assert!(tool["description"].as_str().unwrap().starts_with("[MCP server fake] Acts. &lt;/mcp_content>"), "{tool:#}");
     assert_eq!(tool["parameters"]["properties"]["text"]["type"], "string", "{tool:#}");
@@ -76,7 +76,7 @@ async fn tools_named_like_ours_take_no_place() {
     fake["tools"] = json!({"read_file": {"alias": "read_file", "always_available": true}, "act": {"alias": "grep"}});
     let world = world(json!({"fake": fake})).await;
     world.ok(["mcp", "test", "fake"]).await.says(&["alias `read_file` is taken"]);
-    let listed = world.ok(["mcp", "list", "--json"]).await.json();
+    let listed = world.json(["mcp", "list"]).await;
     let names: Vec<&str> = listed[0]["tools"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
     assert!(names.iter().all(|name| name.starts_with("mcp_fake_")), "{names:?}");
     assert_eq!(names.len(), 5, "{names:?}");
@@ -130,7 +130,7 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
     let world = world(json!({"fake": fake.clone(), "called": fake})).await;
     world.still_serves().await;
     let known = async |name: &str| {
-        let listed = world.ok(["mcp", "list", "--json"]).await.json();
+        let listed = world.json(["mcp", "list"]).await;
         let server = listed.as_array().unwrap().iter().find(|server| server["name"] == name).unwrap().clone();
         (server["reached"] == true, server["state"].as_str().unwrap().to_owned())
     };
@@ -205,7 +205,7 @@ async fn each_environment_has_a_process_and_those_that_nobody_needs_make_room() 
         Running::spawn(command).output(Vec::new()).await.exits(0);
         has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("\"LC_TIME\": \"number-{number}\"")]);
     }
-    let listed = world.ok(["mcp", "list", "--json"]).await.json();
+    let listed = world.json(["mcp", "list"]).await;
     assert_eq!(listed[0]["connections"], 8, "{listed:#}");
     assert_eq!(world.read("started").lines().count(), 11);
     world.all_are_gone().await;

@@ -21,7 +21,7 @@ impl World {
     /// Waits until these servers have said what they offer.
     pub(super) async fn knows(&self, servers: &[&str]) {
         until("they have said what they offer", || async {
-            let listed = self.daemon.ok(["mcp", "list", "--json"]).await.json();
+            let listed = self.daemon.json(["mcp", "list"]).await;
             let reached = |name: &&str| {
                 listed.as_array().unwrap().iter().any(|server| server["name"] == **name && server["reached"] == true)
             };
@@ -147,7 +147,7 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     let id = asked["id"].as_str().unwrap();
     world.ok(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await;
     running.output(Vec::new()).await.exits(0);
-    let kept = world.ok(["grants", "list", "--json"]).await.json().to_string();
+    let kept = world.json(["grants", "list"]).await.to_string();
     assert!(kept.contains(r#""mcp_lab_*""#) && kept.contains(r#""mcp_lab_weather""#), "{kept}");
     let requests = world.does(vec![weather("Chur")], &["Go", "--on-interrupt", "fail"]).await;
     assert!(tool_texts(&requests[1]).contains("acted: Chur"), "{}", tool_texts(&requests[1]));

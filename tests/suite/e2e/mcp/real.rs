@@ -31,7 +31,7 @@ pub(super) fn showing(mut server: Value, tools: &[&str]) -> Value {
 async fn everything_answers_with_text_pictures_resources_and_progress() {
     let tools = ["echo", "get-sum", "get-tiny-image", "trigger-long-running-operation", "get-structured-content"];
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
-    let tested = world.ok(["mcp", "test", "everything", "--json"]).await.json();
+    let tested = world.json(["mcp", "test", "everything"]).await;
     let names = tested["tools"].to_string();
     has_all(&names, &["mcp_everything_echo", "mcp_everything_read_resource", "mcp_everything_get_prompt"]);
     let calls = vec![

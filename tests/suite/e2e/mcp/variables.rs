@@ -30,7 +30,7 @@ async fn clients_lend_what_only_they_have_and_others_are_not_given_it() {
     assert!(told.contains("of-the-first"), "{told}");
     let (told, _) = act(&world, &[("GITHUB_TOKEN", "of-the-second"), ("SOMETHING_SECRET", "kept")], &[]).await;
     assert!(told.contains("of-the-second") && !told.contains("of-the-first") && !told.contains("kept"), "{told}");
-    let listed = world.ok(["mcp", "list", "--json"]).await.json();
+    let listed = world.json(["mcp", "list"]).await;
     assert_eq!(listed[0]["connections"], 2, "{listed:#}");
     world.all_are_gone().await;
 }
@@ -95,7 +95,7 @@ async fn one_bad_server_stops_nothing() {
     let (told, output) = act(&world, &[], &[]).await;
     output.exits(0);
     assert!(told.contains("blue"), "{told}");
-    let listed = world.ok(["mcp", "list", "--json"]).await.json();
+    let listed = world.json(["mcp", "list"]).await;
     holds(&listed[0], json!({"name": "bad", "state": "down"}));
     assert!(listed[0]["reason"].as_str().unwrap().contains("has no command"), "{listed:#}");
     assert!(listed[2]["reason"].as_str().unwrap().contains("begins with http"), "{listed:#}");

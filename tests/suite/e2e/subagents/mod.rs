@@ -126,9 +126,8 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
     assert_eq!(world.read(&left), "left was here");
 
     // Lists show them when they are asked for; they can be read, found, and go with their parent.
-    let listed = world.ok(["sessions", "list", "--json"]).await.json();
-    assert_eq!(listed.as_array().unwrap().len(), 1);
-    let all = world.ok(["sessions", "list", "--all", "--json"]).await.json();
+    assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
+    let all = world.json(["sessions", "list", "--all"]).await;
     assert_eq!(all.as_array().unwrap().len(), 3);
     assert_eq!(
         (&all[0]["id"], &all[1]["parent"], &all[2]["parent"]),
@@ -272,7 +271,7 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
     let result = world.ok(["run", "--session", &session, "--output", "json"]).await.json();
     assert_eq!(result["text"], "All parts are done.");
     assert_eq!(world.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
-    let all = world.ok(["sessions", "list", "--all", "--json"]).await.json();
+    let all = world.json(["sessions", "list", "--all"]).await;
     assert_eq!(all.as_array().unwrap().len(), 3, "the one that went on is the one that was cut off: {all:#}");
 }
 

@@ -6,7 +6,7 @@ use super::*;
 async fn last_stop(world: &World) -> Value {
     // The model hears of an end before the journal does.
     let listed = until("no turn runs", async || {
-        let listed = world.ok(["sessions", "list", "--json"]).await.json();
+        let listed = world.json(["sessions", "list"]).await;
         (listed[0]["status"] != "running").then_some(listed)
     })
     .await;
@@ -77,8 +77,7 @@ async fn a_turn_that_waits_outlives_its_caller() {
     assert_eq!(asked["result"]["structuredContent"]["status"], "waiting", "{asked:#}");
     raw.running.end_input();
     raw.running.output(Vec::new()).await.exits(0);
-    let listed = world.ok(["interrupts", "--json"]).await.json();
-    assert_eq!(listed[0]["question"], "Which?");
+    assert_eq!(world.json(["interrupts"]).await[0]["question"], "Which?");
 }
 
 #[tokio::test]

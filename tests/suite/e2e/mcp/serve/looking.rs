@@ -6,7 +6,7 @@ use super::*;
 
 /// A session that was given a document with three pages.
 async fn session_with_document(world: &World) -> Value {
-    let added = world.ok(["docs", "add", &fixture("latin.pdf"), "--json"]).await.json();
+    let added = world.json(["docs", "add", &fixture("latin.pdf")]).await;
     added["session_id"].clone()
 }
 

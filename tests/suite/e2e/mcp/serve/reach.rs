@@ -11,7 +11,7 @@ async fn person_is_asked(world: &World) -> (Running, Value) {
     });
     let mut running = world.spawn_agentctl(["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
-    let listed = world.ok(["interrupts", "--json"]).await.json();
+    let listed = world.json(["interrupts"]).await;
     (running, listed[0].clone())
 }
 
@@ -51,7 +51,7 @@ async fn sessions_of_others_are_told_from_none_by_nothing() {
         }
     }
     assert_eq!(world.model.counts().requests, requests);
-    let listed = world.ok(["interrupts", "--json"]).await.json();
+    let listed = world.json(["interrupts"]).await;
     assert_eq!(listed[0]["id"], interrupt, "{listed:#}");
 }
 
@@ -78,7 +78,7 @@ async fn the_folder_of_a_persons_session_stays_what_it_was() {
     world.write("given/inner/note.txt", "x");
     let given = world.path().join("given").display().to_string();
     world.ok(["run", "Hello"]).await;
-    let listed = world.ok(["sessions", "list", "--json"]).await.json();
+    let listed = world.json(["sessions", "list"]).await;
     let session = listed[0]["id"].as_str().unwrap();
 
     let caller = Caller::start(&world, &["-C", &given, "--sessions", "all"]).await;
@@ -103,6 +103,6 @@ async fn the_turn_of_a_person_outlives_the_caller_that_answered_in_it() {
     world.model.wait_until(|counts| counts.requests == 2).await;
     raw.running.end_input();
     raw.running.output(Vec::new()).await.exits(0);
-    let listed = world.ok(["sessions", "list", "--json"]).await.json();
+    let listed = world.json(["sessions", "list"]).await;
     assert_eq!(listed[0]["status"], "running", "{listed:#}");
 }
