@@ -28,7 +28,7 @@ impl World {
     }
 
     async fn shown(&self, session: &Value) -> Output {
-        self.daemon.ok(["sessions", "show", session.as_str().unwrap()]).await
+        self.ok(["sessions", "show", session.as_str().unwrap()]).await
     }
 }
 

@@ -1,10 +1,7 @@
 //! A session in one file: on another machine, which has neither its project nor its model, it has the same history and the same
 //! figures, and its turns are played again byte for byte. What an import is honest about: usage, the audit log, the machine.
 
-use super::{
-    travel::{events_of, json_of},
-    *,
-};
+use super::{travel::events_of, *};
 
 /// A machine without a model, to which sessions come.
 async fn empty_machine() -> TempDaemon {
@@ -44,12 +41,9 @@ async fn worked_on(world: &World) -> String {
     let args = ["run", "Go on", "-C", &world.mount(), "--on-interrupt", "wait", "--output", "json"];
     let running = world.spawn_agentctl(args);
     for tool in ["edit_file", "run_bash_command"] {
-        let asked = async || {
-            let all = json_of(&world.daemon, &["interrupts"]).await;
-            all.as_array().unwrap().iter().find(|asked| asked["tool"] == tool)?["id"].as_str().map(str::to_owned)
-        };
-        let interrupt = until("it asks", asked).await;
-        world.ok(["answer", &interrupt, "approve"]).await;
+        let asked = async || world.questions().await.into_iter().find(|asked| asked["tool"] == tool);
+        let asked = until("it asks", asked).await;
+        world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     }
     let id = running.output(Vec::new()).await.exits(0).session();
     for prompt in ["Now look once more", "And what else?"] {
@@ -61,7 +55,7 @@ async fn worked_on(world: &World) -> String {
 async fn travels(world: &World, session: &str, to: &TempDaemon) -> Value {
     let file = world.path().join("report.tar.gz").display().to_string();
     world.ok(["sessions", "export", session, "-o", &file]).await;
-    json_of(to, &["sessions", "import", &file]).await
+    to.json(["sessions", "import", &file]).await
 }
 
 /// Events of the session as far as a replay repeats them: everything but the times and what tells of the place, with ids by the order in
@@ -142,7 +136,7 @@ fn is_id(text: &str) -> bool {
 async fn a_bug_report_is_one_file() {
     let world = World::start().await;
     let id = worked_on(&world).await;
-    let (here, figures) = (events_of(&world.daemon, &id).await, json_of(&world.daemon, &["context", &id]).await);
+    let (here, figures) = (events_of(&world.daemon, &id).await, world.json(["context", &id]).await);
     let other = empty_machine().await;
     let report = travels(&world, &id, &other).await;
     holds(&report, json!({"turns": 3, "subagents": 1}));
@@ -159,7 +153,7 @@ async fn a_bug_report_is_one_file() {
     let mut other = other;
     assert_eq!(events_of(&other, &id).await, here);
     other.crash().await;
-    let mut there = json_of(&other, &["context", &id]).await;
+    let mut there = other.json(["context", &id]).await;
     assert_eq!(there.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
     assert_eq!(there, figures);
     other.ok(["context", &id]).await.shows(&["figures of the machine that it comes from"]);
@@ -172,19 +166,19 @@ async fn a_bug_report_is_one_file() {
     let others = then.iter().zip(&now).filter(|(then, now)| then != now);
     let others: Vec<String> = others.map(|(then, now)| format!("- {then}\n+ {now}")).collect();
     assert!(others.is_empty() && then.len() == now.len(), "{} and {}\n{}", then.len(), now.len(), others.join("\n"));
-    assert_eq!(json_of(&other, &["sessions", "list"]).await.as_array().unwrap().len(), 1, "nothing is left of it");
+    assert_eq!(other.json(["sessions", "list"]).await.as_array().unwrap().len(), 1, "nothing is left of it");
 }
 
 #[tokio::test]
 async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_log() {
     let world = World::start().await;
     let id = worked_on(&world).await;
-    let total = async || json_of(&world.daemon, &["usage"]).await["total"].clone();
+    let total = async || world.json(["usage"]).await["total"].clone();
     let before = total().await;
     let early = world.path().join("early.tar.gz").display().to_string();
     world.ok(["sessions", "export", &id, "-o", &early]).await;
     let imports = async || {
-        let lines = json_of(&world.daemon, &["audit"]).await;
+        let lines = world.json(["audit"]).await;
         lines
             .as_array()
             .unwrap()
@@ -195,7 +189,7 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
     };
     for times in 1..=2 {
         world.ok(["sessions", "delete", &id, "--yes"]).await;
-        json_of(&world.daemon, &["sessions", "import", &early]).await;
+        world.json(["sessions", "import", &early]).await;
         assert_eq!(total().await, before, "it was paid for once");
         assert_eq!(imports().await.len(), times);
     }
@@ -207,7 +201,7 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
     let other = empty_machine().await;
     travels(&world, &id, &other).await;
-    assert_eq!(json_of(&other, &["usage"]).await["total"], grown);
+    assert_eq!(other.json(["usage"]).await["total"], grown);
 }
 
 #[tokio::test]
@@ -228,14 +222,14 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     let packed = Command::new("sh").args(["-c", script, &file]).current_dir(&folder).status().unwrap();
     assert!(packed.success());
     let file = other.path().join("elsewhere.tar.gz").display().to_string();
-    json_of(&other, &["sessions", "import", &file]).await;
+    other.json(["sessions", "import", &file]).await;
     assert!(events_of(&other, &id).await.iter().any(|event| event.to_string().contains("runs Elsewhere")));
     let forks =
         async |turn: &str| other.ok(["sessions", "fork", &id, "--at-turn", turn]).await.stdout.trim().to_owned();
     let early = forks("1").await;
     // What is cut off did not come along, and what follows happens here.
     let origin = async |session: &str| {
-        let shown = json_of(&other, &["sessions", "show", session]).await;
+        let shown = other.json(["sessions", "show", session]).await;
         (shown["settings"]["imported"]["events"].as_u64().unwrap(), shown["last_seq"].as_u64().unwrap())
     };
     let ((whole, _), (part, last)) = (origin(&id).await, origin(&early).await);

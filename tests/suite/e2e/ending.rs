@@ -28,10 +28,6 @@ fn heeding(world: &World, args: &[&str]) -> Running {
     running
 }
 
-async fn pending(world: &World) -> Vec<Value> {
-    world.json(["interrupts"]).await.as_array().unwrap().clone()
-}
-
 async fn until_there(path: &Path) {
     until_true("a file", || path.exists()).await;
 }
@@ -73,7 +69,7 @@ async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
     running.signal(Signal::SIGTERM);
     let output = running.output(Vec::new()).await.exits(143);
     assert_eq!(output.json_lines().pop().unwrap()["stop_reason"], "cancelled");
-    assert_eq!(pending(&world).await, [Value::Null; 0]);
+    assert_eq!(world.questions().await, [Value::Null; 0]);
     world.still_serves().await;
 }
 
@@ -174,7 +170,7 @@ async fn a_terminal_is_left_as_it_was_found() {
     let mut terminal = Terminal::around(&world.daemon, line, &["run", "Ask!"]);
     terminal.sees("y yes");
     ends(terminal, &[]);
-    assert_eq!(pending(&world).await, [Value::Null; 0]);
+    assert_eq!(world.questions().await, [Value::Null; 0]);
 }
 
 /// Plays a person whose terminal goes. The arguments: what they see before they type, what they type, what they see before the
@@ -299,5 +295,5 @@ async fn a_client_whose_terminal_goes_ends_wherever_it_is() {
         world.model.reply(run("touch outputs/a"));
         lose("› ", "Ask!", "y yes", &["chat"]).await;
     }
-    assert_eq!(pending(&world).await.len(), 2);
+    assert_eq!(world.questions().await.len(), 2);
 }

@@ -91,7 +91,7 @@ impl World {
     async fn new_session(&self, options: &[&str]) -> String {
         self.model.reply(Reply::text("Hello."));
         let args = ["run", "Hello", "--output", "json"];
-        self.daemon.ok(args.iter().chain(options)).await.session()
+        self.ok(args.iter().chain(options)).await.session()
     }
 
     async fn files<const N: usize>(&self, args: [&str; N]) -> Output {

@@ -10,12 +10,12 @@ impl World {
         }
         let in_session = session.map(|id| ["--session", id]);
         let args = ["run", text, "--output", "json", "--on-interrupt", "approve"];
-        self.daemon.ok(args.iter().chain(in_session.iter().flatten())).await.session()
+        self.ok(args.iter().chain(in_session.iter().flatten())).await.session()
     }
 
     /// The id of a fork.
     async fn fork(&self, session: &str, options: &[&str]) -> String {
-        let output = self.daemon.ok(["sessions", "fork", session].iter().chain(options)).await;
+        let output = self.ok(["sessions", "fork", session].iter().chain(options)).await;
         output.stdout.trim().to_owned()
     }
 
@@ -25,7 +25,7 @@ impl World {
     }
 
     async fn show(&self, session: &str) -> Value {
-        self.daemon.json(["sessions", "show", session]).await
+        self.json(["sessions", "show", session]).await
     }
 
     /// What the model was sent last.

@@ -13,11 +13,6 @@ async fn waiting(world: &World) -> (Running, Value) {
     world.raises(&["Write it"]).await
 }
 
-async fn listed(world: &World) -> Vec<Value> {
-    let listed = world.json(["interrupts"]).await;
-    listed.as_array().unwrap().clone()
-}
-
 async fn answer(world: &World, id: &Value, words: &[&str]) -> Output {
     world.agentctl(["answer", id.as_str().unwrap()].iter().chain(words)).await
 }
@@ -34,7 +29,7 @@ async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
     drop(client);
     world.daemon.crash().await;
 
-    let listed = listed(&world).await;
+    let listed = world.questions().await;
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0], interrupt, "it is the same, whoever tells of it");
     for key in ["id", "session_id", "turn_id", "kind", "tool", "args", "risk", "raised_at", "deadline"] {
@@ -52,7 +47,7 @@ async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
     holds(&result, json!({"type": "result", "stop_reason": "completed"}));
     assert_eq!(result["text"], "It is written.");
     assert_eq!(written(&world, &interrupt["session_id"]), "approved");
-    assert!(self::listed(&world).await.is_empty());
+    assert!(world.questions().await.is_empty());
     // Once.
     answer(&world, &interrupt["id"], &["approve"]).await.exits(1).says(&["answer"]);
     world.still_serves().await;
@@ -196,7 +191,7 @@ async fn a_deadline_that_passes_while_no_daemon_runs_is_kept_by_the_next() {
     let deadline: Timestamp = interrupt["deadline"].as_str().unwrap().parse().unwrap();
     until_true("the deadline is over", || Timestamp::now() > deadline).await;
     world.daemon.restart().await;
-    until("the turn goes on", || async { listed(&world).await.is_empty().then_some(()) }).await;
+    until("the turn goes on", || async { world.questions().await.is_empty().then_some(()) }).await;
     let session = interrupt["session_id"].as_str().unwrap();
     let attached = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let lines = attached.json_lines();
@@ -214,7 +209,7 @@ async fn questions_of_sessions_are_listed_apart_and_answered_in_any_order() {
         world.model.reply(write(content));
         turns.push(waiting(&world).await);
     }
-    let all = listed(&world).await;
+    let all = world.questions().await;
     assert_eq!(all, [turns[0].1.clone(), turns[1].1.clone()], "oldest first");
     let session = all[1]["session_id"].as_str().unwrap();
     assert_eq!(world.json(["interrupts", "--session", session]).await, json!([all[1]]));

@@ -54,7 +54,7 @@ impl World {
         let before = self.model.requests().len();
         let replies = std::sync::Mutex::new(replies.into_iter());
         self.model.respond_with(move |_| replies.lock().unwrap().next().unwrap_or_else(|| Reply::text("over")));
-        self.daemon.ok(["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"]).await;
+        self.ok(["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"]).await;
         self.model.requests().split_off(before)
     }
 }

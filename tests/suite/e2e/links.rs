@@ -67,7 +67,7 @@ impl World {
 
     /// Approves, and says what the tool told the model then.
     async fn approved(&self, running: Running, interrupt: &Value) -> String {
-        self.daemon.ok(["answer", interrupt["id"].as_str().unwrap(), "approve"]).await;
+        self.ok(["answer", interrupt["id"].as_str().unwrap(), "approve"]).await;
         let output = running.output(Vec::new()).await;
         assert_eq!(output.json_lines().pop().unwrap()["text"], "I see.", "{}", output.stderr);
         tool_texts(self.model.requests().last().unwrap())

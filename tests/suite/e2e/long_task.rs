@@ -57,7 +57,7 @@ impl World {
             self.model.reply(step);
         }
         let common = ["--output", "json", "--max-steps", "100", "--on-interrupt", "approve"];
-        let output = self.daemon.ok([&["run"], args, &common].concat()).await;
+        let output = self.ok([&["run"], args, &common].concat()).await;
         let result = output.json();
         assert_eq!(self.model.requests().len() - asked, count, "{result:#}");
         result

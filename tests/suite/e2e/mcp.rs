@@ -77,12 +77,12 @@ impl World {
     /// Stops all servers while the daemon goes on, and makes sure that nothing of them is left: no process, and no session
     /// that waits for one.
     async fn servers_are_gone(&self) {
-        let listed = self.daemon.json(["mcp", "list"]).await;
+        let listed = self.json(["mcp", "list"]).await;
         for server in listed.as_array().unwrap() {
-            self.daemon.ok(["mcp", "stop", server["name"].as_str().unwrap()]).await;
+            self.ok(["mcp", "stop", server["name"].as_str().unwrap()]).await;
         }
         until_true("nothing of them is left", || self.of_servers().is_empty()).await;
-        let sessions = self.daemon.json(["sessions", "list"]).await;
+        let sessions = self.json(["sessions", "list"]).await;
         // What a crash has cut off can be continued, and waits for nothing.
         let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
         assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");

@@ -255,15 +255,21 @@ impl World {
         Self { daemon: TempDaemon::start_in(home).await, model }
     }
 
-    /// The question that waits for a person; no other does.
+    /// The questions that wait for a person.
+    async fn questions(&self) -> Vec<Value> {
+        self.json(["interrupts"]).await.as_array().unwrap().clone()
+    }
+
+    /// The one that waits first, once there is one.
+    async fn first_question(&self) -> Value {
+        until("the question", || async { self.questions().await.into_iter().next() }).await
+    }
+
+    /// The same, where no other does.
     async fn asked(&self) -> Value {
-        let listed = until("it asks", || async {
-            let listed = self.daemon.json(["interrupts"]).await;
-            listed.as_array().filter(|listed| !listed.is_empty()).cloned()
-        })
-        .await;
-        assert_eq!(listed.len(), 1, "{listed:#?}");
-        listed[0].clone()
+        let asked = self.first_question().await;
+        assert_eq!(self.questions().await, [asked.clone()]);
+        asked
     }
 
     /// The project's folder, to be changed, as `-C` takes it.
@@ -273,7 +279,7 @@ impl World {
 
     /// The id of the session that was used last.
     async fn last_session(&self) -> String {
-        let sessions = self.daemon.json(["sessions", "list"]).await;
+        let sessions = self.json(["sessions", "list"]).await;
         sessions[0]["id"].as_str().unwrap().to_owned()
     }
 
@@ -354,15 +360,6 @@ impl World {
         let (model, home) = TempHome::with_server().await;
         let command = on_small_disk(&home, folder, size)?;
         Some(Self { daemon: TempDaemon::start_with(home, command).await, model })
-    }
-
-    /// The question that waits first, once there is one.
-    async fn first_question(&self) -> Value {
-        until("the question", || async {
-            let waiting = self.daemon.json(["interrupts"]).await;
-            waiting.as_array().unwrap().first().cloned()
-        })
-        .await
     }
 
     /// A run whose questions are answered elsewhere, and the first that it raises.

@@ -27,7 +27,7 @@ impl World {
     }
 
     async fn explained(&self, command: &str) -> Value {
-        self.daemon.ok(["policy", "explain", "--json", "--", command]).await.json()
+        self.ok(["policy", "explain", "--json", "--", command]).await.json()
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 impl World {
     async fn titles(&self, args: &[&str]) -> Vec<String> {
         let all = ["sessions", "list", "--json"];
-        let listed = self.daemon.ok(all.iter().chain(args)).await.json();
+        let listed = self.ok(all.iter().chain(args)).await.json();
         listed.as_array().unwrap().iter().map(|session| session["title"].as_str().unwrap().to_owned()).collect()
     }
 }

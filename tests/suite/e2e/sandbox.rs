@@ -38,7 +38,7 @@ impl World {
 
     /// Runs a turn in a new session, which is allowed everything that can be allowed.
     pub(super) async fn turn(&self) -> Output {
-        self.daemon.ok(["run", "Do it", "-C", &self.mount(), "--on-interrupt", "approve"]).await
+        self.ok(["run", "Do it", "-C", &self.mount(), "--on-interrupt", "approve"]).await
     }
 
     /// What becomes of a command.

@@ -84,9 +84,8 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
         assert_eq!(line["type"], "span");
         kinds.push(line["span"]["kind"].as_str().unwrap().to_owned());
     }
-    let interrupts = world.json(["interrupts"]).await;
-    let id = interrupts[0]["id"].as_str().unwrap().to_owned();
-    world.ok(["answer", &id, "yes, do"]).await;
+    let question = world.asked().await;
+    world.ok(["answer", question["id"].as_str().unwrap(), "yes, do"]).await;
     while let Some(line) = followed.json_line().await {
         if line["type"] == "turn" {
             assert_eq!(line["turn"]["outcome"]["reason"], "completed");

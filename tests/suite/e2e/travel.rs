@@ -32,10 +32,6 @@ async fn import(daemon: &TempDaemon, file: &Path, args: &[&str]) -> Value {
     daemon.ok(all.iter().chain(args)).await.json()
 }
 
-pub(super) async fn json_of(daemon: &TempDaemon, args: &[&str]) -> Value {
-    daemon.ok(args.iter().chain(&["--json"])).await.json()
-}
-
 pub(super) async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> {
     daemon.ok(["sessions", "export", session, "--format", "json"]).await.json_lines()
 }
@@ -93,8 +89,7 @@ async fn a_session_is_the_same_on_another_machine() {
 
     // The same history, figures and usage.
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
-    let (here, there) =
-        (json_of(&world.daemon, &["sessions", "show", &id]).await, json_of(&other, &["sessions", "show", &id]).await);
+    let (here, there) = (world.json(["sessions", "show", &id]).await, other.json(["sessions", "show", &id]).await);
     for key in ["id", "title", "created_at", "turns", "last_seq", "status", "usage", "todos", "items", "interrupts"] {
         assert_eq!(here[key], there[key], "{key}");
     }
@@ -104,29 +99,27 @@ async fn a_session_is_the_same_on_another_machine() {
     other.ok(["sessions", "show", &id]).await.shows(&["none here; it was", "/app"]);
     // What tokens a byte takes is learnt from the server again, and the project is not in the instructions any more.
     let figures = async |daemon: &TempDaemon| {
-        let view = json_of(daemon, &["context", &id]).await;
+        let view = daemon.json(["context", &id]).await;
         let segments = view["segments"].as_array().unwrap().clone().into_iter();
         let segments = segments.filter(|segment| segment["kind"] != "instructions");
         let sizes = segments.map(|segment| json!([segment["kind"], segment["bytes"], segment["count"]]));
         (view["window"].clone(), view["messages"].clone(), sizes.collect::<Vec<_>>())
     };
     assert_eq!(figures(&world.daemon).await, figures(&other).await);
-    let usage = async |daemon: &TempDaemon| json_of(daemon, &["usage", "--by", "session"]).await["groups"].clone();
+    let usage = async |daemon: &TempDaemon| daemon.json(["usage", "--by", "session"]).await["groups"].clone();
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
     for path in ["outputs/plan.md", "/state/notes.md", "uploads/deep/big.txt"] {
         let content = async |daemon: &TempDaemon| daemon.ok(["files", "get", &id, path]).await.stdout;
         assert_eq!(content(&world.daemon).await, content(&other).await, "{path}");
     }
-    let kept = async |daemon: &TempDaemon| {
-        json_of(daemon, &["files", "ls", &id, "large_tool_results"]).await["entries"].clone()
-    };
+    let kept =
+        async |daemon: &TempDaemon| daemon.json(["files", "ls", &id, "large_tool_results"]).await["entries"].clone();
     let (here, there) = (kept(&world.daemon).await, kept(&other).await);
     assert_eq!(here.as_array().unwrap().len(), 1, "{here}");
     assert_eq!((&here[0]["path"], &here[0]["size"]), (&there[0]["path"], &there[0]["size"]));
     other.agentctl(["files", "get", &id, "/project/code.txt"]).await.exits(2);
     // It is found by what was said, goes on, and what it did elsewhere cannot be taken back here.
-    let found = json_of(&other, &["sessions", "search", "we dig"]).await;
-    assert_eq!(found[0]["session_id"], json!(id));
+    assert_eq!(other.json(["sessions", "search", "we dig"]).await[0]["session_id"], json!(id));
     other.agentctl(["undo", &id, "--turn", "1"]).await;
     assert_eq!(fs::read_to_string(project.join("code.txt")).unwrap(), "x\n");
     world.model.reply(Reply::text("Water."));
@@ -142,18 +135,18 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
     let path = file.to_str().unwrap();
     let refused = world.agentctl(["sessions", "import", path]).await;
     refused.exits(1).says(&[&id, "is here already", "hint:", "--as-new"]);
-    let before = json_of(&world.daemon, &["usage"]).await["total"].clone();
+    let before = world.json(["usage"]).await["total"].clone();
     let report = import(&world.daemon, &file, &["--as-new"]).await;
     let new = report["session_id"].as_str().unwrap();
     assert_eq!(report["former_id"], json!(id));
     assert_ne!(new, id);
-    assert_eq!(json_of(&world.daemon, &["usage"]).await["total"], before, "a copy is not paid for again");
+    assert_eq!(world.json(["usage"]).await["total"], before, "a copy is not paid for again");
     assert_eq!(world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout, "a\n");
     // Each is removed without the other.
     world.ok(["sessions", "delete", &id, "--yes"]).await;
-    assert_eq!(json_of(&world.daemon, &["sessions", "show", new]).await["turns"], json!(1));
+    assert_eq!(world.json(["sessions", "show", new]).await["turns"], json!(1));
     import(&world.daemon, &file, &[]).await;
-    assert_eq!(json_of(&world.daemon, &["sessions", "list"]).await.as_array().unwrap().len(), 2);
+    assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -162,16 +155,14 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     let id = run(&world, "Hello", &[], &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
     let waiting = world.spawn_agentctl(["run", "Write it", "--session", &id, "--on-interrupt", "wait"]);
-    let asks =
-        async || json_of(&world.daemon, &["interrupts"]).await.as_array().filter(|all| !all.is_empty()).map(drop);
-    until("it asks", asks).await;
+    world.first_question().await;
     let file = export(&world.daemon, &id, "open.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
     let requests = world.model.requests().len();
     let report = import(&other, &file, &[]).await;
     assert_eq!(report["interrupted"], json!(true), "{report:#}");
-    assert_eq!(json_of(&other, &["interrupts"]).await, json!([]), "nothing can be answered there");
-    let shown = json_of(&other, &["sessions", "show", &id]).await;
+    assert_eq!(other.json(["interrupts"]).await, json!([]), "nothing can be answered there");
+    let shown = other.json(["sessions", "show", &id]).await;
     holds(&shown, json!({"status": "interrupted", "interrupts": []}));
     let events = events_of(&other, &id).await;
     let end = events.iter().rev().find(|event| event["type"] == "turn_ended").unwrap();
@@ -184,7 +175,7 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     // Also not after a restart; and a person can go on.
     let mut other = other;
     other.crash().await;
-    assert_eq!(json_of(&other, &["interrupts"]).await, json!([]));
+    assert_eq!(other.json(["interrupts"]).await, json!([]));
     assert_eq!(world.model.requests().len(), requests);
     world.model.reply(Reply::text("It was not written."));
     other.ok(["run", "Was it written?", "--session", &id]).await;
@@ -201,7 +192,7 @@ async fn subagents_travel_with_their_session() {
         (false, _) => Reply::tool_call("delegate_task", json!({"task": "Count the words"})),
     });
     let id = run(&world, "How many?", &[], &[]).await;
-    let all = json_of(&world.daemon, &["sessions", "list", "--all"]).await;
+    let all = world.json(["sessions", "list", "--all"]).await;
     let child = all.as_array().unwrap().iter().find(|session| session["parent"] == json!(id));
     let child = child.unwrap_or_else(|| panic!("{all:#}"))["id"].as_str().unwrap().to_owned();
     let refused = world.agentctl(["sessions", "export", &child, "-o", "x.tar.gz"]).await;
@@ -209,14 +200,13 @@ async fn subagents_travel_with_their_session() {
     let file = export(&world.daemon, &id, "family.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
     assert_eq!(import(&other, &file, &[]).await["subagents"], json!(1));
-    let there = json_of(&other, &["sessions", "list", "--all"]).await;
-    assert_eq!(there[1]["id"], json!(child));
+    assert_eq!(other.json(["sessions", "list", "--all"]).await[1]["id"], json!(child));
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
-    let usage = async |daemon: &TempDaemon| json_of(daemon, &["usage", "--by", "session"]).await["groups"].clone();
+    let usage = async |daemon: &TempDaemon| daemon.json(["usage", "--by", "session"]).await["groups"].clone();
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
     // As new, both have new ids, and belong together.
     let new = import(&other, &file, &["--as-new"]).await["session_id"].as_str().unwrap().to_owned();
-    let there = json_of(&other, &["sessions", "list", "--all"]).await;
+    let there = other.json(["sessions", "list", "--all"]).await;
     let of_new = there.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
     assert_ne!(of_new["id"], json!(child));
     let told = serde_json::to_string(&events_of(&other, &new).await).unwrap();
@@ -273,7 +263,7 @@ async fn what_is_no_archive_leaves_nothing_behind() {
     other.agentctl(["sessions", "import", "missing.tar.gz"]).await.exits(2).says(&["could not read", "hint:"]);
     other.agentctl(["sessions", "import", text.to_str().unwrap(), "--from", "codex"]).await.exits(2).says(&["hint:"]);
     other.agentctl(["sessions", "import", text.to_str().unwrap(), "--from", "emacs"]).await.exits(2);
-    assert_eq!(json_of(&other, &["sessions", "list"]).await, json!([]));
+    assert_eq!(other.json(["sessions", "list"]).await, json!([]));
     let left = workspaces(&other);
     assert!(left.is_empty(), "{left:?}");
     import(&other, &file, &[]).await;
@@ -297,16 +287,16 @@ async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
     std::io::Write::write_all(&mut input, &whole[..whole.len() - 1000]).unwrap();
     let staged = async || workspaces(&other).iter().any(|name| name.starts_with(".import-")).then_some(());
     until("files are coming in", staged).await;
-    assert_eq!(json_of(&other, &["sessions", "list"]).await, json!([]), "nobody sees it");
+    assert_eq!(other.json(["sessions", "list"]).await, json!([]), "nobody sees it");
     other.kill9().await;
     let _ = client.kill();
     let _ = client.wait();
     other.restart().await;
     let left = workspaces(&other);
     assert!(left.is_empty(), "{left:?}");
-    assert_eq!(json_of(&other, &["sessions", "list"]).await, json!([]));
+    assert_eq!(other.json(["sessions", "list"]).await, json!([]));
     let gone = async || {
-        let storage = json_of(&other, &["storage"]).await;
+        let storage = other.json(["storage"]).await;
         (storage["removed_sessions"] == json!(0)).then_some(())
     };
     until("its events are overwritten", gone).await;
@@ -328,7 +318,7 @@ async fn a_full_disk_takes_nothing_of_an_import() {
     let data = PathBuf::from(format!("/proc/{}/root{}", small.pid(), small.data().display()));
     let left: Vec<_> = fs::read_dir(data.join("workspace")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
-    assert_eq!(json_of(&small, &["sessions", "list"]).await, json!([]));
+    assert_eq!(small.json(["sessions", "list"]).await, json!([]));
     // There is room for what is smaller.
     let id = run(&world, "Again", &[], &[Reply::text("Hi.")]).await;
     let file = export(&world.daemon, &id, "small.tar.gz", &[]).await;
@@ -394,7 +384,7 @@ async fn histories_of_other_programs_come_in() {
     super::stream_schema::check_lines(&events_of(&world.daemon, id).await);
     let again = world.agentctl(["sessions", "import", file.to_str().unwrap(), "--from", "claude-code"]).await;
     again.exits(1).says(&["is here already", "--as-new"]);
-    assert_eq!(json_of(&world.daemon, &["usage"]).await["total"]["prompt_tokens"], json!(0));
+    assert_eq!(world.json(["usage"]).await["total"]["prompt_tokens"], json!(0));
     world.model.reply(Reply::text("Paint it."));
     world.ok(["run", "And then?", "--session", id]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["Where is the door?", "hall.rs:7"]);

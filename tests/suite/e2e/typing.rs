@@ -11,10 +11,6 @@ fn write() -> Reply {
         .delay_ms(500)
 }
 
-async fn pending(world: &World) -> usize {
-    world.json(["interrupts"]).await.as_array().unwrap().len()
-}
-
 async fn kept_rules(world: &World) -> Value {
     world.json(["grants", "list"]).await
 }
@@ -85,7 +81,7 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
     terminal.says_for("Write it", "Let me see.");
     terminal.presses_for("say a year as", "write_file");
     terminal.presses_for(" you may go", "no answer: Enter sends it");
-    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+    assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
     // The question has the keys once the message is out of the way.
     terminal.presses_for("\r", "y yes");
     terminal.presses_for("n", "reason");
@@ -98,7 +94,7 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
     terminal.says_for("Write it after all", "y yes");
     for words in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
         terminal.presses_for(words, "no answer: Enter sends it");
-        assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])), "{words:?}");
+        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])), "{words:?}");
         // Each line of what was pasted is erased by itself.
         terminal.presses(&ERASE.repeat(2));
         terminal.sees("y yes");
@@ -132,7 +128,7 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.sees_all(&["high risk", "y yes"]);
     terminal.presses_for("y", "high risk: approve it? Enter yes");
     terminal.presses_for("e", "no answer: Enter sends it");
-    assert_eq!(pending(&world).await, 1);
+    assert_eq!(world.questions().await.len(), 1);
     terminal.presses_for(ERASE, "y yes");
     terminal.presses_for("y", "Enter yes");
     terminal.presses_for("\r", "approved");
@@ -143,7 +139,7 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.says_for("Touch it", "y yes");
     terminal.presses_for("e", "command:");
     terminal.presses_for(&format!("{ERASE} \rtouch b"), "the command is empty");
-    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+    assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
     terminal.presses("\r");
     terminal.sees_all(&["answered with other arguments", "you changed it", "y yes"]);
     terminal.presses_last("y", "Touched.");
@@ -175,7 +171,7 @@ async fn a_question_of_the_model_takes_no_words_that_were_typed_before_it() {
     terminal.says_for("Paint it", "Let me ask.");
     terminal.presses("and then the door");
     terminal.sees_all(&["Which colour?", "no answer: Enter sends it"]);
-    assert_eq!(pending(&world).await, 1);
+    assert_eq!(world.questions().await.len(), 1);
     terminal.presses_for(ERASE, "  > ");
     terminal.presses_last("red\r", "Red it is.");
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("red"));
@@ -198,7 +194,7 @@ async fn a_run_and_an_attached_terminal_tell_what_was_typed_and_sent_to_nobody()
         };
         terminal.answers("Let me see.", "yes a");
         terminal.sees("no answer: Enter sends it");
-        assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
         terminal.presses_for("\t", "y yes");
         terminal.presses_for("n", "reason");
         terminal.presses("\r");

@@ -41,7 +41,7 @@ async fn world() -> World {
 
 impl World {
     async fn usage(&self, args: &[&str]) -> Value {
-        self.daemon.ok(["usage", "--json"].iter().chain(args)).await.json()
+        self.ok(["usage", "--json"].iter().chain(args)).await.json()
     }
 }
 

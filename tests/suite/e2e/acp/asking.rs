@@ -9,11 +9,6 @@ fn asks(world: &World, last: &str) {
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": COMMAND}))).reply(Reply::text(last));
 }
 
-/// Interrupts that wait for an answer.
-async fn waiting(world: &World) -> Vec<Value> {
-    world.json(["interrupts"]).await.as_array().unwrap().clone()
-}
-
 fn id_of(interrupt: &Value) -> String {
     interrupt["id"].as_str().unwrap().to_owned()
 }
@@ -44,7 +39,7 @@ async fn a_question_that_is_put_off_is_answered_elsewhere() {
     editor.reply(question, json!({"outcome": {"outcome": "cancelled"}})).await;
     let words = editor.update("agent_message_chunk").await;
     assert!(words["content"]["text"].as_str().unwrap().contains("agentctl answer"), "{words:#}");
-    let open = waiting(&world).await;
+    let open = world.questions().await;
     world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
 }
@@ -55,7 +50,7 @@ async fn a_question_that_somebody_else_answers_leaves_the_screen() {
     asks(&world, "Made.");
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
-    let open = waiting(&world).await;
+    let open = world.questions().await;
     world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.told[0]["params"]["requestId"], question, "{:#?}", editor.told);
@@ -72,7 +67,7 @@ async fn an_editor_that_vanishes_leaves_its_question_open() {
     editor.begin_prompt(&session, "Make it").await;
     editor.question("session/request_permission").await;
     drop(editor);
-    let open = waiting(&world).await;
+    let open = world.questions().await;
     assert_eq!((open.len(), open[0]["session_id"].as_str()), (1, Some(session.as_str())), "{open:#?}");
 
     // The next one asks again at once, and once more where a message takes the turn over.
@@ -127,7 +122,7 @@ async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_ne
     let (world, mut editor, session, _) = opened().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
-    let open = waiting(&world).await;
+    let open = world.questions().await;
     world.ok(["answer", &id_of(&open[0]), "red"]).await;
     idle(&world, &session).await;
     world.model.reply(Reply::text("Anything else?"));
@@ -147,10 +142,12 @@ async fn a_question_that_came_while_nobody_was_told_is_put_once() {
     }
     world.model.reply(Reply::text("Painted."));
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
-    let first = waiting(&world).await;
+    let first = world.questions().await;
     world.ok(["answer", &id_of(&first[0]), "the left one"]).await;
-    until("the second question", || async { waiting(&world).await.pop().filter(|open| open["id"] != first[0]["id"]) })
-        .await;
+    until("the second question", || async {
+        world.questions().await.pop().filter(|open| open["id"] != first[0]["id"])
+    })
+    .await;
     // The words are added to the turn, which asks.
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert!(editor.words("agent_message_chunk").contains("Which colour?"));

@@ -11,7 +11,7 @@ impl World {
     /// One turn in the project, which begins a session or goes on with the last one.
     async fn says(&self, prompt: &str, and: &[&str]) {
         let args = ["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"];
-        self.daemon.ok(args.iter().chain(and)).await;
+        self.ok(args.iter().chain(and)).await;
     }
 }
 

@@ -29,7 +29,7 @@ impl World {
     /// Waits until so many turns are running.
     async fn are_running(&self, count: usize) {
         until("they have begun", || async {
-            let sessions = self.daemon.json(["sessions", "list"]).await;
+            let sessions = self.json(["sessions", "list"]).await;
             let running = sessions.as_array()?.iter().filter(|session| session["status"] == "running");
             (running.count() == count).then_some(())
         })

@@ -21,7 +21,7 @@ impl World {
     /// Waits until these servers have said what they offer.
     pub(super) async fn knows(&self, servers: &[&str]) {
         until("they have said what they offer", || async {
-            let listed = self.daemon.json(["mcp", "list"]).await;
+            let listed = self.json(["mcp", "list"]).await;
             let reached = |name: &&str| {
                 listed.as_array().unwrap().iter().any(|server| server["name"] == **name && server["reached"] == true)
             };
