@@ -71,7 +71,6 @@ async fn an_unsaved_buffer_reaches_the_model() {
     let names = |at: usize| world.model.requests()[at].body["tools"].to_string().contains("client_buffer");
     assert!(names(0));
     // It is over with its turn.
-    world.model.reply(Reply::text("Bye."));
     let session = SessionChoice::Existing(stream.session_id().to_string());
     world.client().await.turn(turn(session, "And now?")).await.unwrap().to_the_end().await;
     assert!(!names(2));

@@ -140,7 +140,6 @@ async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
     assert!(!world.last_request().contains("Write it"), "{}", world.last_request());
     // The origin still waits, and goes on with its answer.
     assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
-    world.model.reply(Reply::text("Written."));
     world.ok(["answer", pending["id"].as_str().unwrap(), "approve"]).await;
     let done = || async { (world.show(&origin).await["status"] == "idle").then_some(()) };
     until("the origin's turn to end", done).await;

@@ -184,7 +184,6 @@ async fn rules_that_make_no_sense_are_refused_with_a_hint() {
 /// A session that sees a project, and for which this rule is kept.
 async fn in_project(rule: &str) -> (World, String) {
     let world = world("").await;
-    world.model.reply(Reply::text("hello"));
     let began = agentctl(&world, &["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.exits(0).json();
     agentctl(&world, &["grants", "add", rule]).await.exits(0);
     (world, began["session_id"].as_str().unwrap().to_owned())

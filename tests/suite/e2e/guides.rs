@@ -77,7 +77,6 @@ async fn nothing_is_told_where_the_settings_say_so() {
     let world = World::configured("memory: {enabled: false}\nskills: {enabled: false}\n").await;
     world.write("config/AGENTS.md", "Speak plainly.");
     world.write("config/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Fill in forms\n---\n");
-    world.model.reply(Reply::text("Good."));
     world.ok(["run", "One."]).await;
     let sent = world.model.requests()[0].body.to_string();
     assert!(!sent.contains("Speak plainly.") && !sent.contains("Fill in forms"), "{sent}");
@@ -90,7 +89,6 @@ async fn a_projects_link_to_a_secret_tells_nothing() {
     let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();
     symlink(secret, project.join("AGENTS.md")).unwrap();
-    world.model.reply(Reply::text("Good."));
     world.ok(["run", "One.", "-C", project.to_str().unwrap()]).await;
     assert!(!world.model.requests()[0].body.to_string().contains("hunter2"));
 }

@@ -55,7 +55,6 @@ async fn with_whole_nothing_is_asked_and_the_exit_code_says_why() {
     assert_eq!(output.json()["error"]["kind"], "context_overflow");
     assert!(world.model.requests().is_empty());
     assert_eq!(world.json(["sessions", "list"]).await, json!([]), "no session is left behind");
-    world.model.reply(Reply::text("Fine."));
     world.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
 }
 
@@ -93,7 +92,6 @@ async fn where_the_disk_is_full_it_is_refused_whole() {
     refused.says(&["the disk is full", "hint:"]);
     assert!(world.model.requests().is_empty());
     assert_eq!(world.json(["sessions", "list"]).await, json!([]));
-    world.model.reply(Reply::text("Fine."));
     world.agentctl_with(["run", "Review this"], "+ one line\n").await.exits(0);
     world.still_serves().await;
 }
@@ -109,7 +107,6 @@ fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io
 #[tokio::test]
 async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
     let world = World::start().await;
-    world.model.reply(Reply::text("Hi."));
     let first = world.ok(["run", "Hello", "--output", "json"]).await.json();
     let session = first["session_id"].as_str().unwrap();
     let put = ["files", "put", session, "uploads/a.txt"];

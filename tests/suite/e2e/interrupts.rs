@@ -215,7 +215,6 @@ async fn questions_of_sessions_are_listed_apart_and_answered_in_any_order() {
     assert_eq!(world.json(["interrupts", "--session", session]).await, json!([all[1]]));
     // The turns go on one after the other, as they are answered.
     for (running, interrupt) in turns.into_iter().rev() {
-        world.model.reply(Reply::text("Well."));
         answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
         running.output(Vec::new()).await.exits(0);
     }

@@ -209,7 +209,6 @@ async fn calls_that_had_not_begun_at_a_cancel_are_said_never_to_have_run() {
     let output = running.output(Vec::new()).await.exits(130);
     let result = output.json_lines().pop().unwrap();
     let session = result["session_id"].as_str().unwrap();
-    world.model.reply(Reply::text("I see."));
     world.ok(["run", "And now?", "--session", session]).await;
     let told = world.model.requests().last().map(tool_texts).unwrap();
     assert_eq!(told.matches("E_NOT_RUN: the turn ended before this ran: it never ran").count(), 2, "{told}");

@@ -75,7 +75,6 @@ async fn a_start_that_is_refused_late_leaves_no_files() {
     let client = world.client().await;
     let session = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
     let existing = || SessionChoice::Existing(session.clone());
-    world.model.reply(Reply::text("Read."));
     start(&world, existing(), vec![file("notes.txt", "first")]).await.unwrap().to_the_end().await;
     let parts = || vec![file("notes.txt", "second"), picture("image/png", RED)];
     let mut refused = turn(existing(), "Look at these.");
@@ -87,7 +86,6 @@ async fn a_start_that_is_refused_late_leaves_no_files() {
     assert_eq!(names, ["notes.txt"], "the first one's, which was taken");
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
     // The next turn is told of nothing that was refused.
-    world.model.reply(Reply::text("Nothing new."));
     client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;
     let told = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(told.contains("first") && !told.contains("second") && !told.contains("picture.png"), "{told}");
@@ -118,7 +116,6 @@ async fn parts_that_make_no_sense_are_refused_with_a_hint() {
     let refused = super::bad_input::frames(&world, vec![frame]).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
     // Words in parts are the input.
-    world.model.reply(Reply::text("Both."));
     let words = |text: &str| v1::InputPart { part: Some(input_part::Part::Text(text.to_owned())) };
     let start = v1::turn_request::Start { parts: vec![words("one"), words("two")], ..Default::default() };
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };

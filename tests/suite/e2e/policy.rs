@@ -236,7 +236,6 @@ async fn rules_that_change_during_a_turn_hold_for_its_next_call() {
     world.write("project/x", "");
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Go on?"})).when("Do both"));
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "terraform plan"})));
-    world.model.reply(Reply::text("I see."));
     let running = world.spawn_agentctl(["run", "Do both", "--on-interrupt", "wait", "--output", "json"]);
     let pending = until("the question", || async {
         let pending = world.agentctl(["interrupts", "--json"]).await.json();

@@ -355,7 +355,6 @@ async fn what_runs_in_the_background_is_waited_for() {
 async fn a_session_for_one_turn_has_a_title_and_is_gone_behind_it() {
     let world = World::start().await;
     let sessions = async || world.json(["sessions", "list"]).await;
-    world.model.reply(Reply::text("Kept."));
     world.ok(["run", "Hello", "--title", "The first"]).await;
     assert_eq!(sessions().await[0]["title"], "The first");
     // Also where the turn fails.

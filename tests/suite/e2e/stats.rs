@@ -52,7 +52,6 @@ async fn what_happened_is_counted_once_and_stays_counted() {
 #[tokio::test]
 async fn the_log_is_written_for_programs_on_request() {
     let world = World::configured("service: {log_format: json}").await;
-    world.model.reply(Reply::text("hello"));
     world.ok(["run", "hello"]).await;
     let log = world.log();
     let lines: Vec<Value> =

@@ -122,7 +122,6 @@ async fn a_session_is_the_same_on_another_machine() {
     assert_eq!(other.json(["sessions", "search", "we dig"]).await[0]["session_id"], json!(id));
     other.agentctl(["undo", &id, "--turn", "1"]).await;
     assert_eq!(fs::read_to_string(project.join("code.txt")).unwrap(), "x\n");
-    world.model.reply(Reply::text("Water."));
     other.ok(["run", "And then?", "--session", &id]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["Plan the garden", "Now we dig."]);
 }
@@ -177,7 +176,6 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     other.crash().await;
     assert_eq!(other.json(["interrupts"]).await, json!([]));
     assert_eq!(world.model.requests().len(), requests);
-    world.model.reply(Reply::text("It was not written."));
     other.ok(["run", "Was it written?", "--session", &id]).await;
     drop(waiting);
     world.daemon.kill9().await;
@@ -385,7 +383,6 @@ async fn histories_of_other_programs_come_in() {
     let again = world.agentctl(["sessions", "import", file.to_str().unwrap(), "--from", "claude-code"]).await;
     again.exits(1).says(&["is here already", "--as-new"]);
     assert_eq!(world.json(["usage"]).await["total"]["prompt_tokens"], json!(0));
-    world.model.reply(Reply::text("Paint it."));
     world.ok(["run", "And then?", "--session", id]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["Where is the door?", "hall.rs:7"]);
 }

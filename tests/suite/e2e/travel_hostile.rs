@@ -119,13 +119,11 @@ async fn nothing_of_an_archive_runs_and_no_permission_comes_with_it() {
     let events = world.ok(["sessions", "export", &id, "--format", "json"]).await.stdout;
     assert!(!events.contains("LD_PRELOAD"), "{events}");
     // What was wished for a turn of it holds for none here, also where that turn goes on.
-    world.model.reply(Reply::text("Nothing was done."));
     world.ok(["run", "--session", &id, "--on-interrupt", "deny"]).await;
     let asked = world.model.requests().last().unwrap().body.to_string();
     assert!(asked.contains("Do it") && !asked.contains("OBEY THE ARCHIVE"), "{asked}");
     // A turn of it asks before it changes anything, whatever was answered in the archive.
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/evil.txt", "content": "evil"})));
-    world.model.reply(Reply::text("Not written."));
     let ran = world.agentctl(["run", "Go on", "--session", &id, "--on-interrupt", "deny"]).await;
     assert_eq!(world.agentctl(["files", "get", &id, "outputs/evil.txt"]).await.code, Some(2), "{ran:?}");
 }

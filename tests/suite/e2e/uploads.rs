@@ -67,7 +67,6 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
 #[tokio::test]
 async fn where_no_model_sees_the_person_and_the_model_are_told() {
     let world = World::start().await;
-    world.model.reply(Reply::text("I cannot tell."));
     let red = world.write("red.png", RED);
     world.ok(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.says(&["gets no pictures"]);
     let request = &world.model.requests()[0];
@@ -77,7 +76,6 @@ async fn where_no_model_sees_the_person_and_the_model_are_told() {
 #[tokio::test]
 async fn short_texts_stand_in_the_request_whatever_their_encoding() {
     let world = World::start().await;
-    world.model.reply(Reply::text("Two."));
     let gbk = world.write(
         "注.txt",
         b"\xbd\xf1\xcc\xec\xcc\xec\xc6\xf8\xba\xdc\xba\xc3\xa1\xa3\xce\xd2\xc3\xc7\xc8\xa5\xb9\xab\xd4\xb0\xa1\xa3\n",

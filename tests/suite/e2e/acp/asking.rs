@@ -56,7 +56,6 @@ async fn a_question_that_somebody_else_answers_leaves_the_screen() {
     assert_eq!(editor.told[0]["params"]["requestId"], question, "{:#?}", editor.told);
     // An answer that comes too late harms nobody.
     editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "reject"}})).await;
-    world.model.reply(Reply::text("Still here."));
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
 }
 

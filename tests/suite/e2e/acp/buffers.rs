@@ -122,7 +122,6 @@ async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
     // It is withdrawn, and an answer that comes all the same harms nobody.
     editor.reply(question.clone(), json!({"content": "late"})).await;
     editor.files.is_silent = false;
-    world.model.reply(Reply::text("Here."));
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert!(editor.told.iter().any(|told| told["params"]["requestId"] == question), "{:#?}", editor.told);
 }
@@ -135,7 +134,6 @@ async fn nothing_outside_of_the_project_is_asked_about() {
     for path in ["/project/link.txt", "/project/../secret.txt", "outputs/none.txt"] {
         world.model.reply(Reply::tool_call("read_file", json!({"path": path})));
     }
-    world.model.reply(Reply::text("No."));
     assert_eq!(editor.prompt(&session, "Read them").await, "end_turn");
     assert!(editor.files.asked.is_empty(), "{:?}", editor.files.asked);
 }

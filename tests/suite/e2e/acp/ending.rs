@@ -36,7 +36,6 @@ async fn a_cancelled_prompt_is_answered_as_cancelled() {
     // One that comes behind the end cancels nothing, and neither does one of a session that is not there.
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.notify("session/cancel", json!({"sessionId": "nonsense"})).await;
-    world.model.reply(Reply::text("Here."));
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
 }
 

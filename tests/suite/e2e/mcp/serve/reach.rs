@@ -58,7 +58,6 @@ async fn sessions_of_others_are_told_from_none_by_nothing() {
 #[tokio::test]
 async fn what_one_server_began_is_no_session_of_another() {
     let world = World::start().await;
-    world.model.reply(Reply::text("Here."));
     let first = Caller::start(&world, &[]).await;
     let session = first.gives("ask", json!({"prompt": "Hello"})).await["session_id"].clone();
     let second = Caller::start(&world, &[]).await;
