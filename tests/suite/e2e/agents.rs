@@ -251,8 +251,7 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
     world.ok(["run", "--session", session, "Write more"]).await;
     assert_eq!(world.model.requests().len(), asked + 2, "nobody but the main agent is asked");
     assert!(told(&world).contains("there is no agent \"poet\""), "{}", told(&world));
-    let own = world.agentctl(["run", "--session", child, "Write more"]).await.exits(2);
-    own.says(&["`poet`", "agents.yaml", "hint:"]);
+    world.agentctl(["run", "--session", child, "Write more"]).await.exits(2).says(&["`poet`", "agents.yaml", "hint:"]);
     let shown = world.json(["tools", "--session", child]).await;
     let visible =
         |name: &str| shown.as_array().unwrap().iter().any(|tool| tool["name"] == name && tool["visible"] == true);
@@ -439,8 +438,8 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     assert_eq!(who(&world, session, &[]).await, "main");
     world.write("config/agents.yaml", "agents: {}\n");
     world.client().await.reload().await.unwrap();
-    let gone = world.agentctl(["run", "Who?", "--session", &fork]).await.exits(2);
-    gone.says(&["`clerk`", "agents.yaml", "--agent main"]);
+    let output = world.agentctl(["run", "Who?", "--session", &fork]).await.exits(2);
+    output.says(&["`clerk`", "agents.yaml", "--agent main"]);
 }
 
 #[tokio::test]

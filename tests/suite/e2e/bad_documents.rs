@@ -43,8 +43,8 @@ async fn a_disk_that_fills_while_a_document_comes_in_fails_that_document_alone()
     let (told, output) = world.call_all(call.into(), &["--file", large.to_str().unwrap()]).await;
     output.exits(0);
     assert!(told[0].contains("the disk is full") && told[0].contains("free some disk space"), "{}", told[0]);
-    let refused = world.agentctl(["docs", "search", "zircon5999"]).await.exits(1);
-    refused.says(&["the disk is full", "hint: free some disk space"]);
+    let output = world.agentctl(["docs", "search", "zircon5999"]).await.exits(1);
+    output.says(&["the disk is full", "hint: free some disk space"]);
     finds(&world).await;
 }
 
@@ -365,8 +365,7 @@ async fn session_with_sparse(world: &World, files: &[(String, Vec<u8>)], size: u
     }
     world.model.reply(Reply::text("Hello."));
     let mount = project.to_str().unwrap();
-    let run = world.ok(["run", "Hello", "-C", mount, "--output", "json"]).await.json();
-    (run["session_id"].as_str().unwrap().to_owned(), project)
+    (world.ok(["run", "Hello", "-C", mount, "--output", "json"]).await.session(), project)
 }
 
 const MIB: u64 = 1 << 20;

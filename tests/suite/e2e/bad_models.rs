@@ -39,8 +39,7 @@ async fn a_model_that_is_not_there() {
     let mut home = TempHome::with_model("http://127.0.0.1:9/v1");
     home.set("MODEL_CHAT_BASE_URL", world.model.base_url());
     let daemon = TempDaemon::start_in(home).await;
-    let output = daemon.agentctl(["run", "Hi"]).await.exits(1);
-    output.says(&["127.0.0.1:9", "hint:"]);
+    daemon.agentctl(["run", "Hi"]).await.exits(1).says(&["127.0.0.1:9", "hint:"]);
     daemon.ok(["run", "Hi", "--model", "chat"]).await;
 }
 

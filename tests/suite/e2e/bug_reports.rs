@@ -146,8 +146,8 @@ async fn a_bug_report_is_one_file() {
     assert_eq!(fs::read_to_string(&page).unwrap(), fs::read_to_string(&traced).unwrap(), "it is the same page");
     fs::remove_dir_all(world.path().join("project")).unwrap();
     let page = ["sessions", "export", &id, "--format", "html", "--redact"];
-    let page = world.ok(page).await.stdout;
-    has_all(&page, &["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."]);
+    let output = world.ok(page).await;
+    output.shows(&["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."]);
 
     // The same history, and the same figures, also after a restart.
     let mut other = other;

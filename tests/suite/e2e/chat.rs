@@ -207,8 +207,7 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
         .reply(write("/state/plan.md", "dig\n"))
         .reply(write("outputs/a.txt", "first\n"))
         .reply(Reply::text("So."));
-    let result = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.json();
-    let session = result["session_id"].as_str().unwrap();
+    let session = &world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.session();
     let written = world.data().join("workspace").join(session).join("outputs/a.txt");
     let mut terminal = Terminal::ready(&world.daemon, &["--session", session]);
     for (answer, stays) in [("n\r", true), ("y\r", false)] {

@@ -61,8 +61,7 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     let (running, interrupt) = world.raises(&["Do it", "-C", &project]).await;
     let edit = json!({"command": "touch \"$PROJECT/brittle\""}).to_string();
     let id = interrupt["id"].as_str().unwrap();
-    let refused = world.agentctl(["answer", id, "edit", "--args", &edit]).await.exits(2);
-    refused.says(&["a check failed on it", "hint:"]);
+    world.agentctl(["answer", id, "edit", "--args", &edit]).await.exits(2).says(&["a check failed on it", "hint:"]);
     world.ok(["answer", id, "reject"]).await;
     running.output(Vec::new()).await.exits(5);
     assert!(!world.path().join("project/brittle").exists());

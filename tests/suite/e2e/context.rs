@@ -417,8 +417,7 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     let client = world.client().await;
     let session = talked(&client, 2).await;
     world.ok(["compact", &session]).await.shows(&["nothing to compact"]);
-    let refused = world.agentctl(["compact", &session, "--undo"]).await.exits(1);
-    refused.says(&["no compaction to take back", "hint:"]);
+    world.agentctl(["compact", &session, "--undo"]).await.exits(1).says(&["no compaction to take back", "hint:"]);
     for number in 2..12 {
         say(&client, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
@@ -464,8 +463,7 @@ async fn a_script_is_told_how_much_each_request_repeats() {
     assert_eq!(prompt["repeated_bytes"], usage(&first)["prompt"]["bytes"], "all of it is repeated: {prompt:#}");
     assert_eq!(prompt["broken_by"], Value::Null);
     // People see it beside what the provider says.
-    let third = world.ok(["run", "Three", "--continue"]).await;
-    third.says(&[" repeated) · "]);
+    world.ok(["run", "Three", "--continue"]).await.says(&[" repeated) · "]);
 }
 
 #[tokio::test]
@@ -474,8 +472,7 @@ async fn the_level_is_told_and_the_chain_can_be_seen() {
     // Three quarters of the window, as the server counts.
     let usage = json!({"prompt_tokens": 13_000, "completion_tokens": 10, "total_tokens": 13_010});
     world.model.default_reply(Reply { usage: Some(usage), ..Reply::text("Much.") });
-    let output = world.ok(["run", "Read it all"]).await;
-    output.says(&["the context window is 79 % full"]);
+    world.ok(["run", "Read it all"]).await.says(&["the context window is 79 % full"]);
     let view = world.json(["context"]).await;
     holds(&view, json!({"level": "warning", "percent": 79, "tokens": 13_010}));
 

@@ -86,8 +86,7 @@ async fn scans_are_read_and_cited_once_their_models_are_there() {
     let world = World::start().await;
     let scan = fixture("scan.pdf");
     world.agentctl(["docs", "add", &scan]).await;
-    let before = world.agentctl(["docs", "show", "uploads/scan.pdf"]).await;
-    assert!(before.stderr.contains("make recognition"), "{} {}", before.stdout, before.stderr);
+    world.agentctl(["docs", "show", "uploads/scan.pdf"]).await.says(&["make recognition"]);
     world.agentctl(["doctor"]).await.shows(&["letters of scanned pages cannot be recognised"]);
 
     let models = world.data().join("models");
@@ -221,8 +220,7 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     world.docs(&["stats"]).await.exits(0).shows(&["documents  2"]);
     // Another session was given nothing.
     world.model.reply(Reply::text("Hello."));
-    let other = world.ok(["run", "Hello", "--output", "json"]).await.json();
-    let other = other["session_id"].as_str().unwrap();
+    let other = &world.ok(["run", "Hello", "--output", "json"]).await.session();
     let none = world.docs(&["list", "--session", other]).await.exits(0);
     assert!(format!("{}{}", none.stdout, none.stderr).contains("there is no document"), "{}", none.stdout);
     world.docs(&["search", "plan", "--session", other]).await.exits(0).says(&["nothing was found in 0 documents"]);

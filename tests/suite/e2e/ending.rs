@@ -234,8 +234,7 @@ async fn a_client_whose_terminal_goes_ends_also_while_the_daemon_is_stopped_and_
     }
     let time = Reply::tool_call("current_time", json!({}));
     world.model.reply(time).reply(Reply::text("It is late."));
-    let ran = world.ok(["run", "What time is it?", "--output", "json"]).await.json();
-    let session = ran["session_id"].as_str().unwrap();
+    let session = &world.ok(["run", "What time is it?", "--output", "json"]).await.session();
     for ignored in ["heeded", "ignored"] {
         // The last message is shown with the same sign before the prompt is there.
         let prompt = "\x1b[?2004h";

@@ -69,8 +69,7 @@ async fn a_tool_of_ones_own() {
     reader.home.write("config/mcp_servers.yaml", me);
     reader.types("agentctl reload").await.exits(0);
     reader.model_calls("count_words", json!({"text": "one two"}));
-    let said = reader.home.ok(["run", "Count.", "--on-interrupt", "fail"]).await;
-    assert!(said.stdout.contains("2 words"), "{said:?}");
+    reader.home.ok(["run", "Count.", "--on-interrupt", "fail"]).await.shows(&["2 words"]);
     reader.types("agentctl mcp logs words").await.exits(0);
 }
 

@@ -243,8 +243,8 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     assert_eq!(world.content_of(&origin, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
     world.goes_on(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;
     has_all(&world.last_request(), &["outputs/at-turn-1/ holds what their files held then"]);
-    let people = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
-    people.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
+    let output = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
+    output.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
     // Without the wish they are as they are now.
     let now = world.fork(&origin, &["--at-turn", "1"]).await;
     assert_eq!(world.content_of(&now, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));

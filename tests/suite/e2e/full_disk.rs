@@ -79,8 +79,7 @@ async fn on_a_full_disk_a_session_without_files_can_be_removed() {
     world.model.default_reply(Reply::text((0..8000).map(|n| format!("word {n} ")).collect::<String>()));
     let mut sessions = Vec::new();
     for _ in 0..3 {
-        let result = daemon.ok(["run", "Say much", "--output", "json"]).await.json();
-        sessions.push(result["session_id"].as_str().unwrap().to_owned());
+        sessions.push(daemon.ok(["run", "Say much", "--output", "json"]).await.session());
     }
     fill(&data);
     daemon.agentctl(["run", "More"]).await.exits(1).says(&["full"]);

@@ -106,8 +106,7 @@ async fn a_denial_beats_every_rule_that_is_kept() {
         assert_eq!((denials(&result), &result["text"]), (1, &json!("Then not.")), "{on_interrupt}: {result:#}");
         assert!(result["denials"][0]["reason"].as_str().unwrap().contains("never run"), "{result:#}");
     }
-    let refused = agentctl(&world, &["grants", "add", "run_bash_command: touch b"]).await.exits(2);
-    refused.says(&["deny", "hint:"]);
+    agentctl(&world, &["grants", "add", "run_bash_command: touch b"]).await.exits(2).says(&["deny", "hint:"]);
 }
 
 #[tokio::test]

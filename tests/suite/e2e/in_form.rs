@@ -91,8 +91,7 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     refused(Some(br#"{"type": "objekt"}"#), &["no JSON Schema", "/type"]).await;
     refused(Some(br#"{"$ref": "https://example.com/a.json"}"#), &["https://example.com/a.json", "not fetched"]).await;
     refused(Some(format!(r#"{{"title": "{}"}}"#, "x".repeat(65_536)).as_bytes()), &["65536"]).await;
-    let folder = world.agentctl(["run", "Hi", "--schema", "."]).await.exits(2);
-    folder.says(&["is a folder", "hint:"]);
+    world.agentctl(["run", "Hi", "--schema", "."]).await.exits(2).says(&["is a folder", "hint:"]);
     assert!(world.model.requests().is_empty());
     assert_eq!(world.json(["sessions", "list"]).await, json!([]), "no session is left behind");
 }

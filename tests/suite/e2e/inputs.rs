@@ -107,8 +107,7 @@ fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io
 #[tokio::test]
 async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
     let world = World::start().await;
-    let first = world.ok(["run", "Hello", "--output", "json"]).await.json();
-    let session = first["session_id"].as_str().unwrap();
+    let session = &world.ok(["run", "Hello", "--output", "json"]).await.session();
     let put = ["files", "put", session, "uploads/a.txt"];
     let commands: [(&[&str], &str); 4] = [
         (&["run", "Go"], "the prompt"),

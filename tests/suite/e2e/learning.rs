@@ -136,8 +136,7 @@ async fn a_model_is_tested_on_purpose() {
     assert_eq!((of("pictures").0, of("price").0), ("skipped".to_owned(), "skipped".to_owned()));
     assert!(of("window").1.contains("65536") && of("cache").1.contains("6000 of"), "{:?}", of("cache"));
     let asked: u64 = model.requests().iter().map(tokens).sum();
-    let output = daemon.ok(["models", "test"]).await;
-    output.says(&["testing good: at most 6 requests, about 15,"]);
+    daemon.ok(["models", "test"]).await.says(&["testing good: at most 6 requests, about 15,"]);
     assert!(model.requests().len() <= 12 && asked < 20_000, "{asked}");
 }
 

@@ -184,8 +184,7 @@ async fn explain_and_test_say_where_a_link_leads() {
     let said = world.ok(explain.iter().chain(&["--json"])).await.json();
     assert_eq!(said["explanation"]["leads_to"], "/project/private.txt", "{said:#}");
     assert_eq!(said["explanation"]["verdict"], "deny");
-    let output = world.ok(explain).await;
-    has_all(&output.stdout, &["leads to /project/private.txt\n", "verdict  deny"]);
+    world.ok(explain).await.shows(&["leads to /project/private.txt\n", "verdict  deny"]);
     // Without a session nobody knows of what project it speaks.
     let said = world.json(["policy", "explain", "read_file", call]).await;
     holds(&said["explanation"], json!({"verdict": "allow", "leads_to": null}));
@@ -209,8 +208,7 @@ async fn the_audit_log_says_where_a_link_led_and_rules_are_tried_on_both_names()
     assert_eq!(records[0]["leads_to"], "/project/AGENTS.md", "{records:#}");
     assert_eq!(records[0]["args"], json!({"path": "/project/CLAUDE.md"}));
     assert_eq!(records[1].get("leads_to"), None, "{records:#}");
-    let shown = world.ok(["audit", "--tool", "read_file"]).await;
-    has_all(&shown.stdout, &["/project/CLAUDE.md -> /project/AGENTS.md"]);
+    world.ok(["audit", "--tool", "read_file"]).await.shows(&["/project/CLAUDE.md -> /project/AGENTS.md"]);
     world.ok(["audit", "verify"]).await;
 
     for (pattern, denied) in [("AGENTS", 1), ("CLAUDE", 1), ("plain", 1), ("docs/a", 0)] {

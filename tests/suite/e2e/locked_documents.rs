@@ -88,8 +88,8 @@ async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
         "uploads/aes.zip, uploads/password.xlsx need a password and were not searched; `agentctl docs show FILE`",
     ]);
     // A password of OpenDocument is not asked for.
-    let refused = world.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
-    refused.says(&["opens with a password only", "save it without a password"]);
+    let output = world.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
+    output.says(&["opens with a password only", "save it without a password"]);
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/password.xlsx"]);
     for (typed, answer) in [("vermilion-0", "that password does not open it"), ("secret", "first")] {
         terminal.answers("Password of uploads/password.xlsx (not shown): ", &format!("{typed}\r"));

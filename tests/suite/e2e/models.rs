@@ -81,8 +81,8 @@ async fn a_model_is_chosen_in_scripts_and_kept() {
     run(&[&here[..], &["--model", "default"]].concat()).await;
     assert_eq!(asked(&world), ["lab/second-large", "lab/second-large", "elsewhere/own", "first"]);
 
-    let refused = world.agentctl(["run", "Hi", "--model", "lab/secnd-large"]).await.exits(2);
-    refused.says(&["lists no model \"lab/secnd-large\"", "did you mean lab/second-large?", "=lab/secnd-large"]);
+    let output = world.agentctl(["run", "Hi", "--model", "lab/secnd-large"]).await.exits(2);
+    output.says(&["lists no model \"lab/secnd-large\"", "did you mean lab/second-large?", "=lab/secnd-large"]);
     world.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["could mean several models"]);
     assert_eq!(asked(&world).len(), 4, "nothing was begun");
 

@@ -60,8 +60,7 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
     let output = world.ok(["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#]).await;
     has_all(&output.stdout, &["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"]);
     // A session's own settings count.
-    let session = world.agentctl(["run", "Hi", "--output", "json"]).await.json();
-    let session = session["session_id"].as_str().unwrap();
+    let session = &world.agentctl(["run", "Hi", "--output", "json"]).await.session();
     let args = ["policy", "explain", "--session", &session[..13], "--json", "--", "touch x"];
     assert_eq!(world.ok(args).await.json()["explanation"]["verdict"], "ask");
 }
@@ -148,7 +147,7 @@ async fn a_file_of_rules_is_tried_before_it_is_adopted() {
     assert_eq!(said["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
 
     let output = world.ok([&["policy", "test", tried][..], &calls].concat()).await;
-    has_all(&output.stdout, &["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
+    output.shows(&["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
     // Nothing was adopted.
     assert_eq!(world.explained("git push").await["explanation"]["verdict"], "deny");
     world.ok(["policy", "test", tried]).await.says(&[]);
@@ -199,7 +198,7 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
         .collect();
     assert_eq!(changes, [(2, "deny", "ask"), (1, "ask", "deny")]);
     let output = world.ok(["policy", "test", tried, "--audit"]).await;
-    has_all(&output.stdout, &["git push origin x", "3 of 4 calls would change: 1 more asked, 1 fewer denied"]);
+    output.shows(&["git push origin x", "3 of 4 calls would change: 1 more asked, 1 fewer denied"]);
     world
         .ok(["policy", "test", tried, "--audit", "--since", "2999-01-01T00:00:00Z"])
         .await

@@ -68,8 +68,8 @@ async fn another_daemon_plays_it_and_a_changed_prompt_is_shown() {
     assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
 
     other.write("project/AGENTS.md", "Be verbose.\n");
-    let played = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(1);
-    has_all(&played.stderr, &["turn 1, answer 1: the request differs", "-Be brief.", "+Be verbose."]);
+    let output = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(1);
+    output.says(&["turn 1, answer 1: the request differs", "-Be brief.", "+Be verbose."]);
     other.ok(["run", "--replay", &copy, "-C", &folder, "--update"]).await;
     other.ok(["run", "--replay", &copy, "-C", &folder]).await;
     let updated = fs::read_to_string(&copy).unwrap();
@@ -170,8 +170,8 @@ async fn a_live_test_gets_no_more_than_the_command_line_permits() {
     // A recording is in the folder of its test, whatever leads to another one.
     symlink(&file, folder.join("far.jsonl")).unwrap();
     world.write("tests/far.yaml", "{}\n");
-    let refused = world.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
-    refused.says(&["recording leads out of the folder of the test"]);
+    let output = world.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
+    output.says(&["recording leads out of the folder of the test"]);
 }
 
 #[tokio::test]
@@ -270,8 +270,7 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
     world.ok(["sessions", "record", &session, "-o", path]).await;
     let recorded = second();
     until_true("another second has begun", || second() > recorded).await;
-    let played = world.ok(["run", "--replay", path]).await;
-    assert!(played.stdout.contains("Noted."), "{}", played.stderr);
+    world.ok(["run", "--replay", path]).await.shows(&["Noted."]);
 }
 
 /// The examples of the documentation pass, with a daemon that has no model.

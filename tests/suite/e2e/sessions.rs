@@ -8,8 +8,7 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     let daemon = &world.daemon;
     assert_eq!(daemon.json(["sessions", "list"]).await, json!([]));
     world.model.reply(Reply::text("Hello, Ada."));
-    let result = daemon.ok(["run", "I am Ada", "--output", "json"]).await.json();
-    let id = result["session_id"].as_str().unwrap();
+    let id = &daemon.ok(["run", "I am Ada", "--output", "json"]).await.session();
 
     let listed = daemon.json(["sessions", "list"]).await;
     let expected = ["created_at", "id", "last_seq", "status", "title", "turns", "updated_at", "usage"];
@@ -48,8 +47,7 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
     let daemon = &world.daemon;
     let mut ids = Vec::new();
     for words in ["Paint the barn", "Mend the roof", "Mend the roof"] {
-        let result = daemon.ok(["run", words, "--output", "json"]).await.json();
-        ids.push(result["session_id"].as_str().unwrap().to_owned());
+        ids.push(daemon.ok(["run", words, "--output", "json"]).await.session());
     }
     let found = async |name: &str| {
         let shown = daemon.json(["sessions", "show", name]).await;
@@ -63,8 +61,8 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
         (ids[2].clone(), ids[0].clone(), ids[2].clone())
     );
     daemon.agentctl(["sessions", "show", "4"]).await.exits(2).says(&["there is no session", "hint:"]);
-    let several = daemon.agentctl(["sessions", "show", "Mend the roof"]).await.exits(2);
-    several.says(&["could mean several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
+    let output = daemon.agentctl(["sessions", "show", "Mend the roof"]).await.exits(2);
+    output.says(&["could mean several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
     // People are shown what can be named, and a place is no name for what is gone for good.
     let listed = daemon.ok(["sessions", "list"]).await.stdout;
     let row = listed.lines().find(|line| line.contains("Paint the barn")).unwrap().to_owned();
@@ -82,8 +80,7 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
     let mut world = World::start().await;
     let mut sessions = Vec::new();
     for words in ["I am Ada", "I am Bob"] {
-        let result = world.ok(["run", words, "--output", "json"]).await.json();
-        sessions.push(result["session_id"].as_str().unwrap().to_owned());
+        sessions.push(world.ok(["run", words, "--output", "json"]).await.session());
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let day = 24 * 3600 * 1_000_000_000_u64;

@@ -156,8 +156,7 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
     let content = format!("first\n{unseen}\n");
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}));
     world.model.reply(write).reply(Reply::text("Written."));
-    let result = world.ok(["run", "Write it", "--on-interrupt", "approve", "--output", "json"]).await.json();
-    let session = result["session_id"].as_str().unwrap();
+    let session = &world.ok(["run", "Write it", "--on-interrupt", "approve", "--output", "json"]).await.session();
     let undo = |more: &'static [&'static str]| {
         let args: Vec<&str> = ["undo", session, "--preview"].iter().chain(more).copied().collect();
         world.agentctl(args)

@@ -207,8 +207,8 @@ async fn a_folder_is_added_once_it_is_sound() {
     let again = world.agentctl(["skills", "add", &folder("word")]).await;
     assert!(again.code != Some(0) && again.stderr.contains("--replace"), "{}", again.stderr);
     world.ok(["skills", "add", &folder("word"), "--replace"]).await;
-    let shown = world.ok(["skills", "show", "@word"]).await.stdout;
-    has_all(&shown, &["Word: files", "MIT", "Read, Bash", "`fancy` is not known", "put the text in quotes"]);
+    let output = world.ok(["skills", "show", "@word"]).await;
+    output.shows(&["Word: files", "MIT", "Read, Bash", "`fancy` is not known", "put the text in quotes"]);
     let unknown = world.agentctl(["skills", "show", "wrod"]).await;
     assert!(unknown.code != Some(0) && unknown.stderr.contains("no skill"), "{}", unknown.stderr);
     world.ok(["run", "Use @word"]).await;

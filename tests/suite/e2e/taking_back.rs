@@ -46,8 +46,7 @@ async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_ar
     let events = running.to_the_end().await;
     assert_eq!(taken_back(&events), Some((Some("wipe the database"), vec!["and drop the tables"])));
     assert_eq!(reason(&events), StopReason::Cancelled);
-    let nothing = world.agentctl(["run", "--session", &session]).await.exits(2);
-    nothing.says(&["there is no turn to continue"]);
+    world.agentctl(["run", "--session", &session]).await.exits(2).says(&["there is no turn to continue"]);
 
     world.daemon.restart().await;
     let client = world.client().await;

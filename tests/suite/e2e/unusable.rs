@@ -22,8 +22,7 @@ async fn a_model_that_says_nothing_is_no_success() {
     world.model.default_reply(nothing());
     let result = ask(&world, 7).await;
     holds(&result, json!({"stop_reason": "no_answer", "text": "", "steps": 3}));
-    let output = world.agentctl(["run", "Hi"]).await.exits(7);
-    output.says(&["the model gave no answer", "hint:"]);
+    world.agentctl(["run", "Hi"]).await.exits(7).says(&["the model gave no answer", "hint:"]);
 }
 
 #[tokio::test]

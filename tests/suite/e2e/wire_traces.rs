@@ -229,8 +229,7 @@ async fn fifty_steps_take_room_for_what_is_new_in_them() {
         Reply::tool_call("run_bash_command", json!({"command": format!("echo '{content}'")}))
     });
     let options = ["Do it", "--on-interrupt", "approve", "--max-steps", "100", "--output", "json"];
-    let result = world.ok([&["run"][..], &options].concat()).await.json();
-    let session = result["session_id"].as_str().unwrap();
+    let session = &world.ok([&["run"][..], &options].concat()).await.session();
     let requests = world.model.requests();
     assert!(requests.len() > 50, "{}", requests.len());
     let listed = listed(&world.daemon, session).await;

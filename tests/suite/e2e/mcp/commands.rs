@@ -50,8 +50,8 @@ async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_st
 async fn one_that_cannot_start_says_why_and_is_never_given_up() {
     let world = world(json!({"fake": behaving("broken"), "gone": {"command": "no-such-program"}})).await;
     for _ in 0..4 {
-        let failed = world.agentctl(["mcp", "start", "fake"]).await.exits(1);
-        failed.says(&["exit code 3", "no such key: SECRET_THING", "agentctl mcp logs fake"]);
+        let output = world.agentctl(["mcp", "start", "fake"]).await.exits(1);
+        output.says(&["exit code 3", "no such key: SECRET_THING", "agentctl mcp logs fake"]);
     }
     world.agentctl(["mcp", "test", "gone"]).await.exits(1).says(&["could not start `no-such-program`"]);
     let calls = vec![("mcp_fake_act", json!({})); 4];

@@ -132,8 +132,8 @@ async fn nobody_is_sent_to_log_in_without_end() {
 #[tokio::test]
 async fn a_client_that_was_registered_by_hand_is_known() {
     let (server, mut world) = behind("by_hand,brief", json!({})).await;
-    let failed = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    failed.says(&["could not log in", "put a client that was registered by hand into `oauth` of mcp_servers.yaml"]);
+    let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    output.says(&["could not log in", "put a client that was registered by hand into `oauth` of mcp_servers.yaml"]);
     let is_registered_by = async |world: &World, issuer: String| {
         let registered = json!({"client_id": "me", "client_secret": "registered-secret", "issuer": issuer});
         let servers = json!({"servers": {"fake": entry(&server, json!({"oauth": registered}))}});
@@ -143,8 +143,8 @@ async fn a_client_that_was_registered_by_hand_is_known() {
     let people = server.url.replace("/mcp", "/people");
     // Whoever else lets people log in there is not shown the secret.
     is_registered_by(&world, format!("{people}/others")).await;
-    let failed = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    failed.says(&["people log in to it with another than the `issuer` of mcp_servers.yaml", &people]);
+    let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    output.says(&["people log in to it with another than the `issuer` of mcp_servers.yaml", &people]);
     is_registered_by(&world, people).await;
     log_in(&world).await;
     assert!(world.act("").await.contains("acted at last"));
@@ -174,8 +174,8 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
 #[tokio::test]
 async fn nobody_logs_in_with_one_who_says_that_he_is_another() {
     let (server, world) = behind("forged", json!({})).await;
-    let failed = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    failed.says(&["its issuer does not say that its token endpoint is there: http://localhost:9/honest"]);
+    let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    output.says(&["its issuer does not say that its token endpoint is there: http://localhost:9/honest"]);
     assert_eq!(server.read("registered"), "");
     world.ends_well().await;
 }

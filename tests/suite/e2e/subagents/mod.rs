@@ -134,8 +134,7 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
         (&json!(session), &json!(session), &json!(session))
     );
     let child = known[0].session_id.to_string();
-    let attached = world.ok(["attach", &child, "--after", "0"]).await;
-    assert!(attached.stdout.contains("The report of"), "{attached:?}");
+    world.ok(["attach", &child, "--after", "0"]).await.shows(&["The report of"]);
     let found = world.ok(["sessions", "search", "looked", "at", "and", "found", "--json"]).await;
     assert!(found.stdout.contains(&child), "{found:?}");
     world.ok(["sessions", "delete", &session, "--yes"]).await;
