@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{Checked, MAX_MARKS, broken, check_name, check_said, parts, refuse_if};
+use super::{Checked, MAX_MARKS, broken, check_name, check_said, odd_field, parts, refuse_if};
 
 /// Fields of the body that are known.
 const FIELDS: [&str; 15] = [
@@ -38,9 +38,7 @@ const BLOCKS: [(&str, &[&str]); 7] = [
 const MAX_NAME: usize = 128;
 
 pub(super) fn check(body: &Value) -> Checked {
-    let nothing = Map::new();
-    let fields = body.as_object().unwrap_or(&nothing);
-    if let Some(field) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+    if let Some(field) = odd_field(body, &FIELDS) {
         return broken(field, "Extra inputs are not permitted");
     }
     check_said("model", &body["model"])?;
@@ -113,9 +111,7 @@ fn check_tools(body: &Value) -> Checked {
     };
     let mut names = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
-        let known = ["name", "description", "input_schema", "cache_control", "type"];
-        let mut fields = tool.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        if let Some(field) = fields.find(|field| !known.contains(field)) {
+        if let Some(field) = odd_field(tool, &["name", "description", "input_schema", "cache_control", "type"]) {
             return broken(format!("tools.{at}.custom.{field}"), "Extra inputs are not permitted");
         }
         check_name(&format!("tools.{at}.custom.name"), &tool["name"], MAX_NAME)?;
@@ -201,8 +197,7 @@ fn check_blocks<'a>(place: &str, role: &str, blocks: &'a [Value], ids: &mut Hash
         let Some((_, known)) = BLOCKS.iter().find(|(name, _)| *name == kind) else {
             return broken(format!("{place}.type"), format!("{} is no block", block["type"]));
         };
-        let mut fields = block.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        if let Some(field) = fields.find(|field| *field != "type" && !known.contains(field)) {
+        if let Some(field) = odd_field(block, &[&["type"], *known].concat()) {
             return broken(format!("{place}.{kind}.{field}"), "Extra inputs are not permitted");
         }
         let of_model = ["tool_use", "thinking", "redacted_thinking", "server_tool_use"].contains(&kind);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_NAME, broken, check_name, check_said, parts, refuse_if, tools};
+use super::{Checked, MAX_NAME, broken, check_name, check_said, odd_field, parts, refuse_if, tools};
 
 /// Fields of the body that are known and do not ask the server to store anything.
 const FIELDS: [&str; 20] = [
@@ -46,9 +46,7 @@ const MAX_ID: usize = 64;
 const MIN_ANSWER: u64 = 16;
 
 pub(super) fn check(body: &Value) -> Checked {
-    let nothing = Map::new();
-    let fields = body.as_object().unwrap_or(&nothing);
-    if let Some(field) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+    if let Some(field) = odd_field(body, &FIELDS) {
         return broken(field, format!("Unknown parameter: '{field}'."));
     }
     check_said("model", &body["model"])?;
@@ -81,20 +79,16 @@ fn check_settings(body: &Value) -> Checked {
         return broken("include", format!("Invalid value: {odd}"));
     }
     let reasoning = &body["reasoning"];
-    let nothing = Map::new();
-    let mut fields = reasoning.as_object().unwrap_or(&nothing).keys();
-    if let Some(field) = fields.find(|field| !["effort", "summary"].contains(&field.as_str())) {
+    if let Some(field) = odd_field(reasoning, &["effort", "summary"]) {
         return broken(format!("reasoning.{field}"), "Unknown parameter");
     }
-    let effort = &reasoning["effort"];
-    if !effort.is_null() && !EFFORTS.iter().any(|known| effort == known) {
-        return broken("reasoning.effort", format!("Invalid value: {effort}"));
-    }
-    let summary = &reasoning["summary"];
-    if !summary.is_null() && !["auto", "concise", "detailed"].iter().any(|known| summary == known) {
-        return broken("reasoning.summary", format!("Invalid value: {summary}"));
-    }
-    Ok(())
+    let check = |name: &str, known: &[&str]| {
+        let value = &reasoning[name];
+        let is_odd = !value.is_null() && !known.iter().any(|known| value == known);
+        refuse_if(is_odd, format!("reasoning.{name}"), format!("Invalid value: {value}"))
+    };
+    check("effort", &EFFORTS)?;
+    check("summary", &["auto", "concise", "detailed"])
 }
 
 fn check_tools(body: &Value) -> Checked {
@@ -106,9 +100,7 @@ fn check_tools(body: &Value) -> Checked {
     let mut names = HashSet::new();
     for (at, tool) in offered.iter().enumerate() {
         let place = format!("tools[{at}]");
-        let known = ["type", "name", "description", "parameters", "strict"];
-        let mut fields = tool.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        if let Some(field) = fields.find(|field| !known.contains(field)) {
+        if let Some(field) = odd_field(tool, &["type", "name", "description", "parameters", "strict"]) {
             return broken(format!("{place}.{field}"), "Unknown parameter");
         }
         refuse_if(tool["type"] != "function", format!("{place}.type"), "it must be \"function\"")?;
@@ -137,8 +129,7 @@ fn check_items(items: &[Value]) -> Checked {
         let Some((_, known)) = ITEMS.iter().find(|(name, _)| *name == kind) else {
             return broken(format!("{place}.type"), format!("Invalid value: {}", item["type"]));
         };
-        let mut fields = item.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        if let Some(field) = fields.find(|field| *field != "type" && !known.contains(field)) {
+        if let Some(field) = odd_field(item, &[&["type"], *known].concat()) {
             return broken(format!("{place}.{field}"), "Unknown parameter");
         }
         match kind {
