@@ -111,7 +111,7 @@ async fn input_that_is_no_text() {
 
 #[tokio::test]
 async fn a_typo_in_the_configuration_is_named_with_its_place_and_the_nearest_key() {
-    let (model, home) = TempHome::with_server().await;
+    let (_model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", "sessions:\n  confirm_wrte: true\n");
     let place = "agentd.yaml:2:3";
     let output = home.agentctl(["run", "Hi"]).await.exits(2).says(&[place, "confirm_wrte", "confirm_write", "hint:"]);

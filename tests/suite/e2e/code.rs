@@ -136,8 +136,8 @@ async fn what_may_not_be_read_is_not_found() {
             ("repo_map", json!({})),
         ])
         .await;
-    for (at, text) in told.iter().enumerate() {
-        has_none(&text, &["hunter", "private/", "made/", "in_secret()"]);
+    for text in &told {
+        has_none(text, &["hunter", "private/", "made/", "in_secret()"]);
     }
     assert!(told[0].contains("/project/src/pay.py"), "{}", told[0]);
     // Nor is it told whether they hold what was looked for.

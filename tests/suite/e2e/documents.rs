@@ -188,8 +188,8 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n    "), "{}", found.stdout);
     let found =
         world.docs(&["search", "提交报表", "--in", "uploads/cjk.pdf", "--limit", "1", "--json"]).await.exits(0).json();
-    let keys = ["broken", "by", "complete", "hits", "locked", "not_searched", "notes", "searched"];
-    assert_eq!(keys(&found), keys);
+    let expected = ["broken", "by", "complete", "hits", "locked", "not_searched", "notes", "searched"];
+    assert_eq!(keys(&found), expected);
     assert_eq!(keys(&found["hits"][0]), ["citation", "document", "marks", "place", "score", "snippet"]);
     assert_eq!((found["hits"][0]["citation"].as_str(), found["searched"].as_u64()), (Some("cjk.pdf p. 1"), Some(1)));
     world.docs(&["search", "zebra"]).await.exits(0).says(&[
@@ -199,7 +199,7 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     let found = world.docs(&["search", "zebra", "--json"]).await.exits(0).json();
     holds(&found, json!({"locked": ["uploads/password.pdf"], "complete": false}));
     assert!(found["notes"][0].as_str().unwrap().contains("agentctl docs show FILE"), "{found}");
-    let found = world.docs(&["search", "QUARTZ-\\d", "--regex", "--in", "uploads"]).await.exits(0).shows(&["p. 3"]);
+    world.docs(&["search", "QUARTZ-\\d", "--regex", "--in", "uploads"]).await.exits(0).shows(&["p. 3"]);
 
     let shown = world
         .docs(&["show", "uploads/latin.pdf", "--page", "2", "-n", "1"])

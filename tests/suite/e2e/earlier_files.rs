@@ -134,7 +134,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     let log = world.log();
     assert_eq!(log.matches("there is no tool `extract_links`").count(), 1, "{log}");
     let shown = world.ok(["config", "show", "--all"]).await.stdout;
-    has_none(&log, &["sk-earlier-7d1f", "ghp_earlier_9c2e"]);
+    has_none(&(log + &shown), &["sk-earlier-7d1f", "ghp_earlier_9c2e"]);
 }
 
 #[tokio::test]

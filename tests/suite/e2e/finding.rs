@@ -52,7 +52,7 @@ impl Person {
     }
 
     async fn status(&self, runtime: Option<&Path>) -> Value {
-        self.ok(runtime, &["status", "--json"]).await.json()
+        self.agentctl(runtime, &["status", "--json"]).await.exits(0).json()
     }
 
     async fn start(&self) -> u32 {
@@ -127,8 +127,8 @@ async fn two_data_folders_in_one_runtime_folder_never_meet() {
     let pid = one.start().await;
     let runtime = one.runtime();
     other.agentctl(Some(&runtime), &["status"]).await.exits(3);
-    other.ok(Some(&runtime), &["stop"]).await.says(&["no daemon is running"]);
-    let second = other.ok(Some(&runtime), &["start", "--json"]).await.json();
+    other.agentctl(Some(&runtime), &["stop"]).await.exits(0).says(&["no daemon is running"]);
+    let second = other.agentctl(Some(&runtime), &["start", "--json"]).await.exits(0).json();
     assert_eq!(second["started"], true);
     assert_eq!(other.status(Some(&runtime)).await["pid"], second["pid"]);
     assert_eq!(other.status(None).await["data_dir"], other.home.data().to_str().unwrap());

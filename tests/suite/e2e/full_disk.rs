@@ -42,10 +42,9 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     let session = id.into_iter().find(|id| *id != in_the_way).unwrap();
 
     daemon.ok(["sessions", "show", &session]).await;
-    let told =
-        daemon.ok(["attach", &session, "--after", "0", "--output", "stream-json"]).await.shows(&["Find the walnut"]);
+    daemon.ok(["attach", &session, "--after", "0", "--output", "stream-json"]).await.shows(&["Find the walnut"]);
     daemon.ok(["context", &session]).await;
-    let files = daemon.ok(["files", "ls", &session, "outputs"]).await.shows(&["a.txt"]);
+    daemon.ok(["files", "ls", &session, "outputs"]).await.shows(&["a.txt"]);
     assert_eq!(daemon.ok(["files", "get", &session, "outputs/a.txt"]).await.stdout, "kept words");
     let preview = daemon.agentctl(["undo", &session, "--preview"]).await;
     assert!(!preview.stderr.contains("full"), "{preview:?}");

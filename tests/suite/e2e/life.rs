@@ -7,7 +7,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_client_starts_the_daemon_where_none_runs() {
-    let (model, home) = TempHome::with_server().await;
+    let (_model, home) = TempHome::with_server().await;
     assert_eq!(home.ok(["run", "Hi"]).await.stdout, "Hello from the model server.\n");
     let status = home.json(["status"]).await;
     let pid = status["pid"].as_u64().unwrap();
@@ -25,7 +25,7 @@ async fn a_client_starts_the_daemon_where_none_runs() {
 
 #[tokio::test]
 async fn two_clients_at_once_start_one_daemon() {
-    let (model, home) = TempHome::with_server().await;
+    let (_model, home) = TempHome::with_server().await;
     let run = || home.agentctl(["run", "Hi"]);
     let outputs = tokio::join!(run(), run(), run());
     for output in [outputs.0, outputs.1, outputs.2] {
@@ -56,7 +56,7 @@ async fn a_dead_socket_is_replaced() {
 
 #[tokio::test]
 async fn what_else_is_on_the_path_is_left_alone() {
-    let (model, home) = TempHome::with_server().await;
+    let (_model, home) = TempHome::with_server().await;
     home.write("run/agentd.sock", "precious");
     fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
     home.agentctl(["run", "Hi"]).await.exits(3).says(&["is not a socket", "hint:"]);
@@ -119,7 +119,7 @@ async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
 /// started at once.
 #[tokio::test]
 async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
-    let (model, home) = TempHome::with_server().await;
+    let (_model, home) = TempHome::with_server().await;
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
         let started = home.json(["start"]).await;
         let pid = i32::try_from(started["pid"].as_i64().unwrap()).unwrap();
@@ -160,7 +160,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 #[tokio::test]
 async fn a_socket_that_is_passed_is_served_and_left_in_place() {
-    let (model, home) = TempHome::with_server().await;
+    let (_model, home) = TempHome::with_server().await;
     let mut command = home.command("python3");
     fs::create_dir(home.path().join("run")).unwrap();
     command.args(["-c", ACTIVATE]).arg(home.socket()).arg(program("agentd"));

@@ -38,7 +38,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     for (password, again) in [("vermilion-0", ""), ("secret", "did not open it (try 2 of 3)")] {
         let (raised, _) = running.event("interrupt_raised").await;
         let interrupt = &raised["interrupt"];
-        holds(&interrupt, json!({"kind": "question", "secret": true}));
+        holds(interrupt, json!({"kind": "question", "secret": true}));
         assert!(interrupt["context"].as_str().unwrap().contains(again), "{interrupt}");
         let id = interrupt["id"].as_str().unwrap();
         world.agentctl(["answer", id, password]).await.exits(2).says(&["not given as an argument"]);
@@ -63,16 +63,16 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     world.agentctl(["docs", "show", &path]).await.exits(2).says(&["run this in a terminal"]);
     world.daemon.sigterm().await;
     // Neither what was typed nor what the index would have of it is in the data folder.
-    assert!(!holds(&world.daemon.data(), b"vermilion-0"), "a password was stored");
-    assert!(!holds(&world.daemon.data().join("index"), query.as_bytes()), "the text was indexed");
+    assert!(!is_in(&world.daemon.data(), b"vermilion-0"), "a password was stored");
+    assert!(!is_in(&world.daemon.data().join("index"), query.as_bytes()), "the text was indexed");
     assert!(!world.log().contains("vermilion-0"), "a password was logged");
 }
 
 /// Returns whether a file in a folder or below it holds these bytes.
-fn holds(folder: &Path, bytes: &[u8]) -> bool {
+fn is_in(folder: &Path, bytes: &[u8]) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().any(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => holds(&entry.path(), bytes),
+        Ok(kind) if kind.is_dir() => is_in(&entry.path(), bytes),
         _ => fs::read(entry.path()).is_ok_and(|content| content.windows(bytes.len()).any(|part| part == bytes)),
     })
 }

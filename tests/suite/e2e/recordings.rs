@@ -113,7 +113,7 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
     write("a/notes.yaml", expect);
     let folder = world.path().join("tests").display().to_string();
     let junit = world.path().join("out.xml").display().to_string();
-    let passed = world.ok(["test", &folder, "--junit", &junit]).await.shows(&["1 passed, 0 failed"]);
+    world.ok(["test", &folder, "--junit", &junit]).await.shows(&["1 passed, 0 failed"]);
 
     let fails = "recording: a/notes.jsonl\nproject: ../project\nexpect:\n  text: {equals: nothing, matches: '^x'}\n  \
                  tools: {called: [grep], not_called: [read_file], at_most: 1}\n  cost: {max_steps: 2}\n";

@@ -189,7 +189,8 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 /// One turn in the session with this command. Returns what the model was told and the session.
 async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
     world.will(Reply::tool_call("run_bash_command", json!({ "command": command })));
-    let place = session.map_or(["-C", &world.mount()], |session| ["--session", session]);
+    let project = world.mount();
+    let place = session.map_or(["-C", &project], |session| ["--session", session]);
     let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", place[0], place[1]];
     let session = world.ok(args).await.session();
     (world.told(), session)
