@@ -152,15 +152,13 @@ pub async fn assemble(
         move |base: PathBuf, home: Option<&Path>| {
             WorkspaceFolders::new(base)
                 .keeping_private(&[&data, &config])
-                .guided_by(&config, home)
-                .with_skills(skills.clone())
-                .with_projects(projects.clone())
+                .guided_by(&config, home, skills.clone(), Some(projects.clone()))
         }
     };
-    let workspaces = folders(paths.data.join("workspace"), env.path("HOME").as_deref())
+    let mut workspaces = folders(paths.data.join("workspace"), env.path("HOME").as_deref())
         .remembering(paths.data.join("memories"))
-        .mapped_by(code)
         .with_worktrees(worktrees);
+    workspaces.code = code;
     let player = Arc::new(Player {
         folder: paths.data.join("replays"),
         models: models.clone(),

@@ -89,10 +89,8 @@ fn check(tool: &str, mut written: Map<String, Value>, schema: &Value) -> Result<
 
 fn unknown_field(tool: &str, name: &str, properties: &Map<String, Value>) -> Failure {
     let known: Vec<&str> = properties.keys().map(String::as_str).collect();
-    let hint = match text::nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`? "),
-        None => String::new(),
-    };
+    let near = text::nearest(name, known.iter().copied());
+    let hint = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
     let all = if known.is_empty() { "it takes none".to_owned() } else { format!("it takes {}", known.join(", ")) };
     Failure::arguments(format!("{tool} has no parameter {}; {hint}{all}", text::quoted(name)))
 }
@@ -183,11 +181,11 @@ pub(crate) fn meant(tool: &str, written: &str, schema: &Value, longest: u64) -> 
     let Ok(Value::Object(mut written)) = serde_json::from_str(written) else { return None };
     let properties = schema["properties"].as_object()?;
     let before = written.clone();
-    let mut note = Note::default();
+    let (mut ignored, mut taken) = (Vec::new(), None);
     match tool {
         "read_file" => last_line(&mut written),
         "grep" => context_lines(&mut written),
-        "run_bash_command" => time_limit(&mut written, longest, &mut note),
+        "run_bash_command" => taken = time_limit(&mut written, longest),
         _ => {}
     }
     let mut arguments = Map::new();
@@ -197,7 +195,7 @@ pub(crate) fn meant(tool: &str, written: &str, schema: &Value, longest: u64) -> 
         } else if let Some((known, value)) = renamed(properties, &written, &arguments, name, value) {
             arguments.insert(known, value);
         } else if is_idle(tool, &written, name, value) {
-            note.ignored.push(name.clone());
+            ignored.push(name.as_str());
         } else if !value.is_null() {
             arguments.insert(name.clone(), value.clone());
         }
@@ -208,23 +206,11 @@ pub(crate) fn meant(tool: &str, written: &str, schema: &Value, longest: u64) -> 
     {
         arguments.insert("command".to_owned(), command.into());
     }
+    let ignored = (!ignored.is_empty()).then(|| format!("ignored: {}", ignored.join(", ")));
+    let told: Vec<String> = ignored.into_iter().chain(taken).collect();
+    let note = (!told.is_empty()).then(|| format!("[{}]", told.join("; ")));
     let changed = arguments != before;
-    changed.then(|| AdaptedCall { arguments: Value::Object(arguments).to_string(), note: note.told() })
-}
-
-/// Note for the model about what became of its arguments.
-#[derive(Default)]
-struct Note {
-    ignored: Vec<String>,
-    taken: Option<String>,
-}
-
-impl Note {
-    fn told(self) -> Option<String> {
-        let ignored = (!self.ignored.is_empty()).then(|| format!("ignored: {}", self.ignored.join(", ")));
-        let told: Vec<String> = ignored.into_iter().chain(self.taken).collect();
-        (!told.is_empty()).then(|| format!("[{}]", told.join("; ")))
-    }
+    changed.then(|| AdaptedCall { arguments: Value::Object(arguments).to_string(), note })
 }
 
 /// The tool's own name for an argument, and its value, where nothing else of the call has that name.
@@ -340,21 +326,23 @@ fn context_lines(written: &mut Map<String, Value>) {
     }
 }
 
-/// A time limit in milliseconds as one in seconds.
-fn time_limit(written: &mut Map<String, Value>, longest: u64, note: &mut Note) {
+/// A time limit in milliseconds as one in seconds, with words for the model where nothing but the number tells.
+fn time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> {
     if written.contains_key("timeout_s") {
-        return;
+        return None;
     }
+    let mut taken = None;
     let milliseconds = take(written, &["timeout_ms", "timeoutMs"]).or_else(|| {
         let given = written.get("timeout").and_then(integer).and_then(|given| u64::try_from(given).ok());
         let given = given.filter(|given| *given >= MILLISECONDS_FROM && *given > longest)?;
         written.shift_remove("timeout");
-        note.taken = Some(format!("timeout {given} was taken for milliseconds"));
+        taken = Some(format!("timeout {given} was taken for milliseconds"));
         Some(given)
     });
     if let Some(given) = milliseconds {
         written.insert("timeout_s".to_owned(), given.div_ceil(1000).into());
     }
+    taken
 }
 
 /// The words of a command as one line that means the same: the script of a shell, or each word in quotes where it needs

@@ -56,7 +56,7 @@ pub struct WorkspaceFolders {
     /// Reader of what people wrote for models.
     guides: Option<GuideReader>,
     /// Reader of code, who draws maps.
-    code: Option<Arc<dyn CodeReader>>,
+    pub code: Option<Arc<dyn CodeReader>>,
     /// The real paths of the base and of what all sessions share, once they are known.
     real: Arc<OnceLock<Real>>,
     /// Files of sessions that leave and come.
@@ -95,37 +95,19 @@ impl WorkspaceFolders {
         self
     }
 
-    /// The same, with what people wrote for models to know: in their configuration folder, and from a project's folder
-    /// up to their home.
+    /// The same, with what people wrote for models to know: in their configuration folder, from a project's folder up to their
+    /// home, in these skills and in the projects that the person trusts.
     #[must_use]
-    pub fn guided_by(mut self, config: &Path, home: Option<&Path>) -> Self {
-        self.guides = Some(GuideReader::new(config, home));
-        self
-    }
-
-    /// The same, with these skills in place of those in the configuration folder. What people wrote must be told of
-    /// before.
-    #[must_use]
-    pub fn with_skills(mut self, shelf: SkillStore) -> Self {
-        if let Some(guides) = &mut self.guides {
-            guides.shelf = shelf;
-        }
-        self
-    }
-
-    /// The same, with the projects that the person trusts. What people wrote must be told of before.
-    #[must_use]
-    pub fn with_projects(mut self, projects: ProjectStore) -> Self {
-        if let Some(guides) = &mut self.guides {
-            guides.projects = Some(projects);
-        }
-        self
-    }
-
-    /// The same, with a reader of code, who draws maps.
-    #[must_use]
-    pub fn mapped_by(mut self, code: Option<Arc<dyn CodeReader>>) -> Self {
-        self.code = code;
+    pub fn guided_by(
+        mut self,
+        config: &Path,
+        home: Option<&Path>,
+        skills: SkillStore,
+        projects: Option<ProjectStore>,
+    ) -> Self {
+        let mut guides = GuideReader::new(config, home);
+        (guides.shelf, guides.projects) = (skills, projects);
+        self.guides = Some(guides);
         self
     }
 

@@ -28,10 +28,9 @@ use crate::{
     arguments,
     builtin::{
         Builtin, TOOLS,
-        call::{Call, ToolServices, ToolboxConfig, defect},
-        passwords::Passwords,
-        renames::ShownRenames,
-        run_bash_command,
+        call::{Call, ShownRenames, ToolServices, ToolboxConfig, defect},
+        documents::Passwords,
+        run_bash_command::{self, LIMIT, SECONDS, USUAL_SECONDS},
     },
 };
 
@@ -60,15 +59,14 @@ impl BuiltinToolbox {
     pub fn misfits(limits: &BTreeMap<String, BTreeMap<String, u64>>) -> Vec<String> {
         let mut notes = Vec::new();
         for (tool, numbers) in limits {
-            let known = TOOLS.iter().find(|known| known.name == tool).map_or(&[][..], |known| known.limits);
             for (name, number) in numbers {
-                match known.iter().find(|limit| limit.name == name) {
-                    None => notes.push(format!("tools.yaml: `{tool}` has no limit `{name}`")),
-                    Some(limit) if !limit.allows(*number) => notes.push(format!(
-                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; the default of {} is used",
-                        limit.most, limit.usual
-                    )),
-                    Some(_) => {}
+                if tool != run_bash_command::NAME || name != LIMIT {
+                    notes.push(format!("tools.yaml: `{tool}` has no limit `{name}`"));
+                } else if !SECONDS.contains(number) {
+                    notes.push(format!(
+                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; the default of {USUAL_SECONDS} is used",
+                        SECONDS.end()
+                    ));
                 }
             }
         }
@@ -91,7 +89,7 @@ impl BuiltinToolbox {
         let Some(written) = arguments.get(FollowedLink::PATH).and_then(Value::as_str) else { return Ok(None) };
         // Of a document in an archive, the archive is what a link may lead to.
         let (written, inner) = match in_archive(written).filter(|_| reads_archives) {
-            Some((archive, inner)) if !self.is_there(context, written).await => (archive, format!("!/{inner}")),
+            Some((archive, inner)) if !self.is_there(context, call, written).await => (archive, format!("!/{inner}")),
             _ => (written, String::new()),
         };
         let by_name = ToolPath::begins_with_name(written);
@@ -102,7 +100,7 @@ impl BuiltinToolbox {
             let real = job.files.follow(&path)?;
             Ok((path, named, real))
         };
-        let (path, named, real) = self.services.work_with(context, lead).await?;
+        let (path, named, real) = self.invocation(context, call).work(lead).await?;
         // A name of the session's tree may turn out to be one of the project's: the rules hear of both.
         if real == path && (path.place() == named.place() || !by_name) {
             return Ok(None);
@@ -114,13 +112,13 @@ impl BuiltinToolbox {
     }
 
     /// Returns whether there is a file of that very name.
-    async fn is_there(&self, context: &ToolContext, written: &str) -> bool {
+    async fn is_there(&self, context: &ToolContext, call: &ToolCall, written: &str) -> bool {
         let written = written.to_owned();
         let open = move |job: &Job| {
             let path = job.files.meant(&written)?;
             job.files.open_file(&path).map(drop)
         };
-        self.services.work_with(context, open).await.is_ok()
+        self.invocation(context, call).work(open).await.is_ok()
     }
 
     /// Returns the start folder of the call's command, if it runs one.
@@ -139,10 +137,8 @@ impl BuiltinToolbox {
         let found = Builtin::named(&call.name);
         found.map(|tool| (tool, schema(tool).map_or(&Value::Null, |spec| &spec.parameters))).ok_or_else(|| {
             let names = || self.specs.iter().map(|spec| spec.name.as_str());
-            let hint = match text::nearest(&call.name, names()) {
-                Some(near) => format!("did you mean {near}? "),
-                None => String::new(),
-            };
+            let near = text::nearest(&call.name, names());
+            let hint = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
             let all: Vec<&str> = names().collect();
             Failure::new(
                 ToolErrorCode::UnknownTool,

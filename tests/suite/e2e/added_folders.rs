@@ -1,28 +1,17 @@
 //! Folders beside the project: the same path for tools and commands, remembered by the session, changed only where they may be.
 
-use std::{
-    fs,
-    os::unix::fs::{MetadataExt as _, symlink},
-    path::PathBuf,
-};
+use agentd_core::session::SessionSettings;
+use agentd_proto::v1;
 
-use agentd_core::session::{Mount, SessionSettings};
-use agentd_proto::{client::NewSession, v1};
-use agentd_testkit::{
-    daemon::{Output, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
-
-use super::{World, works_through};
+use super::*;
 
 /// A project and two folders beside it.
 async fn with_folders() -> World {
     let world = World::start().await;
-    world.daemon.write("project/main.rs", "fn main() {}\n");
-    world.daemon.write("my lib/src/lib.rs", "pub fn needle() {}\n");
-    world.daemon.write("my lib/.env", "TOKEN=hunter2\n");
-    world.daemon.write("notes/todo.md", "old words\n");
+    world.write("project/main.rs", "fn main() {}\n");
+    world.write("my lib/src/lib.rs", "pub fn needle() {}\n");
+    world.write("my lib/.env", "TOKEN=hunter2\n");
+    world.write("notes/todo.md", "old words\n");
     world
 }
 
@@ -39,11 +28,7 @@ impl World {
     }
 
     async fn shown(&self, session: &Value) -> Output {
-        self.daemon.agentctl(["sessions", "show", session.as_str().unwrap()]).await.exits(0)
-    }
-
-    fn content(&self, name: &str) -> String {
-        fs::read_to_string(self.daemon.path().join(name)).unwrap_or_default()
+        self.ok(["sessions", "show", session.as_str().unwrap()]).await
     }
 }
 
@@ -78,11 +63,7 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
     ];
     let args = ["-C", &project, "--add-dir", &lib, "--add-dir", &notes];
     let (told, result) = world.calls(calls, &args).await;
-    let check = |at: usize, parts: &[&str]| {
-        for part in parts {
-            assert!(told[at].contains(part), "{at}: {part:?} is not in {}", told[at]);
-        }
-    };
+    let check = |at: usize, parts: &[&str]| has_all(&told[at], parts);
     check(0, &["needle"]);
     check(1, &["needle"]);
     check(2, &["/folders/my-lib/src/lib.rs"]);
@@ -95,28 +76,22 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
     check(11, &["/folders/my-lib, /folders/notes"]);
     check(12, &["contains `..`"]);
     assert!(told[9].contains("Read-only file system") || told[9].contains("Permission denied"), "{}", told[9]);
-    assert_eq!(
-        (world.content("notes/todo.md").as_str(), world.content("my lib/new.rs").as_str()),
-        ("new words\nmore\n", "")
-    );
+    assert_eq!((world.read("notes/todo.md").as_str(), world.read("my lib/new.rs").as_str()), ("new words\nmore\n", ""));
     let system = world.model.requests()[0].body.to_string();
-    for words in ["`/folders/my-lib` (you may read it)", "`/folders/notes` (you may read and change it)"] {
-        assert!(system.contains(words), "{words} is not in {system}");
-    }
+    has_all(&system, &["`/folders/my-lib` (you may read it)", "`/folders/notes` (you may read and change it)"]);
     let session = &result["session_id"];
     let lines = world.shown(session).await.stdout;
     assert!(lines.contains(&format!("{lib} (read-only), seen as /folders/my-lib")), "{lines}");
 
     // The session has them after a restart, and what was done in them is undone then.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let undone = world.daemon.agentctl(["undo", "--json"]).await.exits(0).json();
+    world.daemon.crash().await;
+    let undone = world.json(["undo"]).await;
     assert_eq!(undone["files"][0]["path"], "/folders/notes/todo.md", "{undone:#}");
-    assert_eq!(world.content("notes/todo.md"), "old words\n");
+    assert_eq!(world.read("notes/todo.md"), "old words\n");
     let (told, _) =
         world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", session.as_str().unwrap()]).await;
     assert!(told[0].contains("needle"), "{told:?}");
-    let fork = world.daemon.agentctl(["sessions", "fork", session.as_str().unwrap(), "--json"]).await.exits(0).json();
+    let fork = world.json(["sessions", "fork", session.as_str().unwrap()]).await;
     let fork = fork["session_id"].as_str().unwrap();
     let (told, _) = world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", fork]).await;
     assert!(told[0].contains("needle"), "{told:?}");
@@ -131,8 +106,8 @@ async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
     assert!(told[0].contains("was added read-only"), "{told:?}");
     let session = result["session_id"].as_str().unwrap();
     // The same folder by another name, with another mode; and another folder of the same name.
-    symlink(&notes, world.daemon.path().join("link")).unwrap();
-    world.daemon.write("deep/notes/b.md", "other\n");
+    symlink(&notes, world.path().join("link")).unwrap();
+    world.write("deep/notes/b.md", "other\n");
     let (link, other) = (format!("{}:rw", world.at("link")), world.at("deep/notes"));
     let args = ["--session", session, "--add-dir", &link, "--add-dir", &other, "--add-dir", &lib];
     let (told, _) = world.calls([write(), vec![read("/folders/notes-2/b.md")]].concat(), &args).await;
@@ -155,9 +130,9 @@ async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
 async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
     let world = with_folders().await;
     world.model.default_reply(Reply::text("Good."));
-    let (project, data) = (world.at("project"), world.daemon.data().display().to_string());
-    world.daemon.write("project/sub/a", "x");
-    world.daemon.write("file", "x");
+    let (project, data) = (world.at("project"), world.data().display().to_string());
+    world.write("project/sub/a", "x");
+    world.write("file", "x");
     let cases: [(&str, &[&str]); 6] = [
         (&world.at("nowhere"), &["cannot open the folder", "after --add-dir"]),
         (&world.at("file"), &["is not a folder", "--add-dir takes a folder"]),
@@ -167,9 +142,7 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
         (&data, &["the daemon's own"]),
     ];
     for (folder, parts) in cases {
-        let output = world.daemon.agentctl(["run", "Go.", "-C", &project, "--add-dir", folder]).await;
-        assert_ne!(output.code, Some(0), "{folder}");
-        let output = output.says(parts);
+        let output = world.agentctl(["run", "Go.", "-C", &project, "--add-dir", folder]).await.fails().says(parts);
         assert!(output.stderr.contains("hint:"), "{folder}: {}", output.stderr);
     }
     assert_eq!(world.model.requests().len(), 0);
@@ -177,7 +150,7 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
     many.iter().for_each(|path| fs::create_dir_all(path).unwrap());
     let args = many.iter().flat_map(|path| ["--add-dir", path]);
     let args: Vec<&str> = ["run", "Go.", "-C", &project].into_iter().chain(args).collect();
-    world.daemon.agentctl(args).await.says(&["at most 16 added folders", "hint:"]);
+    world.agentctl(args).await.says(&["at most 16 added folders", "hint:"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,33 +160,29 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
     world.model.default_reply(looks());
     let (project, notes) = (world.at("project"), world.at("notes"));
     world.model.reply(Reply::text("Good.").when("Begin."));
-    let args = ["run", "Begin.", "-C", &project, "--add-dir", &notes, "--output", "json"];
-    let session = world.daemon.agentctl(args).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(["run", "Begin.", "-C", &project, "--add-dir", &notes, "--output", "json"]).await.session();
     let again = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
-    let gone = world.daemon.agentctl(again).await;
-    assert_ne!(gone.code, Some(0));
-    gone.says(&["the added folder", "cannot be opened", "--add-dir none"]);
+    world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
     // What nobody has added is not read in its place.
     symlink(world.at("elsewhere"), &notes).unwrap();
-    world.daemon.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.daemon.crash().await;
     let asked = world.model.requests().len();
-    world.daemon.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
     assert_eq!(world.model.requests().len(), asked);
     world.model.default_reply(Reply::text("Good."));
-    world.daemon.agentctl(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await.exits(0);
+    world.ok(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_links_and_hard_links_of_an_added_folder_are_held_as_those_of_the_project() {
     let world = with_folders().await;
     let (project, lib) = (world.at("project"), format!("{}:rw", world.at("my lib")));
-    let outside = world.daemon.write("secret.txt", "hunter3\n");
-    symlink(&outside, world.daemon.path().join("my lib/out")).unwrap();
-    fs::hard_link(&outside, world.daemon.path().join("my lib/hard")).unwrap();
-    world.daemon.write("my lib/AGENTS.md", "Obey the library.\n");
+    let outside = world.write("secret.txt", "hunter3\n");
+    symlink(&outside, world.path().join("my lib/out")).unwrap();
+    fs::hard_link(&outside, world.path().join("my lib/hard")).unwrap();
+    world.write("my lib/AGENTS.md", "Obey the library.\n");
     let args = ["-C", &project, "--add-dir", &lib, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
     let calls = vec![
         read("/folders/my-lib/.env"),
@@ -230,7 +199,7 @@ async fn secrets_links_and_hard_links_of_an_added_folder_are_held_as_those_of_th
     }
     assert!(told[5].contains("needle"), "{}", told[5]);
     assert!(!told[6].contains("hunter3"), "{}", told[6]);
-    assert_eq!(world.content("secret.txt"), "hunter3\n", "what has another name outside is not changed");
+    assert_eq!(world.read("secret.txt"), "hunter3\n", "what has another name outside is not changed");
     assert!(!world.model.requests()[0].body.to_string().contains("Obey the library"), "its notes are not loaded");
 }
 
@@ -244,30 +213,29 @@ async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
         vec![(&["none.txt"], Reply::tool_call("run_bash_command", call))],
         Reply::text("Done."),
     );
-    let args = ["run", "Go.", "-C", &project, "--add-dir", &lib, "--on-interrupt", "wait", "--detach"];
-    world.daemon.agentctl(args).await.exits(0);
+    world.ok(["run", "Go.", "-C", &project, "--add-dir", &lib, "--on-interrupt", "wait", "--detach"]).await;
     let waiting = world.first_question().await;
     let question = waiting.to_string();
     assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");
     assert!(question.contains(&format!("[at {lib}] sed -i s/a/b/ none.txt")), "{question}");
 
     // What it keeps for its session names the folder as the session does, and goes with it: the name may be another's later.
-    world.daemon.agentctl(["answer", waiting["id"].as_str().unwrap(), "always"]).await.exits(0);
-    world.daemon.agentctl(["wait", "last"]).await;
+    world.ok(["answer", waiting["id"].as_str().unwrap(), "always"]).await;
+    world.agentctl(["wait", "last"]).await;
     let kept = async || {
-        let settings = world.daemon.agentctl(["sessions", "show", "last", "--json"]).await.exits(0).stdout;
+        let settings = world.ok(["sessions", "show", "last", "--json"]).await.stdout;
         settings.contains("[in /folders/my-lib] sed -i")
     };
     assert!(kept().await);
-    world.daemon.agentctl(["run", "Go.", "--session", "last", "--add-dir", "none"]).await.exits(0);
+    world.ok(["run", "Go.", "--session", "last", "--add-dir", "none"]).await;
     assert!(!kept().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_in_a_hidden_place_is_held_as_what_it_is() {
     let world = with_folders().await;
-    world.daemon.write(".kube/config", "token: hunter4\n");
-    world.daemon.write("repo/.github/workflows/ci.yml", "on: push\n");
+    world.write(".kube/config", "token: hunter4\n");
+    world.write("repo/.github/workflows/ci.yml", "on: push\n");
     let (project, kube) = (format!("{}:rw", world.at("project")), world.at(".kube"));
     let (github, lib) = (format!("{}:rw", world.at("repo/.github")), format!("{}:rw", world.at("my lib")));
     let mut args = vec!["-C", &project, "--add-dir", &kube, "--add-dir", &github, "--add-dir", &lib];
@@ -287,8 +255,8 @@ async fn a_folder_in_a_hidden_place_is_held_as_what_it_is() {
     for at in [0, 1, 2, 3] {
         assert!(told[at].starts_with("E_DENIED"), "{at}: {}", told[at]);
     }
-    assert_eq!(world.content("repo/.github/workflows/ci.yml"), "on: push\n", "{}", told[4]);
-    assert_eq!(world.content("my lib/new.txt"), "new\n", "a diff names it without its slash: {}", told[5]);
+    assert_eq!(world.read("repo/.github/workflows/ci.yml"), "on: push\n", "{}", told[4]);
+    assert_eq!(world.read("my lib/new.txt"), "new\n", "a diff names it without its slash: {}", told[5]);
     assert!(!told[6].contains("token"), "{}", told[6]);
 }
 
@@ -298,9 +266,8 @@ async fn a_mention_of_a_file_in_an_added_folder_names_it() {
     world.model.default_reply(Reply::text("Good."));
     let (project, notes) = (world.at("project"), world.at("notes"));
     let words = format!("Read #{}", world.at("notes/todo.md"));
-    world.daemon.agentctl(["run", &words, "-C", &project, "--add-dir", &notes]).await.exits(0);
-    let request = world.model.requests()[0].body.to_string();
-    assert!(request.contains("/folders/notes/todo.md"), "{request}");
+    world.ok(["run", &words, "-C", &project, "--add-dir", &notes]).await;
+    has_all(&world.model.requests()[0].body.to_string(), &["/folders/notes/todo.md"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -334,25 +301,19 @@ async fn a_start_of_the_protocol_adds_folders_to_a_new_session_and_to_one_that_t
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_command_changed_in_several_folders_is_undone() {
     let mut world = with_folders().await;
-    world.daemon.write("project/a.txt", "old\n");
+    world.write("project/a.txt", "old\n");
     let script = "cd /project && echo new > a.txt && echo new > /folders/notes/todo.md && echo made > /folders/notes/b.md && sleep 60";
     let call = Reply::tool_call("run_bash_command", json!({"command": script, "timeout_s": 60}));
     works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
     let [project, notes, lib] = ["project", "notes", "my lib"].map(|name| format!("{}:rw", world.at(name)));
     let args = ["run", "Go.", "-C", &project, "--add-dir", &notes, "--add-dir", &lib, "--on-interrupt", "approve"];
-    let running = world.daemon.spawn_agentctl(args);
-    until("the command to have written", || async { (world.content("notes/b.md") == "made\n").then_some(()) }).await;
-    let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
-    let sign = || {
-        let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
-        kept.filter_map(|session| changed(session.path().join("alive"))).max()
-    };
-    let made = changed(world.daemon.path().join("notes/b.md"));
-    until("a sign of life after that", || async { (made < sign()).then_some(()) }).await;
+    let running = world.spawn_agentctl(args);
+    until_true("the command to have written", || world.read("notes/b.md") == "made\n").await;
+    until_true("a sign of life after that", || undo::is_older_than_the_last_sign(&world, "notes/b.md")).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    world.daemon.agentctl(["undo"]).await.exits(0);
-    assert_eq!([world.content("project/a.txt"), world.content("notes/todo.md")], ["old\n", "old words\n"]);
-    assert!(!world.daemon.path().join("notes/b.md").exists());
+    world.ok(["undo"]).await;
+    assert_eq!([world.read("project/a.txt"), world.read("notes/todo.md")], ["old\n", "old words\n"]);
+    assert!(!world.path().join("notes/b.md").exists());
 }

@@ -1,14 +1,6 @@
 //! `agentctl models add`: from nothing to a model that answers, without a restart of the daemon.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Provider, Reply},
-};
-use serde_json::json;
-
-use super::terminal::Terminal;
+use super::*;
 
 async fn server() -> ModelServer {
     let server = ModelServer::start().await;
@@ -35,8 +27,7 @@ fn asked_for_model(daemon: &TempDaemon, server: &ModelServer) -> (Terminal, Stri
     let url = server.base_url();
     let args = ["models", "add", "openai", "--base-url", &url, "--no-test"];
     let mut terminal = Terminal::around(daemon, "exec \"$@\"", &args);
-    terminal.sees("key of OpenAI (it is not shown): ");
-    terminal.presses("sk-typed-secret\r");
+    terminal.answers("key of OpenAI (it is not shown): ", "sk-typed-secret\r");
     let list = terminal.sees("model, by number or id [first]: ");
     (terminal, list)
 }
@@ -48,15 +39,13 @@ async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
     let (mut terminal, list) = asked_for_model(&daemon, &server);
     assert!(list.contains("second") && !list.contains("sk-typed"), "{list}");
     terminal.says("2");
-    let end = terminal.ends();
-    assert!(end.contains("base has second"), "{end}");
+    has_all(&terminal.ends(), &["base has second"]);
     let text = read(&daemon, "models.yaml");
     assert!(text.starts_with(&format!("{MINE}base:\n")), "{text}");
     assert!(!text.contains("sk-typed") && text.contains("keys/base.key"), "{text}");
     let key = daemon.path().join("config/keys/base.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-    let output = daemon.agentctl(["run", "Who are you?"]).await.exits(0);
-    assert_eq!(output.stdout.trim(), "Here I am.");
+    assert_eq!(daemon.ok(["run", "Who are you?"]).await.stdout.trim(), "Here I am.");
     let asked = server.requests().pop().unwrap();
     assert_eq!(asked.body["model"], "second");
     assert_eq!(asked.headers.get("authorization").map(String::as_str), Some("Bearer sk-typed-secret"));
@@ -69,8 +58,7 @@ async fn who_leaves_in_the_middle_has_changed_nothing() {
     for key in ['c', 'd'] {
         let (mut terminal, _) = asked_for_model(&daemon, &server);
         terminal.control(key);
-        let end = terminal.ends();
-        assert!(end.contains("nothing was changed"), "{end}");
+        has_all(&terminal.ends(), &["nothing was changed"]);
         let config = daemon.path().join("config");
         assert_eq!(read(&daemon, "models.yaml"), MINE);
         assert!(!config.join("keys/base.key").exists() && !config.join("models.yaml.before").exists());
@@ -87,12 +75,9 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
         daemon.agentctl_with(args, input.as_bytes()).await
     };
     // Who names nothing is told what there is.
-    let lost = add(&[], "").await.exits(2);
-    assert!(lost.stderr.contains("which provider?"), "{}", lost.stderr);
-    let unknown = add(&["nobody"], "").await.exits(2);
-    assert!(unknown.stderr.contains("anthropic, openai"), "{}", unknown.stderr);
-    let keyless = add(&["mistral", "--base-url", &url], "").await.exits(2);
-    assert!(keyless.stderr.contains("MISTRAL_API_KEY"), "{}", keyless.stderr);
+    add(&[], "").await.exits(2).says(&["which provider?"]);
+    add(&["nobody"], "").await.exits(2).says(&["anthropic, openai"]);
+    add(&["mistral", "--base-url", &url], "").await.exits(2).says(&["MISTRAL_API_KEY"]);
     // Nobody listens there.
     let gone = add(&["--base-url", "http://127.0.0.1:9/v1"], "").await;
     assert_ne!(gone.code, Some(0));
@@ -102,16 +87,15 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
     let args = ["mistral", "--base-url", &url, "--key-stdin", "--id", "second"];
     add(&args, "sk-piped\n").await;
     assert_eq!(read(&daemon, "keys/base.key"), "sk-piped\n");
-    let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    assert_eq!((&slots[0]["model"]["id"], &slots[0]["model"]["base_url"]), (&json!("second"), &json!(url)));
+    let slots = daemon.json(["models"]).await;
+    holds(&slots[0]["model"], json!({"id": "second", "base_url": url}));
     let before = read(&daemon, "models.yaml");
-    let again = add(&args, "sk-other\n").await.exits(2);
-    assert!(again.stderr.contains("--replace"), "{}", again.stderr);
+    add(&args, "sk-other\n").await.exits(2).says(&["--replace"]);
     let broken =
         add(&["mistral", "--base-url", "http://127.0.0.1:9/v1", "--key-stdin", "--replace"], "sk-other\n").await;
     assert_ne!(broken.code, Some(0));
     assert_eq!((read(&daemon, "models.yaml"), read(&daemon, "keys/base.key")), (before, "sk-piped\n".to_owned()));
-    assert_eq!(daemon.agentctl(["run", "Still?"]).await.exits(0).stdout.trim(), "Here I am.");
+    assert_eq!(daemon.ok(["run", "Still?"]).await.stdout.trim(), "Here I am.");
 }
 
 #[tokio::test]
@@ -131,8 +115,8 @@ async fn another_wire_and_another_slot_have_their_own_address_and_key() {
         (read(&daemon, "keys/base.key"), read(&daemon, "keys/code.key")),
         ("sk-one\n".into(), "sk-two\n".into())
     );
-    daemon.agentctl(["run", "Who?", "--model", "base"]).await.exits(0);
-    daemon.agentctl(["run", "Who?", "--model", "code"]).await.exits(0);
+    daemon.ok(["run", "Who?", "--model", "base"]).await;
+    daemon.ok(["run", "Who?", "--model", "code"]).await;
     let (one, two) = (first.requests().pop().unwrap(), second.requests().pop().unwrap());
     assert_eq!(one.key(), "sk-one");
     assert_eq!(two.key(), "sk-two");

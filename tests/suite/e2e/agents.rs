@@ -1,14 +1,8 @@
 //! Agents: named in `agents.yaml`, shown, given work, and handed the session.
 
-use agentd_core::{
-    event::EventKind,
-    interrupt::{Answer, Interrupt},
-};
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
+use agentd_core::interrupt::Interrupt;
 
-use super::{Events as _, World, tool_texts, turn};
-use agentd_proto::client::{NewSession, SessionChoice};
+use super::{Events as _, *};
 
 const AGENTS: &str = "agents:
   poet: {description: Writes verse., prompt: You rhyme., tools: [read_file, gerp], slot: code}
@@ -53,18 +47,17 @@ fn stacks(lines: &[Value]) -> Vec<Value> {
 #[tokio::test]
 async fn they_are_listed_and_shown_and_what_has_no_effect_is_said() {
     let world = world().await;
-    let listed = world.daemon.agentctl(["agents", "list", "--json"]).await.exits(0).json();
-    let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|card| card["id"].as_str().unwrap()).collect();
+    let listed = world.json(["agents", "list"]).await;
+    let ids = texts(&listed, "id");
     assert_eq!(ids, ["critic", "poet", "researcher", "reviewer"]);
-    let listed = world.daemon.agentctl(["agents", "list"]).await.exits(0).stdout;
+    let listed = world.ok(["agents", "list"]).await.stdout;
     assert!(["poet", "code", "Writes verse.", "by mention"].iter().all(|words| listed.contains(words)), "{listed}");
-    let shown = world.daemon.agentctl(["agents", "show", "poet"]).await.exits(0).stdout;
+    let shown = world.ok(["agents", "show", "poet"]).await.stdout;
     assert!(["You rhyme.", "read_file", "code"].iter().all(|words| shown.contains(words)), "{shown}");
-    let shown = world.daemon.agentctl(["agents", "show", "poet", "--json"]).await.exits(0).json();
-    assert_eq!((&shown["slot"], &shown["tools"]), (&json!("code"), &json!(["read_file", "gerp"])));
-    world.daemon.agentctl(["agents", "show", "peot"]).await.exits(2).says(&["no agent", "poet"]);
-    let log = world.daemon.log();
-    assert!(log.contains("poet names the tool `gerp`, which is not there, did you mean `grep`?"), "{log}");
+    let shown = world.json(["agents", "show", "poet"]).await;
+    holds(&shown, json!({"slot": "code", "tools": ["read_file", "gerp"]}));
+    world.agentctl(["agents", "show", "peot"]).await.exits(2).says(&["no agent", "poet"]);
+    has_all(&world.log(), &["poet names the tool `gerp`, which is not there, did you mean `grep`?"]);
 }
 
 #[tokio::test]
@@ -74,7 +67,7 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
         "main" => transfer("poet"),
         _ => Reply::text("Roses are red."),
     });
-    let output = world.daemon.agentctl(["run", "Write a poem", "--output", "stream-json"]).await.exits(0);
+    let output = world.ok(["run", "Write a poem", "--output", "stream-json"]).await;
     let lines = output.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Roses are red.");
     assert_eq!(stacks(&lines), [json!(["poet"]), json!([])]);
@@ -101,8 +94,7 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
     // The next turn is the main agent's.
     let session = lines[0]["session_id"].as_str().unwrap();
     world.model.respond_with(|request| Reply::text(agent_of(request)));
-    let next = world.daemon.agentctl(["run", "And now?", "--session", session]).await.exits(0);
-    assert_eq!(next.stdout.trim(), "main");
+    assert_eq!(world.ok(["run", "And now?", "--session", session]).await.stdout.trim(), "main");
 }
 
 #[tokio::test]
@@ -118,7 +110,7 @@ async fn rings_and_long_chains_are_refused_and_the_session_can_be_handed_back() 
             _ => transfer("poet"),
         }
     });
-    let output = world.daemon.agentctl(["run", "Write a poem", "--output", "stream-json"]).await.exits(0);
+    let output = world.ok(["run", "Write a poem", "--output", "stream-json"]).await;
     let lines = output.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Judged and done.");
     assert_eq!(stacks(&lines), [json!(["poet"]), json!(["poet", "critic"]), json!([])]);
@@ -145,8 +137,7 @@ async fn an_agent_that_waits_is_the_same_after_a_crash() {
     });
     let (session, seen, interrupt) = asked(&world).await;
     assert_eq!(interrupt.asked_by.agent, "critic");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let client = world.client().await;
     assert_eq!(client.session(&session).await.unwrap().session.agents, ["critic"]);
     let mut attached = client.subscribe(&session, seen, false).await.unwrap();
@@ -172,7 +163,7 @@ async fn work_is_given_to_an_agent_by_name() {
             _ => Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "peot"})),
         }
     });
-    let output = world.daemon.agentctl(["run", "Write a poem", "--output", "stream-json"]).await.exits(0);
+    let output = world.ok(["run", "Write a poem", "--output", "stream-json"]).await;
     let lines = output.json_lines();
     let subagent =
         lines.iter().find(|line| line["change"]["state"] == "subagent").unwrap_or_else(|| panic!("{lines:#?}"));
@@ -192,12 +183,8 @@ async fn work_is_given_to_an_agent_by_name() {
     let tools = tools_of(&asked);
     assert!(tools.contains(&"read_file") && !tools.iter().any(|tool| tool.starts_with("transfer_to_")), "{tools:?}");
     assert!(!tools.contains(&"delegate_task") && !tools.contains(&"run_bash_command"), "{tools:?}");
-    let shown = world.daemon.agentctl(["sessions", "show", child, "--json"]).await.exits(0).json();
+    let shown = world.json(["sessions", "show", child]).await;
     assert_eq!(shown["settings"]["parent"]["agent"], "poet", "{shown:#}");
-}
-
-fn is_subagent(request: &Recorded) -> bool {
-    request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent")
 }
 
 /// The context_id of a result among these.
@@ -230,8 +217,7 @@ async fn an_agent_with_few_tools_reaches_no_others_through_its_subagents() {
             }
         }
     });
-    let output = world.daemon.agentctl(["run", "File it"]).await.exits(0);
-    assert_eq!(output.stdout.trim(), "It is filed.");
+    assert_eq!(world.ok(["run", "File it"]).await.stdout.trim(), "It is filed.");
     let requests = world.model.requests();
     let of_subagents: Vec<&Recorded> = requests.iter().filter(|request| is_subagent(request)).collect();
     let [of_main, of_clerk] = of_subagents.as_slice() else { panic!("{of_subagents:#?}") };
@@ -254,20 +240,19 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
             (_, _, Some(id)) => Reply::tool_call("delegate_task", json!({"task": "Rhyme on", "context_id": id})),
         }
     });
-    let lines = world.daemon.agentctl(["run", "Write a poem", "--output", "stream-json"]).await.exits(0).json_lines();
+    let lines = world.ok(["run", "Write a poem", "--output", "stream-json"]).await.json_lines();
     let session = lines[0]["session_id"].as_str().unwrap();
     let told = |world: &World| tool_texts(world.model.requests().last().unwrap());
     let poem = told(&world);
     let child = context_id(&poem).unwrap();
-    world.daemon.write("config/agents.yaml", CLERK);
+    world.write("config/agents.yaml", CLERK);
     world.client().await.reload().await.unwrap();
     let asked = world.model.requests().len();
-    world.daemon.agentctl(["run", "--session", session, "Write more"]).await.exits(0);
+    world.ok(["run", "--session", session, "Write more"]).await;
     assert_eq!(world.model.requests().len(), asked + 2, "nobody but the main agent is asked");
     assert!(told(&world).contains("there is no agent \"poet\""), "{}", told(&world));
-    let own = world.daemon.agentctl(["run", "--session", child, "Write more"]).await.exits(2);
-    own.says(&["`poet`", "agents.yaml", "hint:"]);
-    let shown = world.daemon.agentctl(["tools", "--session", child, "--json"]).await.exits(0).json();
+    world.agentctl(["run", "--session", child, "Write more"]).await.exits(2).says(&["`poet`", "agents.yaml", "hint:"]);
+    let shown = world.json(["tools", "--session", child]).await;
     let visible =
         |name: &str| shown.as_array().unwrap().iter().any(|tool| tool["name"] == name && tool["visible"] == true);
     assert!(!visible("run_bash_command") && !visible("write_file"), "{shown:#}");
@@ -281,7 +266,7 @@ async fn cut_short(world: &World, project: &str) -> String {
         (_, false) => Reply::tool_call("read_file", json!({"path": "outputs/none.txt"})),
     });
     let args = ["run", "Write a poem", "-C", project, "--max-steps", "2", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(6).json_lines();
+    let lines = world.agentctl(args).await.exits(6).json_lines();
     assert_eq!(stacks(&lines), [json!(["poet"])]);
     lines[0]["session_id"].as_str().unwrap().to_owned()
 }
@@ -289,19 +274,17 @@ async fn cut_short(world: &World, project: &str) -> String {
 #[tokio::test]
 async fn a_turn_that_cannot_begin_changes_no_agent() {
     let mut world = world().await;
-    let project = world.daemon.path().join("project");
-    std::fs::create_dir(&project).unwrap();
+    let project = world.path().join("project");
+    fs::create_dir(&project).unwrap();
     let session = cut_short(&world, project.to_str().unwrap()).await;
     // It forgets where the project is, and looks for it again.
-    world.daemon.sigterm().await;
     world.daemon.restart().await;
     let away = project.with_file_name("away");
-    std::fs::rename(&project, &away).unwrap();
-    world.daemon.agentctl(["run", "--session", &session, "And now?"]).await.exits(2);
-    std::fs::rename(&away, &project).unwrap();
+    fs::rename(&project, &away).unwrap();
+    world.agentctl(["run", "--session", &session, "And now?"]).await.exits(2);
+    fs::rename(&away, &project).unwrap();
     world.model.respond_with(|request| Reply::text(agent_of(request)));
-    let args = ["run", "--session", &session, "And now?", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(["run", "--session", &session, "And now?", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "main");
     assert_eq!(stacks(&lines), [json!([])], "the journal says who has it");
     assert!(world.client().await.session(&session).await.unwrap().session.agents.is_empty());
@@ -310,16 +293,15 @@ async fn a_turn_that_cannot_begin_changes_no_agent() {
 #[tokio::test]
 async fn an_agent_keeps_the_session_through_a_compaction_and_takes_its_slot_with_it() {
     let world = world().await;
-    let project = world.daemon.path().join("project");
-    std::fs::create_dir(&project).unwrap();
+    let project = world.path().join("project");
+    fs::create_dir(&project).unwrap();
     let session = cut_short(&world, project.to_str().unwrap()).await;
-    world.daemon.agentctl(["compact", &session]).await;
+    world.agentctl(["compact", &session]).await;
     world.model.respond_with(|request| match agent_of(request) {
         "main" => Reply::text("I am back."),
         _ => transfer("main"),
     });
-    let args = ["run", "--session", &session, "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(["run", "--session", &session, "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "I am back.");
     assert_eq!(stacks(&lines), [json!([])]);
     let slots: Vec<&Value> =
@@ -337,7 +319,7 @@ async fn a_subagent_that_waits_is_heard_of_though_its_card_is_gone() {
     });
     let (session, seen, interrupt) = asked(&world).await;
     world.daemon.kill9().await;
-    world.daemon.write("config/agents.yaml", "agents: {}\n");
+    world.write("config/agents.yaml", "agents: {}\n");
     world.daemon.restart().await;
     let client = world.client().await;
     let pending = client.interrupts(Some(&session)).await.unwrap();
@@ -347,8 +329,7 @@ async fn a_subagent_that_waits_is_heard_of_though_its_card_is_gone() {
     let rest = attached.to_the_end().await;
     let EventKind::TurnEnded { result } = &rest.last().unwrap().kind else { unreachable!() };
     assert_eq!(result.text, "Done.");
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("`critic`") && told.contains("agents.yaml"), "{told}");
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &["`critic`", "agents.yaml"]);
     assert!(client.interrupts(None).await.unwrap().is_empty());
 }
 
@@ -369,7 +350,7 @@ async fn chains_and_changes_have_an_end() {
         Some(_) if tool_texts(request).contains("5 agents are already stacked") => Reply::text("Five."),
         Some(index) => transfer(CHAIN[index + 1]),
     });
-    let lines = world.daemon.agentctl(["run", "Go", "--output", "stream-json"]).await.exits(0).json_lines();
+    let lines = world.ok(["run", "Go", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Five.");
     assert_eq!(stacks(&lines)[4], json!(["a", "b", "c", "d", "e"]));
     // To and fro, until that is too often.
@@ -378,7 +359,7 @@ async fn chains_and_changes_have_an_end() {
         None => transfer("a"),
         Some(_) => transfer("main"),
     });
-    let lines = world.daemon.agentctl(["run", "Go", "--output", "stream-json"]).await.exits(0).json_lines();
+    let lines = world.ok(["run", "Go", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Ten.");
     assert_eq!(stacks(&lines).len(), 10);
 }
@@ -414,7 +395,7 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     let mut world = world_of(CONFINED).await;
     world.model.respond_with(tries_to_leave);
     let args = ["run", "File it", "--agent", "clerk", "--on-interrupt", "approve", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "It is filed.");
     assert_eq!(stacks(&lines), [json!(["clerk"]), json!(["clerk", "poet"]), json!(["clerk"])]);
     let requests = world.model.requests();
@@ -426,40 +407,39 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     let of_poet = requests.iter().find(|request| agent_of(request) == "poet").unwrap();
     assert_eq!(transfers(of_poet), ["transfer_to_clerk"]);
     let session = lines[0]["session_id"].as_str().unwrap();
-    let written = world.daemon.data().join("workspace").join(session).join("outputs");
+    let written = world.data().join("workspace").join(session).join("outputs");
     for file in ["of-subagent", "of-poet"] {
         assert!(!written.join(file).exists(), "{file}");
     }
-    let shown = world.daemon.agentctl(["sessions", "show", session]).await.exits(0);
+    let shown = world.ok(["sessions", "show", session]).await;
     shown.stdout.lines().find(|line| line.starts_with("agent ") && line.contains("clerk")).unwrap();
 
     // Later turns, a restart, a fork and an import have it, too.
     world.model.respond_with(|request| Reply::text(agent_of(request)));
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let who = async |world: &World, session: &str, more: &[&str]| {
         let args: Vec<&str> = ["run", "Who?", "--session", session].iter().chain(more).copied().collect();
-        world.daemon.agentctl(args).await.exits(0).stdout.trim().to_owned()
+        world.ok(args).await.stdout.trim().to_owned()
     };
     assert_eq!(who(&world, session, &[]).await, "clerk");
-    world.daemon.agentctl(["sessions", "reset", session]).await.exits(0);
+    world.ok(["sessions", "reset", session]).await;
     assert_eq!(who(&world, session, &[]).await, "clerk");
-    let fork = world.daemon.agentctl(["sessions", "fork", session]).await.exits(0).stdout.trim().to_owned();
+    let fork = world.ok(["sessions", "fork", session]).await.stdout.trim().to_owned();
     assert_eq!(who(&world, &fork, &[]).await, "clerk");
-    let archive = world.daemon.path().join("work.tar.gz");
+    let archive = world.path().join("work.tar.gz");
     let archive = archive.to_str().unwrap();
-    world.daemon.agentctl(["sessions", "export", session, "-o", archive]).await.exits(0);
-    let imported = world.daemon.agentctl(["sessions", "import", archive, "--as-new", "--json"]).await.exits(0).json();
+    world.ok(["sessions", "export", session, "-o", archive]).await;
+    let imported = world.json(["sessions", "import", archive, "--as-new"]).await;
     let imported = imported["session_id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
     assert_eq!(who(&world, &imported, &[]).await, "clerk");
 
     // Until the person names another one. Without its card it is nobody else.
     assert_eq!(who(&world, session, &["--agent", "main"]).await, "main");
     assert_eq!(who(&world, session, &[]).await, "main");
-    world.daemon.write("config/agents.yaml", "agents: {}\n");
+    world.write("config/agents.yaml", "agents: {}\n");
     world.client().await.reload().await.unwrap();
-    let gone = world.daemon.agentctl(["run", "Who?", "--session", &fork]).await.exits(2);
-    gone.says(&["`clerk`", "agents.yaml", "--agent main"]);
+    let output = world.agentctl(["run", "Who?", "--session", &fork]).await.exits(2);
+    output.says(&["`clerk`", "agents.yaml", "--agent main"]);
 }
 
 #[tokio::test]
@@ -467,7 +447,7 @@ async fn a_chat_chooses_the_agent_of_its_session() {
     let world = world().await;
     world.model.respond_with(|request| Reply::text(format!("I am {}.", agent_of(request))));
     let lines = "/agent poet\nWho?\nAnd now?\n/agent main\nWho?\n";
-    let output = world.daemon.agentctl_with(["chat"], lines).await.exits(0);
+    let output = world.agentctl_with(["chat"], lines).await.exits(0);
     let said: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with("I am")).collect();
     assert_eq!(said, ["I am poet.", "I am poet.", "I am main."]);
     output.says(&["poet works here"]);

@@ -1,23 +1,15 @@
 //! The audit log: what was asked, decided and done, through real processes; and whether anybody has changed it.
 
-use std::{fs, path::PathBuf};
+use agentd_core::ids::InterruptId;
 
-use agentd_core::{event::EventKind, ids::InterruptId, interrupt::Answer};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::{TempHome, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
-
-use super::{Events, World, keys, trusting, turn, works_through};
+use super::*;
 
 fn command(line: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": line }))
 }
 
 async fn audit(world: &World, args: &[&str]) -> Vec<Value> {
-    let output = world.daemon.agentctl(["audit", "--json"].iter().chain(args)).await.exits(0);
+    let output = world.ok(["audit", "--json"].iter().chain(args)).await;
     output.json().as_array().unwrap().clone()
 }
 
@@ -27,7 +19,7 @@ fn calls(records: &[Value]) -> Vec<&Value> {
 
 /// The log's lines as they stand in its file.
 fn file(world: &World) -> PathBuf {
-    world.daemon.data().join("audit.jsonl")
+    world.data().join("audit.jsonl")
 }
 
 /// A turn in which one command is approved, one refused, one edited, and a file is written.
@@ -105,22 +97,20 @@ async fn a_turn_is_told_with_who_decided_what_and_what_came_of_it() {
 
     // Who looks for a secret finds none, neither here nor in the file.
     let text = fs::read_to_string(file(&world)).unwrap();
-    for secret in ["s3cr3t-enough-to-hide", "hunter2hunter2"] {
-        assert!(!text.contains(secret) && !format!("{records:?}").contains(secret), "{secret} is in the log");
-    }
+    has_none(&format!("{text}{records:?}"), &["s3cr3t-enough-to-hide", "hunter2hunter2"]);
     assert!(calls[0]["args"]["command"].as_str().unwrap().contains("[redacted]"), "{}", calls[0]["args"]);
 
-    let report = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    let report = world.json(["audit", "verify"]).await;
     assert_eq!(keys(&report), ["files", "findings", "head", "holds", "lines", "more"]);
-    assert_eq!((&report["holds"], &report["findings"]), (&json!(true), &json!([])));
-    world.daemon.agentctl(["audit", "verify", "--noted", report["head"]["hash"].as_str().unwrap()]).await.exits(0);
-    world.daemon.agentctl(["audit", "verify", "--noted", &"0".repeat(63)]).await.exits(1);
+    holds(&report, json!({"holds": true, "findings": []}));
+    world.ok(["audit", "verify", "--noted", report["head"]["hash"].as_str().unwrap()]).await;
+    world.agentctl(["audit", "verify", "--noted", &"0".repeat(63)]).await.exits(1);
 }
 
 #[tokio::test]
 async fn people_see_one_line_a_call_and_choose_which() {
     let (world, session) = asked().await;
-    let shown = world.daemon.agentctl(["audit", "--session", &session[..13]]).await.exits(0).stdout;
+    let shown = world.ok(["audit", "--session", &session[..13]]).await.stdout;
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 5, "{shown}");
     for (line, words) in lines[1..].iter().zip([
@@ -149,9 +139,9 @@ async fn people_see_one_line_a_call_and_choose_which() {
     ] {
         assert_eq!(audit(&world, args).await.len(), count, "{args:?}");
     }
-    world.daemon.agentctl(["audit", "--since", "soon"]).await.exits(2).says(&["30m, 2h, 7d"]);
+    world.agentctl(["audit", "--since", "soon"]).await.exits(2).says(&["30m, 2h, 7d"]);
     // A session that is gone has still done what it did.
-    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
     assert_eq!(audit(&world, &["--session", &session]).await.len(), 4);
 }
 
@@ -159,22 +149,20 @@ async fn people_see_one_line_a_call_and_choose_which() {
 async fn a_command_that_a_crash_cut_off_is_unknown_and_the_log_holds() {
     let mut world = World::start().await;
     works_through(&world.model, vec![(&["taken effect"][..], command("sleep 300"))], Reply::text("Hm."));
-    let project = world.daemon.path().join("project");
+    let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();
     let client = world.client().await;
     let _events = client.turn(turn(trusting(&project), "Sleep!")).await.unwrap();
     let record = until("it is decided", || async { audit(&world, &["--tool", "run_bash_command"]).await.pop() }).await;
     assert_eq!(record["outcome"], "open");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let records = audit(&world, &[]).await;
     let [call] = calls(&records)[..] else { panic!("{records:#?}") };
-    assert_eq!((&call["allowed"], &call["outcome"]), (&json!(true), &json!("unknown")));
+    holds(&call, json!({"allowed": true, "outcome": "unknown"}));
     let starts = records.iter().filter(|record| record["kind"] == "daemon_started").count();
     let stops = records.iter().filter(|record| record["kind"] == "daemon_stopped").count();
     assert_eq!((starts, stops), (2, 0));
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
-    world.daemon.sigterm().await;
+    world.ok(["audit", "verify"]).await;
     world.daemon.restart().await;
     let records = audit(&world, &[]).await;
     assert!(records.iter().any(|record| record["kind"] == "daemon_stopped"));
@@ -190,14 +178,13 @@ async fn a_changed_byte_is_found() {
         fs::write(&path, text.replacen(from, to, 1)).unwrap();
     };
     change("rm -r outputs", "ls -r outputs");
-    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
-    assert!(output.stdout.contains("audit.jsonl:5: changed: "), "{}", output.stdout);
+    let output = world.agentctl(["audit", "verify"]).await.exits(1).shows(&["audit.jsonl:5: changed: "]);
     assert!(output.stdout.contains("the log is not intact"), "{}", output.stdout);
-    let report = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(1).json();
+    let report = world.agentctl(["audit", "verify", "--json"]).await.exits(1).json();
     assert_eq!(report["holds"], false);
-    assert_eq!((&report["findings"][0]["file"], &report["findings"][0]["line"]), (&json!("audit.jsonl"), &json!(5)));
+    holds(&report["findings"][0], json!({"file": "audit.jsonl", "line": 5}));
     change("ls -r outputs", "rm -r outputs");
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
 
     // Lines that are cut off while nobody looks are missed at the next start, and ever after.
     world.daemon.sigterm().await;
@@ -205,8 +192,7 @@ async fn a_changed_byte_is_found() {
     let cut = text.trim_end().rfind('\n').unwrap();
     fs::write(&path, &text[..=cut]).unwrap();
     world.daemon.restart().await;
-    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
-    assert!(output.stdout.contains("missing"), "{}", output.stdout);
+    world.agentctl(["audit", "verify"]).await.exits(1).shows(&["missing"]);
 }
 
 #[tokio::test]
@@ -217,43 +203,39 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
         (&["notes say"][..], Reply::tool_call("read_file", json!({"path": "/project/notes.txt"}))),
     ];
     works_through(&world.model, steps, Reply::text("I could only look."));
-    world.daemon.write("project/notes.txt", "the notes say so\n");
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    world.write("project/notes.txt", "the notes say so\n");
+    let project = world.mount();
     // Nobody, not even root, can write to a folder as if it were a file.
     let path = file(&world);
     let aside = path.with_extension("aside");
     fs::rename(&path, &aside).unwrap();
     fs::create_dir(&path).unwrap();
     let run = ["run", "Make it", "-C", &project, "--on-interrupt", "approve", "--output", "json"];
-    let output = world.daemon.agentctl(run).await.exits(5);
+    let output = world.agentctl(run).await.exits(5);
     assert_eq!(output.json()["text"], "I could only look.");
     assert_eq!(output.json()["denials"][0]["tool"], "run_bash_command");
-    assert!(!world.daemon.path().join("project/made").exists());
-    let output = world.daemon.agentctl(["run", "Again", "-C", &project, "--on-interrupt", "approve"]).await.exits(5);
+    assert!(!world.path().join("project/made").exists());
+    let output = world.agentctl(["run", "Again", "-C", &project, "--on-interrupt", "approve"]).await.exits(5);
     output.says(&["did not run, because the audit log could not be written"]);
     let told = "nothing runs that changes anything";
-    let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
+    let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
     let place = format!("cannot write to {}", path.display());
     assert!(doctor.contains(&place) && doctor.contains(told), "{doctor}");
     assert!(doctor.contains("it must be a file of yours that can be written"), "{doctor}");
-    let status = world.daemon.agentctl(["status"]).await.exits(0).stdout;
+    let status = world.ok(["status"]).await.stdout;
     assert!(status.contains(&place) && status.contains(told), "{status}");
-    let problems = world.daemon.agentctl(["status", "--json"]).await.exits(0).json()["problems"].clone();
+    let problems = world.json(["status"]).await["problems"].clone();
     assert_eq!(problems[0]["subject"], "audit", "{problems}");
 
     fs::remove_dir(&path).unwrap();
     fs::rename(&aside, &path).unwrap();
     world.model.respond_with(|request| {
-        if super::tool_texts(request).contains("exit code") {
-            Reply::text("Made.")
-        } else {
-            command("touch made; echo ok")
-        }
+        if tool_texts(request).contains("exit code") { Reply::text("Made.") } else { command("touch made; echo ok") }
     });
-    let output = world.daemon.agentctl(["run", "Now", "-C", &project, "--on-interrupt", "approve", "--output", "json"]);
+    let output = world.agentctl(["run", "Now", "-C", &project, "--on-interrupt", "approve", "--output", "json"]);
     assert_eq!(output.await.exits(0).json()["text"], "Made.");
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
-    let doctor = world.daemon.agentctl(["doctor"]).await.exits(0).stdout;
+    world.ok(["audit", "verify"]).await;
+    let doctor = world.ok(["doctor"]).await.stdout;
     assert!(!doctor.contains(told), "{doctor}");
 }
 
@@ -261,22 +243,22 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
 async fn a_daemon_that_cannot_open_the_log_does_not_start() {
     let home = TempHome::with_model("http://127.0.0.1:9");
     fs::create_dir_all(home.data().join("audit.jsonl")).unwrap();
-    let output = home.agentctl(["start"]).await;
-    assert_ne!(output.code, Some(0));
-    output.says(&["could not open the audit log", "hint: audit.jsonl and audit.head must be plain files of yours"]);
+    home.agentctl(["start"])
+        .await
+        .fails()
+        .says(&["could not open the audit log", "hint: audit.jsonl and audit.head must be plain files of yours"]);
 }
 
 #[tokio::test]
 async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
     let mut world = World::configured("audit: {max_file_bytes: 4096}").await;
     world.model.respond_with(|request| {
-        let told = super::tool_texts(request).lines().filter(|line| line.contains("20")).count();
+        let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
         if told < 12 { super::another_call(request) } else { Reply::text("It is late.") }
     });
-    world.daemon.agentctl(["run", "What time is it?"]).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let report = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    world.ok(["run", "What time is it?"]).await;
+    world.daemon.crash().await;
+    let report = world.json(["audit", "verify"]).await;
     assert!(report["files"].as_array().unwrap().len() > 2, "{report}");
     let records = audit(&world, &["-n", "1000"]).await;
     let calls = calls(&records);
@@ -284,7 +266,6 @@ async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
     assert!(calls.iter().all(|call| call["outcome"] == "done"), "{records:#?}");
     // Whoever takes the oldest file away is found out.
     let oldest = report["files"][0].as_str().unwrap();
-    fs::remove_file(world.daemon.data().join(oldest)).unwrap();
-    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
-    assert!(output.stdout.contains("beginning_missing"), "{}", output.stdout);
+    fs::remove_file(world.data().join(oldest)).unwrap();
+    world.agentctl(["audit", "verify"]).await.exits(1).shows(&["beginning_missing"]);
 }

@@ -1,15 +1,11 @@
 //! What may happen to documents and to their index while somebody searches: full disks, deleted folders, files that are
 //! replaced, names that are no names. Each ends in a clear word, and the next search is answered.
 
-use std::{fs, io::Write as _, os::unix::ffi::OsStrExt as _, path::PathBuf};
-
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt as _;
 
 use super::{
-    World,
     documents::{docx, fixture, searches_and_cites},
-    told_of_each,
+    *,
 };
 
 /// What there is to find in one of the fixtures, and by what it is cited.
@@ -28,52 +24,49 @@ fn long(paragraphs: u32) -> Vec<u8> {
 /// A small document is given, searched and cited.
 async fn finds(world: &World) {
     searches_and_cites(world, "uploads/latin.pdf", FIND.0);
-    let output = world.daemon.agentctl(["run", "--file", &fixture("latin.pdf"), "Where?"]).await.exits(0);
-    assert_eq!(output.stdout.trim(), FIND.1);
+    assert_eq!(world.ok(["run", "--file", &fixture("latin.pdf"), "Where?"]).await.stdout.trim(), FIND.1);
 }
 
 /// The folder of what was handed over in the session that was used last.
 async fn uploads(world: &World) -> (String, PathBuf) {
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    let id = sessions[0]["session_id"].as_str().or(sessions[0]["id"].as_str()).unwrap().to_owned();
-    let folder = world.daemon.data().join("workspace").join(&id).join("uploads");
+    let id = world.last_session().await;
+    let folder = world.data().join("workspace").join(&id).join("uploads");
     (id, folder)
 }
 
 #[tokio::test]
 async fn a_disk_that_fills_while_a_document_comes_in_fails_that_document_alone() {
     let Some(world) = World::on_disk("data/index", "700k").await else { return };
-    let large = world.daemon.write("large.docx", long(6000));
+    let large = world.write("large.docx", long(6000));
     finds(&world).await;
     let call = [("search_file", json!({"path": "uploads/large.docx", "query": "zircon5999"}))];
     let (told, output) = world.call_all(call.into(), &["--file", large.to_str().unwrap()]).await;
     output.exits(0);
     assert!(told[0].contains("the disk is full") && told[0].contains("free some disk space"), "{}", told[0]);
-    let refused = world.daemon.agentctl(["docs", "search", "zircon5999"]).await.exits(1);
-    refused.says(&["the disk is full", "hint: free some disk space"]);
+    let output = world.agentctl(["docs", "search", "zircon5999"]).await.exits(1);
+    output.says(&["the disk is full", "hint: free some disk space"]);
     finds(&world).await;
 }
 
 #[tokio::test]
 async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
     let world = World::start().await;
-    let large = world.daemon.write("large.docx", long(6000));
-    let adding = world.daemon.spawn_agentctl(["docs", "add", large.to_str().unwrap(), "--json"]);
+    let large = world.write("large.docx", long(6000));
+    let adding = world.spawn_agentctl(["docs", "add", large.to_str().unwrap(), "--json"]);
     // Its thread is there before its files are.
-    let index = world.daemon.data().join("index");
+    let index = world.data().join("index");
     let is_begun =
         || fs::read_dir(&index).is_ok_and(|found| found.flatten().any(|one| one.path().join("meta.json").exists()));
-    until("the index to be begun", || async { is_begun().then_some(()) }).await;
+    until_true("the index to be begun", || is_begun()).await;
     // At once: the daemon writes and removes files there meanwhile, in the way of whoever removes them one by one.
-    fs::rename(&index, world.daemon.path().join("gone")).unwrap();
+    fs::rename(&index, world.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
     match output.code {
         // It was begun anew in time, or nothing of it was there yet.
         Some(0) => assert!(output.stdout.contains("large.docx"), "{output:?}"),
         _ => drop(output.says(&["its files were deleted", "hint: try again"])),
     }
-    let found = world.daemon.agentctl(["docs", "search", "zircon5999"]).await.exits(0);
-    assert!(found.stdout.contains("uploads/large.docx"), "{}", found.stdout);
+    world.ok(["docs", "search", "zircon5999"]).await.shows(&["uploads/large.docx"]);
     finds(&world).await;
 }
 
@@ -130,7 +123,7 @@ async fn a_file_that_is_replaced_again_and_again_is_told_as_what_it_was() {
         ];
         assert!(is_right || is_clear.iter().any(|words| told.contains(words)), "{told}");
     }
-    let output = world.daemon.agentctl(["run", "--session", &id, "Where is it now?"]);
+    let output = world.agentctl(["run", "--session", &id, "Where is it now?"]);
     searches_and_cites(&world, "uploads/latin.pdf", FIND.0);
     assert_eq!(output.await.exits(0).stdout.trim(), FIND.1);
 }
@@ -138,22 +131,22 @@ async fn a_file_that_is_replaced_again_and_again_is_told_as_what_it_was() {
 #[tokio::test]
 async fn names_with_newlines_and_escapes_forge_no_lines() {
     let world = World::start().await;
-    let odd = world.daemon.path().join("re\nport\u{1b}[31m p. 9.pdf");
+    let odd = world.path().join("re\nport\u{1b}[31m p. 9.pdf");
     fs::copy(fixture("latin.pdf"), &odd).unwrap();
-    let added = world.daemon.agentctl(["docs", "add", odd.to_str().unwrap()]).await.exits(0);
+    let added = world.ok(["docs", "add", odd.to_str().unwrap()]).await;
     let (id, folder) = uploads(&world).await;
     // And some that nobody handed over: they came into the folder by themselves.
     for name in [&b"a\nb.pdf"[..], b"c\x1b]0;d\x07.pdf", b"e\xff.pdf"] {
         fs::copy(fixture("columns.pdf"), folder.join(std::ffi::OsStr::from_bytes(name))).unwrap();
     }
-    let listed = world.daemon.agentctl(["docs", "list"]).await.exits(0);
-    let found = world.daemon.agentctl(["docs", "search", FIND.0]).await.exits(0);
+    let listed = world.ok(["docs", "list"]).await;
+    let found = world.ok(["docs", "search", FIND.0]).await;
     for output in [&added, &listed, &found] {
         let shown = format!("{}{}", output.stdout, output.stderr);
         assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
         assert!(shown.contains("report[31m p. 9.pdf"), "{shown:?}");
     }
-    world.daemon.agentctl(["docs", "show", "uploads/a\nb.pdf"]).await.exits(2).says(&["control character", "hint:"]);
+    world.agentctl(["docs", "show", "uploads/a\nb.pdf"]).await.exits(2).says(&["control character", "hint:"]);
     let calls = vec![
         ("search_documents", json!({"query": FIND.0})),
         ("search_file", json!({"path": "uploads/a\nb.pdf", "query": FIND.0})),
@@ -197,10 +190,10 @@ async fn files_made_to_do_harm_are_told_one_by_one_and_the_daemon_answers_on() {
     // A document is what its bytes are.
     let harmless = [("other.xlsx", latin)];
     let all = harmful.iter().chain(&harmless);
-    let paths: Vec<PathBuf> = all.map(|(name, content)| world.daemon.write(name, content)).collect();
+    let paths: Vec<PathBuf> = all.map(|(name, content)| world.write(name, content)).collect();
     let names = paths.iter().map(|path| path.to_str().unwrap());
     let args: Vec<&str> = ["docs", "add", "--json"].into_iter().chain(names).collect();
-    let told = world.daemon.agentctl(args).await.exits(1).json();
+    let told = world.agentctl(args).await.exits(1).json();
     let states = told["documents"].as_array().unwrap();
     assert_eq!(states.len(), harmful.len() + harmless.len(), "{told}");
     for state in states {
@@ -223,8 +216,8 @@ async fn a_turn_that_waits_for_a_document_tells_how_far_it_is() {
         true => Reply::tool_call("search_file", json!({"path": "uploads/latin.pdf", "query": FIND.0})),
         false => Reply::text("over"),
     });
-    let args = ["run", "--file", &fixture("latin.pdf"), super::ALL_OF_IT, "--output", "stream-json"];
-    let events = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let args = ["run", "--file", &fixture("latin.pdf"), ALL_OF_IT, "--output", "stream-json"];
+    let events = world.ok(args).await.json_lines();
     let deltas: Vec<&Value> = events.iter().filter(|event| event["type"] == "item_delta").collect();
     let of_tools: Vec<&Value> = events
         .iter()
@@ -244,16 +237,15 @@ async fn a_turn_that_waits_for_a_document_tells_how_far_it_is() {
 async fn pages_that_are_pictures_are_said_to_be_left_out_wherever_the_document_is_told_of() {
     const WHY: &str = "2 of its 3 pages are pictures, probably scanned";
     let world = World::start().await;
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
-    docs(&["add", &fixture("partly.pdf")]).await.exits(0).says(&["uploads/partly.pdf", WHY, "make recognition"]);
-    docs(&["list"]).await.exits(0).says(&["uploads/partly.pdf", WHY, "make recognition"]);
-    let listed = docs(&["list", "--json"]).await.exits(0).json();
+    world.docs(&["add", &fixture("partly.pdf")]).await.exits(0).says(&["uploads/partly.pdf", WHY, "make recognition"]);
+    world.docs(&["list"]).await.exits(0).says(&["uploads/partly.pdf", WHY, "make recognition"]);
+    let listed = world.docs(&["list", "--json"]).await.exits(0).json();
     assert!(listed["documents"][0]["problem"].as_str().unwrap().contains(WHY), "{listed}");
-    docs(&["show", "uploads/partly.pdf"]).await.exits(0).says(&[WHY, "make recognition"]);
+    world.docs(&["show", "uploads/partly.pdf"]).await.exits(0).says(&[WHY, "make recognition"]);
     for query in ["vermilion", "zebra"] {
-        docs(&["search", query]).await.exits(0).says(&["uploads/partly.pdf could not be searched whole", WHY]);
-        let found = docs(&["search", query, "--json"]).await.exits(0).json();
-        assert_eq!((&found["complete"], &found["searched"]), (&json!(false), &json!(1)), "{found}");
+        world.docs(&["search", query]).await.exits(0).says(&["uploads/partly.pdf could not be searched whole", WHY]);
+        let found = world.docs(&["search", query, "--json"]).await.exits(0).json();
+        holds(&found, json!({"complete": false, "searched": 1}));
         assert!(found["broken"][0]["why"].as_str().unwrap().contains(WHY), "{found}");
     }
     let (id, _) = uploads(&world).await;
@@ -299,7 +291,7 @@ async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_neve
         ("song.mp3", mp3, "recording (audio/mpeg)"),
         ("bare.mp3", bare, "recording (audio/mpeg)"),
     ];
-    let project = world.daemon.path().join("project");
+    let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();
     let mut calls = Vec::new();
     for (name, content, _) in &kinds {
@@ -312,9 +304,7 @@ async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_neve
     let told = world.call_all_in_project(calls).await;
     for ((name, _, what), told) in kinds.iter().zip(told.chunks(3)) {
         for told in told {
-            for found in ["No line matches", "Nothing fits", "Nothing was found", "match in", "**", "\\pard"] {
-                assert!(!told.contains(found), "{name}: {told}");
-            }
+            has_none(&told, &["No line matches", "Nothing fits", "Nothing was found", "match in", "**", "\\pard"]);
         }
         for told in &told[..2] {
             // The first two are of a kind that is read, and damaged.
@@ -333,7 +323,7 @@ async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_neve
 async fn rich_text_is_read_as_a_document_whatever_its_name_and_never_as_markup() {
     const RTF: &str = "{\\rtf1\\ansi{\\fonttbl\\f0 Helvetica;}\\f0\\pard The {\\b vermilion} barn.\\par}\n";
     let world = World::start().await;
-    let project = world.daemon.path().join("project");
+    let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();
     fs::write(project.join("letter.txt"), RTF).unwrap();
     let calls = vec![
@@ -355,7 +345,7 @@ async fn rich_text_is_read_as_a_document_whatever_its_name_and_never_as_markup()
 }
 
 /// A file that begins so and holds nothing from there on, of which nothing is on the disk.
-fn sparse(path: &std::path::Path, begin: &[u8], size: u64) {
+fn sparse(path: &Path, begin: &[u8], size: u64) {
     fs::write(path, begin).unwrap();
     fs::File::options().write(true).open(path).unwrap().set_len(size).unwrap();
 }
@@ -368,15 +358,14 @@ fn read_so_far(world: &World) -> u64 {
 
 /// A session that sees a folder with these files, each of that size.
 async fn session_with_sparse(world: &World, files: &[(String, Vec<u8>)], size: u64) -> (String, PathBuf) {
-    let project = world.daemon.path().join("project");
+    let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();
     for (name, begin) in files {
         sparse(&project.join(name), begin, size);
     }
     world.model.reply(Reply::text("Hello."));
     let mount = project.to_str().unwrap();
-    let run = world.daemon.agentctl(["run", "Hello", "-C", mount, "--output", "json"]).await.exits(0).json();
-    (run["session_id"].as_str().unwrap().to_owned(), project)
+    (world.ok(["run", "Hello", "-C", mount, "--output", "json"]).await.session(), project)
 }
 
 const MIB: u64 = 1 << 20;
@@ -410,19 +399,18 @@ async fn a_file_of_two_hundred_gigabytes_is_refused_for_its_size_without_being_r
     assert!(text.contains("binary after a beginning that is text"), "{text}");
     assert!(all.contains("large.txt could not be searched") && all.contains("1 more document"), "{all}");
 
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
-    docs(&["search", "zebra", "--session", &id]).await.exits(0).says(&["large.pdf could not be searched", SIZE]);
+    world.docs(&["search", "zebra", "--session", &id]).await.exits(0).says(&["large.pdf could not be searched", SIZE]);
     for (name, _) in &files {
-        let found = docs(&["search", "a", "--session", &id, "--in", &format!("/project/{name}"), "--json"]).await;
+        let found = world.docs(&["search", "a", "--session", &id, "--in", &format!("/project/{name}"), "--json"]).await;
         let found = found.exits(0).json();
-        assert_eq!((&found["complete"], &found["searched"]), (&json!(false), &json!(0)), "{found}");
+        holds(&found, json!({"complete": false, "searched": 0}));
         assert!(found["broken"][0]["why"].as_str().unwrap().contains(SIZE), "{found}");
     }
-    docs(&["list", "--session", &id]).await.exits(0).says(&["large.pdf", SIZE]);
-    docs(&["reindex", "--session", &id]).await.exits(0).says(&["large.pdf", SIZE]);
+    world.docs(&["list", "--session", &id]).await.exits(0).says(&["large.pdf", SIZE]);
+    world.docs(&["reindex", "--session", &id]).await.exits(0).says(&["large.pdf", SIZE]);
     for name in ["large.pdf", "large.txt"] {
         let path = project.join(name).display().to_string();
-        docs(&["add", &path, "--session", &id]).await.exits(2).says(&["larger than the 64 MiB", "hint:"]);
+        world.docs(&["add", &path, "--session", &id]).await.exits(2).says(&["larger than the 64 MiB", "hint:"]);
     }
     // What the journal, the index and the clients take is far below the size of any of them.
     let read = read_so_far(&world) - before;
@@ -444,11 +432,10 @@ async fn nothing_reads_on_when_nobody_waits_any_longer() {
     });
     for args in [&["docs", "search", "zebra", "--session", &id][..], &["run", "Where is a zebra?", "--session", &id]] {
         let before = read_so_far(&world);
-        let asking = world.daemon.spawn_agentctl(args);
-        until("the files to be read", || async { (read_so_far(&world) > before + 64 * MIB).then_some(()) }).await;
+        let asking = world.spawn_agentctl(args);
+        until_true("the files to be read", || read_so_far(&world) > before + 64 * MIB).await;
         // The client of a search is gone; that of a turn cancels it.
-        let signal =
-            if args[0] == "run" { nix::sys::signal::Signal::SIGINT } else { nix::sys::signal::Signal::SIGKILL };
+        let signal = if args[0] == "run" { Signal::SIGINT } else { Signal::SIGKILL };
         asking.signal(signal);
         asking.output(Vec::new()).await;
         until("the reading to end", || async {

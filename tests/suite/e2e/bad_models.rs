@@ -1,17 +1,10 @@
 //! Models that answer badly: the turn ends with a clear reason, and the daemon serves the next one.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// Asks once, and hands back the result of a turn that ended with this code.
 async fn ask(world: &World, code: i32) -> Value {
-    let output = world.daemon.agentctl(["run", "Hi", "--output", "json", "--on-interrupt", "approve"]).await;
+    let output = world.agentctl(["run", "Hi", "--output", "json", "--on-interrupt", "approve"]).await;
     output.exits(code).json()
 }
 
@@ -46,9 +39,8 @@ async fn a_model_that_is_not_there() {
     let mut home = TempHome::with_model("http://127.0.0.1:9/v1");
     home.set("MODEL_CHAT_BASE_URL", world.model.base_url());
     let daemon = TempDaemon::start_in(home).await;
-    let output = daemon.agentctl(["run", "Hi"]).await.exits(1);
-    output.says(&["127.0.0.1:9", "hint:"]);
-    daemon.agentctl(["run", "Hi", "--model", "chat"]).await.exits(0);
+    daemon.agentctl(["run", "Hi"]).await.exits(1).says(&["127.0.0.1:9", "hint:"]);
+    daemon.ok(["run", "Hi", "--model", "chat"]).await;
 }
 
 #[tokio::test]
@@ -70,8 +62,8 @@ async fn a_model_that_never_answers_is_given_up() {
         assert!(error["message"].as_str().unwrap().contains(words), "{result:#}");
         assert!(words.is_empty() || error.to_string().contains("timeouts.first_byte"), "{result:#}");
         // On a busy machine an answer may take longer than that.
-        world.daemon.write("config/models.yaml", "base: {retries: 0}");
-        world.daemon.agentctl(["reload"]).await.exits(0);
+        world.write("config/models.yaml", "base: {retries: 0}");
+        world.ok(["reload"]).await;
         world.still_serves().await;
     }
 }
@@ -91,7 +83,7 @@ async fn a_gateway_that_only_keeps_the_connection_alive_is_given_up() {
     let alive = Reply::status(200, empty.repeat(3_000)).header("content-type", "text/event-stream");
     base.default_reply(alive.bytes_per_write(empty.len()).delay_ms(10));
     spare.default_reply(Reply::text("Spare here."));
-    let output = daemon.agentctl(["run", "Hi"]).await.exits(0);
+    let output = daemon.ok(["run", "Hi"]).await;
     assert_eq!(output.stdout.trim(), "Spare here.");
     output.says(&["only signs of life"]);
 }
@@ -151,7 +143,7 @@ async fn calls_that_cannot_be_run_are_told_to_the_model() {
         let result = ask(&world, 0).await;
         assert_eq!(result["text"], "I see.");
         let request = world.model.requests().pop().unwrap();
-        let told = super::tool_texts(&request);
+        let told = tool_texts(&request);
         assert!(told.contains(code), "{code} is missing in {told:?}");
     };
     check(Reply::tool_call("read_file", json!("{\"path\": \"a")), "E_INVALID_ARGS").await;
@@ -173,7 +165,7 @@ async fn an_answer_that_no_message_could_carry_is_cut_and_can_be_read_again() {
     let words: String = (0..3_000_000).map(|number| format!("{number} ")).collect();
     let pieces = words.as_bytes().chunks(1 << 20).map(|piece| String::from_utf8_lossy(piece).into_owned());
     world.model.reply(Reply::deltas(pieces)).default_reply(Reply::text("Enough."));
-    let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7);
+    let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7);
     let lines = output.json_lines();
     let warning = lines.iter().find(|line| line["type"] == "warning").unwrap();
     assert!(warning.to_string().contains("more than 4 MiB"), "{warning}");
@@ -182,9 +174,9 @@ async fn an_answer_that_no_message_could_carry_is_cut_and_can_be_read_again() {
     assert!(text.len() > 3 << 20 && words.starts_with(text), "{} bytes", text.len());
     // It can be looked at again, and gone on with.
     let session = result["session_id"].as_str().unwrap();
-    let again = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let again = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     assert!(again.stdout.contains("2999 3000 3001"));
-    world.daemon.agentctl(["run", "And now?", "--session", session]).await.exits(0);
+    world.ok(["run", "And now?", "--session", session]).await;
     world.still_serves().await;
 }
 
@@ -193,7 +185,7 @@ async fn a_runaway_answer_is_cut_and_said() {
     let world = World::start().await;
     for phrase in ["ha ", "I will do it now. ", "[", "="] {
         world.model.reply(Reply::deltas(vec![phrase; 50_000]));
-        let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await;
+        let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await;
         let lines = output.json_lines();
         assert!(lines.iter().any(|line| line["type"] == "warning"), "{phrase:?}: it is said");
         let result = lines.last().unwrap();
@@ -207,7 +199,7 @@ async fn what_models_write_does_not_command_the_terminal() {
     let world = World::start().await;
     let hostile = "Hi \u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}]52;c;ZXZpbA==\u{7} there\u{202e}, friend.";
     world.model.default_reply(Reply::text(hostile));
-    let mut command = world.daemon.agentctl_command(["run", "Hi"]);
+    let mut command = world.agentctl_command(["run", "Hi"]);
     command.env("TERM", "xterm-256color");
     let mut terminal = rexpect::session::spawn_command(command, Some(60_000)).unwrap();
     let shown = terminal.exp_eof().unwrap();

@@ -1,32 +1,16 @@
 //! A session in one file: on another machine, which has neither its project nor its model, it has the same history and the same
 //! figures, and its turns are played again byte for byte. What an import is honest about: usage, the audit log, the machine.
 
-use std::fs;
-
-use agentd_testkit::{
-    daemon::{TempDaemon, until},
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::{travel::events_of, *};
 
 /// A machine without a model, to which sessions come.
 async fn empty_machine() -> TempDaemon {
     TempDaemon::start("http://127.0.0.1:9/v1").await
 }
 
-async fn json_of(daemon: &TempDaemon, args: &[&str]) -> Value {
-    daemon.agentctl(args.iter().chain(&["--json"])).await.exits(0).json()
-}
-
-async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> {
-    daemon.agentctl(["sessions", "export", session, "--format", "json"]).await.exits(0).json_lines()
-}
-
 /// A model that looks, edits, runs a command, and has a subagent look once more.
 fn answer(request: &Recorded) -> Reply {
-    if request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent")) {
+    if is_subagent(request) {
         return Reply::text("The report. Each thing was looked at and found in order. ".repeat(6)).and_reasoning("Hm.");
     }
     let told = tool_texts(request);
@@ -51,31 +35,27 @@ fn answer(request: &Recorded) -> Reply {
 
 /// A session with a project and three turns. In the first a person is asked twice.
 async fn worked_on(world: &World) -> String {
-    world.daemon.write("project/notes.txt", "old words\n");
-    world.daemon.write("project/AGENTS.md", "Be brief.\n");
+    world.write("project/notes.txt", "old words\n");
+    world.write("project/AGENTS.md", "Be brief.\n");
     world.model.respond_with(answer);
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
-    let args = ["run", "Go on", "-C", &project, "--on-interrupt", "wait", "--output", "json"];
-    let running = world.daemon.spawn_agentctl(args);
+    let args = ["run", "Go on", "-C", &world.mount(), "--on-interrupt", "wait", "--output", "json"];
+    let running = world.spawn_agentctl(args);
     for tool in ["edit_file", "run_bash_command"] {
-        let asked = async || {
-            let all = json_of(&world.daemon, &["interrupts"]).await;
-            all.as_array().unwrap().iter().find(|asked| asked["tool"] == tool)?["id"].as_str().map(str::to_owned)
-        };
-        let interrupt = until("it asks", asked).await;
-        world.daemon.agentctl(["answer", &interrupt, "approve"]).await.exits(0);
+        let asked = async || world.questions().await.into_iter().find(|asked| asked["tool"] == tool);
+        let asked = until("it asks", asked).await;
+        world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     }
-    let id = running.output(Vec::new()).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let id = running.output(Vec::new()).await.exits(0).session();
     for prompt in ["Now look once more", "And what else?"] {
-        world.daemon.agentctl(["run", prompt, "--session", &id, "--on-interrupt", "deny"]).await.exits(0);
+        world.ok(["run", prompt, "--session", &id, "--on-interrupt", "deny"]).await;
     }
     id
 }
 
 async fn travels(world: &World, session: &str, to: &TempDaemon) -> Value {
-    let file = world.daemon.path().join("report.tar.gz").display().to_string();
-    world.daemon.agentctl(["sessions", "export", session, "-o", &file]).await.exits(0);
-    json_of(to, &["sessions", "import", &file]).await
+    let file = world.path().join("report.tar.gz").display().to_string();
+    world.ok(["sessions", "export", session, "-o", &file]).await;
+    to.json(["sessions", "import", &file]).await
 }
 
 /// Events of the session as far as a replay repeats them: everything but the times and what tells of the place, with ids by the order in
@@ -156,53 +136,49 @@ fn is_id(text: &str) -> bool {
 async fn a_bug_report_is_one_file() {
     let world = World::start().await;
     let id = worked_on(&world).await;
-    let (here, figures) = (events_of(&world.daemon, &id).await, json_of(&world.daemon, &["context", &id]).await);
+    let (here, figures) = (events_of(&world.daemon, &id).await, world.json(["context", &id]).await);
     let other = empty_machine().await;
     let report = travels(&world, &id, &other).await;
-    assert_eq!((&report["turns"], &report["subagents"]), (&json!(3), &json!(1)), "{report:#}");
-    let [page, traced] = ["page.html", "trace.html"].map(|name| world.daemon.path().join(name).display().to_string());
-    world.daemon.agentctl(["sessions", "export", &id, "--format", "html", "-o", &page]).await.exits(0);
-    world.daemon.agentctl(["trace", &id, "--html", &traced]).await.exits(0);
+    holds(&report, json!({"turns": 3, "subagents": 1}));
+    let [page, traced] = ["page.html", "trace.html"].map(|name| world.path().join(name).display().to_string());
+    world.ok(["sessions", "export", &id, "--format", "html", "-o", &page]).await;
+    world.ok(["trace", &id, "--html", &traced]).await;
     assert_eq!(fs::read_to_string(&page).unwrap(), fs::read_to_string(&traced).unwrap(), "it is the same page");
-    fs::remove_dir_all(world.daemon.path().join("project")).unwrap();
+    fs::remove_dir_all(world.path().join("project")).unwrap();
     let page = ["sessions", "export", &id, "--format", "html", "--redact"];
-    let page = world.daemon.agentctl(page).await.exits(0).stdout;
-    for part in ["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."] {
-        assert!(page.contains(part), "{part}");
-    }
+    let output = world.ok(page).await;
+    output.shows(&["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."]);
 
     // The same history, and the same figures, also after a restart.
     let mut other = other;
     assert_eq!(events_of(&other, &id).await, here);
-    other.kill9().await;
-    other.restart().await;
-    let mut there = json_of(&other, &["context", &id]).await;
+    other.crash().await;
+    let mut there = other.json(["context", &id]).await;
     assert_eq!(there.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
     assert_eq!(there, figures);
-    let shown = other.agentctl(["context", &id]).await.exits(0).stdout;
-    assert!(shown.contains("figures of the machine that it comes from"), "{shown}");
+    other.ok(["context", &id]).await.shows(&["figures of the machine that it comes from"]);
 
     // Every turn is played again, without a model and without the project.
     let file = other.path().join("report.jsonl").display().to_string();
-    other.agentctl(["sessions", "record", &id, "-o", &file]).await.exits(0);
-    let played = other.agentctl(["run", "--replay", &file, "--output", "stream-json"]).await.exits(0).json_lines();
+    other.ok(["sessions", "record", &id, "-o", &file]).await;
+    let played = other.ok(["run", "--replay", &file, "--output", "stream-json"]).await.json_lines();
     let (then, now) = (repeated(&here), repeated(&played));
     let others = then.iter().zip(&now).filter(|(then, now)| then != now);
     let others: Vec<String> = others.map(|(then, now)| format!("- {then}\n+ {now}")).collect();
     assert!(others.is_empty() && then.len() == now.len(), "{} and {}\n{}", then.len(), now.len(), others.join("\n"));
-    assert_eq!(json_of(&other, &["sessions", "list"]).await.as_array().unwrap().len(), 1, "nothing is left of it");
+    assert_eq!(other.json(["sessions", "list"]).await.as_array().unwrap().len(), 1, "nothing is left of it");
 }
 
 #[tokio::test]
 async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_log() {
     let world = World::start().await;
     let id = worked_on(&world).await;
-    let total = async || json_of(&world.daemon, &["usage"]).await["total"].clone();
+    let total = async || world.json(["usage"]).await["total"].clone();
     let before = total().await;
-    let early = world.daemon.path().join("early.tar.gz").display().to_string();
-    world.daemon.agentctl(["sessions", "export", &id, "-o", &early]).await.exits(0);
+    let early = world.path().join("early.tar.gz").display().to_string();
+    world.ok(["sessions", "export", &id, "-o", &early]).await;
     let imports = async || {
-        let lines = json_of(&world.daemon, &["audit"]).await;
+        let lines = world.json(["audit"]).await;
         lines
             .as_array()
             .unwrap()
@@ -212,22 +188,20 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
             .collect::<Vec<_>>()
     };
     for times in 1..=2 {
-        world.daemon.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
-        json_of(&world.daemon, &["sessions", "import", &early]).await;
+        world.ok(["sessions", "delete", &id, "--yes"]).await;
+        world.json(["sessions", "import", &early]).await;
         assert_eq!(total().await, before, "it was paid for once");
         assert_eq!(imports().await.len(), times);
     }
-    let told = imports().await[0].to_string();
-    assert!(told.contains(&id) && told.contains("agentd ") && told.contains("agentctl"), "{told}");
-    let people = world.daemon.agentctl(["audit"]).await.exits(0).stdout;
-    assert!(people.contains("session imported"), "{people}");
+    has_all(&imports().await[0].to_string(), &[&id, "agentd ", "agentctl"]);
+    world.ok(["audit"]).await.shows(&["session imported"]);
     // It goes on, and what is new counts; so it does for the machine that it goes to.
-    world.daemon.agentctl(["run", "And then?", "--session", &id]).await.exits(0);
+    world.ok(["run", "And then?", "--session", &id]).await;
     let grown = total().await;
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
     let other = empty_machine().await;
     travels(&world, &id, &other).await;
-    assert_eq!(json_of(&other, &["usage"]).await["total"], grown);
+    assert_eq!(other.json(["usage"]).await["total"], grown);
 }
 
 #[tokio::test]
@@ -236,8 +210,8 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     world.model.respond_with(|_| Reply::text("Hello."));
     let id = json_of_run(&world, &["run", "Hello"]).await;
     json_of_run(&world, &["run", "Again", "--session", &id]).await;
-    let file = world.daemon.path().join("session.tar.gz").display().to_string();
-    world.daemon.agentctl(["sessions", "export", &id, "-o", &file]).await.exits(0);
+    let file = world.path().join("session.tar.gz").display().to_string();
+    world.ok(["sessions", "export", &id, "-o", &file]).await;
     // The words of another machine, in an archive whose hashes fit.
     let other = TempDaemon::start(&world.model.base_url()).await;
     let folder = other.path().join("unpacked");
@@ -245,37 +219,34 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     let script = "tar xzf \"$0\" && sed -i 's/This machine runs [^.]*/This machine runs Elsewhere/' journal/*/*.jsonl && \
                   sha256sum manifest.json journal/*/*.jsonl > SHA256SUMS && \
                   tar czf ../elsewhere.tar.gz --format=gnu manifest.json journal/*/*.jsonl SHA256SUMS";
-    let packed = std::process::Command::new("sh").args(["-c", script, &file]).current_dir(&folder).status().unwrap();
+    let packed = Command::new("sh").args(["-c", script, &file]).current_dir(&folder).status().unwrap();
     assert!(packed.success());
     let file = other.path().join("elsewhere.tar.gz").display().to_string();
-    json_of(&other, &["sessions", "import", &file]).await;
+    other.json(["sessions", "import", &file]).await;
     assert!(events_of(&other, &id).await.iter().any(|event| event.to_string().contains("runs Elsewhere")));
-    let forks = async |turn: &str| {
-        let args = ["sessions", "fork", &id, "--at-turn", turn];
-        other.agentctl(args).await.exits(0).stdout.trim().to_owned()
-    };
+    let forks =
+        async |turn: &str| other.ok(["sessions", "fork", &id, "--at-turn", turn]).await.stdout.trim().to_owned();
     let early = forks("1").await;
     // What is cut off did not come along, and what follows happens here.
     let origin = async |session: &str| {
-        let shown = json_of(&other, &["sessions", "show", session]).await;
+        let shown = other.json(["sessions", "show", session]).await;
         (shown["settings"]["imported"]["events"].as_u64().unwrap(), shown["last_seq"].as_u64().unwrap())
     };
     let ((whole, _), (part, last)) = (origin(&id).await, origin(&early).await);
     assert!(part < whole && part < last, "{part} of {whole}, and {last} in the fork");
     for session in [&id, &early] {
-        other.agentctl(["run", "Where are you?", "--session", session]).await.exits(0);
+        other.ok(["run", "Where are you?", "--session", session]).await;
         let asked = world.model.requests().last().unwrap().body.to_string();
         assert!(!asked.contains("runs Elsewhere"), "{asked}");
     }
     // Also one that is made behind that, of a turn from elsewhere.
     let late = forks("1").await;
-    other.agentctl(["run", "Where are you?", "--session", &late]).await.exits(0);
+    other.ok(["run", "Where are you?", "--session", &late]).await;
     let asked = world.model.requests().last().unwrap().body.to_string();
     assert!(!asked.contains("runs Elsewhere"), "{asked}");
 }
 
 async fn json_of_run(world: &World, args: &[&str]) -> String {
     let all = args.iter().chain(&["--output", "json", "--on-interrupt", "approve"]);
-    let result = world.daemon.agentctl(all).await.exits(0).json();
-    result["session_id"].as_str().unwrap().to_owned()
+    world.ok(all).await.session()
 }

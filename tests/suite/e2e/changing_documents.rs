@@ -2,24 +2,15 @@
 //! is read once.
 
 use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
-use agentd_testkit::model_server::Reply;
-use serde_json::Value;
-
-use super::{World, documents::docx};
+use super::{documents::docx, *};
 
 /// Names of the documents in which a search of a session finds something.
 async fn found_in(world: &World, session: &str, query: &str) -> Vec<String> {
-    let found = world.daemon.agentctl(["docs", "search", query, "--session", session, "--json"]).await;
+    let found = world.agentctl(["docs", "search", query, "--session", session, "--json"]).await;
     let found = found.json();
     assert_eq!(found["complete"], true, "{found}");
     let hits = found["hits"].as_array().unwrap().iter();
@@ -30,12 +21,12 @@ async fn found_in(world: &World, session: &str, query: &str) -> Vec<String> {
 async fn add(world: &World, path: &Path, session: Option<&str>) -> String {
     let mut args = vec!["docs", "add", path.to_str().unwrap(), "--json"];
     args.extend(session.into_iter().flat_map(|session| ["--session", session]));
-    let added: Value = world.daemon.agentctl(args).await.exits(0).json();
+    let added: Value = world.ok(args).await.json();
     added["session_id"].as_str().unwrap().to_owned()
 }
 
 fn uploads(world: &World, session: &str) -> PathBuf {
-    world.daemon.data().join("workspace").join(session).join("uploads")
+    world.data().join("workspace").join(session).join("uploads")
 }
 
 #[tokio::test]
@@ -99,17 +90,17 @@ impl Drop for WatchEnd {
 async fn a_document_that_four_searches_of_two_sessions_wait_for_is_read_once() {
     let mut world = World::start().await;
     let pages: Vec<String> = (1..=20_000).map(|page| format!("Page {page} of the book, with zircon{page}. ")).collect();
-    let book = world.daemon.write("book.docx", docx(&pages));
+    let book = world.write("book.docx", docx(&pages));
     let mut sessions = Vec::new();
     for _ in 0..2 {
         world.model.reply(Reply::text("Hello."));
-        let begun = world.daemon.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+        let begun = world.ok(["run", "Hello", "--output", "json"]).await.json();
         sessions.push(add(&world, &book, begun["session_id"].as_str()).await);
     }
     assert_ne!(sessions[0], sessions[1]);
     // The index is gone: the book has to be read again.
     world.daemon.kill9().await;
-    fs::remove_dir_all(world.daemon.data().join("index")).unwrap();
+    fs::remove_dir_all(world.data().join("index")).unwrap();
     world.daemon.restart().await;
 
     let (daemon, is_over) = (world.daemon.pid(), Arc::new(AtomicBool::new(false)));
@@ -125,12 +116,11 @@ async fn a_document_that_four_searches_of_two_sessions_wait_for_is_read_once() {
     let searching: Vec<_> = (0..4)
         .map(|number| {
             let query = format!("zircon{}", 19_990 + number);
-            world.daemon.spawn_agentctl(["docs", "search", &query, "--session", &sessions[number % 2]])
+            world.spawn_agentctl(["docs", "search", &query, "--session", &sessions[number % 2]])
         })
         .collect();
     for asking in searching {
-        let found = asking.output(Vec::new()).await.exits(0);
-        assert!(found.stdout.contains("uploads/book.docx"), "{}", found.stdout);
+        asking.output(Vec::new()).await.exits(0).shows(&["uploads/book.docx"]);
     }
     drop(end);
     let readers = watch.join().unwrap();

@@ -1,9 +1,6 @@
 //! The conversation, at a terminal and through a pipe.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation() {
@@ -19,19 +16,16 @@ async fn a_conversation() {
 
     terminal.says("/help");
     let help = terminal.prompt();
-    for command in ["/help", "/model", "/sessions", "/quit", "/reset", "/tools"] {
-        assert!(help.contains(command), "{command} is missing in {help:?}");
-    }
+    has_all(&help, &["/help", "/model", "/sessions", "/quit", "/reset", "/tools"]);
     terminal.hears("/sesions", "did you mean /sessions?");
     terminal.hears("/tools", "run_bash_command");
     terminal.hears("/clean", "nothing is old enough to be removed");
-    world.daemon.write("notes with blanks.txt", "the walrus is called Paul\n");
+    world.write("notes with blanks.txt", "the walrus is called Paul\n");
     terminal.hears("/upload ~/notes with blanks.txt", "uploaded as uploads/notes with blanks.txt");
     terminal.hears("/upload /no/such/file", "cannot read the file /no/such/file");
     world.model.reply(Reply::text("I see it."));
     terminal.hears("What is new?", "I see it.");
-    let told = world.model.requests().last().unwrap().body["messages"].to_string();
-    assert!(told.contains("uploads/notes with blanks.txt"), "{told}");
+    has_all(&world.model.requests().last().unwrap().body["messages"].to_string(), &["uploads/notes with blanks.txt"]);
     let last = terminal.leaves();
     assert!(last.contains("agentctl chat --session"), "{last:?}");
 }
@@ -43,7 +37,7 @@ async fn who_comes_back_sees_the_last_turns_as_they_were() {
     let run = async |words: &str, answer: Reply, more: &[&str]| {
         world.model.reply(answer);
         let args = [&["run", words, "--output", "json", "--on-interrupt", "approve"], more].concat();
-        world.daemon.agentctl(args).await.exits(0).json()["session_id"].as_str().unwrap().to_owned()
+        world.ok(args).await.session()
     };
     let session = run("First of all", Reply::text("Answer one."), &[]).await;
     let here = ["--session", session.as_str()];
@@ -71,26 +65,24 @@ async fn who_comes_back_sees_the_last_turns_as_they_were() {
 
 #[tokio::test]
 async fn continuing_means_the_last_session_of_this_folder() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Done."));
+    let world = World::saying("Done.").await;
     let folder = |name: &str| {
-        let folder = world.daemon.path().join(name);
-        std::fs::create_dir(&folder).unwrap();
+        let folder = world.path().join(name);
+        fs::create_dir(&folder).unwrap();
         folder.to_str().unwrap().to_owned()
     };
     let (one, other, third) = (folder("one"), folder("other"), folder("third"));
     let run = async |args: &[&str]| {
-        let ran = world.daemon.agentctl([&["run", "Hi", "--output", "json"], args].concat()).await;
+        let ran = world.agentctl([&["run", "Hi", "--output", "json"], args].concat()).await;
         ran.exits(0).json()["session_id"].clone()
     };
     let first = run(&["-C", &format!("{one}:rw")]).await;
     let second = run(&["-C", &other]).await;
     assert_eq!(run(&["--continue", "-C", &format!("{one}:rw")]).await, first);
     assert_eq!(run(&["--continue", "-C", &other]).await, second);
-    let refused = world.daemon.agentctl(["run", "Hi", "--continue", "-C", &third]).await;
+    let refused = world.agentctl(["run", "Hi", "--continue", "-C", &third]).await;
     refused.exits(2).says(&["no session sees this folder", "agentctl sessions list"]);
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    assert_eq!(listed[0]["project"], json!({"path": other, "writable": false}));
+    assert_eq!(world.json(["sessions", "list"]).await[0]["project"], json!({"path": other, "writable": false}));
     // One without a folder goes on anywhere.
     let nowhere = run(&[]).await;
     assert_eq!(run(&["--continue"]).await, nowhere);
@@ -98,18 +90,17 @@ async fn continuing_means_the_last_session_of_this_folder() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_begins_with_the_words_of_its_command() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Good morning."));
+    let world = World::saying("Good morning.").await;
     let mut terminal = Terminal::open(&world.daemon, &["Say", "hello"]);
     terminal.sees("Say hello");
     terminal.sees_last("Good morning.");
     terminal.leaves();
-    let piped = world.daemon.agentctl_with(["chat", "First"], "\nSecond\n").await;
+    let piped = world.agentctl_with(["chat", "First"], "\nSecond\n").await;
     assert_eq!(piped.exits(0).stdout, "Good morning.\nGood morning.\n");
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Say hello", "First", "Second"]);
     assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "it is one session");
-    world.daemon.agentctl_with(["chat"], "/nonsense\n").await.exits(2).says(&["/help"]);
+    world.agentctl_with(["chat"], "/nonsense\n").await.exits(2).says(&["/help"]);
     // Without a command a terminal is talked to, and nothing else is.
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &[]);
     terminal.prompt();
@@ -121,44 +112,34 @@ async fn a_conversation_begins_with_the_words_of_its_command() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
     let world = World::with_files(&[("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [shred]}}")]).await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
     world.model.reply(run("touch a && touch b")).reply(Reply::text("Touched."));
     terminal.says("Touch them");
     let question = terminal.sees("y yes");
-    for words in ["confirm_exec", "medium risk", "run_bash_command: touch a", "run_bash_command: touch b"] {
-        assert!(question.contains(words), "{words} is missing in {question:?}");
-    }
-    terminal.presses("g");
-    terminal.sees("in every session");
-    terminal.presses("\r");
-    terminal.sees("kept for good");
+    has_all(&question, &["confirm_exec", "medium risk", "run_bash_command: touch a", "run_bash_command: touch b"]);
+    terminal.presses_for("g", "in every session");
+    terminal.presses_for("\r", "kept for good");
     terminal.sees_last("Touched.");
     terminal.says("/grants");
     let listed = terminal.prompt();
     assert!(listed.contains("permanent") && listed.contains("run_bash_command: [in /] touch b"), "{listed:?}");
 
     world.model.reply(run("touch c")).reply(Reply::text("Then not."));
-    terminal.says("One more");
-    terminal.sees("y yes");
-    terminal.presses("e");
-    terminal.sees("command:");
+    terminal.says_for("One more", "y yes");
+    terminal.presses_for("e", "command:");
     // Ctrl-U erases the line.
     terminal.presses("\u{15}shr'ed' c\r");
     terminal.sees_all(&["denied", "y yes"]);
-    terminal.presses("n");
-    terminal.sees("reason");
-    terminal.presses("\r");
-    terminal.sees_last("Then not.");
+    terminal.presses_for("n", "reason");
+    terminal.presses_last("\r", "Then not.");
     terminal.leaves();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     terminal.says("Hang, please");
     world.model.wait_until(|counts| counts.requests == 1).await;
@@ -173,14 +154,12 @@ async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_from_elsewhere_takes_the_question_off_the_screen() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(write).reply(Reply::text("It is written."));
-    terminal.says("Write it");
-    terminal.sees("y yes");
-    let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    world.daemon.agentctl(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    terminal.says_for("Write it", "y yes");
+    let waiting = world.json(["interrupts"]).await;
+    world.ok(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await;
     terminal.sees("approved, from another terminal");
     terminal.sees_last("It is written.");
     terminal.leaves();
@@ -191,13 +170,11 @@ async fn a_conversation_is_taken_up_with_what_it_waits_for() {
     let world = World::start().await;
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(write).reply(Reply::text("It is written."));
-    let args = ["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     drop(running);
     let mut terminal = Terminal::open(&world.daemon, &["--session", raised["session_id"].as_str().unwrap()]);
-    terminal.sees("y yes");
-    terminal.presses("y");
+    terminal.answers("y yes", "y");
     terminal.sees_last("It is written.");
     terminal.leaves();
 }
@@ -205,19 +182,16 @@ async fn a_conversation_is_taken_up_with_what_it_waits_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_prompt_tells_when_the_window_fills() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::text("Little."));
-    terminal.says("Read a line");
-    terminal.sees("Little.");
+    terminal.says_for("Read a line", "Little.");
     let quiet = terminal.prompt();
     assert!(!quiet.contains('%'), "{quiet:?}");
     let usage = json!({"prompt_tokens": 26_000, "completion_tokens": 10, "total_tokens": 26_010});
     world.model.reply(Reply { usage: Some(usage), ..Reply::text("Much.") });
     terminal.says("Read all of it");
     terminal.sees_all(&["Much.", "\u{1b}[6n"]);
-    terminal.presses("\u{1b}[1;1R");
-    terminal.sees("79% ");
+    terminal.presses_for("\u{1b}[1;1R", "79% ");
     terminal.hears("/context", "window of 32,768 tokens");
     terminal.hears("/compact summarize", "nothing to compact");
     terminal.hears("/compact undo", "no compaction to take back");
@@ -233,24 +207,19 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
         .reply(write("/state/plan.md", "dig\n"))
         .reply(write("outputs/a.txt", "first\n"))
         .reply(Reply::text("So."));
-    let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
-    let result = world.daemon.agentctl(args).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap();
-    let written = world.daemon.data().join("workspace").join(session).join("outputs/a.txt");
-    let mut terminal = Terminal::open(&world.daemon, &["--session", session]);
-    terminal.prompt();
+    let session = &world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.session();
+    let written = world.data().join("workspace").join(session).join("outputs/a.txt");
+    let mut terminal = Terminal::ready(&world.daemon, &["--session", session]);
     for (answer, stays) in [("n\r", true), ("y\r", false)] {
         terminal.says("/undo");
         let preview = terminal.sees("Undo turn 1? y/n");
         // The field is there once the person has had the time to read the question.
         terminal.sees(" > ");
-        for words in ["outputs/a.txt: is removed", "/state/plan.md: is removed", "-dig"] {
-            assert!(preview.contains(words), "{words:?} is missing in {preview:?}");
-        }
+        has_all(&preview, &["outputs/a.txt: is removed", "/state/plan.md: is removed", "-dig"]);
         terminal.presses(answer);
         terminal.sees_last(if stays { "nothing was undone" } else { "turn 1: 2 paths undone" });
         assert_eq!(written.exists(), stays);
-        let plan = world.daemon.agentctl(["files", "get", session, "/state/plan.md"]).await;
+        let plan = world.agentctl(["files", "get", session, "/state/plan.md"]).await;
         assert_eq!(plan.code, Some(if stays { 0 } else { 2 }));
     }
     terminal.leaves();
@@ -259,16 +228,14 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_is_completed_and_handed_over_by_its_mention() {
     let world = World::start().await;
-    world.daemon.write("desk/my notes.txt", "the cat is out\n");
-    world.daemon.write("desk/.secret", "hunter2\n");
-    let desk = world.daemon.path().join("desk").display().to_string();
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    world.write("desk/my notes.txt", "the cat is out\n");
+    world.write("desk/.secret", "hunter2\n");
+    let desk = world.path().join("desk").display().to_string();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::text("It is out."));
     terminal.presses(&format!("Where is it? #{desk}/\t"));
     // What is hidden is not offered, so there is one only.
-    terminal.sees("my notes.txt");
-    terminal.presses("\r");
+    terminal.answers("my notes.txt", "\r");
     terminal.sees("attached: uploads/my notes.txt");
     terminal.sees_last("It is out.");
     terminal.leaves();

@@ -1,29 +1,19 @@
 //! Checks that cannot be made: what they were to look at does not run, everybody is told, and the daemon goes on.
 
-use std::fs;
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// As much trust as there can be.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
 async fn calls_in_audit(world: &World) -> Vec<Value> {
-    let records = world.daemon.agentctl(["audit", "--json", "-n", "1000"]).await.exits(0).json();
+    let records = world.json(["audit", "-n", "1000"]).await;
     let records = records.as_array().unwrap().iter();
     records.filter(|record| record["kind"] == "call_decided").cloned().collect()
 }
 
 /// The daemon with one check more, which has a mistake in it.
 async fn with_a_broken_check() -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", TRUSTING);
     fs::create_dir(home.path().join("project")).unwrap();
     let command = home.command(program("examples/broken_check"));
@@ -34,10 +24,10 @@ async fn with_a_broken_check() -> World {
 async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     let world = with_a_broken_check().await;
     for rule in ["write_file", "run_bash_command: touch *"] {
-        world.daemon.agentctl(["grants", "add", rule]).await.exits(0);
+        world.ok(["grants", "add", rule]).await;
     }
-    world.daemon.write("project/brittle.txt", "brittle as it is\n");
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    world.write("project/brittle.txt", "brittle as it is\n");
+    let project = world.mount();
     let calls = |name: &str| {
         vec![
             ("run_bash_command", json!({"command": format!("touch \"$PROJECT/{name}\"")})),
@@ -53,14 +43,14 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     }
     let result = output.exits(5).json();
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
-    assert!(!world.daemon.path().join("project/brittle").exists());
-    let log = world.daemon.log();
+    assert!(!world.path().join("project/brittle").exists());
+    let log = world.log();
     assert!(log.contains("panic: a mistake in a check"), "the operator can find the cause: {log}");
     let audited = calls_in_audit(&world).await;
     assert_eq!(audited.len(), 3);
     for call in &audited {
-        assert_eq!((&call["verdict"], &call["layer"]), (&json!("deny"), &json!("checker")), "{call:#}");
-        assert_eq!((&call["allowed"], &call["by"]), (&json!(false), &json!("rules")), "{call:#}");
+        holds(&call, json!({"verdict": "deny", "layer": "checker"}));
+        holds(&call, json!({"allowed": false, "by": "rules"}));
         assert_eq!((&call["outcome"], &call["ended"]["ran"]), (&json!("refused"), &json!(false)), "{call:#}");
         assert!(call["reason"].as_str().unwrap().contains("a check failed on it"), "{call:#}");
     }
@@ -71,26 +61,25 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     let (running, interrupt) = world.raises(&["Do it", "-C", &project]).await;
     let edit = json!({"command": "touch \"$PROJECT/brittle\""}).to_string();
     let id = interrupt["id"].as_str().unwrap();
-    let refused = world.daemon.agentctl(["answer", id, "edit", "--args", &edit]).await.exits(2);
-    refused.says(&["a check failed on it", "hint:"]);
-    world.daemon.agentctl(["answer", id, "reject"]).await.exits(0);
+    world.agentctl(["answer", id, "edit", "--args", &edit]).await.exits(2).says(&["a check failed on it", "hint:"]);
+    world.ok(["answer", id, "reject"]).await;
     running.output(Vec::new()).await.exits(5);
-    assert!(!world.daemon.path().join("project/brittle").exists());
+    assert!(!world.path().join("project/brittle").exists());
 
     // The daemon is the same one, and other calls run.
     let (told, output) = world.call_all(calls("sound"), &args).await;
     output.exits(0);
     assert!(told[0].starts_with("exit code 0") && told[1].starts_with("Replaced"), "{told:#?}");
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }
 
 #[tokio::test]
 async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
     let world = World::configured(TRUSTING).await;
-    fs::create_dir(world.daemon.path().join("project")).unwrap();
+    fs::create_dir(world.path().join("project")).unwrap();
     for rule in ["touch *", "echo *", "sh *", "true *"] {
-        world.daemon.agentctl(["grants", "add", &format!("run_bash_command: {rule}")]).await.exits(0);
+        world.ok(["grants", "add", &format!("run_bash_command: {rule}")]).await;
     }
     let touch = "touch \"$PROJECT/ran\"";
     let nested = |times: usize| (0..times).fold(touch.to_owned(), |inner, _| format!("( {inner} )"));
@@ -122,20 +111,17 @@ async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
     ];
     let (arguments, expected): (Vec<Value>, Vec<&str>) = cases.into_iter().unzip();
     let calls = arguments.into_iter().map(|arguments| ("run_bash_command", arguments)).collect();
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let project = world.mount();
     let (told, output) = world.call_all(calls, &["-C", &project, "--on-interrupt", "deny"]).await;
     output.exits(5);
     for (told, words) in told.iter().zip(&expected) {
         assert!(told.starts_with("E_DENIED: refused: this run cannot ask") && told.contains(words), "{words}: {told}");
     }
-    assert!(!world.daemon.path().join("project/ran").exists());
+    assert!(!world.path().join("project/ran").exists());
     let audited = calls_in_audit(&world).await;
     assert_eq!(audited.len(), expected.len());
     for call in &audited {
-        assert_eq!(
-            (&call["verdict"], &call["layer"], &call["risk"]),
-            (&json!("ask"), &json!("checker"), &json!("high"))
-        );
+        holds(&call, json!({"verdict": "ask", "layer": "checker", "risk": "high"}));
         assert_eq!((&call["allowed"], &call["ended"]["ran"]), (&json!(false), &json!(false)), "{call:#}");
     }
     world.still_serves().await;
@@ -155,12 +141,12 @@ fn words(bytes: usize) -> String {
 #[tokio::test]
 async fn rules_that_cannot_be_read_are_never_followed() {
     let mut world = World::configured(TRUSTING).await;
-    fs::create_dir(world.daemon.path().join("project")).unwrap();
-    let rules = world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [frobnicate]}}\n");
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    fs::create_dir(world.path().join("project")).unwrap();
+    let rules = world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [frobnicate]}}\n");
+    world.ok(["reload"]).await;
     let calls = || vec![("run_bash_command", json!({"command": "touch ran; frobnicate"}))];
     let denied = "E_DENIED: frobnicate is on the list of commands that are never run";
-    type Break = fn(&std::path::Path);
+    type Break = fn(&Path);
     let ways: [(&str, Break); 5] = [
         ("no YAML", |path| fs::write(path, "tools: [").unwrap()),
         ("a word that is no key", |path| fs::write(path, "tools: {run_bash_command: {denny: []}}\n").unwrap()),
@@ -175,20 +161,20 @@ async fn rules_that_cannot_be_read_are_never_followed() {
     ];
     for (what, damage) in &ways {
         damage(&rules);
-        world.daemon.agentctl(["reload"]).await.exits(2).says(&["hitl_rules.yaml"]);
+        world.agentctl(["reload"]).await.exits(2).says(&["hitl_rules.yaml"]);
         // Whoever asks for it, and however.
         let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
         assert!(told[0].starts_with(denied), "{what}: {told:?}");
-        let lines = world.daemon.log().matches("the configuration was not changed").count();
+        let lines = world.log().matches("the configuration was not changed").count();
         world.daemon.signal(Signal::SIGHUP);
-        until("the signal is followed", || async {
-            (world.daemon.log().matches("the configuration was not changed").count() > lines).then_some(())
+        until_true("the signal is followed", || {
+            world.log().matches("the configuration was not changed").count() > lines
         })
         .await;
         let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
         assert!(told[0].starts_with(denied), "{what}: {told:?}");
     }
-    let records = world.daemon.agentctl(["audit", "--json", "-n", "1000"]).await.exits(0).json();
+    let records = world.json(["audit", "-n", "1000"]).await;
     let refused = records
         .as_array()
         .unwrap()
@@ -197,7 +183,7 @@ async fn rules_that_cannot_be_read_are_never_followed() {
     assert_eq!(refused.count(), 2 * ways.len(), "each time is in the log");
     // Without the rules that were read before there is nothing to go by, and so no daemon.
     world.daemon.sigterm().await;
-    world.daemon.agentctl(["run", "Do it"]).await.exits(2).says(&["hitl_rules.yaml", "hint:"]);
+    world.agentctl(["run", "Do it"]).await.exits(2).says(&["hitl_rules.yaml", "hint:"]);
     fs::remove_dir(&rules).unwrap();
     world.daemon.restart().await;
     world.still_serves().await;

@@ -2,23 +2,18 @@
 
 use agentd_core::{
     client_tool::{ClientTool, ClientToolCall},
-    event::EventKind,
     input::PictureData,
-    item::ItemBody,
     session::SessionMode,
-    turn::{OnInterrupt, StopReason},
 };
 use agentd_proto::{
-    client::{NewSession, SessionChoice, StartRequest, TurnFrame, TurnStream},
+    client::TurnFrame,
     v1::{
         self,
         turn_request::{Command, Start, ToolAnswer, tool_answer::Outcome},
     },
 };
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
 
-use super::{Events as _, World, tool_texts, turn};
+use super::{Events as _, *};
 
 /// 40 × 20 pixels.
 const RED: &[u8] = include_bytes!("fixtures/red.png");
@@ -76,7 +71,6 @@ async fn an_unsaved_buffer_reaches_the_model() {
     let names = |at: usize| world.model.requests()[at].body["tools"].to_string().contains("client_buffer");
     assert!(names(0));
     // It is over with its turn.
-    world.model.reply(Reply::text("Bye."));
     let session = SessionChoice::Existing(stream.session_id().to_string());
     world.client().await.turn(turn(session, "And now?")).await.unwrap().to_the_end().await;
     assert!(!names(2));
@@ -109,8 +103,7 @@ async fn an_answer_that_is_too_large_for_a_message_is_refused_with_a_word() {
     let frame = |command| v1::TurnRequest { command: Some(command) };
     let frames = vec![frame(Command::Start(start)), frame(Command::ToolAnswer(answer))];
     let events = super::bad_input::frames(&world, frames).await.unwrap();
-    let told = format!("{events:?}");
-    assert!(told.contains("has more than 16 MiB") && told.contains("command_refused"), "{told}");
+    has_all(&format!("{events:?}"), &["has more than 16 MiB", "command_refused"]);
     assert!(tool_texts(&world.model.requests().pop().unwrap()).contains("that client is gone"));
     world.still_serves().await;
 }
@@ -140,8 +133,7 @@ async fn a_kill_while_the_client_works_is_told_honestly() {
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
     let session = stream.session_id().to_string();
     call(&mut stream).await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let items = world.client().await.items(&session, 0, 100).await.unwrap();
     let result = items.iter().find_map(|numbered| match &numbered.item.body {
         ItemBody::ToolResult(result) => Some(result),

@@ -1,11 +1,6 @@
 //! Source code, found by meaning, name and structure, by a process that can do nothing else.
 
-use std::{fs, path::PathBuf};
-
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 const CART: &str = "\
 /// The cart of a person.
@@ -27,16 +22,16 @@ pub fn empty_cart() -> ShoppingCart {
 
 async fn shop() -> World {
     let world = World::start().await;
-    world.daemon.write("shop/src/cart.rs", CART);
-    world.daemon.write("shop/src/main.rs", "fn main() {\n    let cart = empty_cart();\n    pay(cart);\n}\n");
-    world.daemon.write(
+    world.write("shop/src/cart.rs", CART);
+    world.write("shop/src/main.rs", "fn main() {\n    let cart = empty_cart();\n    pay(cart);\n}\n");
+    world.write(
         "shop/src/pay.py",
         "def settle_invoice(invoice):\n    \"\"\"Pays a bill with a card.\"\"\"\n    return invoice\n",
     );
-    world.daemon.write("shop/.env", "PAY_TOKEN=hunter2_settle_invoice\n");
-    world.daemon.write("shop/deploy/secrets.yaml", "settle_invoice: hunter3\n");
-    world.daemon.write("shop/.gitignore", "/made\n");
-    world.daemon.write("shop/made/out.rs", "pub fn settle_invoice_made() {}\n");
+    world.write("shop/.env", "PAY_TOKEN=hunter2_settle_invoice\n");
+    world.write("shop/deploy/secrets.yaml", "settle_invoice: hunter3\n");
+    world.write("shop/.gitignore", "/made\n");
+    world.write("shop/made/out.rs", "pub fn settle_invoice_made() {}\n");
     world
 }
 
@@ -77,7 +72,7 @@ fn search(query: &str) -> (&'static str, Value) {
 
 fn kill(pid: u32) {
     let pid = pid.to_string();
-    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,11 +98,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
             ("repo_map", json!({"path": "src"})),
         ])
         .await;
-    let check = |at: usize, parts: &[&str]| {
-        for part in parts {
-            assert!(told[at].contains(part), "{at}: {part:?} is not in {}", told[at]);
-        }
-    };
+    let check = |at: usize, parts: &[&str]| has_all(&told[at], parts);
     check(0, &["1. /project/src/cart.rs:", "Adds an item, once its price is known."]);
     check(1, &["1. /project/src/pay.py:1-3 function settle_invoice", "[the best 1 hit in "]);
     check(2, &["Defined (1):\n/project/src/cart.rs:2-4 struct: pub struct ShoppingCart {"]);
@@ -127,16 +118,16 @@ async fn code_is_found_by_meaning_name_and_structure() {
     check(14, &["use outline of /project/src"]);
     // One process for all of it, and nothing of it is on the disk.
     assert_eq!(world.readers().len(), 1);
-    assert!(!world.daemon.data().join("code").exists());
+    assert!(!world.data().join("code").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_may_not_be_read_is_not_found() {
     let world = shop().await;
-    world.daemon.write("shop/private/plans.rs", "pub fn settle_invoice_in_secret() {}\n");
+    world.write("shop/private/plans.rs", "pub fn settle_invoice_in_secret() {}\n");
     let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
     world.configure("hitl_rules.yaml", rules);
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     let told = world
         .looks(vec![
             search("settle_invoice hunter"),
@@ -145,10 +136,8 @@ async fn what_may_not_be_read_is_not_found() {
             ("repo_map", json!({})),
         ])
         .await;
-    for (at, text) in told.iter().enumerate() {
-        for secret in ["hunter", "private/", "made/", "in_secret()"] {
-            assert!(!text.contains(secret), "{at}: {secret} is in {text}");
-        }
+    for text in &told {
+        has_none(text, &["hunter", "private/", "made/", "in_secret()"]);
     }
     assert!(told[0].contains("/project/src/pay.py"), "{}", told[0]);
     // Nor is it told whether they hold what was looked for.
@@ -186,7 +175,7 @@ async fn changes_are_found_at_once_whoever_makes_them() {
     assert!(told[6].contains("Defined (1):\n/project/src/deeper/er/new.rs:1"), "{}", told[6]);
     assert!(told[7].contains("There is no "), "{}", told[7]);
     // Another program changes it, while nobody looks.
-    world.daemon.write("shop/src/later.rs", "pub fn written_elsewhere() {}\n");
+    world.write("shop/src/later.rs", "pub fn written_elsewhere() {}\n");
     let told = world.looks(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
     assert!(told[0].contains("/project/src/later.rs:1"), "{}", told[0]);
 }
@@ -197,14 +186,14 @@ async fn a_reader_that_is_killed_is_replaced_and_ends_with_the_daemon() {
     world.looks(vec![search("cart")]).await;
     let first = world.readers();
     kill(first[0]);
-    until("the reader is gone", async || world.readers().is_empty().then_some(())).await;
+    until_true("the reader is gone", || world.readers().is_empty()).await;
     let told = world.looks(vec![search("cart")]).await;
     assert!(told[0].contains("/project/src/cart.rs"), "{}", told[0]);
     let second = world.readers();
     assert_ne!(first, second);
     world.daemon.kill9().await;
     let path = PathBuf::from(format!("/proc/{}", second[0]));
-    until("the reader ends with the daemon", async || (!path.exists()).then_some(())).await;
+    until_true("the reader ends with the daemon", || !path.exists()).await;
     world.daemon.restart().await;
 }
 
@@ -213,26 +202,25 @@ async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
     let world = World::start().await;
     for number in 0..30 {
         let text = format!("pub fn step_{number}(engine: &TravelEngine) {{ engine.travel_onwards(); }}\n");
-        world.daemon.write(&format!("shop/steps/step{number}.rs"), text);
+        world.write(&format!("shop/steps/step{number}.rs"), text);
     }
-    world.daemon.write(
+    world.write(
         "shop/engine.rs",
         "pub struct TravelEngine;\nimpl TravelEngine {\n    pub fn travel_onwards(&self) {}\n}\n",
     );
-    world.daemon.write("shop/private/plan.rs", "pub struct PrivateTravelPlan;\n");
+    world.write("shop/private/plan.rs", "pub struct PrivateTravelPlan;\n");
     for number in 0..10 {
-        world.daemon.write(&format!("shop/plans/p{number}.rs"), "fn plan(plan: PrivateTravelPlan) {}\n");
+        world.write(&format!("shop/plans/p{number}.rs"), "fn plan(plan: PrivateTravelPlan) {}\n");
     }
     let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
     world.configure("hitl_rules.yaml", rules);
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     // The index may take longer than a turn waits for a map; the tool does not.
     world.looks(vec![("repo_map", json!({}))]).await;
     world.model.reply(Reply::text("Hello."));
-    let output = world.daemon.agentctl(["run", "-C", &world.shop(), "--output", "json", "Hi"]).await.exits(0).json();
-    let session = output["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(["run", "-C", &world.shop(), "--output", "json", "Hi"]).await.session();
     world.model.reply(Reply::text("Again."));
-    world.daemon.agentctl(["run", "--session", &session, "And?"]).await.exits(0);
+    world.ok(["run", "--session", &session, "And?"]).await;
     let requests = world.model.requests();
     let [.., first, second] = &requests[..] else { panic!("two requests") };
     for request in [first, second] {
@@ -242,9 +230,9 @@ async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
         assert!(!body.contains("pub struct PrivateTravelPlan"), "{body}");
     }
     world.configure("agentd.yaml", "turns: {map_tokens: 0}\n");
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     world.model.reply(Reply::text("Hello."));
-    world.daemon.agentctl(["run", "-C", &world.shop(), "Hi"]).await.exits(0);
+    world.ok(["run", "-C", &world.shop(), "Hi"]).await;
     assert!(!world.model.requests().pop().unwrap().body.to_string().contains("A map of the code at"));
 }
 
@@ -253,20 +241,20 @@ async fn a_folder_that_is_replaced_is_read_anew() {
     let world = shop().await;
     let symbol = |name: &str| ("find_symbol", json!({ "name": name }));
     world.looks(vec![symbol("empty_cart")]).await;
-    let (at, aside) = (world.daemon.path().join("shop"), world.daemon.path().join("old"));
+    let (at, aside) = (world.path().join("shop"), world.path().join("old"));
     fs::rename(&at, &aside).unwrap();
-    world.daemon.write("shop/other.rs", "pub fn wholly_different() {}\n");
+    world.write("shop/other.rs", "pub fn wholly_different() {}\n");
     let told = world.looks(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
     assert!(told[0].contains("/project/other.rs:1"), "{}", told[0]);
     assert!(told[1].contains("There is no "), "{}", told[1]);
     // A folder in it that is swapped for another one is heard of from then on, too.
-    world.daemon.write("shop/src/one.rs", "pub fn first_of_it() {}\n");
+    world.write("shop/src/one.rs", "pub fn first_of_it() {}\n");
     world.looks(vec![symbol("first_of_it")]).await;
-    fs::rename(at.join("src"), world.daemon.path().join("src-aside")).unwrap();
-    world.daemon.write("shop/src/two.rs", "pub fn second_of_it() {}\n");
+    fs::rename(at.join("src"), world.path().join("src-aside")).unwrap();
+    world.write("shop/src/two.rs", "pub fn second_of_it() {}\n");
     let told = world.looks(vec![symbol("second_of_it"), symbol("first_of_it")]).await;
     assert!(told[0].contains("/project/src/two.rs:1") && told[1].contains("There is no "), "{told:?}");
-    world.daemon.write("shop/src/three.rs", "pub fn third_of_it() {}\n");
+    world.write("shop/src/three.rs", "pub fn third_of_it() {}\n");
     let told = world.looks(vec![symbol("third_of_it")]).await;
     assert!(told[0].contains("/project/src/three.rs:1"), "{}", told[0]);
 }
@@ -274,14 +262,14 @@ async fn a_folder_that_is_replaced_is_read_anew() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_of_a_repository_keeps_the_rules_of_the_whole() {
     let world = World::start().await;
-    world.daemon.write("repo/.git/HEAD", "ref: refs/heads/main\n");
-    world.daemon.write("repo/.git/info/exclude", "scratch/\n");
-    world.daemon.write("repo/.gitignore", "dist/\n*.gen.rs\n");
-    world.daemon.write("repo/shop/src/a.rs", "pub fn kept_by_git() {}\n");
+    world.write("repo/.git/HEAD", "ref: refs/heads/main\n");
+    world.write("repo/.git/info/exclude", "scratch/\n");
+    world.write("repo/.gitignore", "dist/\n*.gen.rs\n");
+    world.write("repo/shop/src/a.rs", "pub fn kept_by_git() {}\n");
     for ignored in ["dist/a.rs", "src/b.gen.rs", "scratch/c.rs"] {
-        world.daemon.write(&format!("repo/shop/{ignored}"), "pub fn ignored_by_git() {}\n");
+        world.write(&format!("repo/shop/{ignored}"), "pub fn ignored_by_git() {}\n");
     }
-    let project = world.daemon.path().join("repo/shop").display().to_string();
+    let project = world.path().join("repo/shop").display().to_string();
     let calls = ["kept_by_git", "ignored_by_git"].map(|name| ("find_symbol", json!({ "name": name })));
     let (told, output) = world.call_all(calls.to_vec(), &["-C", &project]).await;
     output.exits(0);

@@ -1,17 +1,9 @@
 //! Commands of the chat that show, copy and run something, and those that people write themselves.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// Ctrl-X Ctrl-E, as a terminal sends it.
 const OPEN_EDITOR: &str = "\u{18}\u{5}";
-
-/// Words that stand together on the screen.
-fn says(words: &str) -> Reply {
-    Reply::deltas([words])
-}
 
 fn last_words(world: &World) -> String {
     world.model.requests().last().unwrap().last_user().to_owned()
@@ -20,14 +12,12 @@ fn last_words(world: &World) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     terminal.says("!printf 'from the %s\\n' shell '```' '@web_search'; echo odd >&2; exit 3");
     terminal.sees_all(&["from the shell\r\nfrom the ```\r\nfrom the @web_search\r\nodd\r\n", "exit 3"]);
     terminal.sees_last("the model is told with your next message");
     // Ctrl-C ends it, and not the chat.
-    terminal.says("!printf 'be%s\\n' gun; exec sleep 600");
-    terminal.sees("begun");
+    terminal.says_for("!printf 'be%s\\n' gun; exec sleep 600", "begun");
     terminal.control('c');
     terminal.sees_last("ended by signal 2");
     terminal.hears("!", "! needs a command");
@@ -44,26 +34,23 @@ async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
     world.model.reply(says("Fine."));
     terminal.hears("And now?", "Fine.");
     assert_eq!(last_words(&world), "And now?");
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    assert_eq!(sessions[0]["title"], "Why?");
+    assert_eq!(world.json(["sessions", "list"]).await[0]["title"], "Why?");
     terminal.leaves();
 
     // Where nobody sits, lines are text.
     world.model.default_reply(says("Heard."));
-    world.daemon.agentctl_with(["chat"], "!touch made-by-chat\n?\n").await.exits(0);
+    world.agentctl_with(["chat"], "!touch made-by-chat\n?\n").await.exits(0);
     let said: Vec<String> = world.model.requests()[2..].iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["!touch made-by-chat", "?"]);
-    assert!(!world.daemon.path().join("made-by-chat").exists());
+    assert!(!world.path().join("made-by-chat").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_of_the_shell_waits_for_the_turn() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500));
-    terminal.says("Count");
-    terminal.sees("One.");
+    terminal.says_for("Count", "One.");
     terminal.presses("!printf 'be%s\\n' hind\r");
     terminal.sees_all(&["1 message waits", "Three."]);
     terminal.sees_last("behind");
@@ -71,11 +58,9 @@ async fn a_command_of_the_shell_waits_for_the_turn() {
 
     // What is typed while a command runs is sent behind it.
     world.model.reply(says("Heard.")).reply(says("Heard, too."));
-    terminal.says("!printf 'be%s\\n' gun; until [ -e go ]; do sleep 0.02; done");
-    terminal.sees("begun");
-    terminal.presses("ahead\rand more\r");
-    terminal.sees("and more");
-    world.daemon.write("go", "");
+    terminal.says_for("!printf 'be%s\\n' gun; until [ -e go ]; do sleep 0.02; done", "begun");
+    terminal.presses_for("ahead\rand more\r", "and more");
+    world.write("go", "");
     terminal.sees_all(&["exit 0", "Heard."]);
     terminal.sees_last("Heard, too.");
     let said: Vec<String> = world.model.requests()[1..].iter().map(|request| request.last_user().to_owned()).collect();
@@ -86,33 +71,30 @@ async fn a_command_of_the_shell_waits_for_the_turn() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_of_ones_own_and_of_the_project() {
     let world = World::start().await;
-    world.daemon.write(
+    world.write(
         "config/commands/greet.md",
         "---\ndescription: Say hello\nargument-hint: NAME\n---\nGreet $1 in French, and use $ARGUMENTS.\n",
     );
-    world.daemon.write("config/commands/compact.md", "Mine");
-    world.daemon.write("config/commands/broken.md", "---\ndescription: x\n");
-    world.daemon.write("app/.agentd/commands/ship-it.md", "Ship it.\nSee #~/private.txt and @web_search.\n");
-    world.daemon.write("private.txt", "hunter2\n");
-    let view = world.daemon.path().join("app").display().to_string();
+    world.write("config/commands/compact.md", "Mine");
+    world.write("config/commands/broken.md", "---\ndescription: x\n");
+    world.write("app/.agentd/commands/ship-it.md", "Ship it.\nSee #~/private.txt and @web_search.\n");
+    world.write("private.txt", "hunter2\n");
+    let view = world.path().join("app").display().to_string();
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
     terminal.sees("this project has .agentd/ with 1 command, not trusted: nothing of it is used");
     terminal.sees_last("/trust uses it");
-    terminal.says("/ship-it now");
-    terminal.sees("/ship-it comes from this project, which is not trusted");
+    terminal.says_for("/ship-it now", "/ship-it comes from this project, which is not trusted");
     terminal.sees_last("agentctl project trust");
     // What was shown is not what is there now.
-    world.daemon.write("app/.agentd/commands/evil.md", "Obey.");
+    world.write("app/.agentd/commands/evil.md", "Obey.");
     terminal.hears("/trust", "it is not as it was shown before; /trust once more");
-    std::fs::remove_file(world.daemon.path().join("app/.agentd/commands/evil.md")).unwrap();
+    fs::remove_file(world.path().join("app/.agentd/commands/evil.md")).unwrap();
     terminal.hears("/trust", "it is not as it was shown before; /trust once more");
     terminal.hears("/trust", "trusted: 1 command");
     assert_eq!(world.model.requests().len(), 0);
     world.model.reply(says("Bonjour."));
-    terminal.presses("/gre\t");
-    terminal.sees("/greet ");
-    terminal.presses("'Ada Lovelace' x\r");
-    terminal.sees_last("Bonjour.");
+    terminal.presses_for("/gre\t", "/greet ");
+    terminal.presses_last("'Ada Lovelace' x\r", "Bonjour.");
     assert_eq!(last_words(&world), "Greet Ada Lovelace in French, and use 'Ada Lovelace' x.");
     terminal.says("/help");
     let help = terminal.prompt();
@@ -121,8 +103,7 @@ async fn commands_of_ones_own_and_of_the_project() {
     {
         assert!(help.contains(words), "{words} is missing in {help:?}");
     }
-    terminal.says("/broken");
-    terminal.sees("broken.md: a line");
+    terminal.says_for("/broken", "broken.md: a line");
     terminal.sees_last("missing behind its first lines");
 
     // A project's command says whose it is, once, and names nothing of the person's.
@@ -149,8 +130,8 @@ async fn commands_of_ones_own_and_of_the_project() {
 async fn what_a_session_did_is_shown_and_copied() {
     let mut world = World::start().await;
     world.daemon.set("PAGER", "cat");
-    world.daemon.write("app/a.txt", "first\nold words\nlast\n");
-    let view = format!("{}:rw", world.daemon.path().join("app").display());
+    world.write("app/a.txt", "first\nold words\nlast\n");
+    let view = format!("{}:rw", world.path().join("app").display());
     let todo = |content: &str, status: &str| json!({"content": content, "status": status});
     world
         .model
@@ -161,14 +142,12 @@ async fn what_a_session_did_is_shown_and_copied() {
     ));
     world.model.reply(Reply::text("Edited. Plant now?"));
     let run = ["run", "Edit it", "-C", &view, "--on-interrupt", "approve", "--output", "json"];
-    let session = world.daemon.agentctl(run).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(run).await.session();
     world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/b.txt", "content": "made\n"})));
     world.model.reply(Reply::text("The *last* answer?"));
-    let more = ["run", "And another", "--session", &session, "--on-interrupt", "approve"];
-    world.daemon.agentctl(more).await.exits(0);
+    world.ok(["run", "And another", "--session", &session, "--on-interrupt", "approve"]).await;
 
-    let mut terminal = Terminal::open(&world.daemon, &["--session", &session]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &["--session", &session]);
     terminal.says("/todos");
     let todos = terminal.prompt();
     assert!(todos.contains("Dig") && todos.contains("Plant") && todos.contains("1 of 2 done"), "{todos:?}");
@@ -207,25 +186,20 @@ async fn what_a_session_did_is_shown_and_copied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_has_not_begun_tells_what_it_will_have() {
     let world = World::start().await;
-    world.daemon.agentctl(["grants", "add", "run_bash_command: cargo test"]).await.exits(0);
-    world.daemon.write("app/a.txt", "x");
-    let view = world.daemon.path().join("app").display().to_string();
-    let mut terminal = Terminal::open(&world.daemon, &["-C", &view, "--mode", "plan"]);
-    terminal.prompt();
+    world.ok(["grants", "add", "run_bash_command: cargo test"]).await;
+    world.write("app/a.txt", "x");
+    let view = world.path().join("app").display().to_string();
+    let mut terminal = Terminal::ready(&world.daemon, &["-C", &view, "--mode", "plan"]);
     for command in ["/current", "/context"] {
         terminal.says(command);
         let told = terminal.prompt();
-        for words in ["/app (read-only)", "plan", "shown to the model", "granted   run_bash_command: cargo test"] {
-            assert!(told.contains(words), "{words} is missing in {told:?}");
-        }
+        has_all(&told, &["/app (read-only)", "plan", "shown to the model", "granted   run_bash_command: cargo test"]);
     }
     terminal.hears("/tools", "run_bash_command");
     terminal.hears("/grants", "granted   run_bash_command: cargo test");
-    terminal.says("/init");
-    terminal.sees("the project is read-only");
+    terminal.says_for("/init", "the project is read-only");
     terminal.sees_last("agentctl chat -C .:rw");
-    terminal.says("?");
-    terminal.sees("Shift-Tab");
+    terminal.says_for("?", "Shift-Tab");
     terminal.sees_last("Ctrl-X Ctrl-E");
     assert_eq!(world.model.requests().len(), 0);
     terminal.leaves();
@@ -234,10 +208,9 @@ async fn a_session_that_has_not_begun_tells_what_it_will_have() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_is_asked_to_write_the_projects_own_page() {
     let world = World::start().await;
-    world.daemon.write("app/README", "x");
-    let view = format!("{}:rw", world.daemon.path().join("app").display());
-    let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
-    terminal.prompt();
+    world.write("app/README", "x");
+    let view = format!("{}:rw", world.path().join("app").display());
+    let mut terminal = Terminal::ready(&world.daemon, &["-C", &view]);
     world.model.reply(says("Looked at."));
     terminal.hears("/init", "Looked at.");
     assert!(last_words(&world).contains("write /project/AGENTS.md"));
@@ -247,15 +220,13 @@ async fn the_model_is_asked_to_write_the_projects_own_page() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_are_named_to_the_model_as_what_they_are() {
     let world = World::start().await;
-    world.daemon.write("app/src/x.rs", "fn main() {}\n");
-    world.daemon.write("a/mod.rs", "one\n");
-    world.daemon.write("b/mod.rs", "other\n");
-    let view = world.daemon.path().join("app").display().to_string();
-    let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
-    terminal.prompt();
+    world.write("app/src/x.rs", "fn main() {}\n");
+    world.write("a/mod.rs", "one\n");
+    world.write("b/mod.rs", "other\n");
+    let view = world.path().join("app").display().to_string();
+    let mut terminal = Terminal::ready(&world.daemon, &["-C", &view]);
     world.model.default_reply(says("Understood."));
-    terminal.says("Fix #app/src/x.rs like #nope/x.rs");
-    terminal.sees("#nope/x.rs names no file");
+    terminal.says_for("Fix #app/src/x.rs like #nope/x.rs", "#nope/x.rs names no file");
     terminal.sees_last("Understood.");
     assert_eq!(last_words(&world), "Fix #app/src/x.rs like #nope/x.rs\n\nFiles: #app/src/x.rs is /project/src/x.rs");
     let request = world.model.requests().last().unwrap().body["messages"].to_string();
@@ -264,11 +235,10 @@ async fn files_are_named_to_the_model_as_what_they_are() {
     let told = last_words(&world);
     assert!(told.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{told}");
     terminal.leaves();
-    let run = ["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"];
-    world.daemon.agentctl(run).await.exits(0);
+    world.ok(["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"]).await;
     let told = last_words(&world);
     assert!(told.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{told}");
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.json(["sessions", "list"]).await;
     assert_eq!(
         (&sessions[0]["title"], &sessions[1]["title"]),
         (&json!("Sum up"), &json!("Fix #app/src/x.rs like #nope/x.rs"))
@@ -279,29 +249,23 @@ async fn files_are_named_to_the_model_as_what_they_are() {
 async fn a_message_is_written_in_the_editor_in_lines_and_by_paste() {
     let mut world = World::start().await;
     world.daemon.set("EDITOR", "printf ' indeed' >>");
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.default_reply(says("Heard."));
-    terminal.presses("hello");
-    terminal.sees("hello");
+    terminal.presses_for("hello", "hello");
     terminal.presses(OPEN_EDITOR);
     terminal.prompt();
-    terminal.sees("hello indeed");
-    terminal.presses("\r");
+    terminal.answers("hello indeed", "\r");
     terminal.sees_last("Heard.");
     assert_eq!(last_words(&world), "hello indeed");
-    terminal.presses("one\ntwo");
-    terminal.sees("two");
-    terminal.presses("\r");
-    terminal.sees_last("Heard.");
+    terminal.presses_for("one\ntwo", "two");
+    terminal.presses_last("\r", "Heard.");
     assert_eq!(last_words(&world), "one\ntwo");
 
     let pasted: Vec<String> = (1..=30).map(|number| format!("pasted {number}")).collect();
     terminal.presses(&format!("Look: \u{1b}[200~{}\u{1b}[201~", pasted.join("\r")));
     let shown = terminal.sees("[30 lines pasted]");
     assert!(!shown.contains("pasted 7"), "{shown:?}");
-    terminal.presses("\r");
-    terminal.sees_last("Heard.");
+    terminal.presses_last("\r", "Heard.");
     assert_eq!(last_words(&world), format!("Look: {}", pasted.join("\n")));
     terminal.leaves();
 }

@@ -1,21 +1,8 @@
 //! The daemon is killed at every stored event of a turn with tools.
 
-use std::{fs, path::Path, process::Command};
-
-use agentd_core::{
-    event::{Event, EventKind},
-    turn::OnInterrupt,
-};
-use agentd_proto::client::Client;
-use agentd_testkit::{
-    daemon::TempDaemon,
-    model_server::{ModelServer, Reply},
-};
 use futures_util::{StreamExt as _, stream};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
 
-use super::{World, tool_texts, trusting, turn};
+use super::*;
 
 /// What a careful model does: it reads, runs a command once, and does not run again what may have taken effect.
 async fn model() -> ModelServer {
@@ -95,9 +82,9 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     let ended = stored.last().unwrap();
     assert_eq!(ended["type"], "turn_ended", "killed at {number}: {stored:#?}");
     assert_eq!(log_lines(&daemon), lines_before, "nothing runs before it is asked for");
-    daemon.agentctl(["audit", "verify"]).await.exits(0);
+    daemon.ok(["audit", "verify"]).await;
     if lines_before > 0 {
-        let records = daemon.agentctl(["audit", "--tool", "run_bash_command", "--json"]).await.exits(0).json();
+        let records = daemon.json(["audit", "--tool", "run_bash_command"]).await;
         assert_eq!(records[0]["allowed"], true, "killed at {number}: what ran is in the audit log");
     }
 
@@ -110,7 +97,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
 
     // It goes on where it was.
     let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
-    let result = daemon.agentctl(args).await.exits(0).json();
+    let result = daemon.ok(args).await.json();
     assert_eq!(result["text"], "All is done.", "killed at {number}");
     let unknown = stored.iter().any(|event| event["item"]["error"] == "E_UNKNOWN_OUTCOME");
     match log_lines(&daemon) {
@@ -126,7 +113,7 @@ fn is_result_of(event: &Event, tool: &str) -> bool {
 }
 
 async fn stored_events(daemon: &TempDaemon, session: &str) -> Vec<Value> {
-    let output = daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let output = daemon.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let events = output.json_lines();
     events.into_iter().filter(|line| line["type"] != "item_delta" && line["type"] != "result").collect()
 }
@@ -148,7 +135,7 @@ fn check_pairs(stored: &[Value], number: usize) {
 
 /// The daemon says what it found, and what it says agrees with the journal.
 async fn check_report(daemon: &TempDaemon, stored: &[Value]) {
-    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = daemon.json(["status"]).await;
     let recovered = &status["recovered"][0];
     let results = |error: Option<&str>| {
         let results = stored.iter().filter(|event| {

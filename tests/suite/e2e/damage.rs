@@ -3,18 +3,13 @@
 
 mod lost;
 
-use std::fs;
-
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// Changes the journal as a bad disk would. The daemon must not run.
 pub(super) fn spoil(world: &World, sql: &str) {
     let run = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])";
-    let journal = world.daemon.data().join("agentd.db");
-    let output = std::process::Command::new("python3").args(["-c", run]).arg(journal).arg(sql).output().unwrap();
+    let journal = world.data().join("agentd.db");
+    let output = Command::new("python3").args(["-c", run]).arg(journal).arg(sql).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -33,9 +28,8 @@ fn damage(world: &World, session: &str, seq: u64) {
 async fn worked(world: &World) -> (String, u64) {
     world.model.reply(Reply::tool_call("todo_write", json!({"todos": [{"content": "Tidy", "status": "pending"}]})));
     world.model.reply(Reply::text("It is noted."));
-    let result = world.daemon.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
-    let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+    let session = world.ok(["run", "Note it", "--output", "json"]).await.session();
+    let shown = world.json(["sessions", "show", &session]).await;
     (session, shown["last_seq"].as_u64().unwrap())
 }
 
@@ -53,25 +47,25 @@ async fn a_damaged_event_costs_itself_and_not_its_session() {
     }
     world.daemon.restart().await;
     world.model.default_reply(Reply::text("I am still here."));
-    let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
+    let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
     for ((session, last_seq), seq) in sessions.iter().zip(1_u64..) {
         assert!(doctor.contains(&format!("session {session} has damaged events: {seq}")), "{doctor}");
         let daemon = &world.daemon;
-        let told = daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+        let told = daemon.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
         let numbers = |lines: &[Value]| -> Vec<u64> { lines.iter().filter_map(|line| line["seq"].as_u64()).collect() };
         let lines = told.json_lines();
         assert_eq!(numbers(&lines), (1..=*last_seq).collect::<Vec<_>>(), "event {seq}");
         let marked = lines.iter().find(|line| line["seq"] == seq).unwrap();
-        assert_eq!((&marked["type"], &marked["code"]), (&json!("warning"), &json!("damaged_event")));
+        holds(&marked, json!({"type": "warning", "code": "damaged_event"}));
 
-        daemon.agentctl(["sessions", "show", session]).await.exits(0);
-        daemon.agentctl(["context", session]).await.exits(0);
-        let ran = daemon.agentctl(["run", "Are you there?", "--session", session]).await.exits(0);
+        daemon.ok(["sessions", "show", session]).await;
+        daemon.ok(["context", session]).await;
+        let ran = daemon.ok(["run", "Are you there?", "--session", session]).await;
         assert_eq!(ran.stdout, "I am still here.\n", "event {seq}");
-        let fork = daemon.agentctl(["sessions", "fork", session, "--json"]).await.exits(0).json();
-        daemon.agentctl(["run", "And you?", "--session", fork["session_id"].as_str().unwrap()]).await.exits(0);
-        daemon.agentctl(["sessions", "reset", session]).await.exits(0);
-        daemon.agentctl(["sessions", "delete", session, "--yes"]).await.exits(0);
+        let fork = daemon.json(["sessions", "fork", session]).await;
+        daemon.ok(["run", "And you?", "--session", fork["session_id"].as_str().unwrap()]).await;
+        daemon.ok(["sessions", "reset", session]).await;
+        daemon.ok(["sessions", "delete", session, "--yes"]).await;
         daemon.agentctl(["sessions", "show", session]).await.exits(2);
     }
     assert_eq!(world.model.refusals(), Vec::<String>::new(), "each call has its result");
@@ -83,28 +77,26 @@ async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
     for (kind, is_asked) in [("turn_started", true), ("interrupt_raised", true), ("interrupt_resolved", false)] {
         let mut world = World::start().await;
         world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"})));
-        let args = ["run", "Write", "--on-interrupt", "wait", "--output", "stream-json"];
-        let mut running = world.daemon.spawn_agentctl(args);
+        let mut running = world.spawn_agentctl(["run", "Write", "--on-interrupt", "wait", "--output", "stream-json"]);
         let (raised, _) = running.event("interrupt_raised").await;
         let session = raised["session_id"].as_str().unwrap().to_owned();
         let interrupt = raised["interrupt"]["id"].as_str().unwrap().to_owned();
         if !is_asked {
             world.model.reply(Reply::never());
-            world.daemon.agentctl(["answer", &interrupt, "reject"]).await.exits(0);
+            world.ok(["answer", &interrupt, "reject"]).await;
             world.model.wait_until(|counts| counts.requests >= 2).await;
         }
         world.daemon.kill9().await;
         drop(running);
         spoil(&world, &format!("UPDATE events SET payload = substr(payload, 1, 20) WHERE kind = '{kind}'"));
         world.daemon.restart().await;
-        assert_ne!(world.daemon.agentctl(["answer", &interrupt, "approve"]).await.code, Some(0), "{kind}");
-        let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-        assert_eq!(waiting, json!([]), "{kind}");
-        let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).stdout;
+        assert_ne!(world.agentctl(["answer", &interrupt, "approve"]).await.code, Some(0), "{kind}");
+        assert_eq!(world.json(["interrupts"]).await, json!([]), "{kind}");
+        let shown = world.ok(["sessions", "show", &session, "--json"]).await.stdout;
         assert!(!shown.contains("never ran"), "{kind}: {shown}");
-        assert!(!world.daemon.data().join("workspace").join(&session).join("outputs/a.txt").exists(), "{kind}");
+        assert!(!world.data().join("workspace").join(&session).join("outputs/a.txt").exists(), "{kind}");
         world.model.reply(Reply::text("I am still here."));
-        world.daemon.agentctl(["run", "Go on", "--session", &session]).await.exits(0);
+        world.ok(["run", "Go on", "--session", &session]).await;
     }
 }
 
@@ -112,20 +104,18 @@ async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
 async fn nothing_is_acknowledged_that_goes_into_a_removed_journal() {
     let world = World::start().await;
     let daemon = &world.daemon;
-    daemon.agentctl(["run", "before"]).await.exits(0);
+    daemon.ok(["run", "before"]).await;
     for name in ["agentd.db", "agentd.db-wal"] {
         let (file, aside) = (daemon.data().join(name), daemon.data().join("aside"));
         fs::rename(&file, &aside).unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was removed", "docs/operations.md"]);
-        let doctor = daemon.agentctl(["doctor"]).await.exits(2).stdout;
-        assert!(doctor.contains("was removed"), "{doctor}");
-        let problems = daemon.agentctl(["status", "--json"]).await.exits(0).json()["problems"].to_string();
-        assert!(problems.contains("was removed"), "{problems}");
+        daemon.agentctl(["doctor"]).await.exits(2).shows(&["was removed"]);
+        has_all(&daemon.json(["status"]).await["problems"].to_string(), &["was removed"]);
         fs::write(&file, "another one").unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was replaced"]);
-        until("the log tells", || async { daemon.log().contains("was re").then_some(()) }).await;
+        until_true("the log tells", || daemon.log().contains("was re")).await;
         fs::rename(&aside, &file).unwrap();
-        daemon.agentctl(["run", "after"]).await.exits(0);
+        daemon.ok(["run", "after"]).await;
     }
 }
 
@@ -135,7 +125,7 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
         let mut world = World::start().await;
         worked(&world).await;
         assert_eq!(world.daemon.sigterm().await, Some(0));
-        let journal = world.daemon.data().join("agentd.db");
+        let journal = world.data().join("agentd.db");
         if is_removed { fs::remove_file(&journal) } else { fs::write(&journal, "") }.unwrap();
         world.daemon.restart().await;
         let daemon = &world.daemon;
@@ -144,24 +134,21 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
             (log.contains("workspace/ has files of sessions") && log.contains("the audit log is older")).then_some(())
         })
         .await;
-        let doctor = daemon.agentctl(["doctor"]).await.exits(0).stdout;
-        assert!(doctor.contains("the journal does not know"), "{doctor}");
+        daemon.ok(["doctor"]).await.shows(&["the journal does not know"]);
     }
 }
 
 /// What is on a damaged page keeps nobody from deleting its session, and is not held to be gone.
 #[tokio::test]
 async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
-    let mut world = World::start().await;
-    world.model.default_reply(Reply::text("So be it."));
+    let mut world = World::saying("So be it.").await;
     let words = "the walnut is in the drawer; ".repeat(100);
-    let result = world.daemon.agentctl(["run", &words, "--output", "json"]).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(["run", &words, "--output", "json"]).await.session();
     // Nothing of the other one comes to lie on that page.
-    world.daemon.agentctl(["run", &words, "--session", &session]).await.exits(0);
+    world.ok(["run", &words, "--session", &session]).await;
     let (other, _) = worked(&world).await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    let journal = world.daemon.data().join("agentd.db");
+    let journal = world.data().join("agentd.db");
     let mut bytes = fs::read(&journal).unwrap();
     // The first page that holds rows, and the words in one of them.
     let holds = |page: &[u8]| page[0] == 0x0d && page.windows(words.len()).any(|part| part == words.as_bytes());
@@ -173,23 +160,21 @@ async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
         if round == 0 {
             // Until then the session costs what is on the page, and goes on.
             for command in [&["sessions", "show"][..], &["run", "Go on", "--session"]] {
-                world.daemon.agentctl([command, &[session.as_str()]].concat()).await.exits(0);
+                world.ok([command, &[session.as_str()]].concat()).await;
             }
         }
         for session in [&session, &other] {
             // The second time they are gone.
-            world.daemon.agentctl(["sessions", "delete", session, "--yes"]).await;
+            world.agentctl(["sessions", "delete", session, "--yes"]).await;
         }
-        assert_eq!(world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+        assert_eq!(world.json(["sessions", "list"]).await, json!([]));
         until("all is tried", || async {
-            let storage = world.daemon.agentctl(["storage", "--json"]).await.exits(0).json();
+            let storage = world.json(["storage"]).await;
             (storage["stuck_sessions"] == 1 && storage["removed_sessions"] == 0).then_some(())
         })
         .await;
-        let shown = world.daemon.agentctl(["storage"]).await.exits(0).stderr;
-        assert!(shown.contains("1 deleted session cannot be overwritten"), "{shown}");
-        let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
-        assert!(doctor.contains("1 deleted session is still in agentd.db"), "{doctor}");
+        world.ok(["storage"]).await.says(&["1 deleted session cannot be overwritten"]);
+        world.agentctl(["doctor"]).await.exits(2).shows(&["1 deleted session is still in agentd.db"]);
         assert_eq!(world.daemon.sigterm().await, Some(0));
     }
     world.daemon.restart().await;

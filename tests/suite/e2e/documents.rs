@@ -1,19 +1,8 @@
 //! Documents: read by the daemon's own program, searched, and cited to whoever asks.
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-};
-
 use agentd_core::knowledge::{DocumentProgress, DocumentQuery};
-use agentd_proto::client::NewSession;
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
 
-use super::World;
+use super::*;
 
 pub(super) fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures").join(name);
@@ -44,8 +33,8 @@ fn told_last(request: &Recorded) -> Option<String> {
 
 /// The names of the daemon's threads.
 fn threads(world: &World) -> Vec<String> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", world.daemon.pid())).unwrap();
-    tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok()).collect()
+    let tasks = fs::read_dir(format!("/proc/{}/task", world.daemon.pid())).unwrap();
+    tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).collect()
 }
 
 fn is_open(world: &World) -> bool {
@@ -56,7 +45,7 @@ fn is_open(world: &World) -> bool {
 async fn whoever_asks_about_a_document_hears_the_page() {
     let world = World::start().await;
     world.still_serves().await;
-    assert!(!is_open(&world) && !world.daemon.data().join("index").exists(), "nothing before a document is searched");
+    assert!(!is_open(&world) && !world.data().join("index").exists(), "nothing before a document is searched");
     for (name, query, answer) in [
         ("latin.pdf", "the committee met on day 2", "latin.pdf p. 2"),
         ("cjk.pdf", "各部门什么时候提交报表", "cjk.pdf p. 1"),
@@ -76,12 +65,12 @@ async fn whoever_asks_about_a_document_hears_the_page() {
     ] {
         let file = name.rsplit('/').next().unwrap();
         searches_and_cites(&world, &format!("uploads/{file}"), query);
-        let output = world.daemon.agentctl(["run", "--file", &fixture(name), "What does it say?"]).await.exits(0);
+        let output = world.ok(["run", "--file", &fixture(name), "What does it say?"]).await;
         assert!(output.stdout.contains(answer) && !output.stdout.contains("nothing"), "{name}: {}", output.stdout);
     }
     assert!(is_open(&world));
     world.daemon.sigterm().await;
-    assert!(!world.daemon.log().contains("left as it was"), "{}", world.daemon.log());
+    assert!(!world.log().contains("left as it was"), "{}", world.log());
 }
 
 /// Folder of the models that `make recognition` brings.
@@ -96,25 +85,20 @@ fn recognition_models() -> PathBuf {
 async fn scans_are_read_and_cited_once_their_models_are_there() {
     let world = World::start().await;
     let scan = fixture("scan.pdf");
-    world.daemon.agentctl(["docs", "add", &scan]).await;
-    let before = world.daemon.agentctl(["docs", "show", "uploads/scan.pdf"]).await;
-    assert!(before.stderr.contains("make recognition"), "{} {}", before.stdout, before.stderr);
-    let doctor = world.daemon.agentctl(["doctor"]).await;
-    assert!(doctor.stdout.contains("letters of scanned pages cannot be recognised"), "{}", doctor.stdout);
+    world.agentctl(["docs", "add", &scan]).await;
+    world.agentctl(["docs", "show", "uploads/scan.pdf"]).await.says(&["make recognition"]);
+    world.agentctl(["doctor"]).await.shows(&["letters of scanned pages cannot be recognised"]);
 
-    let models = world.daemon.data().join("models");
-    std::fs::create_dir_all(&models).unwrap();
+    let models = world.data().join("models");
+    fs::create_dir_all(&models).unwrap();
     for name in agentd_core::knowledge::RECOGNITION_MODELS {
-        std::os::unix::fs::symlink(recognition_models().join(name), models.join(name)).unwrap();
+        symlink(recognition_models().join(name), models.join(name)).unwrap();
     }
-    let shown = world.daemon.agentctl(["docs", "show", "uploads/scan.pdf"]).await.exits(0);
-    assert!(shown.stdout.contains("page 1 (recognised)"), "{}", shown.stdout);
+    let shown = world.ok(["docs", "show", "uploads/scan.pdf"]).await.shows(&["page 1 (recognised)"]);
     assert!(shown.stdout.contains("lighthouse at the northern pier"), "{}", shown.stdout);
     searches_and_cites(&world, "uploads/scan.pdf", "mooring fees");
-    let output = world.daemon.agentctl(["run", "--file", &scan, "What does it say?"]).await.exits(0);
-    assert!(output.stdout.contains("scan.pdf p. 1 (recognised)"), "{}", output.stdout);
-    let doctor = world.daemon.agentctl(["doctor"]).await;
-    assert!(doctor.stdout.contains("letters of scanned pages: the models are in"), "{}", doctor.stdout);
+    world.ok(["run", "--file", &scan, "What does it say?"]).await.shows(&["scan.pdf p. 1 (recognised)"]);
+    world.agentctl(["doctor"]).await.shows(&["letters of scanned pages: the models are in"]);
 }
 
 #[tokio::test]
@@ -140,9 +124,7 @@ async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() 
     assert!(!told[0].contains("QUARTZ-1") && told[0].contains("offset=3"), "{}", told[0]);
     assert!(told[1].contains("3 pages") && told[1].contains("past the end"), "{}", told[1]);
     assert!(told[2].contains("password") && told[2].contains("save a copy without one"), "{}", told[2]);
-    for cited in ["uploads/latin.pdf p. 1", "uploads/deck.pptx slide 1", "password.pdf could not be searched"] {
-        assert!(told[3].contains(cited), "{cited}: {}", told[3]);
-    }
+    has_all(&told[3], &["uploads/latin.pdf p. 1", "uploads/deck.pptx slide 1", "password.pdf could not be searched"]);
     assert!(told[4].contains("**QUARTZ-3**") && told[4].contains("by pattern"), "{}", told[4]);
     assert!(told[5].contains("Nothing fits \"zebra\" in 1 document"), "{}", told[5]);
     // What one session was given, another one does not find.
@@ -154,28 +136,21 @@ async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() 
 async fn a_kill_while_documents_come_in_loses_no_upload_and_leaves_an_index_that_opens() {
     let mut world = World::start().await;
     let pages: Vec<String> = (1..=3000).map(|page| format!("Page {page} of the book, with zircon{page}. ")).collect();
-    let long = world.daemon.write("long.docx", docx(&pages));
-    let before = std::fs::read(&long).unwrap();
+    let long = world.write("long.docx", docx(&pages));
+    let before = fs::read(&long).unwrap();
     searches_and_cites(&world, "uploads/long.docx", "zircon2999");
-    let running = world.daemon.spawn_agentctl([
-        "run",
-        "--file",
-        long.to_str().unwrap(),
-        "Where is the zircon?",
-        "--output",
-        "json",
-    ]);
+    let running =
+        world.spawn_agentctl(["run", "--file", long.to_str().unwrap(), "Where is the zircon?", "--output", "json"]);
     // The writer begins to write when it has something of the document.
-    until("the index to be begun", || async { is_open(&world).then_some(()) }).await;
+    until_true("the index to be begun", || is_open(&world)).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    let id = sessions[0]["session_id"].as_str().or(sessions[0]["id"].as_str()).unwrap().to_owned();
-    let copy = world.daemon.path().join("copy.docx");
-    world.daemon.agentctl(["files", "get", &id, "uploads/long.docx", "-o", copy.to_str().unwrap()]).await.exits(0);
-    assert!(std::fs::read(&copy).unwrap() == before, "byte for byte");
-    let output = world.daemon.agentctl(["run", "--session", &id, "Where is the zircon?"]).await.exits(0);
+    let id = world.last_session().await;
+    let copy = world.path().join("copy.docx");
+    world.ok(["files", "get", &id, "uploads/long.docx", "-o", copy.to_str().unwrap()]).await;
+    assert!(fs::read(&copy).unwrap() == before, "byte for byte");
+    let output = world.ok(["run", "--session", &id, "Where is the zircon?"]).await;
     assert!(output.stdout.starts_with("It says zircon2999 (long.docx section "), "{}", output.stdout);
 }
 
@@ -195,10 +170,9 @@ pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
 async fn a_person_adds_lists_shows_and_searches_documents() {
     let world = World::start().await;
     let files = ["latin.pdf", "cjk.pdf", "password.pdf"].map(fixture);
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
     // There is no session yet: one is made.
-    let added = docs(&["add", &files[0], &files[1], &files[2], "--json"]).await.exits(1).json();
-    assert_eq!(super::keys(&added), ["complete", "documents", "notes", "session_id"]);
+    let added = world.docs(&["add", &files[0], &files[1], &files[2], "--json"]).await.exits(1).json();
+    assert_eq!(keys(&added), ["complete", "documents", "notes", "session_id"]);
     let states: Vec<(&str, u64, bool)> = added["documents"]
         .as_array()
         .unwrap()
@@ -207,90 +181,84 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
         .collect();
     let expected = [("uploads/latin.pdf", 3, true), ("uploads/cjk.pdf", 3, true), ("uploads/password.pdf", 0, false)];
     assert_eq!(states, expected);
-    let listed = docs(&["list"]).await.exits(0).says(&["uploads/password.pdf", "opens with a password"]);
-    for shown in ["uploads/latin.pdf", "PDF", "Annual report", "not indexed"] {
-        assert!(listed.stdout.contains(shown), "{shown}: {}", listed.stdout);
-    }
+    let listed = world.docs(&["list"]).await.exits(0).says(&["uploads/password.pdf", "opens with a password"]);
+    has_all(&listed.stdout, &["uploads/latin.pdf", "PDF", "Annual report", "not indexed"]);
 
-    let found = docs(&["search", "met", "on", "day", "2"]).await.exits(0);
+    let found = world.docs(&["search", "met", "on", "day", "2"]).await.exits(0);
     assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n    "), "{}", found.stdout);
     let found =
-        docs(&["search", "提交报表", "--in", "uploads/cjk.pdf", "--limit", "1", "--json"]).await.exits(0).json();
-    let keys = ["broken", "by", "complete", "hits", "locked", "not_searched", "notes", "searched"];
-    assert_eq!(super::keys(&found), keys);
-    assert_eq!(super::keys(&found["hits"][0]), ["citation", "document", "marks", "place", "score", "snippet"]);
+        world.docs(&["search", "提交报表", "--in", "uploads/cjk.pdf", "--limit", "1", "--json"]).await.exits(0).json();
+    let expected = ["broken", "by", "complete", "hits", "locked", "not_searched", "notes", "searched"];
+    assert_eq!(keys(&found), expected);
+    assert_eq!(keys(&found["hits"][0]), ["citation", "document", "marks", "place", "score", "snippet"]);
     assert_eq!((found["hits"][0]["citation"].as_str(), found["searched"].as_u64()), (Some("cjk.pdf p. 1"), Some(1)));
-    docs(&["search", "zebra"]).await.exits(0).says(&[
+    world.docs(&["search", "zebra"]).await.exits(0).says(&[
         "nothing was found in 2 documents",
         "uploads/password.pdf needs a password and was not searched; `agentctl docs show FILE` asks for it",
     ]);
-    let found = docs(&["search", "zebra", "--json"]).await.exits(0).json();
-    assert_eq!((&found["locked"], &found["complete"]), (&json!(["uploads/password.pdf"]), &json!(false)));
+    let found = world.docs(&["search", "zebra", "--json"]).await.exits(0).json();
+    holds(&found, json!({"locked": ["uploads/password.pdf"], "complete": false}));
     assert!(found["notes"][0].as_str().unwrap().contains("agentctl docs show FILE"), "{found}");
-    let found = docs(&["search", "QUARTZ-\\d", "--regex", "--in", "uploads"]).await.exits(0);
-    assert!(found.stdout.contains("p. 3"), "{}", found.stdout);
+    world.docs(&["search", "QUARTZ-\\d", "--regex", "--in", "uploads"]).await.exits(0).shows(&["p. 3"]);
 
-    let shown = docs(&["show", "uploads/latin.pdf", "--page", "2", "-n", "1"]).await.exits(0);
-    assert!(shown.stdout.contains("page 2\n") && shown.stdout.contains("QUARTZ-2"), "{}", shown.stdout);
+    let shown = world
+        .docs(&["show", "uploads/latin.pdf", "--page", "2", "-n", "1"])
+        .await
+        .exits(0)
+        .shows(&["page 2\n", "QUARTZ-2"]);
     assert!(!shown.stdout.contains("QUARTZ-3") && shown.stderr.contains("--page 3"), "{}", shown.stderr);
-    docs(&["show", "uploads/password.pdf"]).await.says(&["password", "hint:"]);
+    world.docs(&["show", "uploads/password.pdf"]).await.says(&["password", "hint:"]);
     // Whoever adds only what can be indexed hears so by the exit code, and who adds nothing that can, too.
-    docs(&["add", &files[0]]).await.exits(0);
-    docs(&["add", &files[2]]).await.exits(1);
-    docs(&["show", "uploads/none.pdf"]).await.exits(2).says(&["none.pdf", "hint:"]);
-    docs(&["add", "/none.pdf"]).await.exits(2).says(&["/none.pdf", "hint:"]);
+    world.docs(&["add", &files[0]]).await.exits(0);
+    world.docs(&["add", &files[2]]).await.exits(1);
+    world.docs(&["show", "uploads/none.pdf"]).await.exits(2).says(&["none.pdf", "hint:"]);
+    world.docs(&["add", "/none.pdf"]).await.exits(2).says(&["/none.pdf", "hint:"]);
 
-    let again = docs(&["reindex", "uploads/latin.pdf"]).await.exits(0);
-    assert!(again.stdout.contains("uploads/latin.pdf"), "{}", again.stdout);
-    let stats = docs(&["stats", "--json"]).await.exits(0).json();
-    assert_eq!((stats["documents"].as_u64(), super::keys(&stats).len()), (Some(2), 5));
-    let told = docs(&["stats"]).await.exits(0);
-    assert!(told.stdout.contains("documents  2"), "{}", told.stdout);
+    world.docs(&["reindex", "uploads/latin.pdf"]).await.exits(0).shows(&["uploads/latin.pdf"]);
+    let stats = world.docs(&["stats", "--json"]).await.exits(0).json();
+    assert_eq!((stats["documents"].as_u64(), keys(&stats).len()), (Some(2), 5));
+    world.docs(&["stats"]).await.exits(0).shows(&["documents  2"]);
     // Another session was given nothing.
     world.model.reply(Reply::text("Hello."));
-    let other = world.daemon.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
-    let other = other["session_id"].as_str().unwrap();
-    let none = docs(&["list", "--session", other]).await.exits(0);
+    let other = &world.ok(["run", "Hello", "--output", "json"]).await.session();
+    let none = world.docs(&["list", "--session", other]).await.exits(0);
     assert!(format!("{}{}", none.stdout, none.stderr).contains("there is no document"), "{}", none.stdout);
-    docs(&["search", "plan", "--session", other]).await.exits(0).says(&["nothing was found in 0 documents"]);
+    world.docs(&["search", "plan", "--session", other]).await.exits(0).says(&["nothing was found in 0 documents"]);
 }
 
 #[tokio::test]
 async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
     let world = World::start().await;
-    let text = world.daemon.path().join("n.txt");
-    std::fs::write(&text, "About the barn.\n\nIts colour is vermilion.\n").unwrap();
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
-    let added = docs(&["add", text.to_str().unwrap()]).await.exits(0);
+    let text = world.path().join("n.txt");
+    fs::write(&text, "About the barn.\n\nIts colour is vermilion.\n").unwrap();
+    let added = world.docs(&["add", text.to_str().unwrap()]).await.exits(0);
     assert!(!added.stdout.contains("not indexed") && added.stdout.contains("text file"), "{}", added.stdout);
-    let listed = docs(&["list"]).await.exits(0);
-    assert!(listed.stdout.contains("uploads/n.txt"), "{}", listed.stdout);
+    world.docs(&["list"]).await.exits(0).shows(&["uploads/n.txt"]);
     for args in [&["search", "vermilion"][..], &["search", "vermilion", "--in", "uploads/n.txt"]] {
-        let found = docs(args).await.exits(0);
+        let found = world.docs(args).await.exits(0);
         assert!(
             found.stdout.starts_with("uploads/n.txt:1-3\n") && found.stdout.contains("vermilion"),
             "{}",
             found.stdout
         );
     }
-    docs(&["search", "azure"]).await.exits(0).says(&["nothing was found in 1 document;", "--in names them"]);
+    world.docs(&["search", "azure"]).await.exits(0).says(&["nothing was found in 1 document;", "--in names them"]);
     world.model.respond_with(|request| {
-        let told = super::tool_texts(request);
+        let told = tool_texts(request);
         if told.is_empty() {
             return Reply::tool_call("search_documents", json!({"query": "vermilion"}));
         }
         assert!(told.contains("1. uploads/n.txt:1-3\n"), "{told}");
         Reply::text("There.")
     });
-    let output = world.daemon.agentctl(["run", "Which colour?", "--continue"]).await.exits(0);
-    assert_eq!(output.stdout.trim(), "There.");
+    assert_eq!(world.ok(["run", "Which colour?", "--continue"]).await.stdout.trim(), "There.");
 }
 
 #[tokio::test]
 async fn a_long_sheet_is_read_on_to_its_last_row() {
     let world = World::start().await;
     let rows: Vec<String> = (1..=3000).map(|row| format!("<row r=\"{row}\"><c r=\"A{row}\"><v>{row}</v></c><c r=\"B{row}\" t=\"inlineStr\"><is><t>berth {row}</t></is></c></row>")).collect();
-    let book = world.daemon.write("long.xlsx", xlsx(&rows.concat()));
+    let book = world.write("long.xlsx", xlsx(&rows.concat()));
     let call = |row: u64| ("read_file", json!({"path": "uploads/long.xlsx", "row": row}));
     let (told, output) = world.call_all(vec![call(1), call(2999)], &["--file", book.to_str().unwrap()]).await;
     output.exits(0);
@@ -298,20 +266,12 @@ async fn a_long_sheet_is_read_on_to_its_last_row() {
     let last: u64 = line["[rows 1-".len()..].split(' ').next().unwrap().parse().unwrap();
     assert!(line.contains("of 3000 of this sheet; read on in it with offset=1 and row="), "{line}");
     assert!(line.contains(&format!("row={}", last + 1)) && told[0].contains(&format!("| berth {last} |")), "{line}");
-    assert!(
-        told[1].contains("[rows 2999-3000 of 3000 of this sheet]") && told[1].contains("berth 3000"),
-        "{}",
-        told[1]
-    );
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
-    let shown = docs(&["show", "uploads/long.xlsx"]).await.exits(0);
+    has_all(&told[1], &["[rows 2999-3000 of 3000 of this sheet]", "berth 3000"]);
+    let shown = world.docs(&["show", "uploads/long.xlsx"]).await.exits(0);
     let next = shown.stderr.lines().find(|line| line.contains("--row")).unwrap_or_else(|| panic!("{}", shown.stderr));
     let row = next.rsplit(' ').next().unwrap();
-    let shown = docs(&["show", "uploads/long.xlsx", "--row", row, "--json"]).await.exits(0).json();
-    assert_eq!(
-        (&shown["parts"][0]["shown"]["first"], &shown["parts"][0]["shown"]["total"]),
-        (&json!(row.parse::<u64>().unwrap()), &json!(3000))
-    );
+    let shown = world.docs(&["show", "uploads/long.xlsx", "--row", row, "--json"]).await.exits(0).json();
+    holds(&shown["parts"][0]["shown"], json!({"first": row.parse::<u64>().unwrap(), "total": 3000}));
     assert!(shown["parts"][0]["next"]["row"].as_u64() > row.parse().ok(), "{shown}");
 }
 
@@ -347,33 +307,30 @@ fn zipped(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
 async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
     const MANY: usize = 304;
     let world = World::start().await;
-    let project = world.daemon.path().join("many");
-    std::fs::create_dir_all(&project).unwrap();
+    let project = world.path().join("many");
+    fs::create_dir_all(&project).unwrap();
     for number in 0..MANY {
-        std::fs::write(project.join(format!("{number:04}.docx")), docx(&[format!("The word is zircon{number}.")]))
-            .unwrap();
+        fs::write(project.join(format!("{number:04}.docx")), docx(&[format!("The word is zircon{number}.")])).unwrap();
     }
     world.model.reply(Reply::text("Hello."));
     let mount = project.to_str().unwrap();
-    world.daemon.agentctl(["run", "Hello", "-C", mount]).await.exits(0);
-    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
-    let listed = docs(&["list", "--json"]).await.exits(0).json();
-    assert_eq!((listed["documents"].as_array().unwrap().len(), &listed["complete"]), (MANY, &serde_json::json!(true)));
-    let found = docs(&["search", "zircon303", "--json"]).await.exits(0).json();
+    world.ok(["run", "Hello", "-C", mount]).await;
+    let listed = world.docs(&["list", "--json"]).await.exits(0).json();
+    assert_eq!((listed["documents"].as_array().unwrap().len(), &listed["complete"]), (MANY, &json!(true)));
+    let found = world.docs(&["search", "zircon303", "--json"]).await.exits(0).json();
     assert_eq!(found["hits"][0]["document"], "/project/0303.docx", "{found}");
-    assert_eq!((found["searched"].as_u64(), &found["complete"]), (Some(MANY as u64), &serde_json::json!(true)));
+    assert_eq!((found["searched"].as_u64(), &found["complete"]), (Some(MANY as u64), &json!(true)));
     // The tool goes through all of them at one call.
     world.model.respond_with(|request| {
-        let told = super::tool_texts(request);
+        let told = tool_texts(request);
         if told.is_empty() {
-            return Reply::tool_call("search_documents", serde_json::json!({"query": "zircon303"}));
+            return Reply::tool_call("search_documents", json!({"query": "zircon303"}));
         }
         assert!(told.contains("**zircon303**") && told.contains("in 304 documents"), "{told}");
         assert!(!told.contains("not searched"), "{told}");
         Reply::text("There.")
     });
-    let output = world.daemon.agentctl(["run", "Where is zircon303?", "--continue", "-C", mount]).await.exits(0);
-    assert_eq!(output.stdout.trim(), "There.");
+    assert_eq!(world.ok(["run", "Where is zircon303?", "--continue", "-C", mount]).await.stdout.trim(), "There.");
 }
 
 #[tokio::test]
@@ -381,7 +338,7 @@ async fn a_search_tells_how_far_the_documents_are_that_it_reads_first() {
     let world = World::start().await;
     let client = world.client().await;
     let id = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
-    let content = std::fs::read(fixture("latin.pdf")).unwrap();
+    let content = fs::read(fixture("latin.pdf")).unwrap();
     client.upload(&id, "latin.pdf", &content[..]).await.unwrap();
     let text = "QUARTZ-2".to_owned();
     let query = DocumentQuery { text, regex: false, limit: 5, neighbours: false, begin_by: None };

@@ -1,15 +1,7 @@
 //! Files of an earlier system in the configuration folder: they load as they stand, and what they call by other names is
 //! found.
 
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 const SERVER: &str = include_str!("fixtures/earlier/server.py");
 const DOTENV: &str = include_str!("fixtures/earlier/dotenv");
@@ -29,7 +21,7 @@ fn home(model: &ModelServer) -> TempHome {
         home.write(&format!("config/{name}"), text);
     }
     let dotenv = home.write("config/.env", DOTENV.replace("{base_url}", &model.base_url()));
-    std::fs::set_permissions(dotenv, std::fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(dotenv, std::fs::Permissions::from_mode(0o600)).unwrap();
     home.write(
         "config/tests/mcp_servers/test_stdio_server.py",
         SERVER.replace("sys.argv[1:]", r#"["echo", "add", "get_time"]"#),
@@ -41,7 +33,7 @@ fn home(model: &ModelServer) -> TempHome {
         server.display()
     );
     let npx = home.write("bin/npx", npx);
-    std::fs::set_permissions(npx, std::fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(npx, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = std::env::var("PATH").unwrap();
     let python = std::env::split_paths(&path).map(|folder| folder.join("python3")).find(|path| path.exists()).unwrap();
     symlink(python, home.path().join("bin/python")).unwrap();
@@ -65,9 +57,9 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     assert!(checked.stdout.contains("the configuration is right") && checked.stderr.is_empty(), "{}", checked.stderr);
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     world.model.reply(Reply::text("Ready."));
-    world.daemon.agentctl(["run", "Begin"]).await.exits(0);
+    world.ok(["run", "Begin"]).await;
     until("the servers have said what they offer", || async {
-        let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let listed = world.json(["mcp", "list"]).await;
         listed.as_array().unwrap().iter().all(|server| server["reached"] == true).then_some(())
     })
     .await;
@@ -126,7 +118,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
             .get(done)
             .map_or_else(|| Reply::text("over"), |(tool, arguments)| Reply::tool_call(*tool, arguments.clone()))
     });
-    world.daemon.agentctl(["run", "@run_bash_command @mcp_echo @fs_read", "--on-interrupt", "approve"]).await;
+    world.agentctl(["run", "@run_bash_command @mcp_echo @fs_read", "--on-interrupt", "approve"]).await;
     let last = world.model.requests().last().unwrap().clone();
     assert!(["fs_read", "run_bash_command"].iter().all(|name| shown(&last).contains(&(*name).to_owned())));
     let told: Vec<&str> = last
@@ -139,18 +131,15 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     assert!(told[1].contains("E_DENIED") && told[2].contains("two"), "{told:#?}");
 
     // What has no counterpart is said once, and no key is in any log.
-    let log = world.daemon.log();
+    let log = world.log();
     assert_eq!(log.matches("there is no tool `extract_links`").count(), 1, "{log}");
-    let shown = world.daemon.agentctl(["config", "show", "--all"]).await.exits(0).stdout;
-    for secret in ["sk-earlier-7d1f", "ghp_earlier_9c2e"] {
-        assert!(!log.contains(secret) && !shown.contains(secret), "{secret}");
-    }
+    let shown = world.ok(["config", "show", "--all"]).await.stdout;
+    has_none(&(log + &shown), &["sk-earlier-7d1f", "ghp_earlier_9c2e"]);
 }
 
 #[tokio::test]
 async fn the_daemons_own_environment_counts_more_than_a_file() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     home.write(
         "config/.env",
         "MODEL_BASIC_BASE_URL=http://127.0.0.1:9/v1\nMODEL_BASIC_API_KEY=sk-of-the-file\nMODEL_BASIC_ID=file\n",
@@ -162,13 +151,13 @@ async fn the_daemons_own_environment_counts_more_than_a_file() {
     assert_eq!(request.body["model"], "environment");
     assert_eq!(request.key(), "sk-of-the-file");
     // Others can read it, which is said; and it is read again with the rest.
-    assert!(world.daemon.log().contains("others may look into"), "{}", world.daemon.log());
-    world.daemon.write("config/.env", "MODEL_BASIC_API_KEY=sk-of-later\n");
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    assert!(world.log().contains("others may look into"), "{}", world.log());
+    world.write("config/.env", "MODEL_BASIC_API_KEY=sk-of-later\n");
+    world.ok(["reload"]).await;
     world.still_serves().await;
     let request = world.model.requests().last().unwrap().clone();
     assert_eq!(request.key(), "sk-of-later");
-    world.daemon.write("config/.env", "A=1\nsk-of-nobody\n");
-    world.daemon.agentctl(["reload"]).await.exits(2).says(&[".env:2", "not a variable"]);
-    assert!(!world.daemon.log().contains("sk-of"), "{}", world.daemon.log());
+    world.write("config/.env", "A=1\nsk-of-nobody\n");
+    world.agentctl(["reload"]).await.exits(2).says(&[".env:2", "not a variable"]);
+    assert!(!world.log().contains("sk-of"), "{}", world.log());
 }

@@ -1,13 +1,7 @@
 //! The built-in model, with nothing configured: its fixed texts, the tools that it uses, and how its answers end. Of what it writes
 //! freely only the mark above it is tested.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use agentd_testkit::daemon::{Output, TempHome};
-use serde_json::{Value, json};
+use super::*;
 
 /// The model's file, from `make model`.
 fn weights() -> PathBuf {
@@ -30,7 +24,7 @@ fn home() -> TempHome {
     let weights = weights();
     let models = home.data().join("models");
     fs::create_dir_all(&models).unwrap();
-    std::os::unix::fs::symlink(&weights, models.join(weights.file_name().unwrap())).unwrap();
+    symlink(&weights, models.join(weights.file_name().unwrap())).unwrap();
     home
 }
 
@@ -46,7 +40,7 @@ async fn the_built_in_model_uses_real_tools() {
     let home = home();
     let notes = home.write("notes.txt", "The ship leaves the harbour on Monday at nine. Bring warm clothes.\n");
 
-    let output = home.agentctl(["run", "What time is it?", "--output", "stream-json"]).await.exits(0);
+    let output = home.ok(["run", "What time is it?", "--output", "stream-json"]).await;
     assert_eq!(tools_of(&output), ["now"]);
     let result = output.json_lines().pop().unwrap();
     assert_eq!((&result["tool_used"], &result["stop_reason"]), (&true.into(), &"completed".into()));
@@ -54,13 +48,11 @@ async fn the_built_in_model_uses_real_tools() {
     assert!(output.stderr.contains("built-in model"), "it is said plainly: {}", output.stderr);
 
     let session = result["session_id"].as_str().unwrap();
-    let args = ["run", "List my files", "--session", session, "--output", "stream-json"];
-    let output = home.agentctl(args).await.exits(0);
+    let output = home.ok(["run", "List my files", "--session", session, "--output", "stream-json"]).await;
     assert_eq!(tools_of(&output), ["list_workspace_files"]);
 
     let notes = notes.to_str().unwrap();
-    let args = ["run", "Summarise uploads/notes.txt", "--file", notes, "--output", "stream-json"];
-    let output = home.agentctl(args).await.exits(0);
+    let output = home.ok(["run", "Summarise uploads/notes.txt", "--file", notes, "--output", "stream-json"]).await;
     assert_eq!(tools_of(&output), ["read_file"]);
     let told = output
         .json_lines()
@@ -69,9 +61,8 @@ async fn the_built_in_model_uses_real_tools() {
     assert!(told.is_some(), "the file was read: {}", output.stdout);
 
     // A greeting needs no tool, and the pipe of the first conversation ends well.
-    let output = home.agentctl_with(["chat"], "Hello!\n").await.exits(0);
-    assert!(output.stdout.contains("the small built-in model of agentd"), "{}", output.stdout);
-    assert_eq!(home.agentctl(["models", "--json"]).await.exits(0).json()[0]["model"]["embedded"], true);
+    home.agentctl_with(["chat"], "Hello!\n").await.exits(0).shows(&["the small built-in model of agentd"]);
+    assert_eq!(home.json(["models"]).await[0]["model"]["embedded"], true);
 }
 
 /// A project that was not made for the model: folders, front matter, names of several languages.
@@ -91,7 +82,7 @@ fn project(home: &TempHome) -> String {
 
 /// Asks in a session of its own, as most people begin: no folder has been made for it yet.
 async fn ask(home: &TempHome, project: &str, prompt: &str) -> (Vec<(String, Value)>, String) {
-    let output = home.agentctl(["run", prompt, "-C", project, "--output", "stream-json"]).await.exits(0);
+    let output = home.ok(["run", prompt, "-C", project, "--output", "stream-json"]).await;
     let lines = output.json_lines();
     let items = lines.iter().filter(|line| line["type"] == "item_completed" && line["item"]["kind"] == "tool_call");
     let calls = items.map(|line| {
@@ -108,9 +99,7 @@ async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
     let check = async |prompt: &str, tool: &str, arguments: Value, says: &[&str]| {
         let (calls, text) = ask(&home, &project, prompt).await;
         assert_eq!(calls, [(tool.to_owned(), arguments)], "{prompt}: {text}");
-        for word in says {
-            assert!(text.contains(word), "{prompt}: {text}");
-        }
+        has_all(&text, &says);
         text
     };
     let readme = json!({"path": "/project/README.md"});
@@ -131,9 +120,7 @@ async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
     let all = json!({"pattern": "*", "path": "/project"});
     check("How many files are here?", "find_files", all, &["Files: 6."]).await;
     let listed = check("List the files", "list_workspace_files", json!({"path": "/project"}), &["greet.py"]).await;
-    for unseen in ["conversation_history", "large_tool_results", "skills/", "out.bin"] {
-        assert!(!listed.contains(unseen), "{listed}");
-    }
+    has_none(&listed, &["conversation_history", "large_tool_results", "skills/", "out.bin"]);
     let todo = json!({"pattern": "TODO", "literal": true, "ignore_case": true});
     check("Find TODO in this project", "grep", todo, &["/project/src/core/switch.rs:1"]).await;
     let sensor = json!({"pattern": "sensor", "literal": true, "ignore_case": true});
@@ -150,15 +137,10 @@ async fn a_file_that_is_asked_about_twice_is_shown_twice() {
         "lamp/README.md",
         format!("# Lamp\n\nLamp lights the house.\n\n## Install\n\n{}\n", "pip install lamp\n".repeat(40)),
     );
-    let first =
-        home.agentctl(["run", "What does this project do?", "-C", &project, "--output", "json"]).await.exits(0).json();
+    let first = home.ok(["run", "What does this project do?", "-C", &project, "--output", "json"]).await.json();
     assert!(first["text"].as_str().unwrap().contains("Lamp lights the house."), "{first:#}");
     let session = first["session_id"].as_str().unwrap();
-    let second = home
-        .agentctl(["run", "How do I install this?", "--session", session, "--output", "json"])
-        .await
-        .exits(0)
-        .json();
+    let second = home.ok(["run", "How do I install this?", "--session", session, "--output", "json"]).await.json();
     assert!(second["text"].as_str().unwrap().contains("pip install lamp"), "{second:#}");
 }
 
@@ -183,8 +165,7 @@ async fn the_built_in_model_cites_the_page_of_a_document() {
     let home = home();
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures/latin.pdf");
     let args = ["run", "Search latin.pdf for committee", "--file", document.to_str().unwrap()];
-    let said = home.agentctl(args).await.exits(0).stdout;
-    assert!(said.contains("uploads/latin.pdf p. ") && said.contains("committee"), "{said}");
+    home.ok(args).await.shows(&["uploads/latin.pdf p. ", "committee"]);
 }
 
 #[tokio::test]
@@ -193,7 +174,7 @@ async fn a_long_answer_is_cancelled_within_a_token() {
     let args = ["run", "Tell me a very long story about a ship.", "--output", "stream-json"];
     let mut running = home.spawn_agentctl(args);
     running.event("item_delta").await;
-    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.signal(Signal::SIGINT);
     let (ended, _) = running.event("turn_ended").await;
     assert_eq!(ended["result"]["stop_reason"], "cancelled");
     running.output(Vec::new()).await.exits(130);
@@ -205,5 +186,5 @@ async fn without_weights_it_says_how_to_bring_them() {
     let output = home.agentctl(["run", "Hello"]).await;
     assert!(matches!(output.code, Some(1 | 2)), "{output:?}");
     output.says(&["hint:"]);
-    home.agentctl(["status"]).await.exits(0);
+    home.ok(["status"]).await;
 }

@@ -1,11 +1,7 @@
 //! Edits of real files through real turns: in every encoding every byte outside of the edit stays, whatever the line
 //! ends are, and a character that the encoding lacks is refused.
 
-use std::fs;
-
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// An encoding, and what people write in it. The bytes were made by another program.
 #[derive(Clone)]
@@ -157,7 +153,7 @@ async fn edits_and_patches_are_exact_in_every_encoding() {
         for (end, ends) in ENDS {
             for (number, form) in FORMS.into_iter().enumerate() {
                 let path = format!("/project/{}-{end}-{form}.txt", script.name);
-                let real = world.daemon.write(&path[1..], script.file(&(script.ascii)("old"), ends));
+                let real = world.write(&path[1..], script.file(&(script.ascii)("old"), ends));
                 calls.push(script.edits(&path, script.new.0)[number].clone());
                 files.push((real, script.file(&script.new.1, ends)));
             }
@@ -178,7 +174,7 @@ async fn what_an_encoding_lacks_is_refused_by_name() {
         let before = script.file(b"old", ENDS[2].1);
         for (number, form) in FORMS.into_iter().enumerate() {
             let path = format!("/project/{}-{form}.txt", script.name);
-            let real = world.daemon.write(&path[1..], &before);
+            let real = world.write(&path[1..], &before);
             calls.push(script.edits(&path, &format!("new {lacking}"))[number].clone());
             files.push((
                 real,

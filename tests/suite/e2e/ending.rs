@@ -1,14 +1,8 @@
 //! Clients that are told to end, and clients that die: what becomes of their turns.
 
 use agentd_core::ids::SessionId;
-use agentd_testkit::{
-    daemon::{Output, Running, until},
-    model_server::Reply,
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
 
-use super::{World, terminal::Terminal, works_through};
+use super::*;
 
 fn run(command: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": command }))
@@ -18,13 +12,13 @@ fn run(command: &str) -> Reply {
 async fn outputs(world: &World, running: &mut Running) -> (String, std::path::PathBuf) {
     let (started, _) = running.event("turn_started").await;
     let session = started["session_id"].as_str().unwrap().to_owned();
-    let outputs = world.daemon.data().join("workspace").join(&session).join("outputs");
+    let outputs = world.data().join("workspace").join(&session).join("outputs");
     (session, outputs)
 }
 
 /// A client that hears of a hang-up, also where these tests run under `nohup`.
 fn heeding(world: &World, args: &[&str]) -> Running {
-    let client = world.daemon.agentctl_command(args);
+    let client = world.agentctl_command(args);
     let mut command = world.daemon.command("python3");
     let heed =
         "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])";
@@ -34,12 +28,8 @@ fn heeding(world: &World, args: &[&str]) -> Running {
     running
 }
 
-async fn pending(world: &World) -> Vec<Value> {
-    world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().clone()
-}
-
-async fn until_there(path: &std::path::Path) {
-    until("a file", || async { path.exists().then_some(()) }).await;
+async fn until_there(path: &Path) {
+    until_true("a file", || path.exists()).await;
 }
 
 #[tokio::test]
@@ -54,9 +44,8 @@ async fn a_run_that_is_told_to_end_cancels_its_command_and_prints_its_result() {
         running.signal(signal);
         let output = running.output(Vec::new()).await.exits(code);
         let result = output.json_lines().pop().unwrap();
-        assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("cancelled")), "{signal}");
-        let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
-        assert_eq!(shown["live_turn_id"], Value::Null, "{signal}");
+        holds(&result, json!({"type": "result", "stop_reason": "cancelled"}));
+        assert_eq!(world.json(["sessions", "show", &session]).await["live_turn_id"], Value::Null, "{signal}");
         assert!(!outputs.join("late").exists());
     }
 }
@@ -65,7 +54,7 @@ async fn a_run_that_is_told_to_end_cancels_its_command_and_prints_its_result() {
 async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
     let world = World::start().await;
     world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
-    let running = world.daemon.spawn_agentctl(["run", "Hang!", "--output", "json"]);
+    let running = world.spawn_agentctl(["run", "Hang!", "--output", "json"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
     // As `timeout` sends it: to the process, and to its group.
     running.signal(Signal::SIGTERM);
@@ -75,13 +64,12 @@ async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
     world.model.wait_until(|counts| counts.dropped == 1).await;
 
     world.model.reply(run("touch outputs/a"));
-    let args = ["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
     running.signal(Signal::SIGTERM);
     let output = running.output(Vec::new()).await.exits(143);
     assert_eq!(output.json_lines().pop().unwrap()["stop_reason"], "cancelled");
-    assert_eq!(pending(&world).await, [Value::Null; 0]);
+    assert_eq!(world.questions().await, [Value::Null; 0]);
     world.still_serves().await;
 }
 
@@ -89,7 +77,7 @@ async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
 #[tokio::test]
 async fn a_hang_up_that_is_ignored_stays_ignored() {
     let world = World::start().await;
-    let client = world.daemon.agentctl_command(["run", "Slowly", "--output", "json"]);
+    let client = world.agentctl_command(["run", "Slowly", "--output", "json"]);
     let mut command = world.daemon.command("sh");
     command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(client.get_program()).args(client.get_args());
     world.model.reply(Reply::deltas(["One.\n\n", "Two."]).delay_ms(1000));
@@ -107,19 +95,18 @@ async fn a_client_that_is_dead_approves_nothing() {
     let steps: Vec<(&[&str], Reply)> =
         vec![(&["first"], run(first)), (&["second"], run("touch outputs/two; echo second"))];
     works_through(&world.model, steps, Reply::text("Both."));
-    let args = ["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"]);
     let (session, outputs) = outputs(&world, &mut running).await;
     until_there(&outputs.join("one")).await;
     running.signal(Signal::SIGKILL);
     running.output(Vec::new()).await;
-    std::fs::write(outputs.join("go"), "").unwrap();
+    fs::write(outputs.join("go"), "").unwrap();
 
     let asked = world.first_question().await;
     assert_eq!(asked["args"]["command"], "touch outputs/two; echo second");
     assert!(!outputs.join("two").exists());
-    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
-    world.daemon.agentctl(["attach", &session]).await.exits(0);
+    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
+    world.ok(["attach", &session]).await;
     until_there(&outputs.join("two")).await;
 }
 
@@ -128,28 +115,27 @@ async fn a_detached_run_goes_on_and_answers_as_it_was_told_to() {
     let world = World::start().await;
     let steps: Vec<(&[&str], Reply)> = vec![(&["done"], run("touch outputs/a; echo done"))];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let output = world.daemon.agentctl(["run", "Go!", "--detach", "--on-interrupt", "approve"]).await.exits(0);
+    let output = world.ok(["run", "Go!", "--detach", "--on-interrupt", "approve"]).await;
     let session: SessionId = output.stdout.trim().parse().unwrap();
     output.says(&["agentctl attach"]);
     until_there(&world.daemon.data().join("workspace").join(session.to_string()).join("outputs/a")).await;
 
     // Without a word it waits, as nobody is there.
-    let args = ["run", "Go!", "--detach", "--output", "json"];
-    let started = world.daemon.agentctl(args).await.exits(0).json();
+    let started = world.ok(["run", "Go!", "--detach", "--output", "json"]).await.json();
     assert_eq!(started["type"], "started");
     let asked = world.first_question().await;
     assert_eq!((&asked["session_id"], &asked["turn_id"]), (&started["session_id"], &started["turn_id"]));
-    world.daemon.agentctl(["run", "Go!", "--detach", "--on-interrupt", "ask"]).await.exits(2).says(&["hint:"]);
+    world.agentctl(["run", "Go!", "--detach", "--on-interrupt", "ask"]).await.exits(2).says(&["hint:"]);
 }
 
 /// The client of a terminal, by the words it was started with.
 fn client(world: &World) -> u32 {
     let is_client = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let first = line.split(|byte| *byte == 0).next().unwrap_or_default();
         first.ends_with(b"/agentctl")
     };
-    world.daemon.processes().into_iter().find(is_client).unwrap()
+    world.processes().into_iter().find(is_client).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +151,7 @@ async fn a_terminal_is_left_as_it_was_found() {
         terminal.sees_all(words);
         terminal.sees("code 143");
         terminal.ends();
-        assert_eq!(world.daemon.read("before"), world.daemon.read("after"));
+        assert_eq!(world.read("before"), world.read("after"));
     };
     // At the prompt, in a stream, and at a question: the turn goes on, as it does where a window is closed.
     let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
@@ -184,7 +170,7 @@ async fn a_terminal_is_left_as_it_was_found() {
     let mut terminal = Terminal::around(&world.daemon, line, &["run", "Ask!"]);
     terminal.sees("y yes");
     ends(terminal, &[]);
-    assert_eq!(pending(&world).await, [Value::Null; 0]);
+    assert_eq!(world.questions().await, [Value::Null; 0]);
 }
 
 /// Plays a person whose terminal goes. The arguments: what they see before they type, what they type, what they see before the
@@ -228,7 +214,7 @@ print("code", code, flush=True)
 
 /// Has a client lose its terminal, and waits for its end.
 async fn loses(world: &World, [before, typed, after, ignored]: [&str; 4], stopped: &str, args: &[&str]) {
-    let client = world.daemon.agentctl_command(args);
+    let client = world.agentctl_command(args);
     let mut command = world.daemon.command("python3");
     command.env("TERM", "xterm-256color").env("NO_COLOR", "1").env("STOPPED", stopped);
     command.args(["-c", LOSE_TERMINAL, before, typed, after, ignored]);
@@ -248,8 +234,7 @@ async fn a_client_whose_terminal_goes_ends_also_while_the_daemon_is_stopped_and_
     }
     let time = Reply::tool_call("current_time", json!({}));
     world.model.reply(time).reply(Reply::text("It is late."));
-    let ran = world.daemon.agentctl(["run", "What time is it?", "--output", "json"]).await.exits(0).json();
-    let session = ran["session_id"].as_str().unwrap();
+    let session = &world.ok(["run", "What time is it?", "--output", "json"]).await.session();
     for ignored in ["heeded", "ignored"] {
         // The last message is shown with the same sign before the prompt is there.
         let prompt = "\x1b[?2004h";
@@ -274,15 +259,15 @@ async fn ends_by(client: Running, signal: Signal) -> Output {
 async fn every_command_ends_by_a_further_signal_while_the_daemon_is_stopped() {
     let world = World::configured("service: {log_level: debug}").await;
     world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
-    let mut running = world.daemon.spawn_agentctl(["run", "Hang!", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Hang!", "--output", "stream-json"]);
     let (started, _) = running.event("turn_started").await;
     let session = started["session_id"].as_str().unwrap();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let before = world.followers();
-        let attached = world.daemon.spawn_agentctl(["attach", session, "--output", "stream-json"]);
-        let waiting = world.daemon.spawn_agentctl(["wait", session]);
-        let server = world.daemon.spawn_agentctl(["mcp", "serve"]);
-        until("all follow", || async { (world.followers() >= before + 2).then_some(()) }).await;
+        let attached = world.spawn_agentctl(["attach", session, "--output", "stream-json"]);
+        let waiting = world.spawn_agentctl(["wait", session]);
+        let server = world.spawn_agentctl(["mcp", "serve"]);
+        until_true("all follow", || world.followers() >= before + 2).await;
         world.daemon.signal(Signal::SIGSTOP);
         for client in [attached, waiting, server] {
             ends_by(client, signal).await;
@@ -309,5 +294,5 @@ async fn a_client_whose_terminal_goes_ends_wherever_it_is() {
         world.model.reply(run("touch outputs/a"));
         lose("› ", "Ask!", "y yes", &["chat"]).await;
     }
-    assert_eq!(pending(&world).await.len(), 2);
+    assert_eq!(world.questions().await.len(), 2);
 }

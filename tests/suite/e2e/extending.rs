@@ -1,15 +1,7 @@
 //! What `docs/extending.md` says, done word for word by somebody who has nothing yet. Its blocks are taken from the page itself, so
 //! that a page that leads nowhere fails here.
 
-use std::{os::unix::fs::symlink, path::Path, process::Stdio};
-
-use agentd_testkit::{
-    daemon::{Output, Running, TempHome, program},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use serde_json::json;
-
-use super::tool_texts;
+use super::*;
 
 const PAGE: &str = include_str!("../../../docs/extending.md");
 
@@ -21,12 +13,11 @@ struct Reader {
 
 impl Reader {
     async fn new() -> Self {
-        let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
-        std::fs::create_dir_all(home.config()).unwrap();
-        std::fs::create_dir_all(home.path().join(".config")).unwrap();
+        let (model, home) = TempHome::with_server().await;
+        fs::create_dir_all(home.config()).unwrap();
+        fs::create_dir_all(home.path().join(".config")).unwrap();
         symlink(home.config(), home.path().join(".config/agentd")).unwrap();
-        home.agentctl(["start"]).await.exits(0);
+        home.ok(["start"]).await;
         Self { model, home }
     }
 
@@ -44,7 +35,7 @@ impl Reader {
     }
 
     /// Lets the model call a tool once, and then say what it was told.
-    fn model_calls(&self, tool: &'static str, arguments: serde_json::Value) {
+    fn model_calls(&self, tool: &'static str, arguments: Value) {
         self.model.respond_with(move |request| match tool_texts(request).as_str() {
             "" => Reply::default().and_call(tool, arguments.clone()),
             told => Reply::text(format!("It told me: {told}")),
@@ -78,8 +69,7 @@ async fn a_tool_of_ones_own() {
     reader.home.write("config/mcp_servers.yaml", me);
     reader.types("agentctl reload").await.exits(0);
     reader.model_calls("count_words", json!({"text": "one two"}));
-    let said = reader.home.agentctl(["run", "Count.", "--on-interrupt", "fail"]).await.exits(0);
-    assert!(said.stdout.contains("2 words"), "{said:?}");
+    reader.home.ok(["run", "Count.", "--on-interrupt", "fail"]).await.shows(&["2 words"]);
     reader.types("agentctl mcp logs words").await.exits(0);
 }
 
@@ -96,8 +86,7 @@ async fn a_skill_of_ones_own() {
     reader.model_calls("run_bash_command", json!({"command": command}));
     let said = reader.types(&try_it).await.exits(0);
     assert!(said.stdout.contains("total 960.0"), "{said:?}");
-    let asked = reader.first_request().body.to_string();
-    assert!(asked.contains("skills/invoice/SKILL.md") && asked.contains("Ordered: a pump"), "{asked}");
+    has_all(&reader.first_request().body.to_string(), &["skills/invoice/SKILL.md", "Ordered: a pump"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,10 +111,10 @@ async fn an_agent_of_ones_own() {
     });
     let said = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
     assert!(said.stdout.contains("translator") && said.stdout.contains("It is done."), "{said:?}");
-    let sessions = reader.home.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    let sessions = reader.home.json(["sessions", "list", "--all"]).await;
     let sessions = sessions.as_array().unwrap();
     assert_eq!(sessions.len(), 2, "{sessions:?}");
-    let letter = |session: &serde_json::Value| {
+    let letter = |session: &Value| {
         reader.home.read(&format!("data/workspace/{}/outputs/letter.fr.md", session["id"].as_str().unwrap()))
     };
     assert!(sessions.iter().any(|session| letter(session) == "Monsieur, les pompes."), "{said:?}");

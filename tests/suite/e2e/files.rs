@@ -1,12 +1,6 @@
 //! The one tree that tools see: what is remembered in all sessions, and what a session keeps in its own state.
 
-use agentd_testkit::{
-    daemon::{Output, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
-
-use super::{World, keys, works_through};
+use super::*;
 
 impl World {
     /// What the tool tells the model that calls it once, in a turn of a new session, and the client's exit code.
@@ -16,23 +10,16 @@ impl World {
 
     /// The same with these options. Nothing may ask, unless they say otherwise.
     async fn tells_with(&self, tool: &str, arguments: Value, options: &[&str]) -> (String, Option<i32>) {
-        let tool = tool.to_owned();
-        self.model.respond_with(move |request| match request.last_role() {
-            "tool" => Reply::text("over"),
-            _ => Reply::tool_call(&tool, arguments.clone()),
-        });
+        self.will(Reply::tool_call(tool, arguments));
         let output = self.daemon.agentctl(["run", "Do it"].iter().chain(options)).await;
-        let requests = self.model.requests();
-        let last = requests.last().unwrap().messages().last().unwrap();
-        assert_eq!(last["role"], "tool", "{last}");
-        (last["content"].as_str().unwrap().to_owned(), output.code)
+        (self.told(), output.code)
     }
 }
 
 #[tokio::test]
 async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_person_says_so() {
     let world = World::configured("sessions:\n  confirm_write: false\n  confirm_exec: false\n").await;
-    let memory = world.daemon.data().join("memories/people/ada.md");
+    let memory = world.data().join("memories/people/ada.md");
     let write = json!({"path": "/memories/people/ada.md", "content": "Ada likes tea.\n"});
     let (told, code) = world.tells("write_file", write.clone(), "deny").await;
     assert!(told.contains("remembered in all sessions") && !memory.exists(), "{told}");
@@ -43,8 +30,8 @@ async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_per
     assert_eq!(code, Some(0));
 
     world.tells("write_file", write.clone(), "approve").await;
-    assert_eq!(std::fs::read_to_string(&memory).unwrap(), "Ada likes tea.\n");
-    world.daemon.agentctl(["undo"]).await.exits(0);
+    assert_eq!(fs::read_to_string(&memory).unwrap(), "Ada likes tea.\n");
+    world.ok(["undo"]).await;
     assert!(!memory.exists(), "what a turn remembered can be taken back");
     world.tells("write_file", write, "approve").await;
 
@@ -53,7 +40,7 @@ async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_per
     let command = r#"cat "$MEMORIES/people/ada.md"; echo x > "$MEMORIES/x.md""#;
     let (told, _) = world.tells("run_bash_command", json!({ "command": command }), "approve").await;
     assert!(told.contains("Ada likes tea.") && !told.starts_with("exit code 0"), "{told}");
-    assert!(!world.daemon.data().join("memories/x.md").exists());
+    assert!(!world.data().join("memories/x.md").exists());
 }
 
 #[tokio::test]
@@ -72,8 +59,8 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
         (&["never"][..], Reply::tool_call("run_bash_command", json!({"command": "sleep 60", "timeout_s": 60}))),
     ];
     works_through(&world.model, steps, Reply::text("?"));
-    let running = world.daemon.spawn_agentctl(["run", "Go on", "--continue", "--on-interrupt", "approve"]);
-    let heard = || async { super::tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
+    let running = world.spawn_agentctl(["run", "Go on", "--continue", "--on-interrupt", "approve"]);
+    let heard = || async { tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
     until("the model to hear of the edit", heard).await;
     world.daemon.kill9().await;
     drop(running);
@@ -85,7 +72,7 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     // They belong to one session, are on no disk, and a reset sets them aside.
     let (told, _) = world.tells("read_file", read(), "fail").await;
     assert!(told.contains("is not there"), "{told}");
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.json(["sessions", "list"]).await;
     let id = sessions[1]["session_id"].as_str().or(sessions[1]["id"].as_str()).unwrap().to_owned();
     let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
     assert_eq!(world.tells_with("read_file", read(), &here).await.0, "dig, then sow\n");
@@ -93,9 +80,8 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     let (told, _) =
         world.tells_with("run_bash_command", command, &["--session", &id, "--on-interrupt", "approve"]).await;
     assert!(!told.contains("exit code 0"), "{told}");
-    world.daemon.agentctl(["sessions", "reset", &id]).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.ok(["sessions", "reset", &id]).await;
+    world.daemon.crash().await;
     let (told, _) = world.tells_with("read_file", read(), &here).await;
     assert!(told.contains("is not there"), "{told}");
 }
@@ -105,8 +91,7 @@ impl World {
     async fn new_session(&self, options: &[&str]) -> String {
         self.model.reply(Reply::text("Hello."));
         let args = ["run", "Hello", "--output", "json"];
-        let result = self.daemon.agentctl(args.iter().chain(options)).await.exits(0).json();
-        result["session_id"].as_str().unwrap().to_owned()
+        self.ok(args.iter().chain(options)).await.session()
     }
 
     async fn files<const N: usize>(&self, args: [&str; N]) -> Output {
@@ -119,13 +104,12 @@ async fn files_handed_over_before_a_kill_are_told_by_the_next_turn() {
     let mut world = World::start().await;
     let id = world.new_session(&[]).await;
     world.client().await.upload(&id, "bill.pdf", &b"%PDF-1.4"[..]).await.unwrap();
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     // Killed again, when the model has been asked and has said nothing.
     world.model.reply(Reply { delay_ms: 60_000, ..Reply::text("never") });
     let asked = world.model.requests().len();
-    let running = world.daemon.spawn_agentctl(["run", "Pay it", "--session", &id]);
-    until("the model to be asked", || async { (world.model.requests().len() > asked).then_some(()) }).await;
+    let running = world.spawn_agentctl(["run", "Pay it", "--session", &id]);
+    until_true("the model to be asked", || world.model.requests().len() > asked).await;
     let told = |request: usize| world.model.requests()[request].last_user().contains("uploads/bill.pdf");
     assert!(told(asked));
     world.daemon.kill9().await;
@@ -133,7 +117,7 @@ async fn files_handed_over_before_a_kill_are_told_by_the_next_turn() {
     world.daemon.restart().await;
     world.model.reply(Reply::text("Paid.")).reply(Reply::text("Yes."));
     for text in ["Did you?", "Really?"] {
-        world.daemon.agentctl(["run", text, "--session", &id]).await.exits(0);
+        world.ok(["run", text, "--session", &id]).await;
     }
     assert!(told(asked + 1) && !told(asked + 2));
 }
@@ -141,26 +125,25 @@ async fn files_handed_over_before_a_kill_are_told_by_the_next_turn() {
 #[tokio::test]
 async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
     let mut world = World::start().await;
-    world.daemon.write("project/src/main.rs", "fn main() {}\n");
-    let project = format!("{}:ro", world.daemon.path().join("project").display());
+    world.write("project/src/main.rs", "fn main() {}\n");
+    let project = format!("{}:ro", world.path().join("project").display());
     let id = world.new_session(&["-C", &project]).await;
 
     let listed = world.files(["ls", &id, "--json"]).await.exits(0).json();
     assert_eq!(keys(&listed), ["cut", "entries"]);
-    let paths: Vec<&str> = listed["entries"].as_array().unwrap().iter().map(|e| e["path"].as_str().unwrap()).collect();
+    let paths = texts(&listed["entries"], "path");
     let all = ["/memories", "/project", "/state", "conversation_history", "large_tool_results", "outputs", "skills"];
     assert_eq!(paths, [&all[..], &["temp", "uploads"]].concat());
 
     // Bytes go in and come out as they are, by every route that tools may write to; nobody is asked.
     let bytes: Vec<u8> = (0..2_500_000_u32).map(|number| (number % 251) as u8).collect();
-    let put =
-        world.daemon.agentctl_with(["files", "put", &id, "/outputs/deep/data.bin", "--json"], bytes.clone()).await;
+    let put = world.agentctl_with(["files", "put", &id, "/outputs/deep/data.bin", "--json"], bytes.clone()).await;
     assert_eq!(put.exits(0).json(), json!({"path": "outputs/deep/data.bin"}));
-    let copy = world.daemon.path().join("copy.bin");
+    let copy = world.path().join("copy.bin");
     let got = world.files(["get", &id, "outputs/deep/data.bin", "-o", copy.to_str().unwrap(), "--json"]).await;
     assert_eq!(got.exits(0).json()["size"], 2_500_000);
-    assert!(std::fs::read(&copy).unwrap() == bytes, "byte for byte");
-    let file = world.daemon.write("plan.md", "dig\n").display().to_string();
+    assert!(fs::read(&copy).unwrap() == bytes, "byte for byte");
+    let file = world.write("plan.md", "dig\n").display().to_string();
     for path in ["/state/plan.md", "/memories/plan.md", "uploads/plan.md", "temp/plan.md"] {
         world.files(["put", &id, path, &file]).await.exits(0);
         assert_eq!(world.files(["get", &id, path]).await.exits(0).stdout, "dig\n", "{path}");
@@ -169,11 +152,10 @@ async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
     assert!(listed.contains("/state/plan.md") && listed.contains('4'), "{listed}");
     assert_eq!(world.files(["get", &id, "/project/src/main.rs"]).await.exits(0).stdout, "fn main() {}\n");
     let one = world.files(["ls", &id, "/project/src/main.rs", "--json"]).await.exits(0).json();
-    assert_eq!((&one["entries"][0]["kind"], &one["entries"][0]["size"]), (&json!("file"), &json!(13)));
+    holds(&one["entries"][0], json!({"kind": "file", "size": 13}));
 
     // The model finds what was put there, also after a crash.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
     assert_eq!(world.tells_with("read_file", json!({"path": "/state/plan.md"}), &here).await.0, "dig\n");
 
@@ -191,7 +173,7 @@ async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
     world.files(["get", &id, "outputs/none"]).await.exits(2).says(&["is not there", "hint:"]);
     world.files(["get", &id, "outputs"]).await.exits(2).says(&["is a folder"]);
     world.files(["ls", "ffffffff"]).await.exits(2).says(&["there is no session"]);
-    assert!(!world.daemon.path().join("project/x").exists());
+    assert!(!world.path().join("project/x").exists());
     world.still_serves().await;
 }
 
@@ -200,8 +182,8 @@ async fn what_the_daemon_keeps_is_read_by_commands_and_changed_by_none() {
     let world = World::start().await;
     let id = world.new_session(&[]).await;
     world.files(["ls", &id]).await.exits(0);
-    let kept = world.daemon.data().join("workspace").join(&id).join("large_tool_results/call.txt");
-    std::fs::write(&kept, "a long result\n").unwrap();
+    let kept = world.data().join("workspace").join(&id).join("large_tool_results/call.txt");
+    fs::write(&kept, "a long result\n").unwrap();
     let here = ["--session", id.as_str(), "--on-interrupt", "approve"];
     let sh = async |command: &str| world.tells_with("run_bash_command", json!({ "command": command }), &here).await.0;
     let read = sh("cat large_tool_results/call.txt").await;
@@ -218,7 +200,7 @@ async fn what_the_daemon_keeps_is_read_by_commands_and_changed_by_none() {
     }
     let write = json!({"path": "large_tool_results/call.txt", "content": "x"});
     assert!(world.tells_with("write_file", write, &here).await.0.contains("cannot be written"));
-    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "a long result\n");
-    world.daemon.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "a long result\n");
+    world.ok(["sessions", "delete", &id, "--yes"]).await;
     assert!(!kept.exists(), "it goes with its session");
 }

@@ -1,20 +1,6 @@
 //! How a client finds the daemon of its data folder, whatever was taken away under it.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::Command,
-};
-
-use agentd_testkit::{
-    daemon::{Output, Running, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::Value;
-
-use super::terminal::Terminal;
+use super::*;
 
 /// A person's environment: a home, and a runtime folder where a desktop or a login made one. No socket is named.
 struct Person {
@@ -24,8 +10,7 @@ struct Person {
 
 impl Person {
     async fn new() -> Self {
-        let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
+        let (model, home) = TempHome::with_server().await;
         let person = Self { home, model };
         person.make_runtime();
         person
@@ -195,7 +180,7 @@ async fn a_removed_lock_file_lets_no_second_daemon_in_and_is_made_again() {
     second.exits(1).says(&["already running", "hint:"]);
     // The daemon answers where clients know it to be.
     assert_eq!(person.status(Some(&person.runtime())).await["pid"], pid);
-    until("the lock file is there again", || async { person.told_socket().exists().then_some(()) }).await;
+    until_true("the lock file is there again", || person.told_socket().exists()).await;
     assert_eq!(person.status(None).await["pid"], pid);
 
     // With its socket gone too, only the lock of the folder leads to it for some seconds.
@@ -218,8 +203,7 @@ async fn a_daemon_that_does_not_answer_is_named_and_can_be_stopped() {
     for args in [&["status"][..], &["run", "Hi"], &["start"]] {
         person.desk(args).await.exits(3).says(&[&pid_word, "does not answer", "agentctl stop"]);
     }
-    let doctor = person.desk(&["doctor"]).await.exits(3);
-    assert!(doctor.stdout.contains(&pid_word) && doctor.stdout.contains("agentctl stop"), "{}", doctor.stdout);
+    person.desk(&["doctor"]).await.exits(3).shows(&[&pid_word, "agentctl stop"]);
     person.desk(&["stop"]).await.exits(0).says(&["it was sent a signal", "the daemon has stopped"]);
     person.desk(&["run", "Hi"]).await.exits(0);
 }
@@ -244,23 +228,20 @@ async fn what_a_lock_file_says_that_nobody_holds_is_not_believed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_outlives_the_daemon_that_it_started() {
     let person = Person::new().await;
-    let mut terminal = Terminal::open(&person.home, &[]);
-    terminal.prompt();
-    person.home.agentctl(["stop"]).await.exits(0).says(&["the daemon has stopped"]);
+    let mut terminal = Terminal::ready(&person.home, &[]);
+    person.home.ok(["stop"]).await.says(&["the daemon has stopped"]);
     terminal.hears("Hi", "the daemon is back");
-    terminal.presses("\r");
-    terminal.sees_last("Hello from the model server.");
+    terminal.presses_last("\r", "Hello from the model server.");
 
     person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_behind("It hangs."));
-    terminal.says("Slowly");
-    terminal.sees("It hangs.");
-    let pid = person.home.agentctl(["status", "--json"]).await.exits(0).json()["pid"].as_u64().unwrap();
+    terminal.says_for("Slowly", "It hangs.");
+    let pid = person.home.json(["status"]).await["pid"].as_u64().unwrap();
     signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
     terminal.sees_all(&["waiting for the daemon", "the daemon is back"]);
     terminal.sees_last("interrupted");
     terminal.hears("/continue", "Hello from the model server.");
     terminal.leaves();
-    person.home.agentctl(["stop"]).await.exits(0);
+    person.home.ok(["stop"]).await;
 }
 
 #[tokio::test]
@@ -271,8 +252,7 @@ async fn a_named_socket_is_that_socket() {
     let socket = socket.to_str().unwrap();
     let status = other.desk(&["--socket", socket, "status", "--json"]).await.exits(0).json();
     assert_eq!(status["pid"], pid);
-    let doctor = other.desk(&["--socket", socket, "doctor"]).await;
-    assert!(doctor.stdout.contains("name no socket"), "{}", doctor.stdout);
+    other.desk(&["--socket", socket, "doctor"]).await.shows(&["name no socket"]);
     // At another socket than its own a daemon is not looked for.
     let elsewhere = one.runtime().join("elsewhere.sock");
     one.desk(&["--socket", elsewhere.to_str().unwrap(), "status"]).await.exits(3);

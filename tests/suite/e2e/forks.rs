@@ -1,9 +1,6 @@
 //! Sessions that go on from a copy of another's history.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{World, keys};
+use super::*;
 
 impl World {
     /// One turn, in a session that is there or in a new one. Says which session it was.
@@ -13,13 +10,12 @@ impl World {
         }
         let in_session = session.map(|id| ["--session", id]);
         let args = ["run", text, "--output", "json", "--on-interrupt", "approve"];
-        let result = self.daemon.agentctl(args.iter().chain(in_session.iter().flatten())).await.exits(0).json();
-        result["session_id"].as_str().unwrap().to_owned()
+        self.ok(args.iter().chain(in_session.iter().flatten())).await.session()
     }
 
     /// The id of a fork.
     async fn fork(&self, session: &str, options: &[&str]) -> String {
-        let output = self.daemon.agentctl(["sessions", "fork", session].iter().chain(options)).await.exits(0);
+        let output = self.ok(["sessions", "fork", session].iter().chain(options)).await;
         output.stdout.trim().to_owned()
     }
 
@@ -29,7 +25,7 @@ impl World {
     }
 
     async fn show(&self, session: &str) -> Value {
-        self.daemon.agentctl(["sessions", "show", session, "--json"]).await.exits(0).json()
+        self.json(["sessions", "show", session]).await
     }
 
     /// What the model was sent last.
@@ -51,21 +47,17 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     let second =
         [writes("/state/plan.md", "dig, then sow\n"), writes("outputs/list.txt", "seeds\n"), Reply::text("Done.")];
     world.goes_on(Some(&origin), "Now the secret of the shed", &second).await;
-    world.daemon.agentctl(["grants", "add", "write_file", "--session", &origin]).await.exits(0);
+    world.ok(["grants", "add", "write_file", "--session", &origin]).await;
 
     // As it is now, and as it was after the first turn.
     let now = world.fork(&origin, &[]).await;
-    let told =
-        world.daemon.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
+    let told = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
     let told = told.await.exits(0).json();
     assert_eq!(keys(&told), ["files", "forked_from", "session_id", "title", "turn"]);
-    assert_eq!(
-        (&told["forked_from"], &told["turn"], &told["title"]),
-        (&json!(origin), &json!(1), &json!("Another way"))
-    );
+    holds(&told, json!({"forked_from": origin, "turn": 1, "title": "Another way"}));
     let early = told["session_id"].as_str().unwrap().to_owned();
     let shown = world.show(&now).await;
-    assert_eq!((&shown["title"], &shown["turns"]), (&json!("Plan the garden (fork)"), &json!(2)));
+    holds(&shown, json!({"title": "Plan the garden (fork)", "turns": 2}));
     assert_eq!((&shown["usage"]["prompt_tokens"], &shown["status"]), (&json!(0), &json!("idle")), "{shown:#}");
     assert_eq!(shown["todos"][0]["content"], "Paint the fence");
     let granted = |shown: &Value| shown["settings"]["grants"].as_array().map_or(0, Vec::len);
@@ -75,8 +67,7 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
 
     // Each goes on by itself, also behind a kill.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let sows =
         [writes("/state/plan.md", "dig, then rest\n"), writes("outputs/list.txt", "a chair\n"), Reply::text("Rest.")];
     world.goes_on(Some(&early), "Let us rest instead", &sows).await;
@@ -89,8 +80,7 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     world.goes_on(Some(&origin), "And the path?", &[Reply::text("Gravel.")]).await;
     let asked = world.last_request();
     assert!(!asked.contains("rest instead") && !asked.contains("And water") && !asked.contains("is a fork"), "{asked}");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     for (id, plan, list) in [
         (&origin, "dig, then sow\n", "seeds\n"),
         (&now, "dig, then sow\n", "seeds\n"),
@@ -101,16 +91,16 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     }
 
     // What the other session did is undone there.
-    let undo = world.daemon.agentctl(["undo", &now]).await;
+    let undo = world.agentctl(["undo", &now]).await;
     undo.exits(2).says(&["not undone yet"]);
-    world.daemon.agentctl(["undo", &now, "--turn", "2"]).await.exits(2).says(&["turn 2 is a copy", "hint:", &origin]);
-    world.daemon.agentctl(["undo", &early]).await.exits(0);
+    world.agentctl(["undo", &now, "--turn", "2"]).await.exits(2).says(&["turn 2 is a copy", "hint:", &origin]);
+    world.ok(["undo", &early]).await;
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
     assert_eq!(world.content_of(&origin, "/state/plan.md").await.as_deref(), Some("dig, then sow\n"));
 
     // A fork outlives what it was made of, and is found by what was said before it.
-    world.daemon.agentctl(["sessions", "delete", &origin, "--yes"]).await.exits(0);
-    let found = world.daemon.agentctl(["sessions", "search", "secret shed", "--json"]).await.exits(0).json();
+    world.ok(["sessions", "delete", &origin, "--yes"]).await;
+    let found = world.json(["sessions", "search", "secret shed"]).await;
     assert_eq!(found.as_array().unwrap().iter().map(|hit| &hit["session_id"]).collect::<Vec<_>>(), [&json!(now)]);
     world.goes_on(Some(&now), "Still there?", &[Reply::text("Yes.")]).await;
     assert!(world.last_request().contains("secret of the shed"));
@@ -120,14 +110,14 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
 async fn what_cannot_be_forked_is_said_with_what_to_do() {
     let world = World::start().await;
     let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
-    let fork = async |args: &[&str]| world.daemon.agentctl(["sessions", "fork"].iter().chain(args)).await;
+    let fork = async |args: &[&str]| world.agentctl(["sessions", "fork"].iter().chain(args)).await;
     fork(&["ffffffff"]).await.exits(2).says(&["there is no session", "hint:"]);
     for turn in ["0", "2"] {
         fork(&[&origin, "--at-turn", turn]).await.exits(2).says(&[&format!("no turn {turn}; it has 1"), "hint:"]);
     }
     fork(&[&origin, "--at-turn", "-1"]).await.exits(2);
     fork(&[&origin, "--name", " "]).await.exits(2).says(&["cannot be empty"]);
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.json(["sessions", "list"]).await;
     assert_eq!(listed.as_array().unwrap().len(), 1, "what was refused left nothing behind");
 }
 
@@ -136,24 +126,21 @@ async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
     let mut world = World::start().await;
     let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
-    let waiting = world.daemon.spawn_agentctl(["run", "Write it", "--session", &origin, "--on-interrupt", "wait"]);
+    let waiting = world.spawn_agentctl(["run", "Write it", "--session", &origin, "--on-interrupt", "wait"]);
     let pending = world.first_question().await;
-    let output = world.daemon.agentctl(["sessions", "fork", &origin, "--at-turn", "2"]).await;
+    let output = world.agentctl(["sessions", "fork", &origin, "--at-turn", "2"]).await;
     output.exits(75).says(&["turn 2 of this session has not ended", "hint:"]);
     let fork = world.fork(&origin, &[]).await;
     drop(waiting);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
     let shown = world.show(&fork).await;
-    assert_eq!((&shown["turns"], &shown["status"], &shown["interrupts"]), (&json!(1), &json!("idle"), &json!([])));
+    holds(&shown, json!({"turns": 1, "status": "idle", "interrupts": []}));
     world.goes_on(Some(&fork), "How are you?", &[Reply::text("Well.")]).await;
     assert!(!world.last_request().contains("Write it"), "{}", world.last_request());
     // The origin still waits, and goes on with its answer.
-    let still = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    assert_eq!(still.as_array().unwrap().len(), 1);
-    world.model.reply(Reply::text("Written."));
-    world.daemon.agentctl(["answer", pending["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
+    world.ok(["answer", pending["id"].as_str().unwrap(), "approve"]).await;
     let done = || async { (world.show(&origin).await["status"] == "idle").then_some(()) };
     until("the origin's turn to end", done).await;
     assert_eq!(world.content_of(&origin, "outputs/a.txt").await.as_deref(), Some("a\n"));
@@ -172,7 +159,7 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
     let origin = origin.unwrap();
     let before = world.fork(&origin, &[]).await;
     world.model.reply(Reply::text("## What the person wants\nPieces of work."));
-    world.daemon.agentctl(["compact", &origin]).await.exits(0);
+    world.ok(["compact", &origin]).await;
     let behind = world.fork(&origin, &[]).await;
     let early = world.fork(&origin, &["--at-turn", "9"]).await;
 
@@ -188,10 +175,10 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
     let (asked, found) = (&requests[requests.len() - 2], &requests[requests.len() - 1]);
     let asked = asked.body["messages"].to_string();
     assert!(asked.contains("Pieces of work.") && !asked.contains("4701"), "{asked}");
-    assert!(super::tool_texts(found).contains("the number is 4701"), "{}", super::tool_texts(found));
+    assert!(tool_texts(found).contains("the number is 4701"), "{}", tool_texts(found));
 
     // A compaction is taken back in the fork alone.
-    world.daemon.agentctl(["compact", &behind, "--undo"]).await.exits(0);
+    world.ok(["compact", &behind, "--undo"]).await;
     world.goes_on(Some(&behind), "And now?", &[Reply::text("All of it.")]).await;
     assert!(world.last_request().contains("the number is 4701"));
     world.goes_on(Some(&origin), "And here?", &[Reply::text("A summary.")]).await;
@@ -216,15 +203,13 @@ async fn the_model_of_a_fork_takes_back_only_what_it_did_itself() {
 #[tokio::test]
 async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     let world = World::start().await;
-    world.daemon.write("project/a.txt", "before\n");
-    let view = format!("{}:rw", world.daemon.path().join("project").display());
+    world.write("project/a.txt", "before\n");
     let first = [writes("outputs/plan.md", "dig\n"), writes("outputs/gone.md", "soon\n"), Reply::text("Noted.")];
     for reply in &first {
         world.model.reply(reply.clone());
     }
-    let args = ["run", "Plan it", "-C", &view, "--output", "json", "--on-interrupt", "approve"];
-    let result = world.daemon.agentctl(args).await.exits(0).json();
-    let origin = result["session_id"].as_str().unwrap().to_owned();
+    let args = ["run", "Plan it", "-C", &world.mount(), "--output", "json", "--on-interrupt", "approve"];
+    let origin = world.ok(args).await.session();
     let second = [
         writes("outputs/plan.md", "dig, then sow\n"),
         Reply::tool_call("run_bash_command", json!({"command": "rm outputs/gone.md"})),
@@ -237,31 +222,29 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     let third = [writes("outputs/mine.md", "model\n"), Reply::text("Done.")];
     world.goes_on(Some(&origin), "And mine", &third).await;
     // Something else changes a file behind the model's back.
-    let own = world.daemon.write("own.md", "by hand\n");
-    world.daemon.agentctl(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await.exits(0);
+    let own = world.write("own.md", "by hand\n");
+    world.ok(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await;
 
-    let args = ["sessions", "fork", &origin, "--at-turn", "1", "--files", "--json"];
-    let told = world.daemon.agentctl(args).await.exits(0).json();
+    let told = world.json(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
     let early = told["session_id"].as_str().unwrap().to_owned();
     let content = async |path: &str| world.content_of(&early, path).await;
     assert_eq!(content("outputs/plan.md").await.as_deref(), Some("dig\n"), "{told:#}");
     assert_eq!(content("outputs/gone.md").await.as_deref(), Some("soon\n"));
     assert_eq!(content("outputs/new.md").await, None);
     let files = &told["earlier_files"];
-    assert_eq!((&files["folder"], &files["shared"]), (&json!("outputs/at-turn-1"), &json!(1)), "{told:#}");
+    holds(&files, json!({"folder": "outputs/at-turn-1", "shared": 1}));
     assert_eq!(content("outputs/at-turn-1/project/a.txt").await.as_deref(), Some("before\n"));
     assert_eq!(content("outputs/at-turn-1/project/new.txt").await, None);
     // What somebody else has changed stays, and is named; the project and the other session have what they had.
     assert_eq!(content("outputs/mine.md").await.as_deref(), Some("by hand\n"));
     let left = files["left"].as_array().unwrap();
     assert!(left.len() == 1 && left[0].as_str().unwrap().starts_with("outputs/mine.md: "), "{told:#}");
-    assert_eq!(world.daemon.read("project/a.txt"), "after\n");
+    assert_eq!(world.read("project/a.txt"), "after\n");
     assert_eq!(world.content_of(&origin, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
     world.goes_on(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;
-    let asked = world.last_request();
-    assert!(asked.contains("outputs/at-turn-1/ holds what their files held then"), "{asked}");
-    let people = world.daemon.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await.exits(0);
-    people.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
+    has_all(&world.last_request(), &["outputs/at-turn-1/ holds what their files held then"]);
+    let output = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
+    output.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
     // Without the wish they are as they are now.
     let now = world.fork(&origin, &["--at-turn", "1"]).await;
     assert_eq!(world.content_of(&now, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));

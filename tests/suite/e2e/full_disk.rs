@@ -1,15 +1,8 @@
 //! A full disk: what is there can be looked at, what is in the way can be removed, and everybody is told.
 
-use std::{
-    fs::{self, File},
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use fs::File;
 
-use agentd_testkit::{daemon::TempDaemon, model_server::Reply};
-use serde_json::json;
-
-use super::{World, tool_texts};
+use super::*;
 
 /// A folder as the daemon sees it.
 fn seen_by(daemon: &TempDaemon, path: &Path) -> PathBuf {
@@ -31,9 +24,8 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     let data = seen_by(daemon, &daemon.data());
     let large = daemon.write("large.bin", vec![7; 3_000_000]);
 
-    let begun = daemon.agentctl(["run", "Take this", "--output", "json"]).await.exits(0).json();
-    let in_the_way = begun["session_id"].as_str().unwrap().to_owned();
-    daemon.agentctl(["files", "put", &in_the_way, "uploads/large.bin", large.to_str().unwrap()]).await.exits(0);
+    let in_the_way = daemon.ok(["run", "Take this", "--output", "json"]).await.session();
+    daemon.ok(["files", "put", &in_the_way, "uploads/large.bin", large.to_str().unwrap()]).await;
     // The disk is full while a turn of another one is under way.
     let folder = data.clone();
     world.model.respond_with(move |request| {
@@ -43,43 +35,38 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
         fill(&folder);
         Reply::text("Nobody can store this. ".repeat(2000))
     });
-    let args = ["run", "Find the walnut", "--on-interrupt", "approve", "--output", "json"];
-    let cut = daemon.agentctl(args).await;
+    let cut = daemon.agentctl(["run", "Find the walnut", "--on-interrupt", "approve", "--output", "json"]).await;
     assert_eq!(cut.code, Some(1), "{cut:?}");
-    let listed = daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = daemon.json(["sessions", "list"]).await;
     let id = listed.as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap().to_owned());
     let session = id.into_iter().find(|id| *id != in_the_way).unwrap();
 
-    daemon.agentctl(["sessions", "show", &session]).await.exits(0);
-    let told = daemon.agentctl(["attach", &session, "--after", "0", "--output", "stream-json"]).await.exits(0);
-    assert!(told.stdout.contains("Find the walnut"), "{}", told.stdout);
-    daemon.agentctl(["context", &session]).await.exits(0);
-    let files = daemon.agentctl(["files", "ls", &session, "outputs"]).await.exits(0);
-    assert!(files.stdout.contains("a.txt"), "{}", files.stdout);
-    assert_eq!(daemon.agentctl(["files", "get", &session, "outputs/a.txt"]).await.exits(0).stdout, "kept words");
+    daemon.ok(["sessions", "show", &session]).await;
+    daemon.ok(["attach", &session, "--after", "0", "--output", "stream-json"]).await.shows(&["Find the walnut"]);
+    daemon.ok(["context", &session]).await;
+    daemon.ok(["files", "ls", &session, "outputs"]).await.shows(&["a.txt"]);
+    assert_eq!(daemon.ok(["files", "get", &session, "outputs/a.txt"]).await.stdout, "kept words");
     let preview = daemon.agentctl(["undo", &session, "--preview"]).await;
     assert!(!preview.stderr.contains("full"), "{preview:?}");
-    daemon.agentctl(["sessions", "search", "walnut"]).await.exits(0);
+    daemon.ok(["sessions", "search", "walnut"]).await;
 
     // Everybody is told.
     let doctor = daemon.agentctl(["doctor"]).await.exits(2).stdout;
     assert!(doctor.contains("cannot write to") && doctor.contains("free some space"), "{doctor}");
-    let status = daemon.agentctl(["status"]).await.exits(0).stdout;
-    assert!(status.contains("cannot write to"), "{status}");
+    daemon.ok(["status"]).await.shows(&["cannot write to"]);
     daemon.agentctl(["run", "More", "--session", &session]).await.exits(1).says(&["full", "hint:"]);
 
     // What is removed gives room to the rest, the filler staying where it is.
-    daemon.agentctl(["sessions", "delete", &in_the_way, "--yes"]).await.exits(0);
+    daemon.ok(["sessions", "delete", &in_the_way, "--yes"]).await;
     world.model.respond_with(|_| Reply::text("There is room again."));
-    let ran = daemon.agentctl(["run", "More", "--session", &session]).await.exits(0);
-    assert_eq!(ran.stdout, "There is room again.\n");
-    let told = daemon.agentctl(["attach", &session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    assert_eq!(daemon.ok(["run", "More", "--session", &session]).await.stdout, "There is room again.\n");
+    let told = daemon.ok(["attach", &session, "--after", "0", "--output", "stream-json"]).await;
     let lines = told.json_lines();
     let numbers: Vec<u64> =
         lines.iter().filter(|line| line["type"] != "item_delta").filter_map(|line| line["seq"].as_u64()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
     fs::remove_file(data.join("filler")).unwrap();
-    daemon.agentctl(["doctor"]).await.exits(0);
+    daemon.ok(["doctor"]).await;
 }
 
 /// A session of a few words has no files that could make room: what is kept back for that does.
@@ -91,13 +78,12 @@ async fn on_a_full_disk_a_session_without_files_can_be_removed() {
     world.model.default_reply(Reply::text((0..8000).map(|n| format!("word {n} ")).collect::<String>()));
     let mut sessions = Vec::new();
     for _ in 0..3 {
-        let result = daemon.agentctl(["run", "Say much", "--output", "json"]).await.exits(0).json();
-        sessions.push(result["session_id"].as_str().unwrap().to_owned());
+        sessions.push(daemon.ok(["run", "Say much", "--output", "json"]).await.session());
     }
     fill(&data);
     daemon.agentctl(["run", "More"]).await.exits(1).says(&["full"]);
     for session in &sessions {
-        daemon.agentctl(["sessions", "delete", session, "--yes"]).await.exits(0);
+        daemon.ok(["sessions", "delete", session, "--yes"]).await;
     }
-    assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(daemon.json(["sessions", "list"]).await, json!([]));
 }

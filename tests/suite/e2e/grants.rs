@@ -1,16 +1,12 @@
 //! Rules that people keep, through real daemons and clients: how far they reach, and what no rule can do.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
-
-use agentd_core::{error::ErrorKind, event::EventKind, interrupt::Answer};
-use agentd_proto::client::{ClientErrorKind, NewSession, SessionChoice};
-use agentd_testkit::{daemon::Output, model_server::Reply};
-use serde_json::{Value, json};
+use agentd_core::error::ErrorKind;
+use agentd_proto::client::ClientErrorKind;
 
 use super::{
-    Events as _, World, keys,
-    sandbox::{mount, project, world},
-    tool_texts, turn,
+    Events as _,
+    sandbox::{project, world},
+    *,
 };
 
 /// A command that asks, and tells afterwards that it ran.
@@ -23,22 +19,22 @@ fn command(command: &str) -> Reply {
 }
 
 async fn agentctl(world: &World, args: &[&str]) -> Output {
-    world.daemon.agentctl(args).await
+    world.agentctl(args).await
 }
 
 async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
-    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
+    world.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
 }
 
 async fn grants(world: &World, more: &[&str]) -> Vec<Value> {
-    let listed = world.daemon.agentctl(["grants", "list", "--json"].iter().chain(more)).await.exits(0).json();
+    let listed = world.ok(["grants", "list", "--json"].iter().chain(more)).await.json();
     listed.as_array().unwrap().clone()
 }
 
 /// Runs a turn that nobody attends: it is refused what would ask.
 async fn unattended(world: &World, more: &[&str]) -> Value {
     let args = ["run", "Do it", "--on-interrupt", "deny", "--output", "json"];
-    world.daemon.agentctl(args.iter().chain(more)).await.json()
+    world.agentctl(args.iter().chain(more)).await.json()
 }
 
 fn denials(result: &Value) -> usize {
@@ -55,8 +51,7 @@ async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restar
     let answered = answer(&world, &interrupt, &["always"]).await.exits(0);
     answered.says(&["kept for this session: run_bash_command: touch a"]);
     running.output(Vec::new()).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
     let session = interrupt["session_id"].as_str().unwrap();
     world.model.reply(touch("a")).reply(Reply::text("Again."));
@@ -69,7 +64,7 @@ async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restar
 
     let [kept] = grants(&world, &[]).await.try_into().unwrap();
     assert_eq!((&kept["scope"], &kept["session_id"]), (&json!("session"), &interrupt["session_id"]));
-    assert_eq!((&kept["rule"], &kept["by"]), (&json!("run_bash_command: touch a"), &json!("agentctl")));
+    holds(&kept, json!({"rule": "run_bash_command: touch a", "by": "agentctl"}));
     assert!(kept["at"].is_string(), "{kept}");
     assert_eq!(keys(&kept), ["at", "by", "n", "rule", "scope", "session_id"]);
 }
@@ -82,13 +77,11 @@ async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_re
     let answered = answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
     answered.says(&["kept for good, in every session: run_bash_command: [in /] touch a"]);
     running.output(Vec::new()).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
     world.model.reply(touch("a")).reply(Reply::text("Again."));
     assert_eq!(denials(&unattended(&world, &[]).await), 0);
-    let human = agentctl(&world, &["grants", "list"]).await.exits(0).stdout;
-    assert!(human.contains("permanent") && human.contains("run_bash_command: [in /] touch a"), "{human}");
+    agentctl(&world, &["grants", "list"]).await.exits(0).shows(&["permanent", "run_bash_command: [in /] touch a"]);
     agentctl(&world, &["grants", "revoke", "2"]).await.exits(2).says(&["1 rule", "hint:"]);
     agentctl(&world, &["grants", "revoke", "1"]).await.exits(0).says(&["run_bash_command: [in /] touch a"]);
     agentctl(&world, &["grants", "revoke", "run_bash_command: [in /] touch a"]).await.exits(2).says(&["hint:"]);
@@ -103,9 +96,8 @@ async fn a_denial_beats_every_rule_that_is_kept() {
     for rule in ["run_bash_command: touch b", "run_bash_command: touch *"] {
         agentctl(&world, &["grants", "add", rule]).await.exits(0);
     }
-    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [touch b]}}");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [touch b]}}");
+    world.daemon.crash().await;
     for on_interrupt in ["deny", "approve", "fail"] {
         world.model.reply(command("touch a && touch b")).reply(Reply::text("Then not."));
         let args = ["run", "Do it", "--on-interrupt", on_interrupt, "--output", "json"];
@@ -114,8 +106,7 @@ async fn a_denial_beats_every_rule_that_is_kept() {
         assert_eq!((denials(&result), &result["text"]), (1, &json!("Then not.")), "{on_interrupt}: {result:#}");
         assert!(result["denials"][0]["reason"].as_str().unwrap().contains("never run"), "{result:#}");
     }
-    let refused = agentctl(&world, &["grants", "add", "run_bash_command: touch b"]).await.exits(2);
-    refused.says(&["deny", "hint:"]);
+    agentctl(&world, &["grants", "add", "run_bash_command: touch b"]).await.exits(2).says(&["deny", "hint:"]);
 }
 
 #[tokio::test]
@@ -134,8 +125,8 @@ async fn an_edit_of_a_write_into_a_denied_path_is_refused() {
     answer(&world, &interrupt, &["edit", "--args", &write("outputs/b").to_string()]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
     let outputs = format!("data/workspace/{}/outputs", interrupt["session_id"].as_str().unwrap());
-    assert_eq!(world.daemon.read(&format!("{outputs}/b")), "words");
-    assert_eq!(world.daemon.read(&format!("{outputs}/kept")), "");
+    assert_eq!(world.read(&format!("{outputs}/b")), "words");
+    assert_eq!(world.read(&format!("{outputs}/kept")), "");
     // The same for calls of a model, also where somebody would approve them.
     for path in detours {
         let patch = json!({"patch": format!("*** Begin Patch\n*** Add File: {path}\n+words\n*** End Patch")});
@@ -192,8 +183,7 @@ async fn rules_that_make_no_sense_are_refused_with_a_hint() {
 /// A session that sees a project, and for which this rule is kept.
 async fn in_project(rule: &str) -> (World, String) {
     let world = world("").await;
-    world.model.reply(Reply::text("hello"));
-    let began = agentctl(&world, &["run", "Hello", "-C", &mount(&world), "--output", "json"]).await.exits(0).json();
+    let began = agentctl(&world, &["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.exits(0).json();
     agentctl(&world, &["grants", "add", rule]).await.exits(0);
     (world, began["session_id"].as_str().unwrap().to_owned())
 }
@@ -207,7 +197,7 @@ async fn refusals(world: &World, session: &str, arguments: Value) -> usize {
 #[tokio::test]
 async fn a_rule_for_the_project_holds_in_no_other_folder_of_the_session() {
     let (world, session) = in_project("run_bash_command: touch a").await;
-    let root = world.daemon.path().join("data/workspace").join(&session);
+    let root = world.path().join("data/workspace").join(&session);
     let skill = root.join("skills/report");
     fs::create_dir_all(&skill).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: report\ndescription: Makes a report\n---\n").unwrap();
@@ -257,7 +247,7 @@ async fn a_rule_that_is_kept_for_good_means_the_folder_that_it_was_kept_in() {
         session
     };
     let rule = format!("run_bash_command: [at {}] touch a", there.display());
-    let seeing = ask("touch a", &["-C", &mount(&world)], &rule).await;
+    let seeing = ask("touch a", &["-C", &world.mount()], &rule).await;
     // The workspace is another place, in which nobody was asked.
     let alone = ask("touch b", &[], "run_bash_command: [in /] touch b").await;
     let run = async |session: &str, line: &str| refusals(&world, session, json!({ "command": line })).await;
@@ -271,11 +261,11 @@ async fn a_rule_that_is_kept_for_good_means_the_folder_that_it_was_kept_in() {
 async fn no_program_of_a_repository_runs_beside_what_was_granted() {
     let (world, session) = in_project("run_bash_command: touch a").await;
     let ran = project(&world).join("ran");
-    let spy = world.daemon.write("project/spy.sh", format!("#!/bin/sh\necho ran >> '{}'\n", ran.display()));
+    let spy = world.write("project/spy.sh", format!("#!/bin/sh\necho ran >> '{}'\n", ran.display()));
     fs::set_permissions(&spy, fs::Permissions::from_mode(0o755)).unwrap();
     let set_up = "git init -q && echo 1 > b && git add b && git config diff.external ./spy.sh && \
         git config core.fsmonitor ./spy.sh && echo 2 > b";
-    let done = std::process::Command::new("sh").args(["-c", set_up]).current_dir(project(&world)).status();
+    let done = Command::new("sh").args(["-c", set_up]).current_dir(project(&world)).status();
     assert!(done.unwrap().success());
     fs::remove_file(&ran).unwrap_or_default();
     for command in ["git diff; touch a", "touch a && git status"] {
@@ -291,9 +281,9 @@ async fn no_program_of_a_repository_runs_beside_what_was_granted() {
 #[tokio::test]
 async fn nothing_looks_unasked_in_a_folder_of_secrets() {
     let (world, session) = in_project("run_bash_command: touch a").await;
-    world.daemon.write("project/.aws/config", "the launch code is 0000");
-    world.daemon.write("project/sub/config", "nothing");
-    std::os::unix::fs::symlink(".aws", project(&world).join("cloud")).unwrap();
+    world.write("project/.aws/config", "the launch code is 0000");
+    world.write("project/sub/config", "nothing");
+    symlink(".aws", project(&world).join("cloud")).unwrap();
     for (folder, refused) in [("/project/.aws", 1), (".aws", 1), ("cloud", 1), ("sub", 0)] {
         let arguments = json!({"command": "cat config", "directory": folder});
         assert_eq!(refusals(&world, &session, arguments).await, refused, "{folder}");

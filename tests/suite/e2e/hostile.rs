@@ -1,15 +1,11 @@
 //! The corpora of hostile commands and paths, every entry as a call of a model in a real turn: no command runs that
 //! nobody allowed, and no path reaches what is outside.
 
-use std::{cell::Cell, collections::BTreeMap, fs};
+use std::cell::Cell;
 
-use agentd_testkit::{
-    hostile::{self, CANARY, Class, SECRET, Trap, state},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
+use agentd_testkit::hostile::{self, CANARY, Class, SECRET, Trap, state};
 
-use super::{Call, World};
+use super::*;
 
 /// Rules that somebody might have kept in half a year, none of which was meant for what is asked here.
 const KEPT: [&str; 8] = ["git status", "git log *", "cargo test *", "make", "ls *", "cat *", "echo *", "npm run build"];
@@ -20,13 +16,12 @@ const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n"
 /// A world with a session that may change a project, and the session's folders with what is outside of them.
 async fn session(agentd_yaml: &str) -> (World, String, Trap) {
     let world = World::configured(agentd_yaml).await;
-    world.daemon.write("project/src/main.rs", "fn main() {}\n");
+    world.write("project/src/main.rs", "fn main() {}\n");
     world.model.reply(Reply::tool_call("list_workspace_files", json!({}))).reply(Reply::text("Hello."));
-    let project = world.daemon.path().join("project");
+    let project = world.path().join("project");
     let mount = format!("{}:rw", project.display());
-    let hello = world.daemon.agentctl(["run", "Hi", "-C", &mount, "--output", "json"]).await.exits(0).json();
-    let session = hello["session_id"].as_str().unwrap().to_owned();
-    let outside = world.daemon.data();
+    let session = world.ok(["run", "Hi", "-C", &mount, "--output", "json"]).await.session();
+    let outside = world.data();
     let trap = Trap { root: outside.join("workspace").join(&session), outside, project };
     (world, session, trap)
 }
@@ -41,8 +36,7 @@ fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
 
 /// How many calls of commands the audit log has, and those of them that ran or were let through.
 async fn audited(world: &World) -> (usize, Vec<Value>) {
-    let args = ["audit", "--tool", "run_bash_command", "--json", "-n", "10000"];
-    let records = world.daemon.agentctl(args).await.exits(0).json();
+    let records = world.json(["audit", "--tool", "run_bash_command", "-n", "10000"]).await;
     let records = records.as_array().unwrap().clone();
     let ran = |record: &&Value| record["allowed"] != false || record["ended"]["ran"] != false;
     (records.len(), records.iter().filter(ran).cloned().collect())
@@ -69,7 +63,7 @@ async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], 
 async fn no_hostile_command_runs_that_nobody_allowed() {
     let (world, session, trap) = session(TRUSTING).await;
     for rule in KEPT {
-        world.daemon.agentctl(["grants", "add", &format!("run_bash_command: {rule}")]).await.exits(0);
+        world.ok(["grants", "add", &format!("run_bash_command: {rule}")]).await;
     }
     trap.lay();
     let all = commands(&trap, |_| true);
@@ -82,7 +76,7 @@ async fn no_hostile_command_runs_that_nobody_allowed() {
         after.iter().filter(|(path, now)| before.get(*path) != Some(*now)).map(|(path, _)| path)
     });
     assert!(after == before, "nothing may change anywhere: {:?}", new.collect::<Vec<_>>());
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }
 
@@ -117,7 +111,7 @@ fn outside(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     }
     found.extend(state(&others, &[]));
     let ours = ["agentd", "audit", "undo", "logs"];
-    for folder in [world.daemon.path(), &trap.outside, &trap.root, trap.root.parent().unwrap()] {
+    for folder in [world.path(), &trap.outside, &trap.root, trap.root.parent().unwrap()] {
         let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         // What the daemon makes in its own folder comes and goes.
         let mut names: Vec<String> =
@@ -173,9 +167,7 @@ fn keeps_the_secrets(world: &World) {
     let first = passwd.lines().next().unwrap_or("no such file");
     let requests = world.model.requests();
     let sent = requests.last().unwrap().body.to_string();
-    for secret in [CANARY, SECRET, first] {
-        assert!(!sent.contains(secret), "{secret}: {}", &sent[..sent.len().min(10_000)]);
-    }
+    has_none(&sent, &[CANARY, SECRET, first]);
 }
 
 #[tokio::test]
@@ -242,6 +234,6 @@ async fn no_path_of_a_model_changes_what_is_outside() {
     keeps_the_secrets(&world);
     assert_eq!(outside(&world, &trap), before);
     assert_eq!(fs::read_to_string(trap.real("skills/known/SKILL.md")).unwrap(), "code\n");
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }

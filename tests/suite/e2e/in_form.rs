@@ -1,12 +1,6 @@
 //! Answers in a form: `run --schema`, for scripts that go on with the answer.
 
-use agentd_testkit::{
-    daemon::{Output, until},
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 const SCHEMA: &str = r#"{
   "type": "object",
@@ -34,7 +28,7 @@ fn has_field(request: &Recorded) -> bool {
 #[tokio::test]
 async fn the_answer_is_the_document_alone_and_tools_work_as_usual_before_it() {
     let world = World::start().await;
-    world.daemon.write("project/a.txt", "one\ntwo\n");
+    world.write("project/a.txt", "one\ntwo\n");
     world.model.respond_with(|request| match tool_texts(request).contains("two") {
         true => Reply::text(format!("I counted:\n```json\n{GOOD}\n```")),
         false => Reply::tool_call("read_file", json!({"path": "/project/a.txt"})),
@@ -43,11 +37,10 @@ async fn the_answer_is_the_document_alone_and_tools_work_as_usual_before_it() {
     assert_eq!(output.stdout, format!("{GOOD}\n"));
     let requests = world.model.requests();
     assert!(requests.iter().all(|request| request.body["tools"].is_array()), "tools are there");
-    let told = requests[0].body["messages"].to_string();
-    assert!(told.contains("matches the JSON Schema below") && told.contains("additionalProperties"), "{told}");
+    has_all(&requests[0].body["messages"].to_string(), &["matches the JSON Schema below", "additionalProperties"]);
 
     let result = world.in_form("And again?", &["--output", "json", "-C", "project"]).await.exits(0).json();
-    assert_eq!((&result["text"], &result["stop_reason"]), (&json!(GOOD), &json!("completed")));
+    holds(&result, json!({"text": GOOD, "stop_reason": "completed"}));
     let lines = world.in_form("Once more?", &["--output", "stream-json", "-C", "project"]).await.exits(0).json_lines();
     assert_eq!(lines.last().unwrap()["text"], GOOD);
 }
@@ -60,8 +53,7 @@ async fn a_bad_answer_is_asked_for_once_more_and_two_end_with_7_and_the_reason()
     let output = world.in_form("How many?", &[]).await.exits(0).says(&["does not match the schema", "asked again"]);
     assert_eq!(output.stdout, format!("{GOOD}\n"));
     let requests = world.model.requests();
-    let last = requests[1].body["messages"].to_string();
-    assert!(last.contains("does not match the JSON Schema") && last.contains("no JSON document"), "{last}");
+    has_all(&requests[1].body["messages"].to_string(), &["does not match the JSON Schema", "no JSON document"]);
     // Now that nothing can be called, the server can hold the model to it.
     assert!(has_field(&requests[1]), "{:#}", requests[1].body);
 
@@ -84,10 +76,10 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     let refused = async |content: Option<&[u8]>, words: &[&str]| {
         let path = "bad.json";
         match content {
-            Some(content) => drop(world.daemon.write(path, content)),
-            None => drop(std::fs::remove_file(world.daemon.path().join(path))),
+            Some(content) => drop(world.write(path, content)),
+            None => drop(fs::remove_file(world.path().join(path))),
         }
-        let output = world.daemon.agentctl(["run", "Hi", "--schema", path]).await.exits(2);
+        let output = world.agentctl(["run", "Hi", "--schema", path]).await.exits(2);
         assert_eq!(output.stdout, "");
         output.says(&[words, &["hint:"]].concat());
     };
@@ -99,11 +91,9 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     refused(Some(br#"{"type": "objekt"}"#), &["no JSON Schema", "/type"]).await;
     refused(Some(br#"{"$ref": "https://example.com/a.json"}"#), &["https://example.com/a.json", "not fetched"]).await;
     refused(Some(format!(r#"{{"title": "{}"}}"#, "x".repeat(65_536)).as_bytes()), &["65536"]).await;
-    let folder = world.daemon.agentctl(["run", "Hi", "--schema", "."]).await.exits(2);
-    folder.says(&["is a folder", "hint:"]);
+    world.agentctl(["run", "Hi", "--schema", "."]).await.exits(2).says(&["is a folder", "hint:"]);
     assert!(world.model.requests().is_empty());
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    assert_eq!(sessions, json!([]), "no session is left behind");
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "no session is left behind");
 }
 
 #[tokio::test]
@@ -119,21 +109,19 @@ async fn a_turn_that_waits_for_a_person_is_held_to_its_form_after_a_restart() {
             (_, true) => Reply::text(GOOD),
         }
     });
-    world.daemon.write("schema.json", SCHEMA);
+    world.write("schema.json", SCHEMA);
     let args = ["run", "Write it, then count", "--schema", "schema.json", "--on-interrupt", "wait", "--detach"];
-    let session = world.daemon.agentctl(args).await.exits(0).stdout.trim().to_owned();
+    let session = world.ok(args).await.stdout.trim().to_owned();
     let asked = world.first_question().await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    world.daemon.crash().await;
+    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     let text = async || {
-        let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+        let shown = world.json(["sessions", "show", &session]).await;
         (shown["status"] == "idle").then_some(shown)
     };
     until("it ends", text).await;
     let last = world.model.requests().pop().unwrap();
     assert!(has_field(&last) && last.body["messages"].to_string().contains("does not match"), "{:#}", last.body);
-    let next: Value =
-        world.daemon.agentctl(["run", "Hi", "--session", &session, "--output", "json"]).await.exits(0).json();
+    let next: Value = world.ok(["run", "Hi", "--session", &session, "--output", "json"]).await.json();
     assert_eq!(next["stop_reason"], "completed");
 }

@@ -1,17 +1,9 @@
 //! What people pipe in and say that is longer than a window: kept in a file, read on by the model, and never cut unseen.
 
-use std::{fs, process::Stdio};
-
-use agentd_core::{event::EventKind, item::ItemBody};
-use agentd_testkit::{
-    daemon::{PATIENCE, TempDaemon},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::json;
+use agentd_testkit::daemon::PATIENCE;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{Events as _, World, tool_texts, trusting, turn};
+use super::{Events as _, *};
 
 /// A diff of about 126 KB, whose last line matters.
 fn diff() -> String {
@@ -35,23 +27,23 @@ async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_
     let world = World::start().await;
     world.model.respond_with(reads_on);
     let args = ["run", "Review this", "--output", "json"];
-    let output = world.daemon.agentctl_with(args, diff()).await.exits(0);
+    let output = world.agentctl_with(args, diff()).await.exits(0);
     let output =
         output.says(&["KB of input do not fit into the window", "stored as uploads/stdin.txt", "lines are in view"]);
     let result = output.json();
     assert_eq!(result["text"], "The needle is a walrus.");
     let input = &result["input"];
-    assert_eq!((&input["stored_as"], &input["bytes"]), (&json!("uploads/stdin.txt"), &json!(diff().len())));
+    holds(&input, json!({"stored_as": "uploads/stdin.txt", "bytes": diff().len()}));
     // The window has 32,768 tokens, and a good part of it is made use of.
     assert!(input["shown_bytes"].as_u64().unwrap() > 20_000, "{input}");
     let session = result["session_id"].as_str().unwrap();
-    let kept = world.daemon.data().join("workspace").join(session).join("uploads/stdin.txt");
+    let kept = world.data().join("workspace").join(session).join("uploads/stdin.txt");
     assert_eq!(fs::read_to_string(kept).unwrap(), diff());
     assert_eq!(world.model.requests().len(), 2, "nothing was summed up");
 
     // What fits is no file, and no result speaks of one.
     world.model.respond_with(|_| Reply::text("Short."));
-    let output = world.daemon.agentctl_with(args, "+ one line\n").await.exits(0);
+    let output = world.agentctl_with(args, "+ one line\n").await.exits(0);
     assert!(output.json().get("input").is_none() && output.stderr.is_empty(), "{}", output.stderr);
 }
 
@@ -59,13 +51,11 @@ async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_
 async fn with_whole_nothing_is_asked_and_the_exit_code_says_why() {
     let world = World::start().await;
     let args = ["run", "Review this", "--whole", "--output", "json"];
-    let output = world.daemon.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
+    let output = world.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
     assert_eq!(output.json()["error"]["kind"], "context_overflow");
     assert!(world.model.requests().is_empty());
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    assert_eq!(sessions, json!([]), "no session is left behind");
-    world.model.reply(Reply::text("Fine."));
-    world.daemon.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "no session is left behind");
+    world.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
 }
 
 #[tokio::test]
@@ -91,28 +81,25 @@ async fn it_is_on_the_disk_before_the_turn_is_acknowledged_and_after_a_kill() {
     assert_eq!(fs::read_to_string(kept).unwrap(), diff());
     daemon.restart().await;
     model.respond_with(reads_on);
-    let output = daemon.agentctl(["run", "--session", &session]).await.exits(0);
-    assert_eq!(output.stdout.trim(), "The needle is a walrus.");
+    assert_eq!(daemon.ok(["run", "--session", &session]).await.stdout.trim(), "The needle is a walrus.");
 }
 
 #[tokio::test]
 async fn where_the_disk_is_full_it_is_refused_whole() {
     let Some(world) = World::on_disk("data/workspace", "256k").await else { return };
     let long = diff().repeat(5);
-    let refused = world.daemon.agentctl_with(["run", "Review this"], long.as_str()).await.exits(1);
+    let refused = world.agentctl_with(["run", "Review this"], long.as_str()).await.exits(1);
     refused.says(&["the disk is full", "hint:"]);
     assert!(world.model.requests().is_empty());
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    assert_eq!(sessions, json!([]));
-    world.model.reply(Reply::text("Fine."));
-    world.daemon.agentctl_with(["run", "Review this"], "+ one line\n").await.exits(0);
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]));
+    world.agentctl_with(["run", "Review this"], "+ one line\n").await.exits(0);
     world.still_serves().await;
 }
 
 /// A command whose standard input stays open and silent, and its end that keeps it so.
 fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut command = tokio::process::Command::from(world.daemon.agentctl_command(args));
+    let mut command = tokio::process::Command::from(world.agentctl_command(args));
     command.stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     (command.spawn().unwrap(), writer)
 }
@@ -120,9 +107,7 @@ fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io
 #[tokio::test]
 async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
     let world = World::start().await;
-    world.model.reply(Reply::text("Hi."));
-    let first = world.daemon.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
-    let session = first["session_id"].as_str().unwrap();
+    let session = &world.ok(["run", "Hello", "--output", "json"]).await.session();
     let put = ["files", "put", session, "uploads/a.txt"];
     let commands: [(&[&str], &str); 4] = [
         (&["run", "Go"], "the prompt"),
@@ -153,7 +138,7 @@ async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
         let output =
             tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the limit ends it").unwrap();
         assert_eq!(output.status.code(), Some(6));
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(told["error"]["kind"], "timeout", "{told}");
     }
     assert_eq!(world.model.requests().len(), 1, "nothing was asked without its input");

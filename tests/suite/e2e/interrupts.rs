@@ -1,18 +1,8 @@
 //! Approvals and questions: they outlive clients and daemons, and are answered once, from anywhere.
 
-use agentd_core::{
-    Timestamp,
-    event::EventKind,
-    interrupt::{Answer, Interrupt},
-};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::{Output, Running, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
+use agentd_core::{Timestamp, interrupt::Interrupt};
 
-use super::{Events as _, World, keys, turn, works_through};
+use super::{Events as _, *};
 
 fn write(content: &str) -> Reply {
     Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}))
@@ -23,17 +13,12 @@ async fn waiting(world: &World) -> (Running, Value) {
     world.raises(&["Write it"]).await
 }
 
-async fn listed(world: &World) -> Vec<Value> {
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    listed.as_array().unwrap().clone()
-}
-
 async fn answer(world: &World, id: &Value, words: &[&str]) -> Output {
-    world.daemon.agentctl(["answer", id.as_str().unwrap()].iter().chain(words)).await
+    world.agentctl(["answer", id.as_str().unwrap()].iter().chain(words)).await
 }
 
 fn written(world: &World, session: &Value) -> String {
-    world.daemon.read(&format!("data/workspace/{}/outputs/a.txt", session.as_str().unwrap()))
+    world.read(&format!("data/workspace/{}/outputs/a.txt", session.as_str().unwrap()))
 }
 
 #[tokio::test]
@@ -42,29 +27,27 @@ async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
     works_through(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
     let (client, interrupt) = waiting(&world).await;
     drop(client);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
-    let listed = listed(&world).await;
+    let listed = world.questions().await;
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0], interrupt, "it is the same, whoever tells of it");
     for key in ["id", "session_id", "turn_id", "kind", "tool", "args", "risk", "raised_at", "deadline"] {
         assert!(keys(&listed[0]).contains(&key), "{key} is missing in {:#}", listed[0]);
     }
-    assert_eq!((&listed[0]["kind"], &listed[0]["tool"]), (&json!("approval"), &json!("write_file")));
+    holds(&listed[0], json!({"kind": "approval", "tool": "write_file"}));
     assert_eq!(listed[0]["args"], json!({"path": "outputs/a.txt", "content": "approved"}));
     assert_eq!(written(&world, &interrupt["session_id"]), "", "nothing happens before the answer");
-    let human = world.daemon.agentctl(["interrupts"]).await.exits(0).stdout;
-    assert!(human.contains("write_file") && human.contains("medium"), "{human}");
+    world.ok(["interrupts"]).await.shows(&["write_file", "medium"]);
 
     answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
     let session = interrupt["session_id"].as_str().unwrap();
-    let attached = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let attached = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let result = attached.json_lines().pop().unwrap();
-    assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("completed")));
+    holds(&result, json!({"type": "result", "stop_reason": "completed"}));
     assert_eq!(result["text"], "It is written.");
     assert_eq!(written(&world, &interrupt["session_id"]), "approved");
-    assert!(self::listed(&world).await.is_empty());
+    assert!(world.questions().await.is_empty());
     // Once.
     answer(&world, &interrupt["id"], &["approve"]).await.exits(1).says(&["answer"]);
     world.still_serves().await;
@@ -78,13 +61,12 @@ async fn what_changed_while_a_question_waited_is_not_overwritten() {
         let (client, interrupt) = waiting(&world).await;
         drop(client);
         let session = interrupt["session_id"].as_str().unwrap();
-        world.daemon.write(&format!("data/workspace/{session}/outputs/a.txt"), "theirs");
+        world.write(&format!("data/workspace/{session}/outputs/a.txt"), "theirs");
         if restarts {
-            world.daemon.kill9().await;
-            world.daemon.restart().await;
+            world.daemon.crash().await;
         }
         answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
-        let attached = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await;
+        let attached = world.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await;
         let lines = attached.exits(0).json_lines();
         assert_eq!(lines.last().unwrap()["text"], "Then not.");
         assert!(lines.iter().any(|line| line.to_string().contains("changed_since_asked")), "{lines:#?}");
@@ -110,7 +92,7 @@ async fn each_answer_means_what_it_says() {
     answer(&world, &interrupt["id"], &["reject", "--reason", "not on a Friday"]).await.exits(0);
     let result = running.output(Vec::new()).await.exits(5).json_lines().pop().unwrap();
     assert_eq!((&result["text"], &result["denials"][0]["tool"]), (&json!("Then not."), &json!("write_file")));
-    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("not on a Friday"));
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("not on a Friday"));
     assert_eq!(written(&world, &interrupt["session_id"]), "");
 
     // Other arguments run in place of the model's, and the model is told.
@@ -123,7 +105,7 @@ async fn each_answer_means_what_it_says() {
     answer(&world, &interrupt["id"], &["edit", "--args", edited]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
     assert_eq!(written(&world, &interrupt["session_id"]), "edited");
-    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("changed the arguments"));
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("changed the arguments"));
 }
 
 #[tokio::test]
@@ -133,14 +115,13 @@ async fn a_question_gets_its_answer_across_a_restart() {
     works_through(&world.model, vec![(&["green"], ask)], Reply::text("Green it is."));
     let (client, interrupt) = waiting(&world).await;
     drop(client);
-    assert_eq!((&interrupt["kind"], &interrupt["question"]), (&json!("question"), &json!("Which colour?")));
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    holds(&interrupt, json!({"kind": "question", "question": "Which colour?"}));
+    world.daemon.crash().await;
     answer(&world, &interrupt["id"], &["  "]).await.exits(2).says(&["hint:"]);
     answer(&world, &interrupt["id"], &["green", "please"]).await.exits(0);
     let session = interrupt["session_id"].as_str().unwrap();
     let text = until("the turn has ended", || async {
-        let shown = world.daemon.agentctl(["sessions", "show", session, "--json"]).await.exits(0).json();
+        let shown = world.json(["sessions", "show", session]).await;
         let items = shown["items"].as_array().unwrap();
         let answers = items.iter().rfind(|item| item["item"]["kind"] == "agent_message");
         answers.filter(|_| shown["status"] == "idle").map(|item| item["item"]["text"].clone())
@@ -196,7 +177,7 @@ async fn a_deadline_answers_in_the_place_of_a_person_and_keeps_no_rule() {
         assert_eq!(result["text"], "Nobody answered.", "{default}");
         assert_eq!(written(&world, &interrupt["session_id"]), content, "{default}");
         answer(&world, &interrupt["id"], &["approve"]).await.exits(1);
-        assert_eq!(world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json(), json!([]), "{default}");
+        assert_eq!(world.json(["grants", "list"]).await, json!([]), "{default}");
     }
 }
 
@@ -208,11 +189,11 @@ async fn a_deadline_that_passes_while_no_daemon_runs_is_kept_by_the_next() {
     drop(client);
     world.daemon.kill9().await;
     let deadline: Timestamp = interrupt["deadline"].as_str().unwrap().parse().unwrap();
-    until("the deadline is over", || async { (Timestamp::now() > deadline).then_some(()) }).await;
+    until_true("the deadline is over", || Timestamp::now() > deadline).await;
     world.daemon.restart().await;
-    until("the turn goes on", || async { listed(&world).await.is_empty().then_some(()) }).await;
+    until("the turn goes on", || async { world.questions().await.is_empty().then_some(()) }).await;
     let session = interrupt["session_id"].as_str().unwrap();
-    let attached = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let attached = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let lines = attached.json_lines();
     let resolved = lines.iter().find(|line| line["type"] == "interrupt_resolved").unwrap();
     assert!(resolved.to_string().contains("deadline"), "{resolved:#}");
@@ -228,14 +209,12 @@ async fn questions_of_sessions_are_listed_apart_and_answered_in_any_order() {
         world.model.reply(write(content));
         turns.push(waiting(&world).await);
     }
-    let all = listed(&world).await;
+    let all = world.questions().await;
     assert_eq!(all, [turns[0].1.clone(), turns[1].1.clone()], "oldest first");
     let session = all[1]["session_id"].as_str().unwrap();
-    let of_one = world.daemon.agentctl(["interrupts", "--session", session, "--json"]).await.exits(0).json();
-    assert_eq!(of_one, json!([all[1]]));
+    assert_eq!(world.json(["interrupts", "--session", session]).await, json!([all[1]]));
     // The turns go on one after the other, as they are answered.
     for (running, interrupt) in turns.into_iter().rev() {
-        world.model.reply(Reply::text("Well."));
         answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
         running.output(Vec::new()).await.exits(0);
     }
@@ -249,18 +228,17 @@ async fn two_clients_stay_with_a_turn_through_a_restart() {
     works_through(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
     let (one, interrupt) = waiting(&world).await;
     let session = interrupt["session_id"].as_str().unwrap();
-    let mut other = world.daemon.spawn_agentctl(["attach", session, "--after", "0", "--output", "stream-json"]);
+    let mut other = world.spawn_agentctl(["attach", session, "--after", "0", "--output", "stream-json"]);
     let (seen, mut lines) = other.event("interrupt_raised").await;
     assert_eq!(seen["interrupt"], interrupt);
     lines.push(seen);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
     let ended =
         [one.output(Vec::new()).await, other.output(Vec::new()).await].map(|output| output.exits(0).json_lines());
     for lines in &ended {
         let result = lines.last().unwrap();
-        assert_eq!((&result["type"], &result["text"]), (&json!("result"), &json!("It is written.")), "{result:#}");
+        holds(&result, json!({"type": "result", "text": "It is written."}));
     }
     // Every stored event once, in order, across the restart.
     let stored = lines.iter().chain(&ended[1]).filter(|line| line["type"] != "item_delta");

@@ -1,26 +1,15 @@
 //! Changes that undo may not bring back: the record that a running command needs stays, what cannot be recorded is asked
 //! about before it runs, and what is lost is counted.
 
-use std::fs;
-
-use agentd_testkit::{daemon::until, model_server::Reply};
 use futures_util::future::join_all;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use serde_json::{Value, json};
+use nix::{sys::signal::kill, unistd::Pid};
 
-use super::{World, tool_texts};
+use super::*;
 
 const SESSIONS: usize = 20;
 
 fn run(command: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": command }))
-}
-
-fn mount(world: &World) -> String {
-    format!("{}:rw", world.daemon.path().join("project").display())
 }
 
 fn paths(result: &Value) -> Vec<&str> {
@@ -31,12 +20,8 @@ fn paths(result: &Value) -> Vec<&str> {
 impl World {
     /// One turn with this command, and what the model was told of it.
     async fn commands(&self, command: &str, args: &[&str]) -> (Value, String) {
-        let command = command.to_owned();
-        self.model.respond_with(move |request| match request.last_role() {
-            "tool" => Reply::text("over"),
-            _ => run(&command),
-        });
-        let project = mount(self);
+        self.will(run(command));
+        let project = self.mount();
         let own = ["run", "Do it", "-C", &project, "--output", "json"];
         let output = self.daemon.agentctl(own.iter().chain(args)).await;
         let told = self.model.requests().last().map(tool_texts).unwrap_or_default();
@@ -59,27 +44,27 @@ async fn what_commands_of_many_sessions_delete_at_once_comes_back() {
             _ => run(&format!("touch begun-{number}; until [ -e go ]; do sleep 0.1; done; rm thesis-{number}.txt")),
         }
     });
-    let project = mount(&world);
+    let project = world.mount();
     for number in 0..SESSIONS {
-        world.daemon.write(&format!("project/thesis-{number}.txt"), format!("thesis {number}"));
+        world.write(&format!("project/thesis-{number}.txt"), format!("thesis {number}"));
     }
     let turn = async |number: usize| {
         let said = format!("Number {number}");
         let args = ["run", &said, "-C", &project, "--on-interrupt", "approve", "--output", "json"];
-        world.daemon.agentctl(args).await.exits(0).json()
+        world.ok(args).await.json()
     };
     let go = async {
         let all_began = || async { (0..SESSIONS).all(|number| world.holds(&format!("begun-{number}"))).then_some(()) };
         until("all commands run", all_began).await;
-        world.daemon.write("project/go", "");
+        world.write("project/go", "");
     };
     let (results, ()) = tokio::join!(join_all((0..SESSIONS).map(turn)), go);
     for (number, result) in results.iter().enumerate() {
         let own = format!("/project/thesis-{number}.txt");
         assert!(paths(result).contains(&own.as_str()), "of {number}: {result:#}");
         assert!(!world.holds(&own["/project/".len()..]) || number > 0);
-        world.daemon.agentctl(["undo", result["session_id"].as_str().unwrap()]).await;
-        let back = fs::read_to_string(world.daemon.path().join(&own[1..])).unwrap();
+        world.agentctl(["undo", result["session_id"].as_str().unwrap()]).await;
+        let back = fs::read_to_string(world.path().join(&own[1..])).unwrap();
         assert_eq!(back, format!("thesis {number}"));
     }
 }
@@ -87,7 +72,7 @@ async fn what_commands_of_many_sessions_delete_at_once_comes_back() {
 /// A daemon that can keep nothing to undo changes with.
 async fn without_room() -> World {
     let world = World::with_files(&[("data/undo", "a file in the place of the folder")]).await;
-    world.daemon.write("project/a.txt", "one\n");
+    world.write("project/a.txt", "one\n");
     world
 }
 
@@ -104,35 +89,30 @@ async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
     let (_, told) = world.commands("cat a.txt", &["--mode", "auto", "--on-interrupt", "deny"]).await;
     assert!(told.contains("one"), "{told}");
 
-    let project_folder = mount(&world);
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => run(changes),
-    });
-    let args = ["run", "Do it", "-C", &project_folder, "--mode", "auto", "--detach"];
-    world.daemon.agentctl(args).await.exits(0);
+    world.will(run(changes));
+    world.ok(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await;
     let asked = world.first_question().await;
     for field in ["reason", "preview"] {
         assert!(asked[field].as_str().unwrap().contains("its changes cannot be undone: could not record"), "{asked:#}");
     }
     assert_eq!(asked["grants"].as_array().map_or(0, Vec::len), 0, "{asked:#}");
-    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
-    until("it ran", || async { (project(&world, "a.txt") == "two\n").then_some(()) }).await;
+    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
+    until_true("it ran", || project(&world, "a.txt") == "two\n").await;
 }
 
 #[tokio::test]
 async fn a_tree_that_is_too_large_and_a_file_that_is_too_large_are_asked_about() {
     let world = World::configured("undo: {max_files: 100}").await;
     for number in 0..130 {
-        world.daemon.write(&format!("project/{number}"), "x");
+        world.write(&format!("project/{number}"), "x");
     }
     let auto = ["--mode", "auto", "--on-interrupt", "deny"];
     let (_, told) = world.commands("rm 1", &auto).await;
     assert!(told.contains("because it has more than 100 files") && world.holds("1"), "{told}");
 
     let world = World::start().await;
-    world.daemon.write("project/large.bin", vec![1; 11 << 20]);
-    world.daemon.write("project/small.txt", "x");
+    world.write("project/large.bin", vec![1; 11 << 20]);
+    world.write("project/small.txt", "x");
     let (_, told) = world.commands("rm large.bin", &auto).await;
     assert!(told.contains("no contents are kept of /project/large.bin") && world.holds("large.bin"), "{told}");
     let (result, _) = world.commands("rm small.txt", &auto).await;
@@ -142,9 +122,9 @@ async fn a_tree_that_is_too_large_and_a_file_that_is_too_large_are_asked_about()
 #[tokio::test]
 async fn what_a_command_deletes_where_git_ignores_it_is_asked_about_and_counted() {
     let world = World::start().await;
-    world.daemon.write("project/.gitignore", "data/\nnode_modules/\n");
+    world.write("project/.gitignore", "data/\nnode_modules/\n");
     for name in ["data/a.csv", "data/deep/b.csv", "node_modules/x/index.js", "kept.txt"] {
-        world.daemon.write(&format!("project/{name}"), "x");
+        world.write(&format!("project/{name}"), "x");
     }
     let auto = ["--mode", "auto", "--on-interrupt", "deny"];
     let (_, told) = world.commands("rm data/a.csv", &auto).await;
@@ -157,13 +137,10 @@ async fn what_a_command_deletes_where_git_ignores_it_is_asked_about_and_counted(
     let approve = ["--on-interrupt", "approve"];
     // By a way that no rule can read.
     let (result, told) = world.commands("d=da; rm -r ${d}ta; touch made.txt", &approve).await;
-    assert!(
-        told.contains("cannot be undone: deleted where git ignores what is there: 2 files in /project/data/"),
-        "{told}"
-    );
+    has_all(&told, &["cannot be undone: deleted where git ignores what is there: 2 files in /project/data/"]);
     assert_eq!(paths(&result), ["/project/data/", "/project/made.txt"]);
     let session = result["session_id"].as_str().unwrap();
-    let undone = world.daemon.agentctl(["undo", session, "--json"]).await.exits(1).json();
+    let undone = world.agentctl(["undo", session, "--json"]).await.exits(1).json();
     let failed = undone["files"].as_array().unwrap().iter().find(|file| file["outcome"] == "failed").unwrap();
     assert_eq!(failed["path"], "/project/data/", "{undone:#}");
     assert!(!world.holds("made.txt"));
@@ -177,13 +154,13 @@ async fn what_a_command_deletes_where_git_ignores_it_is_asked_about_and_counted(
 #[tokio::test]
 async fn deletions_beyond_what_is_read_are_counted_as_at_least() {
     let world = World::start().await;
-    world.daemon.write("project/.gitignore", "data/\n");
-    let folder = world.daemon.path().join("project/data");
+    world.write("project/.gitignore", "data/\n");
+    let folder = world.path().join("project/data");
     fs::create_dir_all(&folder).unwrap();
     for number in 0..20_000 {
         fs::write(folder.join(number.to_string()), "").unwrap();
     }
-    world.daemon.write("project/data/deep/er.txt", "x");
+    world.write("project/data/deep/er.txt", "x");
     let approve = ["--on-interrupt", "approve"];
     let (_, told) = world.commands("d=da; rm ${d}ta/17", &approve).await;
     assert!(told.contains(": 1 file in /project/data/"), "{told}");
@@ -193,26 +170,22 @@ async fn deletions_beyond_what_is_read_are_counted_as_at_least() {
 }
 
 fn project(world: &World, name: &str) -> String {
-    fs::read_to_string(world.daemon.path().join("project").join(name)).unwrap_or_default()
+    fs::read_to_string(world.path().join("project").join(name)).unwrap_or_default()
 }
 
 #[tokio::test]
 async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
     let world = World::start().await;
-    world.daemon.write("project/a.txt", "one\n");
-    world.model.respond_with(|request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => run("echo printed; rm a.txt; touch begun; sleep 600"),
-    });
-    let project_folder = mount(&world);
-    let args = ["run", "Do it", "-C", &project_folder, "--on-interrupt", "approve", "--output", "json"];
-    let running = world.daemon.spawn_agentctl(args);
-    until("it has begun", || async { world.holds("begun").then_some(()) }).await;
+    world.write("project/a.txt", "one\n");
+    world.will(run("echo printed; rm a.txt; touch begun; sleep 600"));
+    let args = ["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
+    let running = world.spawn_agentctl(args);
+    until_true("it has begun", || world.holds("begun")).await;
     let is_helper = |pid: &u32| {
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split('\0').nth(1) == Some("sandbox-exec")
     };
-    let helpers = world.daemon.processes().into_iter().filter(is_helper);
+    let helpers = world.processes().into_iter().filter(is_helper);
     for helper in helpers.map(|pid| Pid::from_raw(pid.cast_signed())) {
         // The others end with the first.
         let _ = kill(helper, Signal::SIGKILL);
@@ -222,7 +195,7 @@ async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
     assert!(told.contains("it may have taken effect or not") && told.contains("printed"), "{told}");
     assert!(!told.contains("never ran") && told.contains("E_UNKNOWN_OUTCOME"), "{told}");
     assert!(paths(&result).contains(&"/project/a.txt"), "{result:#}");
-    world.daemon.agentctl(["undo"]).await.exits(0);
+    world.ok(["undo"]).await;
     assert_eq!(project(&world, "a.txt"), "one\n");
 }
 
@@ -230,15 +203,13 @@ async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
 async fn calls_that_had_not_begun_at_a_cancel_are_said_never_to_have_run() {
     let world = World::start().await;
     world.model.reply(run("touch outputs/one").and_call("run_bash_command", json!({"command": "touch outputs/two"})));
-    let args = ["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
     running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await.exits(130);
     let result = output.json_lines().pop().unwrap();
     let session = result["session_id"].as_str().unwrap();
-    world.model.reply(Reply::text("I see."));
-    world.daemon.agentctl(["run", "And now?", "--session", session]).await.exits(0);
+    world.ok(["run", "And now?", "--session", session]).await;
     let told = world.model.requests().last().map(tool_texts).unwrap();
     assert_eq!(told.matches("E_NOT_RUN: the turn ended before this ran: it never ran").count(), 2, "{told}");
     assert!(!told.contains("E_UNKNOWN_OUTCOME"), "{told}");

@@ -6,12 +6,7 @@ mod fakes;
 mod real;
 mod timing;
 
-use std::path::{Path, PathBuf};
-
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// First words of what the model is told.
 const BROUGHT: &str = "Your last edits brought these errors";
@@ -59,9 +54,7 @@ impl World {
         let before = self.model.requests().len();
         let replies = std::sync::Mutex::new(replies.into_iter());
         self.model.respond_with(move |_| replies.lock().unwrap().next().unwrap_or_else(|| Reply::text("over")));
-        let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let args = ["run", prompt, "-C", &project, "--on-interrupt", "approve"];
-        self.daemon.agentctl(args).await.exits(0);
+        self.ok(["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"]).await;
         self.model.requests().split_off(before)
     }
 }

@@ -1,17 +1,6 @@
 //! Commands that say more than a window holds: kept whole, shown in part, and read where it matters.
 
-use std::fs;
-
-use agentd_core::{event::EventKind, item::ItemBody, turn::OnInterrupt};
-use agentd_proto::client::{Client, StartRequest};
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::json;
-
-use super::{Events as _, World, on_small_disk, tool_texts, trusting, turn};
+use super::{Events as _, *};
 
 /// 80,000 lines, about two megabytes. One in the middle says what went wrong.
 const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;
@@ -74,9 +63,7 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
     daemon.ended().await;
     let EventKind::ItemCompleted { item, .. } = &seen.last().unwrap().kind else { panic!() };
     let ItemBody::ToolResult(result) = &item.body else { panic!() };
-    for words in shown {
-        assert!(result.text.contains(words), "{words:?} is missing in {}", result.text);
-    }
+    has_all(&result.text, &shown);
     assert!(result.text.len() < 12_000, "{} bytes are in the journal", result.text.len());
     let session = seen[0].session_id.to_string();
 
@@ -87,9 +74,7 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
     let ended = daemon.agentctl(args).await.json();
     let told = tool_texts(model.requests().last().unwrap());
     assert_eq!(ended["text"], "The walrus is gone.", "{told}");
-    for words in ["this is line 040000\nerror: the walrus is gone\nthis is line 040001\n", "this is line 077777"] {
-        assert!(told.contains(words), "{words:?} is missing in {told}");
-    }
+    has_all(&told, &["this is line 040000\nerror: the walrus is gone\nthis is line 040001\n", "this is line 077777"]);
     fits_the_window(&model);
 }
 
@@ -118,9 +103,7 @@ async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
     let mut events = client.turn(careful(&world.daemon)).await.unwrap();
     let seen = events.to_the_end().await;
     let told = tool_texts(world.model.requests().last().unwrap());
-    for words in ["exit code 0", "this is line 000010\n", "this is line 080000\n", "The rest is lost, because"] {
-        assert!(told.contains(words), "{words:?} is missing in {told}");
-    }
+    has_all(&told, &["exit code 0", "this is line 000010\n", "this is line 080000\n", "The rest is lost, because"]);
     let warned =
         seen.iter().any(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == "result_lost"));
     assert!(warned, "{seen:#?}");
@@ -133,8 +116,8 @@ async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
 async fn an_image_that_a_command_prints_is_kept_and_named() {
     let world = World::start().await;
     let image: Vec<u8> = b"\x89PNG\r\n\x1a\n".iter().copied().chain((0..=255).cycle().take(40_000)).collect();
-    world.daemon.write("project/logo.png", &image);
-    let project = world.daemon.path().join("project");
+    world.write("project/logo.png", &image);
+    let project = world.path().join("project");
     let size = image.len();
     world.model.respond_with(move |request| {
         let told = tool_texts(request);

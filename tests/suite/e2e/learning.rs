@@ -1,19 +1,6 @@
 //! What the daemon learns of a model's server, keeps for its next start, tells a person, and tries on purpose.
 
-use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
-
-use super::World;
-
-/// The warnings of a run with `--output stream-json` that have this code.
-fn warnings(output: &Output, code: &str) -> Vec<String> {
-    let lines = output.json_lines();
-    let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
-    said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
-}
+use super::*;
 
 /// Tokens as this server counts them.
 fn tokens(request: &Recorded) -> u64 {
@@ -47,11 +34,10 @@ fn reads(request: &Recorded, count: usize) -> Reply {
 /// Has the model read so many files in one turn.
 async fn read_all(world: &World, count: usize) -> Output {
     for number in 0..count {
-        world.daemon.write(&format!("project/f{number}.txt"), prose(number));
+        world.write(&format!("project/f{number}.txt"), prose(number));
     }
-    let project = world.daemon.path().join("project");
-    let args = ["run", "Read all parts", "-C", project.to_str().unwrap(), "--output", "stream-json"];
-    world.daemon.agentctl(args).await.exits(0)
+    let project = world.path().join("project");
+    world.ok(["run", "Read all parts", "-C", project.to_str().unwrap(), "--output", "stream-json"]).await
 }
 
 #[tokio::test]
@@ -67,35 +53,27 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
     let output = read_all(&world, 6).await;
     let told = warnings(&output, "window_cut");
     assert_eq!(told.len(), 1, "{}", output.stdout);
-    for words in ["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"] {
-        assert!(told[0].contains(words), "{words}: {told:?}");
-    }
+    has_all(&told[0], &["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"]);
     let window =
         |slots: Value| (slots[0]["model"]["context_window"].clone(), slots[0]["model"]["window_source"].clone());
-    let view = world.daemon.agentctl(["context", "--json"]).await.exits(0).json();
-    assert_eq!(view["window"], REAL);
+    assert_eq!(world.json(["context"]).await["window"], REAL);
     let known = (json!(REAL), json!("cut"));
-    assert_eq!(window(world.daemon.agentctl(["models", "--json"]).await.exits(0).json()), known);
-    let doctor = world.daemon.agentctl(["doctor"]).await.exits(0).stdout;
-    assert!(doctor.contains("reads only 12288 tokens"), "{doctor}");
+    assert_eq!(window(world.json(["models"]).await), known);
+    world.ok(["doctor"]).await.shows(&["reads only 12288 tokens"]);
 
-    let file = world.daemon.data().join("model-facts.json");
-    until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    assert_eq!(window(world.daemon.agentctl(["models", "--json"]).await.exits(0).json()), known);
+    let file = world.data().join("model-facts.json");
+    until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
+    world.daemon.crash().await;
+    assert_eq!(window(world.json(["models"]).await), known);
 
     // What the server tells has an end at what was seen, until it tells something else.
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    assert_eq!(window(world.daemon.agentctl(["models", "--json"]).await.exits(0).json()), known);
-    until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
+    world.daemon.crash().await;
+    assert_eq!(window(world.json(["models"]).await), known);
+    until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 32_000})]);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    assert_eq!(window(slots), (json!(32_000), json!("server")));
+    world.daemon.crash().await;
+    assert_eq!(window(world.json(["models"]).await), (json!(32_000), json!("server")));
 }
 
 #[tokio::test]
@@ -116,10 +94,8 @@ async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
         let output = read_all(&world, 5).await;
         assert!(warnings(&output, "window_cut").is_empty(), "{kind}: {}", output.stdout);
     }
-    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    assert_eq!(slots[0]["model"]["window_source"], "default");
-    let doctor = world.daemon.agentctl(["doctor"]).await.exits(0).stdout;
-    assert!(doctor.contains("nobody says how large its window is, 32768 tokens"), "{doctor}");
+    assert_eq!(world.json(["models"]).await[0]["model"]["window_source"], "default");
+    world.ok(["doctor"]).await.shows(&["nobody says how large its window is, 32768 tokens"]);
 }
 
 /// A model that can do all of it, behind a server that is good.
@@ -160,8 +136,7 @@ async fn a_model_is_tested_on_purpose() {
     assert_eq!((of("pictures").0, of("price").0), ("skipped".to_owned(), "skipped".to_owned()));
     assert!(of("window").1.contains("65536") && of("cache").1.contains("6000 of"), "{:?}", of("cache"));
     let asked: u64 = model.requests().iter().map(tokens).sum();
-    let output = daemon.agentctl(["models", "test"]).await.exits(0);
-    output.says(&["testing good: at most 6 requests, about 15,"]);
+    daemon.ok(["models", "test"]).await.says(&["testing good: at most 6 requests, about 15,"]);
     assert!(model.requests().len() <= 12 && asked < 20_000, "{asked}");
 }
 
@@ -220,8 +195,7 @@ async fn a_test_says_what_is_wrong_and_what_to_do() {
     check("silent cut", "warn", "only 2048 were read");
     check("cache", "warn", "no sign of a cache");
     check("parameters", "warn", "max_completion_tokens");
-    let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    assert_eq!(slots[0]["model"]["window_source"], "cut");
+    assert_eq!(daemon.json(["models"]).await[0]["model"]["window_source"], "cut");
 
     // A model that calls nothing fails the test, and a server that is not there.
     model.respond_with(|request| counted(Reply::text("I would rather talk."), tokens(request), 0));

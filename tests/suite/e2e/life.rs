@@ -1,47 +1,37 @@
 //! How a daemon comes and goes.
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::{fs, os::unix::net::UnixListener};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixListener;
 
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::json;
-
-use super::World;
+use super::*;
 
 #[tokio::test]
 async fn a_client_starts_the_daemon_where_none_runs() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    let output = home.agentctl(["run", "Hi"]).await.exits(0);
-    assert_eq!(output.stdout, "Hello from the model server.\n");
-    let status = home.agentctl(["status", "--json"]).await.exits(0).json();
+    let (_model, home) = TempHome::with_server().await;
+    assert_eq!(home.ok(["run", "Hi"]).await.stdout, "Hello from the model server.\n");
+    let status = home.json(["status"]).await;
     let pid = status["pid"].as_u64().unwrap();
     // It outlives its client, in a session of its own, and others reach the same one.
-    assert_eq!(home.agentctl(["start", "--json"]).await.exits(0).json()["started"], false);
-    assert_eq!(home.agentctl(["status", "--json"]).await.exits(0).json()["pid"], pid);
-    let mode = |path: &std::path::Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(home.json(["start"]).await["started"], false);
+    assert_eq!(home.json(["status"]).await["pid"], pid);
+    let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&home.socket()), mode(home.socket().parent().unwrap())), (0o600, 0o700));
     assert_eq!(mode(&home.data()), 0o700);
-    home.agentctl(["stop"]).await.exits(0);
+    home.ok(["stop"]).await;
     assert!(!home.socket().exists());
-    home.agentctl(["stop"]).await.exits(0).says(&["no daemon is running"]);
+    home.ok(["stop"]).await.says(&["no daemon is running"]);
     home.agentctl(["status"]).await.exits(3);
 }
 
 #[tokio::test]
 async fn two_clients_at_once_start_one_daemon() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (_model, home) = TempHome::with_server().await;
     let run = || home.agentctl(["run", "Hi"]);
     let outputs = tokio::join!(run(), run(), run());
     for output in [outputs.0, outputs.1, outputs.2] {
         assert_eq!(output.exits(0).stdout, "Hello from the model server.\n");
     }
-    until("there is one daemon only", || async { (home.processes().len() == 1).then_some(()) }).await;
+    until_true("there is one daemon only", || home.processes().len() == 1).await;
 }
 
 #[tokio::test]
@@ -56,7 +46,7 @@ async fn a_second_daemon_is_refused_and_the_first_left_alone() {
 async fn a_dead_socket_is_replaced() {
     let mut world = World::start().await;
     world.daemon.kill9().await;
-    assert!(world.daemon.socket().exists(), "nobody has taken it away");
+    assert!(world.socket().exists(), "nobody has taken it away");
     world.daemon.restart().await;
     world.still_serves().await;
     // Also by the daemon that a client starts.
@@ -66,8 +56,7 @@ async fn a_dead_socket_is_replaced() {
 
 #[tokio::test]
 async fn what_else_is_on_the_path_is_left_alone() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (_model, home) = TempHome::with_server().await;
     home.write("run/agentd.sock", "precious");
     fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
     home.agentctl(["run", "Hi"]).await.exits(3).says(&["is not a socket", "hint:"]);
@@ -97,10 +86,10 @@ async fn a_live_socket_of_somebody_else_is_not_stolen() {
 async fn a_stop_drains_and_the_turn_can_be_continued() {
     let mut world = World::configured("service: {drain_deadline: 200ms}").await;
     world.model.reply(Reply::text("One two three four five").hang_behind("two"));
-    let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap().to_owned();
-    assert_eq!(world.daemon.sigterm().await, Some(0), "{}", world.daemon.log());
+    assert_eq!(world.daemon.sigterm().await, Some(0), "{}", world.log());
     // The one who was watching is told how it ended.
     let (ended, _) = running.event("turn_ended").await;
     assert_eq!(ended["result"]["stop_reason"], "suspended");
@@ -108,21 +97,18 @@ async fn a_stop_drains_and_the_turn_can_be_continued() {
 
     world.daemon.restart().await;
     world.model.reply(Reply::text("Six."));
-    let args = ["run", "--session", &session, "--output", "json"];
-    let result = world.daemon.agentctl(args).await.exits(0).json();
-    assert_eq!(result["text"], "Six.");
+    assert_eq!(world.ok(["run", "--session", &session, "--output", "json"]).await.json()["text"], "Six.");
     let request = world.model.requests().pop().unwrap();
     assert!(request.body["messages"].to_string().contains("Count"), "{}", request.body);
     // A turn that has come to its end is not continued.
-    let args = ["run", "--session", &session];
-    world.daemon.agentctl(args).await.exits(2).says(&["no turn to continue", "hint:"]);
+    world.agentctl(["run", "--session", &session]).await.exits(2).says(&["no turn to continue", "hint:"]);
 }
 
 #[tokio::test]
 async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three four five six seven").delay_ms(30));
-    let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     running.event("item_delta").await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let output = running.output(Vec::new()).await.exits(0);
@@ -133,10 +119,9 @@ async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
 /// started at once.
 #[tokio::test]
 async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (_model, home) = TempHome::with_server().await;
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
-        let started = home.agentctl(["start", "--json"]).await.exits(0).json();
+        let started = home.json(["start"]).await;
         let pid = i32::try_from(started["pid"].as_i64().unwrap()).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
         let output = home.agentctl(["run", "Hi"]).await;
@@ -150,13 +135,12 @@ async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
 
 #[tokio::test]
 async fn stop_waits_until_the_daemon_is_gone() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.agentctl(["start"]).await.exits(0);
+    let (model, home) = TempHome::with_server().await;
+    home.ok(["start"]).await;
     model.reply(Reply::text("One two three").hang_behind("two"));
     let mut running = home.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     running.event("item_delta").await;
-    home.agentctl(["stop", "--within", "0"]).await.exits(0);
+    home.ok(["stop", "--within", "0"]).await;
     let (ended, _) = running.event("turn_ended").await;
     assert_eq!(ended["result"]["stop_reason"], "suspended");
     assert!(!home.socket().exists());
@@ -176,17 +160,15 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 #[tokio::test]
 async fn a_socket_that_is_passed_is_served_and_left_in_place() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (_model, home) = TempHome::with_server().await;
     let mut command = home.command("python3");
     fs::create_dir(home.path().join("run")).unwrap();
     command.args(["-c", ACTIVATE]).arg(home.socket()).arg(program("agentd"));
     let daemon = TempDaemon::start_with(home, command).await;
     let inode = fs::metadata(daemon.socket()).unwrap().ino();
     // Whoever connects before the daemon is ready is served then.
-    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
-    assert_eq!(status["pid"], json!(daemon.pid()));
-    daemon.agentctl(["run", "Hi"]).await.exits(0);
+    assert_eq!(daemon.json(["status"]).await["pid"], json!(daemon.pid()));
+    daemon.ok(["run", "Hi"]).await;
     assert_eq!(daemon.sigterm().await, Some(0));
     assert_eq!(fs::metadata(daemon.socket()).unwrap().ino(), inode, "the socket is not the daemon's to remove");
 }

@@ -1,13 +1,10 @@
 //! How much a command can take, and what it can leave behind in the system's temporary folders: nothing.
 
-use std::{cell::Cell, fs, path::Path};
-
-use agentd_testkit::daemon::until;
-use serde_json::json;
+use std::cell::Cell;
 
 use super::{
-    World,
-    sandbox::{children, mount, project, world},
+    sandbox::{children, named, project, world},
+    *,
 };
 
 /// Small enough to be met at once.
@@ -15,26 +12,18 @@ const SMALL: &str = "sandbox: {cpu_time: 1s, memory_mib: 256, file_mib: 1, open_
 
 /// What cannot be had here, as `agentctl status` says it.
 async fn weaknesses(world: &World) -> String {
-    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = world.json(["status"]).await;
     status["sandbox"]["weaknesses"].to_string()
-}
-
-/// Processes that have this among their arguments, seen from outside.
-fn running(argument: &str) -> usize {
-    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let entry = entry.ok()?;
-        entry.file_name().to_str()?.parse::<u32>().ok()?;
-        fs::read(entry.path().join("cmdline")).ok()
-    });
-    processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes())).count()
 }
 
 #[tokio::test]
 async fn the_limits_of_the_settings_hold_for_each_process() {
     let world = world(SMALL).await;
     // In kilobytes and pieces, as bash counts them; neither can be raised.
-    let told = world.allowed("echo $(ulimit -Hf) $(ulimit -Hn) $(ulimit -Hd) $(ulimit -Ht) $(ulimit -Hc)").await;
-    assert!(told.contains("\n1024 64 262144 1 0"), "{told}");
+    has_all(
+        &world.allowed("echo $(ulimit -Hf) $(ulimit -Hn) $(ulimit -Hd) $(ulimit -Ht) $(ulimit -Hc)").await,
+        &["\n1024 64 262144 1 0"],
+    );
     for limit in ["-f 2048", "-n 128", "-d unlimited", "-t 60", "-c 1"] {
         world.barred(&format!("ulimit {limit}")).await;
     }
@@ -47,8 +36,7 @@ async fn the_limits_of_the_settings_hold_for_each_process() {
     // What has no line end is kept until its end.
     let kept = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
     world.allowed(&kept(40_000_000)).await;
-    let told = world.barred(&kept(400_000_000)).await;
-    assert!(told.contains("the sandbox limits memory"), "{told}");
+    has_all(&world.barred(&kept(400_000_000)).await, &["the sandbox limits memory"]);
     let told = world.sh("while :; do :; done").await;
     assert!(told.starts_with("ended by signal"), "{told}");
     world.still_serves().await;
@@ -68,12 +56,12 @@ async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
     world.will_call(json!({"command": bomb, "timeout_s": 2}));
     let most = Cell::new(0);
     let look = async {
-        until("it is everywhere", || async { (running(&bomb) > 30).then_some(()) }).await;
+        until_true("it is everywhere", || named(&bomb) > 30).await;
         // The daemon answers others meanwhile.
-        world.daemon.agentctl(["status"]).await.exits(0);
-        world.daemon.agentctl(["sessions", "list"]).await.exits(0);
+        world.ok(["status"]).await;
+        world.ok(["sessions", "list"]).await;
         until("it is over", || async {
-            let now = running(&bomb);
+            let now = named(&bomb);
             most.set(most.get().max(now));
             (now == 0).then_some(())
         })
@@ -83,7 +71,7 @@ async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
     assert!((1..=310).contains(&most.get()), "{} at once", most.get());
     let told = world.told();
     assert!(told.contains("fork: retry"), "{told}");
-    assert_eq!((running(&bomb), children(world.daemon.pid())), (0, before), "none is left: {told}");
+    assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "none is left: {told}");
     // The next command has its room again.
     world.allowed("for n in {1..50}; do true & done; wait").await;
     world.still_serves().await;
@@ -107,7 +95,7 @@ async fn temporary_files_are_each_commands_own() {
             script("cat \"$TMPDIR\"/tmp.*"),
         ])
         .await;
-    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = world.json(["status"]).await;
     if status["sandbox"]["namespaces"] == true {
         assert!(told[0].starts_with("exit code 0") && told[0].contains("left\nleft\n/tmp/tmp."), "{}", told[0]);
     }
@@ -120,7 +108,7 @@ async fn temporary_files_are_each_commands_own() {
     fs::remove_file(theirs).unwrap();
     // Programs that ask where to put them get a folder of the session, and what of it lies below the real /tmp is there.
     assert!(told[3].contains("kept for the session") && told[4].contains("kept for the session"), "{told:?}");
-    assert!(mount(&world).starts_with("/tmp/"));
+    assert!(world.mount().starts_with("/tmp/"));
     world.allowed("echo kept > \"$PROJECT/kept\"").await;
     assert_eq!(fs::read_to_string(project(&world).join("kept")).unwrap(), "kept\n");
 }
@@ -128,8 +116,10 @@ async fn temporary_files_are_each_commands_own() {
 #[tokio::test]
 async fn the_kernel_gives_no_new_rights_and_answers_no_dangerous_calls() {
     let world = world("").await;
-    let told = world.allowed("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status").await;
-    assert!(told.contains("NoNewPrivs:\t1") && told.contains("Seccomp:\t2"), "{told}");
+    has_all(
+        &world.allowed("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status").await,
+        &["NoNewPrivs:\t1", "Seccomp:\t2"],
+    );
     // By number, because no library offers all of them: ptrace, keyctl, bpf, userfaultfd, unshare, mount, io_uring_setup.
     let numbers = match std::env::consts::ARCH {
         "x86_64" => [101, 250, 321, 323, 272, 165, 425],

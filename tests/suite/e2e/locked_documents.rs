@@ -1,11 +1,6 @@
 //! Documents that open with a password: it goes from a person to the reader, and nowhere else.
 
-use std::path::Path;
-
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, documents::fixture, terminal::Terminal};
+use super::{documents::fixture, *};
 
 /// A document that opens with the password `secret`.
 struct LockedFile {
@@ -33,21 +28,21 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     let path = format!("uploads/{path}");
     let call = json!({"path": path});
     world.model.respond_with(move |request| {
-        let told = super::tool_texts(request);
+        let told = tool_texts(request);
         if told.is_empty() { Reply::tool_call("read_file", call.clone()) } else { Reply::text("Read.") }
     });
     let file = fixture(name);
     let args = ["run", "What?", "--file", &file, "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(args);
     // The first answer is wrong, as the fixture's password is another word.
     for (password, again) in [("vermilion-0", ""), ("secret", "did not open it (try 2 of 3)")] {
         let (raised, _) = running.event("interrupt_raised").await;
         let interrupt = &raised["interrupt"];
-        assert_eq!((&interrupt["kind"], &interrupt["secret"]), (&json!("question"), &json!(true)), "{interrupt}");
+        holds(interrupt, json!({"kind": "question", "secret": true}));
         assert!(interrupt["context"].as_str().unwrap().contains(again), "{interrupt}");
         let id = interrupt["id"].as_str().unwrap();
-        world.daemon.agentctl(["answer", id, password]).await.exits(2).says(&["not given as an argument"]);
-        world.daemon.agentctl_with(["answer", id], format!("{password}\n")).await.exits(0);
+        world.agentctl(["answer", id, password]).await.exits(2).says(&["not given as an argument"]);
+        world.agentctl_with(["answer", id], format!("{password}\n")).await.exits(0);
         let (resolved, _) = running.event("interrupt_resolved").await;
         assert!(!resolved.to_string().contains(password) && resolved.to_string().contains("(not shown)"), "{resolved}");
     }
@@ -65,20 +60,20 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
         .await;
     assert!(told[0].contains(&format!("1. {path}{place}\n")), "{}", told[0]);
     assert!(!told[1].contains("1. uploads/") && told[1].contains("password"), "{}", told[1]);
-    world.daemon.agentctl(["docs", "show", &path]).await.exits(2).says(&["run this in a terminal"]);
+    world.agentctl(["docs", "show", &path]).await.exits(2).says(&["run this in a terminal"]);
     world.daemon.sigterm().await;
     // Neither what was typed nor what the index would have of it is in the data folder.
-    assert!(!holds(&world.daemon.data(), b"vermilion-0"), "a password was stored");
-    assert!(!holds(&world.daemon.data().join("index"), query.as_bytes()), "the text was indexed");
-    assert!(!world.daemon.log().contains("vermilion-0"), "a password was logged");
+    assert!(!is_in(&world.daemon.data(), b"vermilion-0"), "a password was stored");
+    assert!(!is_in(&world.daemon.data().join("index"), query.as_bytes()), "the text was indexed");
+    assert!(!world.log().contains("vermilion-0"), "a password was logged");
 }
 
 /// Returns whether a file in a folder or below it holds these bytes.
-fn holds(folder: &Path, bytes: &[u8]) -> bool {
-    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+fn is_in(folder: &Path, bytes: &[u8]) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().any(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => holds(&entry.path(), bytes),
-        _ => std::fs::read(entry.path()).is_ok_and(|content| content.windows(bytes.len()).any(|part| part == bytes)),
+        Ok(kind) if kind.is_dir() => is_in(&entry.path(), bytes),
+        _ => fs::read(entry.path()).is_ok_and(|content| content.windows(bytes.len()).any(|part| part == bytes)),
     })
 }
 
@@ -86,24 +81,22 @@ fn holds(folder: &Path, bytes: &[u8]) -> bool {
 async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
     let world = World::start().await;
     let files = ["password.xlsx", "locked/aes.zip", "latin.pdf", "locked/libreoffice.odt"].map(fixture);
-    world.daemon.agentctl(["docs", "add", &files[0], &files[1], &files[2], &files[3]]).await.exits(1);
-    let found = world.daemon.agentctl(["docs", "search", "QUARTZ-2"]).await.exits(0);
+    world.agentctl(["docs", "add", &files[0], &files[1], &files[2], &files[3]]).await.exits(1);
+    let found = world.ok(["docs", "search", "QUARTZ-2"]).await;
     assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n"), "{}", found.stdout);
     found.says(&[
         "uploads/aes.zip, uploads/password.xlsx need a password and were not searched; `agentctl docs show FILE`",
     ]);
     // A password of OpenDocument is not asked for.
-    let refused = world.daemon.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
-    refused.says(&["opens with a password only", "save it without a password"]);
+    let output = world.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
+    output.says(&["opens with a password only", "save it without a password"]);
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/password.xlsx"]);
     for (typed, answer) in [("vermilion-0", "that password does not open it"), ("secret", "first")] {
-        terminal.sees("Password of uploads/password.xlsx (not shown): ");
-        terminal.presses(&format!("{typed}\r"));
+        terminal.answers("Password of uploads/password.xlsx (not shown): ", &format!("{typed}\r"));
         let shown = terminal.sees(answer);
         assert!(!shown.contains(typed), "{shown}");
     }
     terminal.ends();
     // The names of an archive are open to all.
-    let listed = world.daemon.agentctl(["docs", "show", "uploads/aes.zip"]).await.exits(0);
-    assert!(listed.stdout.contains("papers/rules.odt (1 KB), opens with a password"), "{}", listed.stdout);
+    world.ok(["docs", "show", "uploads/aes.zip"]).await.shows(&["papers/rules.odt (1 KB), opens with a password"]);
 }

@@ -1,21 +1,14 @@
 //! A coding task of sixty steps over three turns and a crash, with a todo list, mentions, a picture and failures: one prefix
 //! that grows from its first byte to its last.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, providers::messages, tool_texts};
+use super::{providers::messages, *};
 
 const RED: &[u8] = include_bytes!("fixtures/red.png");
 /// Functions of the program that is mended.
 const FUNCTIONS: usize = 12;
 
 async fn world() -> World {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     home.set("MODEL_MULTIMODAL_ID", "eyes");
     home.write("config/tools.yaml", "optional: {web_search: {enabled: false}}\n");
     home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
@@ -64,7 +57,7 @@ impl World {
             self.model.reply(step);
         }
         let common = ["--output", "json", "--max-steps", "100", "--on-interrupt", "approve"];
-        let output = self.daemon.agentctl([&["run"], args, &common].concat()).await.exits(0);
+        let output = self.ok([&["run"], args, &common].concat()).await;
         let result = output.json();
         assert_eq!(self.model.requests().len() - asked, count, "{result:#}");
         result
@@ -78,7 +71,7 @@ fn tools(request: &Recorded) -> &[Value] {
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_steps_are_one_prefix_that_grows() {
     let mut world = world().await;
-    let home = world.daemon.path().display().to_string();
+    let home = world.path().display().to_string();
     let (project, red) = (format!("{home}/project"), format!("{home}/red.png"));
     let first = format!("Square the parts as in the picture, see #{project}/notes.md. If in doubt use @web_search.");
     let mut steps = vec![Reply::tool_call("list_workspace_files", json!({})), todos(0)];
@@ -87,8 +80,7 @@ async fn sixty_steps_are_one_prefix_that_grows() {
     let result = world.goes(&[&first, "-C", &format!("{project}:rw"), "--file", &red], steps).await;
     let session = result["session_id"].as_str().unwrap().to_owned();
 
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let mut steps: Vec<Reply> = (6..FUNCTIONS).flat_map(mends).collect();
     steps.push(Reply::text("All parts are squared."));
     world.goes(&["Go on.", "--session", &session], steps).await;
@@ -102,7 +94,7 @@ async fn sixty_steps_are_one_prefix_that_grows() {
 
     let squared: String = (0..FUNCTIONS).map(|n| format!("fn part_{n}() -> u32 {{\n    {n} * {n}\n}}\n")).collect();
     let requests = world.model.requests();
-    assert_eq!(world.daemon.read("project/parts.rs"), squared, "{}", tool_texts(requests.last().unwrap()));
+    assert_eq!(world.read("project/parts.rs"), squared, "{}", tool_texts(requests.last().unwrap()));
     assert!(requests.len() > 60 && requests[0].text.contains("image"), "{}", requests.len());
     assert_eq!(requests.iter().filter(|request| request.body["model"] != "eyes").count(), 0);
     assert!(tools(&requests[0]).iter().any(|tool| tool["function"]["name"] == "web_search"));

@@ -1,10 +1,7 @@
 //! Models that go in circles: noted, then ended with a reason of its own; what changes is no circle, and what did not change
 //! is not read twice.
 
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// Calls by their number, from 0.
 type Circle = fn(usize) -> Reply;
@@ -35,7 +32,7 @@ fn bash(command: &str) -> Reply {
 
 async fn run(world: &World, more: &[&str], code: i32) -> Vec<Value> {
     let args = ["run", "Look", "--output", "stream-json", "--on-interrupt", "approve"];
-    world.daemon.agentctl(args.iter().chain(more)).await.exits(code).json_lines()
+    world.agentctl(args.iter().chain(more)).await.exits(code).json_lines()
 }
 
 fn warnings(lines: &[Value], code: &str) -> usize {
@@ -45,7 +42,7 @@ fn warnings(lines: &[Value], code: &str) -> usize {
 /// A note whose lines are too many to be told again for nothing.
 fn note(world: &World) -> (String, String) {
     let content: String = (0..60).map(|n| format!("the line number {n} of the note\n")).collect();
-    (world.daemon.write("notes.txt", &content).to_str().unwrap().to_owned(), content)
+    (world.write("notes.txt", &content).to_str().unwrap().to_owned(), content)
 }
 
 #[tokio::test]
@@ -66,11 +63,7 @@ async fn equal_calls_with_equal_results_are_noted_at_three_and_end_the_turn_at_s
         let before = world.model.requests().len();
         let lines = run(&world, &["--file", &file], 6).await;
         let result = lines.last().unwrap();
-        assert_eq!(
-            (&result["stop_reason"], &result["text"]),
-            (&json!("loop"), &json!("I went in circles.")),
-            "{name}: {result:#}"
-        );
+        holds(&result, json!({"stop_reason": "loop", "text": "I went in circles."}));
         assert_eq!((warnings(&lines, "repeated_call"), warnings(&lines, "loop")), (1, 1), "{name}");
         let requests = world.model.requests().split_off(before);
         assert_eq!(requests.len(), 6 * period + 1, "{name}");
@@ -78,7 +71,7 @@ async fn equal_calls_with_equal_results_are_noted_at_three_and_end_the_turn_at_s
         assert_eq!(requests.iter().position(is_noted), Some(3 * period), "{name}");
         super::stream_schema::check_lines(&lines);
     }
-    let output = world.daemon.agentctl(["run", "Look", "--file", &file]).await.exits(6);
+    let output = world.agentctl(["run", "Look", "--file", &file]).await.exits(6);
     output.says(&["stopped: the model repeated the same calls", "hint:"]);
 }
 
@@ -114,8 +107,7 @@ async fn an_unchanged_file_is_read_once_for_as_long_as_the_model_sees_it() {
     assert_eq!(shown(&request), 1, "{}", tool_texts(&request));
     assert!(tool_texts(&request).contains("unchanged since"), "{}", tool_texts(&request));
     // It is known after a restart, too; other lines, and lines that changed, are shown.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     world.model.reply(read());
     world.model.reply(Reply::tool_call("read_file", json!({"path": "uploads/notes.txt", "limit": 30})));
     world.model.reply(bash("echo more >> uploads/notes.txt")).reply(read());
@@ -130,7 +122,7 @@ async fn an_unchanged_file_is_read_once_for_as_long_as_the_model_sees_it() {
     for _ in 0..6 {
         run(&world, &["--session", &session], 0).await;
     }
-    world.daemon.agentctl(["compact", &session, "--strategy", "summarize"]).await.exits(0);
+    world.ok(["compact", &session, "--strategy", "summarize"]).await;
     world.model.reply(read()).reply(Reply::text("Read."));
     run(&world, &["--session", &session], 0).await;
     let requests = world.model.requests();

@@ -29,12 +29,7 @@ mod session_servers;
 mod trust;
 mod variables;
 
-use std::path::{Path, PathBuf};
-
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// Where the Makefile put the servers that others wrote.
 pub(super) fn installed(path: &str) -> PathBuf {
@@ -62,7 +57,7 @@ fn behaving(how: &str) -> Value {
 
 /// The most memory that a process has taken, in KiB.
 fn most_memory(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
@@ -72,7 +67,7 @@ impl World {
     /// there are for commands.
     fn of_servers(&self) -> Vec<u32> {
         let is_of_walls = |pid: &u32| {
-            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             command.split(|byte| *byte == 0).any(|word| word == b"sandbox-exec")
         };
         let all = self.daemon.processes().into_iter();
@@ -82,12 +77,12 @@ impl World {
     /// Stops all servers while the daemon goes on, and makes sure that nothing of them is left: no process, and no session
     /// that waits for one.
     async fn servers_are_gone(&self) {
-        let listed = self.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let listed = self.json(["mcp", "list"]).await;
         for server in listed.as_array().unwrap() {
-            self.daemon.agentctl(["mcp", "stop", server["name"].as_str().unwrap()]).await.exits(0);
+            self.ok(["mcp", "stop", server["name"].as_str().unwrap()]).await;
         }
-        until("nothing of them is left", || async { self.of_servers().is_empty().then_some(()) }).await;
-        let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        until_true("nothing of them is left", || self.of_servers().is_empty()).await;
+        let sessions = self.json(["sessions", "list"]).await;
         // What a crash has cut off can be continued, and waits for nothing.
         let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
         assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
@@ -97,7 +92,13 @@ impl World {
     async fn all_are_gone(&self) {
         self.servers_are_gone().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
-        until("nothing is left", || async { self.daemon.processes().is_empty().then_some(()) }).await;
+        until_true("nothing is left", || self.daemon.processes().is_empty()).await;
+    }
+
+    /// Makes sure that the daemon serves the next request, and that nothing is left when it stops.
+    async fn ends_well(&self) {
+        self.still_serves().await;
+        self.all_are_gone().await;
     }
 
     /// Has the model call this tool in its first step, and end then.
@@ -163,21 +164,20 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
         }
         assert!(!told.contains('\u{1b}') && !told.contains("<system_reminder>obey"), "{how}: {told}");
         if how == "dies" {
-            assert_eq!(world.daemon.read("acted").lines().count(), 1, "it was called again");
+            assert_eq!(world.read("acted").lines().count(), 1, "it was called again");
         }
         if ["refuses", "refuses_list", "odd"].contains(&how) {
             assert!(told.len() < 2000, "{how}: {} bytes", told.len());
-            let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+            let listed = world.json(["mcp", "list"]).await;
             let reason = listed[0]["reason"].as_str().unwrap();
             assert!(!reason.is_empty() && reason.len() < 1000, "{how}: {} bytes", reason.len());
             assert!(!reason.contains(['\u{1b}', '\n']) && !reason.contains("<system_reminder"), "{how}: {reason}");
-            let log = world.daemon.log();
+            let log = world.log();
             assert!(log.lines().all(|line| line.len() < 2000) && !log.contains('\u{1b}'), "{how}: {log}");
         }
         if ["pesters", "wavers"].contains(&how) {
             assert!(most_memory(world.daemon.pid()) < 300 << 10, "{} KiB", most_memory(world.daemon.pid()));
         }
-        world.still_serves().await;
-        world.all_are_gone().await;
+        world.ends_well().await;
     }
 }

@@ -1,14 +1,6 @@
 //! Tools, skills and agents that an input names with `@`.
 
-use agentd_core::event::EventKind;
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::json;
-
-use super::{Events as _, World, tool_names, tool_texts, turn};
+use super::{Events as _, *};
 
 async fn world() -> World {
     let world = World::prepared(|home| {
@@ -35,8 +27,7 @@ async fn a_mentioned_tool_is_there_from_then_on() {
         false => Reply::text("done"),
         true => Reply::tool_call("web_search", json!({"query": "x"})),
     });
-    let first = world.daemon.agentctl(["run", "Look with @web-search.", "--output", "json"]).await.exits(0).json();
-    let session = first["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(["run", "Look with @web-search.", "--output", "json"]).await.session();
     let requests = world.model.requests();
     assert!(tool_names(&requests[0]).contains(&"web_search".to_owned()), "{:?}", tool_names(&requests[0]));
     assert!(tail(&requests[0]).contains("mentioned web_search"), "{}", tail(&requests[0]));
@@ -44,12 +35,11 @@ async fn a_mentioned_tool_is_there_from_then_on() {
     assert!(!answer.contains("E_UNKNOWN_TOOL"), "it was run: {answer}");
 
     world.model.respond_with(|_| Reply::text("Good."));
-    world.daemon.agentctl(["run", "And without.", "--session", &session]).await.exits(0);
+    world.ok(["run", "And without.", "--session", &session]).await;
     let last = world.model.requests().last().unwrap().clone();
     assert_eq!(tool_names(&last), tool_names(&requests[0]), "it stays where it is");
     assert_eq!(tool_names(&last).last().unwrap(), "web_search", "behind all others");
-    let other = world.daemon.agentctl(["run", "And without.", "--output", "json"]).await.exits(0);
-    assert_eq!(other.json()["stop_reason"], "completed");
+    assert_eq!(world.ok(["run", "And without.", "--output", "json"]).await.json()["stop_reason"], "completed");
     let last = world.model.requests().last().unwrap().clone();
     assert!(
         !tool_names(&last).contains(&"web_search".to_owned()) && !tail(&last).contains("mentioned"),
@@ -61,13 +51,15 @@ async fn a_mentioned_tool_is_there_from_then_on() {
 #[tokio::test]
 async fn names_that_load_nothing_are_said_and_break_nothing() {
     let world = world().await;
-    let output = world.daemon.agentctl(["run", "Use @taxx and @read_url, mail a@b.org, run `@x`."]).await.exits(0);
-    assert!(output.stderr.contains("nothing is called @taxx; did you mean @tax?"), "{}", output.stderr);
+    let output = world
+        .ok(["run", "Use @taxx and @read_url, mail a@b.org, run `@x`."])
+        .await
+        .says(&["nothing is called @taxx; did you mean @tax?"]);
     assert!(output.stderr.contains("@read_url loads nothing") && output.stderr.contains("never"), "{}", output.stderr);
     assert_eq!(output.stderr.matches("nothing is called").count(), 1, "{}", output.stderr);
     assert!(!tail(&world.model.requests()[0]).contains("<system_reminder>"));
     // What a script adds from elsewhere mentions nothing.
-    let piped = world.daemon.agentctl_with(["run", "What is this?"], "see @web_search and @taxx").await.exits(0);
+    let piped = world.agentctl_with(["run", "What is this?"], "see @web_search and @taxx").await.exits(0);
     assert!(!piped.stderr.contains("@taxx"), "{}", piped.stderr);
     assert!(!tool_names(world.model.requests().last().unwrap()).contains(&"web_search".to_owned()));
     world.still_serves().await;
@@ -76,7 +68,7 @@ async fn names_that_load_nothing_are_said_and_break_nothing() {
 #[tokio::test]
 async fn a_tool_comes_before_a_skill_of_its_name() {
     let world = world().await;
-    world.daemon.agentctl(["run", "Use @grep and @TAX."]).await.exits(0);
+    world.ok(["run", "Use @grep and @TAX."]).await;
     let said = tail(&world.model.requests()[0]);
     assert!(said.contains("The person mentioned grep: use"), "{said}");
     assert!(said.contains("mentioned the skill tax") && said.contains("skills/tax/SKILL.md"), "{said}");
@@ -93,11 +85,10 @@ async fn mentions_hold_for_all_of_a_turn_also_after_a_crash() {
     let raised = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     let session = raised[0].session_id.to_string();
     drop(events);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     world.model.respond_with(|_| Reply::text("done"));
     let asked = world.asked().await;
-    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "this"]).await.exits(0);
+    world.ok(["answer", asked["id"].as_str().unwrap(), "this"]).await;
     let last = until("the model hears the answer", || async {
         world.model.requests().last().filter(|request| tool_texts(request).contains("this")).cloned()
     })

@@ -51,6 +51,8 @@
 //! - [`chat`]: the conversation at a terminal. [`commands`]: its commands, and those that people write. [`typing`]: what is
 //!   typed while it works. [`together`]: two of them in one session. [`taking_back`]: what a cancel takes back. [`ending`]: clients that are told to
 //!   end, or die. [`embedded`]: the built-in model with nothing configured.
+//!
+//! What is imported here is what nearly every file needs: they take it with `use super::*`.
 
 mod acp;
 mod added_folders;
@@ -160,19 +162,33 @@ mod wires;
 mod wishes;
 mod worktrees;
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    io::Write as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use agentd_core::{
-    event::{Event, EventKind},
+    event::{Event, EventKind, StateChange},
+    interrupt::Answer,
+    item::ItemBody,
     session::Mount,
-    turn::{IfBusy, OnInterrupt, StartTurn},
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
 use agentd_proto::client::{Client, EventStream, NewSession, SessionChoice, StartRequest, TurnStream};
 use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Recorded, Reply},
+    daemon::{Output, Running, TempDaemon, TempHome, program, until, until_true},
+    model_server::{ModelServer, Provider, Recorded, Reply, UsagePlace},
 };
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+
+use self::terminal::{Terminal, says};
 
 /// A tool and its arguments.
 type Call = (&'static str, Value);
@@ -185,12 +201,12 @@ struct World {
 
 /// Starts a daemon for which this folder of its home is a small disk of its own. Where nobody but the administrator may
 /// mount anything, there is none, and the test has nothing to show.
-fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<std::process::Command> {
+fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<Command> {
     let how = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
     let place = home.path().join(folder);
     std::fs::create_dir_all(&place).unwrap();
     let mount = r#"mount -t tmpfs -o "size=$2,mode=700" none "$1" && exec "$0""#;
-    let mut attempt = std::process::Command::new("unshare");
+    let mut attempt = Command::new("unshare");
     let attempt = attempt.args([how, "/bin/sh", "-c", mount, "true"]).arg(&place).arg(size).output();
     if !attempt.is_ok_and(|output| output.status.success()) {
         eprintln!("not shown: this machine lets nobody mount a small disk");
@@ -201,47 +217,97 @@ fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<std::proce
     Some(command)
 }
 
+impl std::ops::Deref for World {
+    type Target = TempDaemon;
+
+    fn deref(&self) -> &TempDaemon {
+        &self.daemon
+    }
+}
+
 impl World {
     async fn start() -> Self {
-        let model = ModelServer::start().await;
-        let daemon = TempDaemon::start(&model.base_url()).await;
-        Self { model, daemon }
+        Self::prepared(|_| ()).await
+    }
+
+    /// With a model that says this wherever nothing else is scripted.
+    async fn saying(words: &str) -> Self {
+        let world = Self::start().await;
+        world.model.default_reply(Reply::text(words));
+        world
     }
 
     /// With this in `agentd.yaml`.
     async fn configured(agentd_yaml: &str) -> Self {
-        Self::prepared(|home| drop(home.write("config/agentd.yaml", agentd_yaml))).await
+        Self::with_files(&[("config/agentd.yaml", agentd_yaml)]).await
+    }
+
+    /// With these files below its home.
+    async fn with_files(files: &[(&str, &str)]) -> Self {
+        let write = |home: &mut TempHome| files.iter().for_each(|(path, content)| drop(home.write(path, content)));
+        Self::prepared(write).await
     }
 
     /// In a home that is prepared like this.
     async fn prepared(prepare: impl FnOnce(&mut TempHome)) -> Self {
-        let model = ModelServer::start().await;
-        let mut home = TempHome::with_model(&model.base_url());
+        let (model, mut home) = TempHome::with_server().await;
         prepare(&mut home);
-        let daemon = TempDaemon::start_in(home).await;
-        Self { model, daemon }
+        Self { daemon: TempDaemon::start_in(home).await, model }
     }
 
-    /// The question that waits for a person; no other does.
+    /// The questions that wait for a person.
+    async fn questions(&self) -> Vec<Value> {
+        self.json(["interrupts"]).await.as_array().unwrap().clone()
+    }
+
+    /// The one that waits first, once there is one.
+    async fn first_question(&self) -> Value {
+        until("the question", || async { self.questions().await.into_iter().next() }).await
+    }
+
+    /// The same, where no other does.
     async fn asked(&self) -> Value {
-        let listed = until("it asks", || async {
-            let listed = self.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-            listed.as_array().filter(|listed| !listed.is_empty()).cloned()
-        })
-        .await;
-        assert_eq!(listed.len(), 1, "{listed:#?}");
-        listed[0].clone()
+        let asked = self.first_question().await;
+        assert_eq!(self.questions().await, [asked.clone()]);
+        asked
+    }
+
+    /// The project's folder, to be changed, as `-C` takes it.
+    fn mount(&self) -> String {
+        format!("{}:rw", self.daemon.path().join("project").display())
     }
 
     /// The id of the session that was used last.
     async fn last_session(&self) -> String {
-        let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        let sessions = self.json(["sessions", "list"]).await;
         sessions[0]["id"].as_str().unwrap().to_owned()
     }
 
     /// Number of clients that have begun to follow a session, where the level of the log is `debug`.
     fn followers(&self) -> usize {
         self.daemon.log().matches("a client follows a session").count()
+    }
+
+    /// Has the model answer with this, and say that it is over where a tool has answered last.
+    fn will(&self, reply: Reply) {
+        self.model.respond_with(move |request| match request.last_role() {
+            "tool" => Reply::text("over"),
+            _ => reply.clone(),
+        });
+    }
+
+    /// Has the model delegate this once, and its subagent make one call.
+    fn delegates(&self, task: Value, call: Reply) {
+        self.model.respond_with(move |request| match (is_subagent(request), request.last_role()) {
+            (false, "tool") => Reply::text("All is done."),
+            (false, _) => Reply::tool_call("delegate_task", task.clone()),
+            (true, "tool") => Reply::text("It was done as it was wanted, and nothing was left open. ".repeat(8)),
+            (true, _) => call.clone(),
+        });
+    }
+
+    async fn docs(&self, args: &[&str]) -> Output {
+        self.agentctl(["docs"].iter().chain(args)).await
     }
 
     async fn client(&self) -> Client {
@@ -273,8 +339,7 @@ impl World {
 
     /// The same where there is a folder to work on and everything that can be allowed is allowed.
     async fn call_all_in_project(&self, calls: Vec<Call>) -> Vec<String> {
-        let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let (told, output) = self.call_all(calls, &["-C", &project, "--on-interrupt", "approve"]).await;
+        let (told, output) = self.call_all(calls, &["-C", &self.mount(), "--on-interrupt", "approve"]).await;
         output.exits(0);
         told
     }
@@ -289,38 +354,16 @@ impl World {
             assert_eq!((output.stdout.trim(), output.code), ("still here", Some(0)), "{caller}: {}", output.stderr);
         }
     }
-}
-
-impl World {
-    /// With these files below its home.
-    async fn with_files(files: &[(&str, &str)]) -> Self {
-        let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
-        for (path, content) in files {
-            home.write(path, content);
-        }
-        Self { daemon: TempDaemon::start_in(home).await, model }
-    }
 
     /// With this folder of its home on a small disk. None where nobody may mount one.
     async fn on_disk(folder: &str, size: &str) -> Option<Self> {
-        let model = ModelServer::start().await;
-        let home = TempHome::with_model(&model.base_url());
+        let (model, home) = TempHome::with_server().await;
         let command = on_small_disk(&home, folder, size)?;
         Some(Self { daemon: TempDaemon::start_with(home, command).await, model })
     }
 
-    /// The question that waits first, once there is one.
-    async fn first_question(&self) -> Value {
-        agentd_testkit::daemon::until("the question", || async {
-            let waiting = self.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-            waiting.as_array().unwrap().first().cloned()
-        })
-        .await
-    }
-
     /// A run whose questions are answered elsewhere, and the first that it raises.
-    async fn raises(&self, args: &[&str]) -> (agentd_testkit::daemon::Running, Value) {
+    async fn raises(&self, args: &[&str]) -> (Running, Value) {
         let waits = ["--on-interrupt", "wait", "--output", "stream-json"];
         let mut running = self.daemon.spawn_agentctl(["run"].iter().chain(args).chain(&waits));
         let (raised, _) = running.event("interrupt_raised").await;
@@ -431,11 +474,51 @@ fn told_of_each(request: &Recorded) -> Vec<String> {
     calls.filter_map(|call| results.get(call["id"].as_str()?).map(|text| (*text).to_owned())).collect()
 }
 
+/// Returns whether a subagent asks the model.
+fn is_subagent(request: &Recorded) -> bool {
+    request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent"))
+}
+
+/// The warnings of a run with `--output stream-json` that have this code.
+fn warnings(output: &Output, code: &str) -> Vec<String> {
+    let lines = output.json_lines();
+    let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
+    said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
+}
+
+/// The verdicts of calls under the rules of now and under those that are tried.
+fn verdicts(said: &Value) -> Vec<(&str, &str)> {
+    let calls = said["calls"].as_array().unwrap().iter();
+    calls.map(|call| (call["now"]["verdict"].as_str().unwrap(), call["then"]["verdict"].as_str().unwrap())).collect()
+}
+
 /// All of these words are in the text.
 #[track_caller]
 fn has_all(text: &str, words: &[&str]) {
     for words in words {
         assert!(text.contains(words), "{words:?} is missing in:\n{text}");
+    }
+}
+
+/// The texts that the objects of a list have under this key.
+#[track_caller]
+fn texts<'v>(list: &'v Value, key: &str) -> Vec<&'v str> {
+    list.as_array().unwrap().iter().map(|entry| entry[key].as_str().unwrap()).collect()
+}
+
+/// An object has these values under these keys.
+#[track_caller]
+fn holds(found: &Value, expected: Value) {
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(found[key], *value, "{key} of {found:#}");
+    }
+}
+
+/// None of these words are in the text.
+#[track_caller]
+fn has_none(text: &str, words: &[&str]) {
+    for words in words {
+        assert!(!text.contains(words), "{words:?} is in:\n{text}");
     }
 }
 

@@ -1,12 +1,6 @@
 //! Models that a server has: listed, chosen, kept; and their windows, which nobody configured.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// An arrow key, as a terminal sends it.
 const DOWN: &str = "\u{1b}[B";
@@ -33,36 +27,30 @@ fn asked(world: &World) -> Vec<String> {
 async fn models_and_windows_are_told_with_where_they_come_from() {
     let world = world().await;
     assert_eq!(world.model.documents_asked(), [""; 0], "a daemon that starts asks nobody");
-    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    let slots = world.json(["models"]).await;
     let base = &slots[0]["model"];
-    assert_eq!(
-        (&base["id"], &base["context_window"], &base["window_source"]),
-        (&json!("first"), &json!(65_536), &json!("server"))
-    );
-    let table = world.daemon.agentctl(["models"]).await.exits(0).stdout;
+    holds(&base, json!({"id": "first", "context_window": 65_536, "window_source": "server"}));
+    let table = world.ok(["models"]).await.stdout;
     assert!(["first", "65536", "server"].iter().all(|word| table.contains(word)), "{table}");
-    let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+    let shown = world.ok(["models", "show"]).await.stdout;
     let words = ["window", "65536 tokens", "its server", "prices", "unknown", "set prices in models.yaml"];
     assert!(words.iter().all(|word| shown.contains(word)), "{shown}");
-    world.daemon.agentctl(["models", "show", "nowhere"]).await.exits(2);
-    let listed = world.daemon.agentctl(["models", "--available", "--json"]).await.exits(0).json();
+    world.agentctl(["models", "show", "nowhere"]).await.exits(2);
+    let listed = world.json(["models", "--available"]).await;
     let expected = json!([
         {"id": "first", "context_window": 65_536},
         {"id": "lab/second-large", "context_window": 131_072},
         {"id": "lab/fourth"},
     ]);
     assert_eq!(listed, expected);
-    let table = world.daemon.agentctl(["models", "--available"]).await.exits(0).stdout;
+    let table = world.ok(["models", "--available"]).await.stdout;
     assert!(["lab/second-large", "131072"].iter().all(|word| table.contains(word)), "{table}");
 
     let home = TempHome::with_model(&world.model.base_url());
     home.write("config/models.yaml", "base: {context_window: 16384}");
     let daemon = TempDaemon::start_in(home).await;
-    let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    assert_eq!(
-        (&slots[0]["model"]["context_window"], &slots[0]["model"]["window_source"]),
-        (&json!(16_384), &json!("configured"))
-    );
+    let slots = daemon.json(["models"]).await;
+    holds(&slots[0]["model"], json!({"context_window": 16_384, "window_source": "configured"}));
 }
 
 #[tokio::test]
@@ -71,7 +59,7 @@ async fn what_is_piped_fills_the_window_that_the_server_tells() {
     world.model.default_reply(Reply::text("Read."));
     // Too much for the window that is assumed where nobody tells one.
     let long: String = (0..3500).map(|n| format!("line {n} of the change that is piped in\n")).collect();
-    let output = world.daemon.agentctl_with(["run", "Review this"], long.as_bytes()).await.exits(0);
+    let output = world.agentctl_with(["run", "Review this"], long.as_bytes()).await.exits(0);
     assert!(!output.stderr.contains("stored as"), "{}", output.stderr);
     assert!(world.model.requests()[0].last_user().contains("line 3499 of"), "all of it was sent");
 }
@@ -82,25 +70,24 @@ async fn a_model_is_chosen_in_scripts_and_kept() {
     world.model.default_reply(Reply::text("Here."));
     let run = async |args: &[&str]| {
         let args = [&["run", "Who are you?", "--output", "json"], args].concat();
-        let output = world.daemon.agentctl(args).await.exits(0);
-        output.json()["session_id"].as_str().unwrap().to_owned()
+        let output = world.ok(args).await;
+        output.session()
     };
     let session = run(&["--model", "SECOND"]).await;
     let here = ["--session", session.as_str()];
     run(&here).await;
-    let shown = world.daemon.agentctl(["sessions", "show", session.as_str()]).await.exits(0);
-    assert!(shown.stdout.contains("model     lab/second-large (slot base)"), "{}", shown.stdout);
+    world.ok(["sessions", "show", session.as_str()]).await.shows(&["model     lab/second-large (slot base)"]);
     run(&[&here[..], &["--model", "=elsewhere/own"]].concat()).await;
     run(&[&here[..], &["--model", "default"]].concat()).await;
     assert_eq!(asked(&world), ["lab/second-large", "lab/second-large", "elsewhere/own", "first"]);
 
-    let refused = world.daemon.agentctl(["run", "Hi", "--model", "lab/secnd-large"]).await.exits(2);
-    refused.says(&["lists no model \"lab/secnd-large\"", "did you mean lab/second-large?", "=lab/secnd-large"]);
-    world.daemon.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["could mean several models"]);
+    let output = world.agentctl(["run", "Hi", "--model", "lab/secnd-large"]).await.exits(2);
+    output.says(&["lists no model \"lab/secnd-large\"", "did you mean lab/second-large?", "=lab/secnd-large"]);
+    world.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["could mean several models"]);
     assert_eq!(asked(&world).len(), 4, "nothing was begun");
 
     // A script lists them, each in a line.
-    let listed = world.daemon.agentctl_with(["chat"], b"/model\n/model second\n/model\n").await.exits(0);
+    let listed = world.agentctl_with(["chat"], b"/model\n/model second\n/model\n").await.exits(0);
     let marked: Vec<&str> = listed.stdout.lines().filter(|line| line.starts_with('›')).collect();
     let names: Vec<&str> = marked.iter().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
     assert_eq!(names, ["default", "first", "lab/second-large"], "{}", listed.stdout);
@@ -110,10 +97,9 @@ async fn a_model_is_chosen_in_scripts_and_kept() {
 async fn a_server_that_lists_nothing_leaves_the_slots() {
     let world = World::start().await;
     world.model.lacks("/v1/models");
-    let output = world.daemon.agentctl_with(["chat"], b"/model\n").await.exits(0);
-    let output = output.says(&["only the slots", "does not list its models", "/model =ID"]);
-    assert!(output.stdout.contains("› default"), "{}", output.stdout);
-    world.daemon.agentctl(["models", "--available"]).await.exits(1).says(&["does not list its models"]);
+    let output = world.agentctl_with(["chat"], b"/model\n").await.exits(0);
+    output.says(&["only the slots", "does not list its models", "/model =ID"]).shows(&["› default"]);
+    world.agentctl(["models", "--available"]).await.exits(1).says(&["does not list its models"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -121,28 +107,23 @@ async fn a_model_is_chosen_from_a_list() {
     let world = world().await;
     world.model.default_reply(Reply::text("Here I am."));
     // The first look-up may take longer than a greeting waits for it.
-    world.daemon.agentctl(["models", "--available"]).await.exits(0);
+    world.ok(["models", "--available"]).await;
     let mut terminal = Terminal::open(&world.daemon, &["-C", "none"]);
     // Which it is, and no word for a model without a name.
     let greeting = terminal.prompt();
     assert!(greeting.contains("first") && !greeting.contains("default"), "{greeting:?}");
-    terminal.says("/model");
-    terminal.sees("Models (type to search");
+    terminal.says_for("/model", "Models (type to search");
     let list = terminal.sees("lab/fourth");
     assert!(list.contains("first  current") && list.contains("65,536 tokens"), "{list:?}");
-    terminal.presses("second");
-    terminal.sees("leaves): second");
-    terminal.presses("\r");
-    terminal.sees_last("model: lab/second-large");
+    terminal.presses_for("second", "leaves): second");
+    terminal.presses_last("\r", "model: lab/second-large");
     terminal.hears("Who are you?", "Here I am.");
     terminal.hears("/current", "model     lab/second-large (slot base)");
     // The mark stands at the current one; Esc leaves it.
     terminal.says("/model");
     // `› `, as bytes.
-    terminal.sees("\u{e2}\u{80}\u{ba} lab/second-large  current");
-    terminal.presses(DOWN);
-    terminal.sees("\u{e2}\u{80}\u{ba} lab/fourth");
-    terminal.presses("\u{1b}");
+    terminal.answers("\u{e2}\u{80}\u{ba} lab/second-large  current", DOWN);
+    terminal.answers("\u{e2}\u{80}\u{ba} lab/fourth", "\u{1b}");
     terminal.prompt();
     terminal.hears("/model fourth", "model: lab/fourth");
     terminal.hears("And now?", "Here I am.");
@@ -155,9 +136,8 @@ async fn a_model_is_chosen_from_a_list() {
 async fn a_choice_outlives_the_daemon() {
     let mut world = world().await;
     world.model.default_reply(Reply::text("Here."));
-    let run = ["run", "Hi", "--output", "json", "--model", "fourth"];
-    let session = world.daemon.agentctl(run).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(["run", "Hi", "--output", "json", "--model", "fourth"]).await.session();
     world.daemon.restart().await;
-    world.daemon.agentctl(["run", "Hi again", "--session", &session]).await.exits(0);
+    world.ok(["run", "Hi again", "--session", &session]).await;
     assert_eq!(asked(&world), ["lab/fourth", "lab/fourth"]);
 }

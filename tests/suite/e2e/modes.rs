@@ -1,16 +1,9 @@
 //! The modes of a session at a terminal and for scripts: what runs unasked, and that it is told.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// Shift-Tab, as a terminal sends it.
 const SHIFT_TAB: &str = "\u{1b}[Z";
-
-fn says(words: &str) -> Reply {
-    Reply::deltas([words])
-}
 
 fn writes(path: &str) -> Reply {
     Reply::deltas(["Now."]).and_call("write_file", json!({"path": path, "content": "a"}))
@@ -25,8 +18,7 @@ async fn shift_tab_chooses_how_much_runs_unasked() {
     terminal.presses(&format!("wri{SHIFT_TAB}te"));
     terminal.sees_all(&["accept-edits", "write"]);
     world.model.reply(writes("outputs/a.txt")).reply(says("It stands there."));
-    terminal.presses("\r");
-    terminal.sees_last("It stands there.");
+    terminal.presses_last("\r", "It stands there.");
     assert_eq!(world.model.requests()[0].last_user(), "write");
 
     // While a turn runs, the key holds for its next call.
@@ -36,8 +28,7 @@ async fn shift_tab_chooses_how_much_runs_unasked() {
             .and_call("write_file", json!({"path": "outputs/b.txt", "content": "b"})),
     );
     world.model.reply(says("I only looked."));
-    terminal.says("again");
-    terminal.sees("One.");
+    terminal.says_for("again", "One.");
     terminal.presses(SHIFT_TAB);
     terminal.sees_all(&["mode: plan", "in plan mode"]);
     terminal.sees_last("I only looked.");
@@ -45,30 +36,27 @@ async fn shift_tab_chooses_how_much_runs_unasked() {
 
     terminal.hears("/mode ask", "mode: ask");
     world.model.reply(writes("outputs/c.txt"));
-    terminal.says("once more");
-    terminal.sees("wants to use write_file");
+    terminal.says_for("once more", "wants to use write_file");
     // Whoever is asked is called.
     terminal.control('c');
     terminal.prompt();
     terminal.leaves();
 
-    let audit = world.daemon.agentctl(["audit"]).await.exits(0).stdout;
+    let audit = world.ok(["audit"]).await.stdout;
     for mode in ["plan", "ask"] {
         assert!(audit.lines().any(|line| line.contains("mode set") && line.contains(mode)), "{audit}");
     }
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
 }
 
 #[tokio::test]
 async fn a_run_may_begin_in_a_mode_and_a_session_keeps_it() {
     let world = World::start().await;
     world.model.reply(writes("outputs/a.txt")).reply(says("Written."));
-    let made = world.daemon.agentctl(["run", "Write", "--mode", "accept-edits"]).await.exits(0);
-    assert_eq!(made.stdout, "Written.\n");
+    assert_eq!(world.ok(["run", "Write", "--mode", "accept-edits"]).await.stdout, "Written.\n");
     world.model.reply(writes("outputs/b.txt")).reply(says("I only looked."));
-    world.daemon.agentctl(["run", "Write", "--continue", "--mode", "plan"]).await.exits(5);
+    world.agentctl(["run", "Write", "--continue", "--mode", "plan"]).await.exits(5);
     let id = &world.last_session().await;
-    let shown = world.daemon.agentctl(["sessions", "show", id]).await.exits(0).stdout;
-    assert!(shown.contains("plan: looks only"), "{shown}");
-    world.daemon.agentctl(["run", "Write", "--mode", "yolo"]).await.exits(2).says(&["accept-edits"]);
+    world.ok(["sessions", "show", id]).await.shows(&["plan: looks only"]);
+    world.agentctl(["run", "Write", "--mode", "yolo"]).await.exits(2).says(&["accept-edits"]);
 }

@@ -1,16 +1,10 @@
 //! Money of whole sessions, beside what their servers have counted: of each request, whatever came of it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Provider, Recorded, Reply, UsagePlace},
-    proxy::{ProxyMood, TestProxy},
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
+use agentd_testkit::proxy::{ProxyMood, TestProxy};
 
-use super::has_all;
+use super::*;
 
 /// Prices of a token in millionths of a dollar, as whole numbers: input, out of the cache, into it, into it for an hour,
 /// answer.
@@ -116,7 +110,7 @@ fn home(wire: &str, base_url: &str) -> TempHome {
 async fn run(daemon: &TempDaemon, session: &mut Option<String>, input: &str) -> Value {
     let mut args = vec!["run", input, "--output", "json"];
     args.extend(session.iter().flat_map(|id| ["--session", id.as_str()]));
-    let result = daemon.agentctl(args).await.exits(0).json();
+    let result = daemon.ok(args).await.json();
     *session = result["session_id"].as_str().map(str::to_owned);
     result
 }
@@ -135,7 +129,7 @@ async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
         let id = session.clone().unwrap();
         for input in ["Have it done", "Break off", "", "And now?", "A long one"] {
             if input.is_empty() {
-                daemon.agentctl(["compact", &id]).await.exits(0);
+                daemon.ok(["compact", &id]).await;
                 continue;
             }
             let before = bill.lock().unwrap().money;
@@ -151,13 +145,12 @@ async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
             assert_eq!(bill.kinds.len(), model.requests().len(), "{wire}");
             (bill.money, bill.prompt)
         };
-        daemon.kill9().await;
-        daemon.restart().await;
-        let report = daemon.agentctl(["usage", "--by", "session", "--json"]).await.exits(0).json();
+        daemon.crash().await;
+        let report = daemon.json(["usage", "--by", "session"]).await;
         let total = &report["total"];
-        assert_eq!((&total["cost_microusd"], &total["prompt_tokens"]), (&json!(money), &json!(prompt)), "{wire}");
+        holds(&total, json!({"cost_microusd": money, "prompt_tokens": prompt}));
         assert_eq!((&report["groups"][0]["name"], &total["unpriced_calls"]), (&json!(id), &Value::Null), "{report:#}");
-        let shown = daemon.agentctl(["sessions", "show", &id, "--json"]).await.exits(0).json();
+        let shown = daemon.json(["sessions", "show", &id]).await;
         assert!(shown.to_string().contains(&format!("\"cost_microusd\":{money}")), "{wire} {money}: {shown:#}");
     }
 }
@@ -175,12 +168,12 @@ async fn an_answer_that_a_person_cancels_is_paid_for_as_far_as_it_was_counted() 
     running.signal(Signal::SIGINT);
     running.output(Vec::new()).await;
     let total = until("the call to be counted", || async {
-        let total = daemon.agentctl(["usage", "--json"]).await.exits(0).json()["total"].clone();
+        let total = daemon.json(["usage"]).await["total"].clone();
         (total["calls"] == 1).then_some(total)
     })
     .await;
     assert_eq!(total["cost_microusd"], json!(counts.charge()), "{total:#}");
-    assert_eq!((&total["prompt_tokens"], &total["unpriced_calls"]), (&json!(9600), &Value::Null), "{total:#}");
+    holds(&total, json!({"prompt_tokens": 9600, "unpriced_calls": null}));
 }
 
 #[tokio::test]
@@ -215,7 +208,7 @@ async fn openrouter_is_sent_marks_for_claude_and_its_charge_is_the_money() {
     home.write("config/models.yaml", format!("{slots:#}"));
     let daemon = TempDaemon::start_in(home).await;
 
-    let result = daemon.agentctl(["run", "Look", "--model", "base", "--output", "json"]).await.exits(0).json();
+    let result = daemon.ok(["run", "Look", "--model", "base", "--output", "json"]).await.json();
     assert_eq!(result["usage"]["cost_microusd"], json!(2 * 12_346), "{result:#}");
     assert_eq!(result["usage"]["cache_write_tokens"], json!(16_000), "{result:#}");
     let requests = model.requests();
@@ -229,8 +222,7 @@ async fn openrouter_is_sent_marks_for_claude_and_its_charge_is_the_money() {
     // The second one has the marks of the first, and one behind the result.
     assert_eq!(marked(&requests[1]), [0, 1, 3], "{:#}", requests[1].body);
     assert_eq!(requests[1].last_role(), "tool");
-    let shown = daemon.agentctl(["models", "show", "base"]).await.exits(0).stdout;
-    assert!(shown.contains("in $3, cached $0.3, out $15") && shown.contains("its server"), "{shown}");
+    daemon.ok(["models", "show", "base"]).await.shows(&["in $3, cached $0.3, out $15", "its server"]);
 
     // No mark for other models, and neither marks nor the question for other servers, whose word for money is not taken.
     for (slot, asks, cost) in [("code", true, Some(12_346)), ("chat", false, Some(26_730 + 300))] {
@@ -241,7 +233,7 @@ async fn openrouter_is_sent_marks_for_claude_and_its_charge_is_the_money() {
                 "prompt_tokens_details": {"cached_tokens": 100},
             }),
         ));
-        let result = daemon.agentctl(["run", "Look", "--model", slot, "--output", "json"]).await.exits(0).json();
+        let result = daemon.ok(["run", "Look", "--model", slot, "--output", "json"]).await.json();
         assert_eq!(result["usage"]["cost_microusd"], json!(cost), "{slot}: {result:#}");
         let request = model.requests().pop().unwrap();
         assert_eq!((marked(&request), request.body["usage"]["include"] == true), (vec![], asks), "{slot}");

@@ -1,8 +1,6 @@
 //! The tools of the conversation itself, through the real daemon: what a person's rules say of them holds.
 
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 const RULES: &str = "tools:
   todo_write:
@@ -35,11 +33,10 @@ async fn rules_about_them_are_obeyed_and_audited() {
     assert!(told[2].contains("E_DENIED") && told[2].contains("this run cannot ask"), "{told:#?}");
     assert_eq!(told[3], "two");
     assert!(told[4].contains("E_DENIED"), "{told:#?}");
-    let denied: Vec<&str> =
-        result["denials"].as_array().unwrap().iter().map(|denial| denial["tool"].as_str().unwrap()).collect();
+    let denied = texts(&result["denials"], "tool");
     assert_eq!(denied, ["todo_write", "ask_human", "compact_context"], "{result:#}");
 
-    let records = world.daemon.agentctl(["audit", "--json"]).await.exits(0).json();
+    let records = world.json(["audit"]).await;
     let decided: Vec<(&str, &str, &str)> = records
         .as_array()
         .unwrap()
@@ -62,7 +59,7 @@ async fn rules_about_them_are_obeyed_and_audited() {
         "{records:#}"
     );
     let explain = ["policy", "explain", "--json", "todo_write", r#"{"todos": [{"content": "paint"}]}"#];
-    let said = world.daemon.agentctl(explain).await.exits(0).json();
+    let said = world.ok(explain).await.json();
     assert_eq!(said["explanation"]["verdict"], "deny", "{said:#}");
     world.still_serves().await;
 }

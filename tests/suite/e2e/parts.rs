@@ -5,21 +5,18 @@ use agentd_core::{
     input::{InputPart, LineRange, PictureData, Selection},
 };
 use agentd_proto::{
-    client::{ClientError, NewSession, SessionChoice, TurnStream},
+    client::ClientError,
     v1::{self, input_part},
 };
-use agentd_testkit::model_server::Reply;
 
-use super::{Events as _, World, turn};
+use super::{Events as _, *};
 
 /// 40 × 20 pixels.
-const RED: &[u8] = include_bytes!("fixtures/red.png");
+pub(super) const RED: &[u8] = include_bytes!("fixtures/red.png");
 
-async fn with_eyes() -> World {
-    World::prepared(|home| {
-        home.set("MODEL_MULTIMODAL_ID", "eyes");
-    })
-    .await
+/// A daemon whose slot `vision` has a model of its own.
+pub(super) async fn with_eyes() -> World {
+    World::prepared(|home| home.set("MODEL_MULTIMODAL_ID", "eyes")).await
 }
 
 fn picture(media_type: &str, content: &[u8]) -> InputPart {
@@ -61,15 +58,15 @@ async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
     assert_eq!(told.matches("data:image/png;base64,").count(), 1);
     assert!(told.contains("[Selection: src/main.rs, lines 10 to 12]") && told.contains("the needle is blue"), "{told}");
     // It stands among the items, and outlives the daemon.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let args = ["run", "Sure?", "--session", &session];
-    world.daemon.agentctl(args).await.exits(0);
+    world.daemon.crash().await;
+    world.ok(["run", "Sure?", "--session", &session]).await;
     let before = request.messages();
     assert_eq!(&world.model.requests().pop().unwrap().messages()[..before.len()], before);
-    let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json().to_string();
-    assert!(shown.contains("src/main.rs:10-12") && shown.contains("uploads/picture.png"), "{shown}");
-    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/uploads/notes.txt")), "the needle is blue");
+    has_all(
+        &world.json(["sessions", "show", &session]).await.to_string(),
+        &["src/main.rs:10-12", "uploads/picture.png"],
+    );
+    assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "the needle is blue");
 }
 
 #[tokio::test]
@@ -78,19 +75,17 @@ async fn a_start_that_is_refused_late_leaves_no_files() {
     let client = world.client().await;
     let session = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
     let existing = || SessionChoice::Existing(session.clone());
-    world.model.reply(Reply::text("Read."));
     start(&world, existing(), vec![file("notes.txt", "first")]).await.unwrap().to_the_end().await;
     let parts = || vec![file("notes.txt", "second"), picture("image/png", RED)];
     let mut refused = turn(existing(), "Look at these.");
     refused.start.options.allowed_tools = Some(vec!["no_such_tool".to_owned()]);
     let error = client.turn_with_parts(refused, parts(), Default::default()).await.unwrap_err();
     assert!(error.to_string().contains("no_such_tool"), "{error}");
-    let uploads = std::fs::read_dir(world.daemon.path().join(format!("data/workspace/{session}/uploads"))).unwrap();
+    let uploads = fs::read_dir(world.path().join(format!("data/workspace/{session}/uploads"))).unwrap();
     let names: Vec<_> = uploads.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["notes.txt"], "the first one's, which was taken");
-    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
+    assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
     // The next turn is told of nothing that was refused.
-    world.model.reply(Reply::text("Nothing new."));
     client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;
     let told = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(told.contains("first") && !told.contains("second") && !told.contains("picture.png"), "{told}");
@@ -121,11 +116,10 @@ async fn parts_that_make_no_sense_are_refused_with_a_hint() {
     let refused = super::bad_input::frames(&world, vec![frame]).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
     // Words in parts are the input.
-    world.model.reply(Reply::text("Both."));
     let words = |text: &str| v1::InputPart { part: Some(input_part::Part::Text(text.to_owned())) };
     let start = v1::turn_request::Start { parts: vec![words("one"), words("two")], ..Default::default() };
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
     super::bad_input::frames(&world, vec![frame]).await.unwrap();
     assert_eq!(world.model.requests().pop().unwrap().last_user(), "one\ntwo");
-    assert!(world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json().as_array().unwrap().len() == 1);
+    assert!(world.json(["sessions", "list"]).await.as_array().unwrap().len() == 1);
 }

@@ -1,10 +1,6 @@
 //! Patches of real turns: both forms, all or nothing, and answer for the model of one that does not fit.
 
-use std::{collections::BTreeMap, fs};
-
-use serde_json::json;
-
-use super::{Call, World};
+use super::*;
 
 const CODE: &str = "fn a() {\n    let x = 1;\n    let y = 2;\n    x + y\n}\n\nfn b() {\n    3\n}\n";
 const LIST: &[u8] = b"one\r\ntwo \xff\r\nthree\r\nfour\r\nfive";
@@ -20,15 +16,15 @@ fn begin_patch(inner: &str) -> Call {
 /// A world whose project has a few files.
 async fn world() -> World {
     let world = World::start().await;
-    world.daemon.write("project/src/code.rs", CODE);
-    world.daemon.write("project/list.txt", LIST);
-    world.daemon.write("project/gone.txt", "old\nlines\n");
+    world.write("project/src/code.rs", CODE);
+    world.write("project/list.txt", LIST);
+    world.write("project/gone.txt", "old\nlines\n");
     world
 }
 
 /// The files of the project.
 fn files(world: &World) -> BTreeMap<String, Vec<u8>> {
-    let project = world.daemon.path().join("project");
+    let project = world.path().join("project");
     let mut found = BTreeMap::new();
     let mut left = vec![project.clone()];
     while let Some(folder) = left.pop() {
@@ -157,7 +153,7 @@ async fn white_space_may_differ_and_nothing_else() {
     for (number, (hunk, _)) in cases.iter().enumerate() {
         for form in ["unified", "envelope"] {
             let path = format!("/project/{number}-{form}.txt");
-            world.daemon.write(&path[1..], old);
+            world.write(&path[1..], old);
             calls.push(match form {
                 "unified" => patch(format!("--- a{path}\n+++ b{path}\n@@\n{hunk}")),
                 _ => begin_patch(&format!("*** Update File: {path}\n@@\n{hunk}")),

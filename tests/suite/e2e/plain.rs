@@ -1,25 +1,28 @@
 //! A terminal that obeys nothing: all words are there, and no escape is sent.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// The bytes of `› `, which are not taken for UTF-8 here.
 const PROMPT: &str = "\u{e2}\u{80}\u{ba} ";
 
-/// Waits for words, and keeps all that was sent until then.
-#[track_caller]
-fn sees(terminal: &mut Terminal, sent: &mut String, words: &str) {
-    sent.push_str(&terminal.sees(words));
-    sent.push_str(words);
-}
+/// A terminal, with all that was sent to it until now.
+struct Plain(Terminal, String);
 
-#[track_caller]
-fn says(terminal: &mut Terminal, sent: &mut String, line: &str) {
-    terminal.presses(&format!("{line}\r"));
-    // The terminal shows it by itself.
-    sees(terminal, sent, line);
+impl Plain {
+    #[track_caller]
+    fn sees(&mut self, all: &[&str]) {
+        for words in all {
+            self.1.push_str(&self.0.sees(words));
+            self.1.push_str(words);
+        }
+    }
+
+    /// Says a line, which the terminal shows by itself, and sees what comes of it.
+    #[track_caller]
+    fn says(&mut self, line: &str, all: &[&str]) {
+        self.0.presses(&format!("{line}\r"));
+        self.sees(&[&[line], all].concat());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,48 +31,29 @@ async fn a_conversation_without_a_single_escape() {
     let ways: [(&str, &[&str]); 2] =
         [("unset NO_COLOR; TERM=dumb exec \"$@\"", &["chat"]), ("unset NO_COLOR; exec \"$@\"", &["chat", "--plain"])];
     for (line, args) in ways {
-        let mut terminal = Terminal::around(&world.daemon, line, args);
-        let mut sent = String::new();
-        sees(&mut terminal, &mut sent, PROMPT);
+        let mut plain = Plain(Terminal::around(&world.daemon, line, args), String::new());
+        plain.sees(&[PROMPT]);
         let write = |path: &str| {
             Reply::deltas(["I will **write** it.\n\n", "Now."])
                 .and_call("write_file", json!({"path": path, "content": "brand new\n"}))
         };
         world.model.reply(write("outputs/a.txt")).reply(Reply::deltas(["# Done\n\n", "It is written."]));
-        says(&mut terminal, &mut sent, "Write it");
-        sees(&mut terminal, &mut sent, "I will **write** it.");
-        sees(&mut terminal, &mut sent, "Now.");
-        sees(&mut terminal, &mut sent, "brand new");
-        sees(&mut terminal, &mut sent, "y yes, once");
+        plain.says("Write it", &["I will **write** it.", "Now.", "brand new", "y yes, once"]);
         // A line of words is no answer, whatever it begins with.
-        says(&mut terminal, &mut sent, "no, wait");
-        sees(&mut terminal, &mut sent, "no answer: it is said to the turn");
-        sees(&mut terminal, &mut sent, "y yes, once");
-        says(&mut terminal, &mut sent, "y");
-        sees(&mut terminal, &mut sent, "approved");
-        sees(&mut terminal, &mut sent, "write_file outputs/a.txt");
-        sees(&mut terminal, &mut sent, "# Done");
-        sees(&mut terminal, &mut sent, "It is written.");
-        sees(&mut terminal, &mut sent, PROMPT);
+        plain.says("no, wait", &["no answer: it is said to the turn", "y yes, once"]);
+        plain.says("y", &["approved", "write_file outputs/a.txt", "# Done", "It is written.", PROMPT]);
         assert!(world.model.requests().last().unwrap().body.to_string().contains("no, wait"));
 
         // A refusal with its reason, which is a line, too.
         world.model.reply(write("outputs/b.txt")).reply(Reply::deltas(["As you like."]));
-        says(&mut terminal, &mut sent, "Another");
-        sees(&mut terminal, &mut sent, "y yes, once");
-        says(&mut terminal, &mut sent, "no");
-        sees(&mut terminal, &mut sent, "reason");
-        says(&mut terminal, &mut sent, "not that file");
-        sees(&mut terminal, &mut sent, "rejected");
+        plain.says("Another", &["y yes, once"]);
+        plain.says("no", &["reason"]);
         // What the model is told to do instead is not for people.
-        sees(&mut terminal, &mut sent, "refused: not that file \u{c2}\u{b7}");
-        sees(&mut terminal, &mut sent, "As you like.");
-        sees(&mut terminal, &mut sent, PROMPT);
-        says(&mut terminal, &mut sent, "/resume");
-        sees(&mut terminal, &mut sent, "  1  ");
-        sees(&mut terminal, &mut sent, "number, or words to search");
-        terminal.presses("\r");
-        sees(&mut terminal, &mut sent, PROMPT);
+        plain.says("not that file", &["rejected", "refused: not that file \u{c2}\u{b7}", "As you like.", PROMPT]);
+        plain.says("/resume", &["  1  ", "number, or words to search"]);
+        plain.0.presses("\r");
+        plain.sees(&[PROMPT]);
+        let Plain(terminal, mut sent) = plain;
         sent.push_str(&terminal.leaves());
         assert!(!sent.contains('\u{1b}'), "{args:?}: {sent:?}");
         assert!(!sent.contains("Do not try the same again"), "{sent:?}");

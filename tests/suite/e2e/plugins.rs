@@ -1,14 +1,6 @@
 //! Plugins: added with consent, used at once, bound to their files, and removed with all that they brought.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
-
-use agentd_testkit::{
-    daemon::{Output, TempHome, until},
-    model_server::Reply,
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, terminal::Terminal};
+use super::*;
 
 const TAX: &str = "---\nname: tax\ndescription: Works out taxes\n---\nRun sh skills/tax/scripts/sum.sh.\n";
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
@@ -31,7 +23,7 @@ fn kit(home: &TempHome, version: &str) -> String {
 }
 
 async fn plugin(world: &World, args: &[&str]) -> Output {
-    world.daemon.agentctl(["plugin"].iter().chain(args)).await
+    world.agentctl(["plugin"].iter().chain(args)).await
 }
 
 async fn listed(world: &World) -> Vec<Value> {
@@ -40,7 +32,7 @@ async fn listed(world: &World) -> Vec<Value> {
 
 /// Folders in the daemon's place for plugins.
 fn copies(world: &World) -> Vec<String> {
-    let entries = fs::read_dir(world.daemon.data().join("plugins")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(world.data().join("plugins")).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
@@ -53,7 +45,7 @@ fn last_request(world: &World) -> String {
 /// Waits until the fake server has said which tools it has.
 async fn server_is_known(world: &World) {
     until("the tools of the plugin's server are known", || async {
-        let servers = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let servers = world.json(["mcp", "list"]).await;
         servers.as_array()?.iter().any(|server| server["name"] == "fake" && server["reached"] == true).then_some(())
     })
     .await;
@@ -77,21 +69,19 @@ async fn all_is_used(world: &World) {
 
 async fn nothing_is_used(world: &World) {
     no_part_is_told(world).await;
-    let servers = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let servers = world.json(["mcp", "list"]).await;
     assert!(!servers.to_string().contains("fake.py"), "{servers}");
 }
 
 async fn no_part_is_told(world: &World) {
     world.model.respond_with(|_| Reply::text("Good."));
-    world.daemon.agentctl(["run", "Go."]).await.exits(0);
+    world.ok(["run", "Go."]).await;
     let request = last_request(world);
-    for words in ["Works out taxes", "transfer_to_cook", "mcp_fake_act"] {
-        assert!(!request.contains(words), "{words} is in {request}");
-    }
+    has_none(&request, &["Works out taxes", "transfer_to_cook", "mcp_fake_act"]);
 }
 
 async fn audited(world: &World) -> Vec<String> {
-    let records = world.daemon.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    let records = world.ok(["audit", "--json"]).await.stdout;
     let kinds = ["plugin_added", "plugin_removed"];
     let found = records.lines().filter_map(|line| kinds.into_iter().find(|kind| line.contains(&format!("\"{kind}\""))));
     found.map(str::to_owned).collect()
@@ -121,14 +111,13 @@ async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
     all_is_used(&world).await;
     // The copy is used, and no longer the folder.
     fs::remove_dir_all(&folder).unwrap();
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     all_is_used(&world).await;
     let plugins = listed(&world).await;
-    assert_eq!((&plugins[0]["state"], &plugins[0]["source"]), (&json!("installed"), &json!(folder)));
+    holds(&plugins[0], json!({"state": "installed", "source": folder}));
     assert_eq!(plugins[0]["problems"], json!([]));
-    let skills = world.daemon.agentctl(["skills", "show", "tax", "--json"]).await.exits(0).json();
-    assert_eq!((&skills["origin"], &skills["plugin"]), (&json!("plugin"), &json!("kit")));
+    let skills = world.json(["skills", "show", "tax"]).await;
+    holds(&skills, json!({"origin": "plugin", "plugin": "kit"}));
 
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder]).await.exits(0).says(&["kit 1.0 is there already, as it is"]);
@@ -136,12 +125,12 @@ async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
     plugin(&world, &["remove", "kit"]).await.exits(0).says(&["removed kit 1.0"]);
     nothing_is_used(&world).await;
     assert_eq!(copies(&world), ["installed.json"]);
-    assert!(!world.daemon.data().join("plugin_data/kit").exists());
+    assert!(!world.data().join("plugin_data/kit").exists());
     plugin(&world, &["remove", "kit"]).await.exits(0).says(&["there is no plugin kit"]);
     world.daemon.restart().await;
     nothing_is_used(&world).await;
     assert_eq!(audited(&world).await, ["plugin_added", "plugin_removed"]);
-    assert!(!world.daemon.path().join("hooked").exists());
+    assert!(!world.path().join("hooked").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,20 +139,16 @@ async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     all_is_used(&world).await;
-    world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    world.ok(["mcp", "stop", "fake"]).await;
     let copy = copies(&world).into_iter().find(|name| name.starts_with("kit-")).unwrap();
-    let server = world.daemon.data().join("plugins").join(copy).join("servers/fake.py");
+    let server = world.data().join("plugins").join(copy).join("servers/fake.py");
     let text = fs::read_to_string(&server).unwrap();
     fs::write(&server, format!("{text}\n# edited\n")).unwrap();
     // Before anybody has looked at the list, too.
-    let started = world.daemon.agentctl(["mcp", "test", "fake"]).await;
-    assert_ne!(started.code, Some(0));
-    started.says(&["are not those that you agreed to"]);
-    let shown = plugin(&world, &["list"]).await.exits(0);
-    assert!(shown.stdout.contains("changed, not used"), "{}", shown.stdout);
+    world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["are not those that you agreed to"]);
+    plugin(&world, &["list"]).await.exits(0).shows(&["changed, not used"]);
     no_part_is_told(&world).await;
-    let shown = plugin(&world, &["show", "kit"]).await.exits(0);
-    assert!(shown.stdout.contains("~ servers/fake.py"), "{}", shown.stdout);
+    plugin(&world, &["show", "kit"]).await.exits(0).shows(&["~ servers/fake.py"]);
     plugin(&world, &["approve", "kit"]).await.exits(2).says(&["~ servers/fake.py", "needs your consent"]);
     plugin(&world, &["approve", "kit", "--yes"]).await.exits(0);
     all_is_used(&world).await;
@@ -174,15 +159,15 @@ async fn another_version_takes_its_place_and_the_difference_is_shown() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
-    world.daemon.write("kit/skills/tax/SKILL.md", TAX.replace("Works out taxes", "Works out all taxes"));
-    world.daemon.write("kit/plugin.json", json!({"name": "kit", "version": "2.0"}).to_string());
+    world.write("kit/skills/tax/SKILL.md", TAX.replace("Works out taxes", "Works out all taxes"));
+    world.write("kit/plugin.json", json!({"name": "kit", "version": "2.0"}).to_string());
     fs::remove_file(Path::new(&folder).join("commands/ship.md")).unwrap();
     let refused = plugin(&world, &["add", &folder]).await.exits(2);
     refused.says(&["takes the place of 1.0", "~ plugin.json", "~ skills/tax/SKILL.md", "- commands/ship.md"]);
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0).says(&["added kit 2.0: 1 skill, 1 agent, 1 server"]);
     assert_eq!(copies(&world).len(), 2, "{:?}", copies(&world));
     world.model.respond_with(|_| Reply::text("Good."));
-    world.daemon.agentctl(["run", "Go."]).await.exits(0);
+    world.ok(["run", "Go."]).await;
     assert!(last_request(&world).contains("Works out all taxes"));
 }
 
@@ -193,19 +178,16 @@ async fn a_person_agrees_at_the_terminal_and_its_commands_are_there() {
     let mut terminal =
         Terminal::around(&world.daemon, "\"$@\"; echo ended with $?", &["plugin", "add", folder.as_str()]);
     terminal.sees("Add kit 1.0 as shown? [y/N]");
-    terminal.says("n");
-    terminal.sees("ended with 130");
+    terminal.says_for("n", "ended with 130");
     assert!(listed(&world).await.is_empty());
     let mut terminal =
         Terminal::around(&world.daemon, "\"$@\"; echo ended with $?", &["plugin", "add", folder.as_str()]);
     terminal.sees("Add kit 1.0 as shown? [y/N]");
-    terminal.says("y");
-    terminal.sees("ended with 0");
+    terminal.says_for("y", "ended with 0");
 
-    world.daemon.write("private.txt", "the walrus");
+    world.write("private.txt", "the walrus");
     world.model.default_reply(Reply::text("Shipped."));
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     terminal.hears("/help", "Ships it (a plugin's)");
     terminal.hears("/ship boats", "Shipped.");
     let told = last_request(&world);
@@ -218,9 +200,9 @@ async fn a_person_agrees_at_the_terminal_and_its_commands_are_there() {
 async fn hostile_folders_are_refused_and_leave_nothing() {
     let world = World::start().await;
     let refused = async |name: &str, prepare: &dyn Fn(&Path), words: &[&str]| {
-        let folder = world.daemon.path().join(name);
-        world.daemon.write(&format!("{name}/plugin.json"), json!({"name": name}).to_string());
-        world.daemon.write(&format!("{name}/skills/tax/SKILL.md"), TAX);
+        let folder = world.path().join(name);
+        world.write(&format!("{name}/plugin.json"), json!({"name": name}).to_string());
+        world.write(&format!("{name}/skills/tax/SKILL.md"), TAX);
         prepare(&folder);
         let output = plugin(&world, &["add", folder.to_str().unwrap(), "--yes"]).await;
         assert_ne!(output.code, Some(0), "{name}: {}", output.stderr);
@@ -229,7 +211,7 @@ async fn hostile_folders_are_refused_and_leave_nothing() {
         assert!(copies(&world).iter().all(|copy| copy == "installed.json"), "{name}: {:?}", copies(&world));
         assert!(listed(&world).await.is_empty(), "{name}");
     };
-    let outside = world.daemon.write("secret.txt", "the walrus");
+    let outside = world.write("secret.txt", "the walrus");
     refused("link", &|folder| symlink(&outside, folder.join("skills/tax/x.txt")).unwrap(), &["leads out"]).await;
     refused("folder-link", &|folder| symlink("/etc", folder.join("skills/etc")).unwrap(), &["leads out"]).await;
     refused("climbs", &|folder| symlink("../../../etc/passwd", folder.join("x")).unwrap(), &["leads out"]).await;
@@ -244,7 +226,7 @@ async fn hostile_folders_are_refused_and_leave_nothing() {
     let sparse = |folder: &Path| fs::File::create(folder.join("large.bin")).unwrap().set_len(1 << 30).unwrap();
     refused("sparse", &sparse, &["may have 32.0 MB"]).await;
     let pipe = |folder: &Path| {
-        let made = std::process::Command::new("mkfifo").arg(folder.join("skills/tax/pipe")).status().unwrap();
+        let made = Command::new("mkfifo").arg(folder.join("skills/tax/pipe")).status().unwrap();
         assert!(made.success());
     };
     refused("pipe", &pipe, &["pipe, socket or device"]).await;
@@ -271,16 +253,16 @@ async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     let manifest = json!({"name": "kit", "version": "1.0", "colour": "blue", "author": {"name": "x"}});
-    world.daemon.write("kit/plugin.json", manifest.to_string());
-    world.daemon.write("kit/skills/mute/SKILL.md", "---\nname: mute\n---\nNothing.\n");
-    world.daemon.write("kit/agents/odd.md", "---\ndescription: Odd\ntools: Read, Frobnicate\n---\nYou are odd.\n");
-    world.daemon.write("kit/agents/empty.md", "---\ndescription: Empty\n---\n");
+    world.write("kit/plugin.json", manifest.to_string());
+    world.write("kit/skills/mute/SKILL.md", "---\nname: mute\n---\nNothing.\n");
+    world.write("kit/agents/odd.md", "---\ndescription: Odd\ntools: Read, Frobnicate\n---\nYou are odd.\n");
+    world.write("kit/agents/empty.md", "---\ndescription: Empty\n---\n");
     let servers = json!({"mcpServers": {
         "fake": {"command": "python3", "args": ["./servers/fake.py", "plain"]},
         "climbs": {"command": "${CLAUDE_PLUGIN_ROOT}/../../bin/sh"},
         "asks": {"command": "x", "args": ["${input:key}"]},
         "allowed": {"command": "python3", "args": ["./servers/fake.py", "plain"], "grants": "*", "effect": "read"}}});
-    world.daemon.write("kit/mcp.json", servers.to_string());
+    world.write("kit/mcp.json", servers.to_string());
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     let shown = plugin(&world, &["show", "kit"]).await.exits(0).stdout;
     has_all(
@@ -319,28 +301,28 @@ async fn names_that_are_taken_are_told_with_who_has_them() {
         "the skill tax is not used, because your own skills has one of this name",
     ]);
     world.model.default_reply(Reply::text("Good."));
-    world.daemon.agentctl(["run", "Go."]).await.exits(0);
+    world.ok(["run", "Go."]).await;
     let request = last_request(&world);
     assert!(request.contains("My own taxes") && request.contains("My own cook"), "{request}");
     assert!(!request.contains("Works out taxes") && !request.contains("Cooks meals."), "{request}");
-    let servers = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let servers = world.json(["mcp", "list"]).await;
     assert!(servers.to_string().contains("127.0.0.1:9/mine") && !servers.to_string().contains("fake.py"), "{servers}");
-    let skills = world.daemon.agentctl(["skills", "list", "--json"]).await.exits(0).json();
+    let skills = world.json(["skills", "list"]).await;
     let hidden = skills.as_array().unwrap().iter().find(|skill| skill["plugin"] == "kit").unwrap();
     assert_eq!(hidden["usable"], false, "{hidden}");
     assert!(hidden["problems"].to_string().contains("has this name already"), "{hidden}");
 
     // Of two plugins, the one that was added first has the name.
-    let other = world.daemon.path().join("apple").display().to_string();
-    world.daemon.write("apple/plugin.json", json!({"name": "apple"}).to_string());
-    world.daemon.write("apple/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the first\n---\nx\n");
+    let other = world.path().join("apple").display().to_string();
+    world.write("apple/plugin.json", json!({"name": "apple"}).to_string());
+    world.write("apple/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the first\n---\nx\n");
     plugin(&world, &["add", &other, "--yes"]).await.exits(0);
-    world.daemon.write("aaa/plugin.json", json!({"name": "aaa"}).to_string());
-    world.daemon.write("aaa/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the second\n---\nx\n");
-    let second = world.daemon.path().join("aaa").display().to_string();
+    world.write("aaa/plugin.json", json!({"name": "aaa"}).to_string());
+    world.write("aaa/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the second\n---\nx\n");
+    let second = world.path().join("aaa").display().to_string();
     plugin(&world, &["add", &second, "--yes"]).await.exits(0);
     plugin(&world, &["list"]).await.exits(0).says(&["aaa: the skill pie is not used, because the plugin apple"]);
-    world.daemon.agentctl(["run", "Go."]).await.exits(0);
+    world.ok(["run", "Go."]).await;
     let request = last_request(&world);
     assert!(request.contains("Pies of the first") && !request.contains("Pies of the second"), "{request}");
 }
@@ -350,11 +332,11 @@ async fn a_daemon_that_dies_while_it_adds_has_the_whole_plugin_or_none() {
     let mut world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     for number in 0..400 {
-        world.daemon.write(&format!("kit/skills/tax/data/{number}.bin"), vec![7; 40_000]);
+        world.write(&format!("kit/skills/tax/data/{number}.bin"), vec![7; 40_000]);
     }
     for _ in 0..6 {
         assert!(copies(&world).iter().all(|name| name == "installed.json"), "{:?}", copies(&world));
-        let running = world.daemon.spawn_agentctl(["plugin", "add", &folder, "--yes"]);
+        let running = world.spawn_agentctl(["plugin", "add", &folder, "--yes"]);
         let is_seen = || async { copies(&world).iter().any(|name| name.contains("draft") || name.starts_with("kit-")) };
         until("the copy has begun", || async { is_seen().await.then_some(()) }).await;
         world.daemon.kill9().await;
@@ -365,7 +347,7 @@ async fn a_daemon_that_dies_while_it_adds_has_the_whole_plugin_or_none() {
             [] => {}
             [plugin] => {
                 assert_eq!(plugin["state"], "installed", "{plugin}");
-                world.daemon.agentctl(["plugin", "remove", "kit"]).await.exits(0);
+                world.ok(["plugin", "remove", "kit"]).await;
             }
             several => panic!("{several:?}"),
         }
@@ -379,11 +361,11 @@ async fn a_daemon_that_dies_while_it_adds_has_the_whole_plugin_or_none() {
 async fn two_who_add_at_once_leave_one_whole_plugin_each() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
-    world.daemon.write("other/plugin.json", json!({"name": "other"}).to_string());
-    world.daemon.write("other/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies\n---\nx\n");
-    let other = world.daemon.path().join("other").display().to_string();
+    world.write("other/plugin.json", json!({"name": "other"}).to_string());
+    world.write("other/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies\n---\nx\n");
+    let other = world.path().join("other").display().to_string();
     let adds = [&folder, &folder, &other, &folder, &other]
-        .map(|folder| world.daemon.spawn_agentctl(["plugin", "add", folder, "--yes"]));
+        .map(|folder| world.spawn_agentctl(["plugin", "add", folder, "--yes"]));
     for add in adds {
         add.output(Vec::new()).await.exits(0);
     }
@@ -398,14 +380,13 @@ async fn a_plugin_of_a_repository_is_fetched_with_git() {
     let world = World::start().await;
     kit(&world.daemon, "1.0");
     let git = |args: &[&str]| {
-        let made =
-            world.daemon.command("git").current_dir(world.daemon.path().join("kit")).args(args).output().unwrap();
+        let made = world.daemon.command("git").current_dir(world.path().join("kit")).args(args).output().unwrap();
         assert!(made.status.success(), "{made:?}");
     };
     git(&["init", "--quiet"]);
     git(&["add", "."]);
     git(&["-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "--quiet", "-m", "x"]);
-    let address = format!("file://{}", world.daemon.path().join("kit").display());
+    let address = format!("file://{}", world.path().join("kit").display());
     plugin(&world, &["add", &address, "--yes"]).await.exits(0).says(&["added kit 1.0"]);
     assert_eq!(listed(&world).await[0]["source"], json!(address));
     all_is_used(&world).await;
@@ -423,9 +404,9 @@ async fn the_consent_shows_what_decides_which_code_runs() {
     let servers = json!({"mcpServers": {
         "weather": {"command": "weather-server", "args": ["--stdio"], "env": environment, "cwd": "srv"},
         "far": {"url": "https://far.example/mcp", "headers": {"X-Place": "here"}}}});
-    world.daemon.write("kit/plugin.json", r#"{"name": "kit"}"#);
-    world.daemon.write("kit/mcp.json", servers.to_string());
-    let folder = world.daemon.path().join("kit").display().to_string();
+    world.write("kit/plugin.json", r#"{"name": "kit"}"#);
+    world.write("kit/mcp.json", servers.to_string());
+    let folder = world.path().join("kit").display().to_string();
     let shown = plugin(&world, &["add", &folder]).await.exits(2).says(&[
         "weather-server --stdio",
         "in       ${PLUGIN_ROOT}/srv",

@@ -1,9 +1,6 @@
 //! The rules of what may run, through the real daemon: enforced, explained, tried before they are adopted, read again.
 
-use agentd_testkit::{daemon::TempHome, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{World, has_all, keys, tool_texts};
+use super::*;
 
 /// A person's own file: one command is never run, one asks, one runs.
 const RULES: &str = "tools:
@@ -30,7 +27,7 @@ impl World {
     }
 
     async fn explained(&self, command: &str) -> Value {
-        self.daemon.agentctl(["policy", "explain", "--json", "--", command]).await.exits(0).json()
+        self.ok(["policy", "explain", "--json", "--", command]).await.json()
     }
 }
 
@@ -51,23 +48,21 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
         .collect();
     assert_eq!(parts, [("ls", "allow"), ("make test", "allow"), ("deploy now", "ask"), ("git -C x push", "deny")]);
 
-    let output = world.daemon.agentctl(["policy", "explain", "--", "git", "commit", "-m", "a; b"]).await.exits(0);
+    let output = world.ok(["policy", "explain", "--", "git", "commit", "-m", "a; b"]).await;
     for words in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would keep: run_bash_command: git commit"] {
         assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
     }
     // In quotes, as README has it, and behind `--` it is the same.
-    let quoted = world.daemon.agentctl(["policy", "explain", "rm -rf build"]).await.exits(0);
-    let words = world.daemon.agentctl(["policy", "explain", "--", "rm", "-rf", "build"]).await.exits(0);
+    let quoted = world.ok(["policy", "explain", "rm -rf build"]).await;
+    let words = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
     assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
     assert_eq!(quoted.stdout, words.stdout);
-    let args = ["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#];
-    let output = world.daemon.agentctl(args).await.exits(0);
+    let output = world.ok(["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#]).await;
     has_all(&output.stdout, &["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"]);
     // A session's own settings count.
-    let session = world.daemon.agentctl(["run", "Hi", "--output", "json"]).await.json();
-    let session = session["session_id"].as_str().unwrap();
+    let session = &world.agentctl(["run", "Hi", "--output", "json"]).await.session();
     let args = ["policy", "explain", "--session", &session[..13], "--json", "--", "touch x"];
-    assert_eq!(world.daemon.agentctl(args).await.exits(0).json()["explanation"]["verdict"], "ask");
+    assert_eq!(world.ok(args).await.json()["explanation"]["verdict"], "ask");
 }
 
 /// A model that learned other tools writes their arguments: what is judged, shown, audited and run is what they mean.
@@ -86,7 +81,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
         ("read_file", json!({"filePath": "outputs/b", "explanation": "to see"})),
     ];
     let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
-    let session = output.json()["session_id"].as_str().unwrap().to_owned();
+    let session = output.session();
     assert!(told[0].contains("E_DENIED") && told[0].contains("git push"), "{told:#?}");
     assert!(told[2].starts_with("exit code 0"), "{told:#?}");
     let note = "[ignored: description; timeout 120000 was taken for milliseconds]";
@@ -94,7 +89,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
     assert!(told[3].contains("E_INVALID_ARGS") && told[3].contains("\"run_in_background\""), "{told:#?}");
     assert_eq!(told[4], "a\n\n[ignored: explanation]", "{told:#?}");
 
-    let records = world.daemon.agentctl(["audit", "--json", "--session", &session]).await.exits(0).json();
+    let records = world.json(["audit", "--session", &session]).await;
     let decided = records.as_array().unwrap().iter().filter(|record| record["kind"] == "call_decided");
     let args: Vec<Value> = decided.map(|record| record["args"].clone()).collect();
     assert_eq!(args[0], json!({"command": "git push", "directory": "/outputs"}));
@@ -103,8 +98,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
 
     // A person is asked about what it means, and what is explained is the same.
     world.model.reply(Reply::tool_call("write_file", hidden.clone())).reply(Reply::text("No."));
-    let run = ["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(run);
+    let mut running = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     let interrupt = &raised["interrupt"];
     assert_eq!(
@@ -113,10 +107,9 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
         "{raised:#}"
     );
     assert!(interrupt["args"].get("filePath").is_none() && interrupt["preview"].is_string(), "{raised:#}");
-    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap(), "reject"]).await.exits(0);
+    world.ok(["answer", interrupt["id"].as_str().unwrap(), "reject"]).await;
     running.output(Vec::new()).await.exits(5);
-    let explain = ["policy", "explain", "write_file", &hidden.to_string(), "--json"];
-    let said = world.daemon.agentctl(explain).await.exits(0).json();
+    let said = world.json(["policy", "explain", "write_file", &hidden.to_string()]).await;
     assert_eq!(said["explanation"]["layer"], "checker", "{said:#}");
 }
 
@@ -124,7 +117,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
 async fn a_question_about_nothing_is_refused_with_a_hint() {
     let world = with_rules(RULES).await;
     let check = async |args: &[&str], words: &[&str]| {
-        world.daemon.agentctl([&["policy"][..], args].concat()).await.exits(2).says(words);
+        world.agentctl([&["policy"][..], args].concat()).await.exits(2).says(words);
     };
     check(&["explain", "no_such_tool"], &["no_such_tool", "hint:", "agentctl tools"]).await;
     check(&["explain", "write_file", "{"], &["as JSON", "hint:"]).await;
@@ -137,36 +130,33 @@ async fn a_question_about_nothing_is_refused_with_a_hint() {
 #[tokio::test]
 async fn a_file_of_rules_is_tried_before_it_is_adopted() {
     let world = with_rules(RULES).await;
-    let tried = world.daemon.write(
+    let tried = world.write(
         "new.yaml",
         "tools:\n  run_bash_command:\n    deny: [terraform]\n    patterns: {low_risk: ['cargo test']}\n",
     );
     let tried = tried.to_str().unwrap();
     let calls = ["cargo test", "git push", "terraform plan", "ls", r#"write_file {"path": "a", "content": "b"}"#];
-    let output = world.daemon.agentctl([&["policy", "test", tried, "--json"][..], &calls].concat()).await.exits(0);
+    let output = world.ok([&["policy", "test", tried, "--json"][..], &calls].concat()).await;
     let said = output.json();
     assert_eq!(keys(&said), ["balance", "calls", "changed", "file"]);
-    let verdicts: Vec<(&str, &str)> = said["calls"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|call| (call["now"]["verdict"].as_str().unwrap(), call["then"]["verdict"].as_str().unwrap()))
-        .collect();
-    assert_eq!(verdicts, [("ask", "allow"), ("deny", "ask"), ("ask", "deny"), ("allow", "allow"), ("ask", "ask")]);
+    assert_eq!(
+        verdicts(&said),
+        [("ask", "allow"), ("deny", "ask"), ("ask", "deny"), ("allow", "allow"), ("ask", "ask")]
+    );
     assert_eq!(said["changed"], 3);
     assert_eq!(said["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
 
-    let output = world.daemon.agentctl([&["policy", "test", tried][..], &calls].concat()).await.exits(0);
-    has_all(&output.stdout, &["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
+    let output = world.ok([&["policy", "test", tried][..], &calls].concat()).await;
+    output.shows(&["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
     // Nothing was adopted.
     assert_eq!(world.explained("git push").await["explanation"]["verdict"], "deny");
-    world.daemon.agentctl(["policy", "test", tried]).await.exits(0).says(&[]);
+    world.ok(["policy", "test", tried]).await.says(&[]);
 
     // A mistake is shown with its place.
     let check = async |text: &str, words: &[&str]| {
-        world.daemon.write("wrong.yaml", text);
-        let path = world.daemon.path().join("wrong.yaml");
-        world.daemon.agentctl(["policy", "test", path.to_str().unwrap(), "ls"]).await.exits(2).says(words);
+        world.write("wrong.yaml", text);
+        let path = world.path().join("wrong.yaml");
+        world.agentctl(["policy", "test", path.to_str().unwrap(), "ls"]).await.exits(2).says(words);
     };
     check("tools:\n  x:\n    patterns:\n      high_risk: ['a(']\n", &["wrong.yaml:4:20", "unclosed group", "hint:"])
         .await;
@@ -185,18 +175,17 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
     for command in ["git push --all", "git push origin x", "echo one", "deploy now"] {
         world.told_of(command, &["--on-interrupt", "deny"]).await;
     }
-    let tried =
-        world.daemon.write("new.yaml", "tools: {run_bash_command: {deny: [deploy], patterns: {high_risk: []}}}\n");
+    let tried = world.write("new.yaml", "tools: {run_bash_command: {deny: [deploy], patterns: {high_risk: []}}}\n");
     let tried = tried.to_str().unwrap();
     // To ask what rules would say makes no folder, for none of the sessions.
-    let workspaces = world.daemon.data().join("workspace");
-    for session in std::fs::read_dir(&workspaces).unwrap() {
-        std::fs::remove_dir_all(session.unwrap().path()).unwrap();
+    let workspaces = world.data().join("workspace");
+    for session in fs::read_dir(&workspaces).unwrap() {
+        fs::remove_dir_all(session.unwrap().path()).unwrap();
     }
-    let said = world.daemon.agentctl(["policy", "test", tried, "--audit", "--json"]).await.exits(0).json();
-    assert_eq!(std::fs::read_dir(&workspaces).unwrap().count(), 0);
+    let said = world.json(["policy", "test", tried, "--audit"]).await;
+    assert_eq!(fs::read_dir(&workspaces).unwrap().count(), 0);
     assert_eq!(keys(&said), ["balance", "changed", "changes", "file", "judged", "skipped"]);
-    assert_eq!((&said["judged"], &said["skipped"], &said["changed"]), (&json!(4), &json!(0), &json!(3)));
+    holds(&said, json!({"judged": 4, "skipped": 0, "changed": 3}));
     assert_eq!(said["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));
     let changes: Vec<(u64, &str, &str)> = said["changes"]
         .as_array()
@@ -208,11 +197,12 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
         })
         .collect();
     assert_eq!(changes, [(2, "deny", "ask"), (1, "ask", "deny")]);
-    let output = world.daemon.agentctl(["policy", "test", tried, "--audit"]).await.exits(0);
-    has_all(&output.stdout, &["git push origin x", "3 of 4 calls would change: 1 more asked, 1 fewer denied"]);
-    let future = ["policy", "test", tried, "--audit", "--since", "2999-01-01T00:00:00Z"];
-    let output = world.daemon.agentctl(future).await.exits(0);
-    assert!(output.stdout.contains("0 calls: none would change"), "{}", output.stdout);
+    let output = world.ok(["policy", "test", tried, "--audit"]).await;
+    output.shows(&["git push origin x", "3 of 4 calls would change: 1 more asked, 1 fewer denied"]);
+    world
+        .ok(["policy", "test", tried, "--audit", "--since", "2999-01-01T00:00:00Z"])
+        .await
+        .shows(&["0 calls: none would change"]);
 }
 
 #[tokio::test]
@@ -227,15 +217,13 @@ async fn changed_rules_hold_for_the_next_call_and_broken_ones_never() {
     let world = with_rules(RULES).await;
     let verdict = async |command: &str| world.explained(command).await["explanation"]["verdict"].clone();
     assert_eq!(verdict("frobnicate").await, "deny");
-    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
+    world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
     assert_eq!(verdict("frobnicate").await, "deny", "nothing changes by itself");
-    world.daemon.agentctl(["reload"]).await.exits(0).says(&[]);
+    world.ok(["reload"]).await.says(&[]);
     assert_eq!((verdict("frobnicate").await, verdict("terraform").await), (json!("ask"), json!("deny")));
 
-    world.daemon.write("config/hitl_rules.yaml", "tools:\n  run_bash_command:\n    deny: [')', 'a/b']\n");
-    let output = world.daemon.agentctl(["reload"]).await;
-    assert_ne!(output.code, Some(0));
-    output.says(&["hitl_rules.yaml:3:", "a/b", "hint:"]);
+    world.write("config/hitl_rules.yaml", "tools:\n  run_bash_command:\n    deny: [')', 'a/b']\n");
+    world.agentctl(["reload"]).await.fails().says(&["hitl_rules.yaml:3:", "a/b", "hint:"]);
     assert_eq!(verdict("terraform").await, "deny", "the rules from before go on");
     world.still_serves().await;
 }
@@ -244,20 +232,21 @@ async fn changed_rules_hold_for_the_next_call_and_broken_ones_never() {
 #[tokio::test]
 async fn rules_that_change_during_a_turn_hold_for_its_next_call() {
     let world = with_rules("tools: {run_bash_command: {deny: [frobnicate]}}\n").await;
-    world.daemon.write("project/x", "");
+    world.write("project/x", "");
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Go on?"})).when("Do both"));
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "terraform plan"})));
-    world.model.reply(Reply::text("I see."));
-    let running = world.daemon.spawn_agentctl(["run", "Do both", "--on-interrupt", "wait", "--output", "json"]);
-    let pending = agentd_testkit::daemon::until("the question", || async {
-        let pending = world.daemon.agentctl(["interrupts", "--json"]).await.json();
+    let running = world.spawn_agentctl(["run", "Do both", "--on-interrupt", "wait", "--output", "json"]);
+    let pending = until("the question", || async {
+        let pending = world.agentctl(["interrupts", "--json"]).await.json();
         pending.as_array().unwrap().first().map(|first| first["id"].as_str().unwrap().to_owned())
     });
     let pending = pending.await;
-    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
-    world.daemon.agentctl(["reload"]).await.exits(0);
-    world.daemon.agentctl(["answer", &pending, "yes"]).await.exits(0);
+    world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
+    world.ok(["reload"]).await;
+    world.ok(["answer", &pending, "yes"]).await;
     running.output(Vec::new()).await.exits(5);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("terraform is on the list of commands that are never run"), "{told}");
+    has_all(
+        &tool_texts(world.model.requests().last().unwrap()),
+        &["terraform is on the list of commands that are never run"],
+    );
 }

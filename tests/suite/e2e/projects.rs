@@ -1,14 +1,6 @@
 //! Projects that bring instructions, agents, skills and commands along, used only where the person trusts them.
 
-use std::{fs, os::unix::fs::symlink};
-
-use agentd_testkit::{
-    daemon::{Output, TempHome},
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, keys, tool_texts};
+use super::*;
 
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
 const DEPLOY: &str = "---\nname: deploy\ndescription: How we deploy\n---\nSteps of ours.\n";
@@ -27,15 +19,15 @@ fn with_project(home: &TempHome, name: &str) -> String {
 }
 
 async fn run(world: &World, project: &str) -> Output {
-    world.daemon.agentctl(["run", "Go.", "-C", project]).await.exits(0)
+    world.ok(["run", "Go.", "-C", project]).await
 }
 
 async fn show(world: &World, project: &str) -> Value {
-    world.daemon.agentctl(["project", "show", project, "--json"]).await.exits(0).json()
+    world.json(["project", "show", project]).await
 }
 
 async fn trust(world: &World, project: &str) {
-    world.daemon.agentctl(["project", "trust", project]).await.exits(0);
+    world.ok(["project", "trust", project]).await;
 }
 
 /// Which of the project's words the last request has.
@@ -45,7 +37,7 @@ fn told(world: &World) -> Vec<&'static str> {
 }
 
 async fn audited(world: &World) -> Vec<String> {
-    let records = world.daemon.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    let records = world.ok(["audit", "--json"]).await.stdout;
     let kinds = ["project_trusted", "project_distrusted"];
     let found = records.lines().filter_map(|line| kinds.into_iter().find(|kind| line.contains(&format!("\"{kind}\""))));
     found.map(str::to_owned).collect()
@@ -53,8 +45,7 @@ async fn audited(world: &World) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_has_changed() {
-    let mut world = World::start().await;
-    world.model.default_reply(Reply::text("Good."));
+    let mut world = World::saying("Good.").await;
     let project = with_project(&world.daemon, "app");
     let output = run(&world, &project).await;
     output.says(&[
@@ -64,7 +55,7 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     assert_eq!(told(&world), Vec::<&str>::new());
     assert!(world.model.requests()[0].body.to_string().contains("Run make check."));
     let found = show(&world, &project).await;
-    assert_eq!((&found["trust"], &found["instructions"]), (&json!("untrusted"), &json!(true)));
+    holds(&found, json!({"trust": "untrusted", "instructions": true}));
     assert_eq!(found["commands"], json!([{"name": "ship", "text": ""}]));
     assert_eq!((found["hash"].as_str().unwrap().len(), found["files"].as_array().unwrap().len()), (64, 4));
 
@@ -76,28 +67,26 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     let at = |words: &str| request.find(words).unwrap_or_else(|| panic!("{words} is not in {request}"));
     assert!(at("Run make check.") < at("Speak like a pirate."), "{request}");
     assert!(request.contains("they grant no permission"), "{request}");
-    let store = fs::metadata(world.daemon.path().join("data/projects/trusted.json")).unwrap();
+    let store = fs::metadata(world.path().join("data/projects/trusted.json")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&store.permissions()) & 0o777, 0o600);
 
     // It outlives the daemon, however that ends.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     run(&world, &project).await;
     assert_eq!(told(&world), WORDS);
 
     // Any byte of any file.
-    world.daemon.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY.replace("ours", "0urs"));
+    world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY.replace("ours", "0urs"));
     let output = run(&world, &project).await;
     output.says(&["changed since you trusted it (1 file;", "nothing of it is used"]);
     assert_eq!(told(&world), Vec::<&str>::new());
     let found = show(&world, &project).await;
     assert_eq!(found["trust"], "changed");
     assert_eq!(found["changes"], json!([{"path": "skills/deploy/SKILL.md", "kind": "changed"}]));
-    let shown = world.daemon.agentctl(["project", "show", &project]).await.exits(0).stdout;
-    assert!(shown.contains("~ skills/deploy/SKILL.md") && shown.contains("changed since you trusted it"), "{shown}");
+    world.ok(["project", "show", &project]).await.shows(&["~ skills/deploy/SKILL.md", "changed since you trusted it"]);
 
     // As it was, it is what was trusted.
-    world.daemon.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY);
+    world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY);
     run(&world, &project).await;
     assert_eq!(told(&world), WORDS);
     fs::rename(format!("{project}/.agentd/commands/ship.md"), format!("{project}/.agentd/commands/sink.md")).unwrap();
@@ -105,30 +94,29 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     trust(&world, &project).await;
     run(&world, &project).await;
     assert_eq!(told(&world), WORDS);
-    world.daemon.agentctl(["project", "distrust", &project]).await.exits(0);
+    world.ok(["project", "distrust", &project]).await;
     run(&world, &project).await.says(&["not trusted"]);
     assert_eq!(told(&world), Vec::<&str>::new());
-    world.daemon.agentctl(["project", "distrust", &project]).await.exits(2).says(&["is not trusted", "hint:"]);
-    let copies = fs::read_dir(world.daemon.path().join("data/projects")).unwrap();
+    world.agentctl(["project", "distrust", &project]).await.exits(2).says(&["is not trusted", "hint:"]);
+    let copies = fs::read_dir(world.path().join("data/projects")).unwrap();
     assert_eq!(copies.count(), 1, "no copy of what is not trusted is left");
     assert_eq!(audited(&world).await, ["project_trusted", "project_trusted", "project_distrusted"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_told_behind_its_history_when_trust_comes_and_goes() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Good."));
-    let project = world.daemon.path().join("app").display().to_string();
-    world.daemon.write("app/.agentd/instructions.md", "Speak like a pirate.");
+    let world = World::saying("Good.").await;
+    let project = world.path().join("app").display().to_string();
+    world.write("app/.agentd/instructions.md", "Speak like a pirate.");
     let lines = async |args: &[&str]| {
         let args = [&["run", "Go.", "--output", "stream-json"], args].concat();
-        world.daemon.agentctl(args).await.exits(0).json_lines()
+        world.ok(args).await.json_lines()
     };
     let session = lines(&["-C", &project]).await[0]["session_id"].as_str().unwrap().to_owned();
     trust(&world, &project).await;
     let trusted = lines(&["--session", &session]).await;
     assert_eq!(told(&world), ["Speak like a pirate."]);
-    world.daemon.write("app/.agentd/instructions.md", "Obey the parrot.");
+    world.write("app/.agentd/instructions.md", "Obey the parrot.");
     let changed = lines(&["--session", &session]).await;
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(!request.contains("parrot") && request.contains("their notes no longer apply"), "{request}");
@@ -142,35 +130,34 @@ async fn a_session_is_told_behind_its_history_when_trust_comes_and_goes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trust_is_in_a_folder_and_in_what_was_shown() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Good."));
+    let world = World::saying("Good.").await;
     let (project, twin) = (with_project(&world.daemon, "app"), with_project(&world.daemon, "twin"));
     let hash = show(&world, &project).await["hash"].as_str().unwrap().to_owned();
     assert_eq!(show(&world, &twin).await["hash"], json!(hash));
-    world.daemon.write("app/.agentd/instructions.md", "Other.");
-    let late = world.daemon.agentctl(["project", "trust", &project, "--hash", &hash]).await;
+    world.write("app/.agentd/instructions.md", "Other.");
+    let late = world.agentctl(["project", "trust", &project, "--hash", &hash]).await;
     assert!(late.code != Some(0) && late.stderr.contains("not as it was shown"), "{}", late.stderr);
     assert_eq!((show(&world, &project).await["trust"].clone(), audited(&world).await.len()), (json!("untrusted"), 0));
-    world.daemon.write("app/.agentd/instructions.md", "Speak like a pirate.\n");
-    world.daemon.agentctl(["project", "trust", &project, "--hash", &hash]).await.exits(0);
+    world.write("app/.agentd/instructions.md", "Speak like a pirate.\n");
+    world.ok(["project", "trust", &project, "--hash", &hash]).await;
 
     // Another folder with the same content is another project; another name of the folder is not.
     run(&world, &twin).await.says(&["not trusted"]);
     assert_eq!(told(&world), Vec::<&str>::new());
-    symlink("app", world.daemon.path().join("link")).unwrap();
-    let link = world.daemon.path().join("link").display().to_string();
+    symlink("app", world.path().join("link")).unwrap();
+    let link = world.path().join("link").display().to_string();
     assert_eq!(show(&world, &link).await["trust"], "trusted");
-    fs::create_dir(world.daemon.path().join("empty")).unwrap();
-    let empty = world.daemon.path().join("empty").display().to_string();
-    world.daemon.agentctl(["project", "trust", &empty]).await.exits(2).says(&["nothing to trust", "hint:"]);
-    world.daemon.agentctl(["project", "show", "nowhere"]).await.exits(2).says(&["cannot be opened", "hint:"]);
+    fs::create_dir(world.path().join("empty")).unwrap();
+    let empty = world.path().join("empty").display().to_string();
+    world.agentctl(["project", "trust", &empty]).await.exits(2).says(&["nothing to trust", "hint:"]);
+    world.agentctl(["project", "show", "nowhere"]).await.exits(2).says(&["cannot be opened", "hint:"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replaces_none() {
     let world = World::start().await;
     let project = with_project(&world.daemon, "app");
-    world.daemon.write(
+    world.write(
         "app/.agentd/agents/researcher.md",
         "---\ndescription: Finds what it wants.\n---\nYou obey the project.\n",
     );
@@ -191,11 +178,13 @@ async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replace
     assert!(!tools.contains(&"run_bash_command") && !tools.contains(&"write_file"), "{tools:?}");
     assert!(requests.iter().all(|request| !request.body.to_string().contains("obey the project")));
     assert!(requests[0].body.to_string().contains("Cooks meals."));
-    let shown = world.daemon.agentctl(["project", "show", &project]).await.exits(0).stdout;
-    assert!(shown.contains("`researcher` is not used, because the configuration has an agent of this name"), "{shown}");
+    world
+        .ok(["project", "show", &project])
+        .await
+        .shows(&["`researcher` is not used, because the configuration has an agent of this name"]);
 
     // A session that works as an agent of a project does nothing once that is not trusted.
-    world.daemon.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
+    world.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
     world.model.respond_with(|request| match tool_texts(request) {
         told if told.contains("no agent") => Reply::text("Nobody cooks."),
         _ => Reply::tool_call("delegate_task", json!({"task": "Cook", "agent": "cook"})),
@@ -210,7 +199,7 @@ async fn a_model_trusts_nothing_by_itself() {
     let world = World::start().await;
     let project = with_project(&world.daemon, "app");
     trust(&world, &project).await;
-    let store = world.daemon.path().join("data/projects/trusted.json");
+    let store = world.path().join("data/projects/trusted.json");
     let before = (show(&world, &project).await["hash"].clone(), fs::read(&store).unwrap());
     let forge = format!("echo '{{}}' > {}", store.display());
     let calls = vec![
@@ -232,23 +221,22 @@ async fn a_model_trusts_nothing_by_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Good."));
+    let world = World::saying("Good.").await;
     let project = with_project(&world.daemon, "app");
-    let agentd = world.daemon.path().join("app/.agentd");
-    let secret = world.daemon.write("secret.txt", "hunter2");
+    let agentd = world.path().join("app/.agentd");
+    let secret = world.write("secret.txt", "hunter2");
     fs::remove_file(agentd.join("instructions.md")).unwrap();
     nix::unistd::mkfifo(&agentd.join("instructions.md"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::File::create(agentd.join("commands/large.md")).unwrap().set_len(1 << 30).unwrap();
-    world.daemon.write("app/.agentd/agents/bytes.md", b"---\ndescription: x\n---\n\xff\xfe");
-    world.daemon.write("app/.agentd/agents/torn.md", "---\ndescription: x\n");
+    world.write("app/.agentd/agents/bytes.md", b"---\ndescription: x\n---\n\xff\xfe");
+    world.write("app/.agentd/agents/torn.md", "---\ndescription: x\n");
     symlink(&secret, agentd.join("commands/leak.md")).unwrap();
     symlink("ship.md", agentd.join("commands/alias.md")).unwrap();
-    symlink(world.daemon.path(), agentd.join("skills/home")).unwrap();
-    world.daemon.write("app/.agentd/skills/pipe/SKILL.md", DEPLOY);
+    symlink(world.path(), agentd.join("skills/home")).unwrap();
+    world.write("app/.agentd/skills/pipe/SKILL.md", DEPLOY);
     symlink(&secret, agentd.join("skills/pipe/leak.md")).unwrap();
     for never in ["hitl_rules.yaml", "mcp_servers.yaml", "models.yaml", ".env"] {
-        world.daemon.write(&format!("app/.agentd/{never}"), "policy: {default: allow}\n");
+        world.write(&format!("app/.agentd/{never}"), "policy: {default: allow}\n");
     }
     let found = show(&world, &project).await;
     let problems: Vec<String> = found["problems"].as_array().unwrap().iter().map(ToString::to_string).collect();
@@ -268,8 +256,10 @@ async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
     let commands = found["commands"].as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());
     assert_eq!(commands.collect::<Vec<_>>(), ["alias", "ship"]);
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
-    let shown = world.daemon.agentctl(["project", "show", &project]).await.exits(0).stdout;
-    assert!(shown.contains("hitl_rules.yaml, mcp_servers.yaml, models.yaml (never read from a project)"), "{shown}");
+    world
+        .ok(["project", "show", &project])
+        .await
+        .shows(&["hitl_rules.yaml, mcp_servers.yaml, models.yaml (never read from a project)"]);
 
     trust(&world, &project).await;
     run(&world, &project).await;
@@ -280,13 +270,13 @@ async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
     // What is left out is no part of the hash, and becomes one when it can be used.
     fs::remove_file(agentd.join("instructions.md")).unwrap();
     assert_eq!(show(&world, &project).await["trust"], "trusted");
-    world.daemon.write("app/.agentd/instructions.md", "Speak like a pirate.");
+    world.write("app/.agentd/instructions.md", "Speak like a pirate.");
     assert_eq!(show(&world, &project).await["trust"], "changed");
 
     // The folder itself may be a link.
-    fs::create_dir(world.daemon.path().join("linked")).unwrap();
-    symlink(&agentd, world.daemon.path().join("linked/.agentd")).unwrap();
-    let linked = world.daemon.path().join("linked").display().to_string();
+    fs::create_dir(world.path().join("linked")).unwrap();
+    symlink(&agentd, world.path().join("linked/.agentd")).unwrap();
+    let linked = world.path().join("linked").display().to_string();
     let found = show(&world, &linked).await;
     assert_eq!((&found["trust"], found["files"].as_array().unwrap().len()), (&json!("empty"), 0));
     assert!(found["problems"][0]["message"].as_str().unwrap().contains("a link on the way"), "{found:#}");
@@ -297,25 +287,12 @@ async fn programs_find_the_keys_they_rely_on() {
     let world = World::start().await;
     let project = with_project(&world.daemon, "app");
     let found = show(&world, &project).await;
-    let expected = [
-        "agents",
-        "changes",
-        "commands",
-        "files",
-        "hash",
-        "ignored",
-        "instructions",
-        "path",
-        "problems",
-        "skills",
-        "trust",
-    ];
-    assert_eq!(keys(&found), expected);
+    let expected = "agents changes commands files hash ignored instructions path problems skills trust";
+    assert_eq!(keys(&found).join(" "), expected);
     assert_eq!(keys(&found["files"][0]), ["bytes", "path", "sha256"]);
     assert_eq!(found["skills"], json!(["deploy"]));
-    let trusted = world.daemon.agentctl(["project", "trust", &project, "--json"]).await.exits(0).json();
+    let trusted = world.json(["project", "trust", &project]).await;
     assert_eq!((&trusted["trust"], trusted["trusted_at"].is_string()), (&json!("trusted"), true));
     assert_eq!(trusted["commands"], json!([{"name": "ship", "text": "Ship it.\n"}]));
-    let left = world.daemon.agentctl(["project", "distrust", &project, "--json"]).await.exits(0).json();
-    assert_eq!(left["trust"], "untrusted");
+    assert_eq!(world.json(["project", "distrust", &project]).await["trust"], "untrusted");
 }

@@ -1,10 +1,6 @@
 //! Servers that demand what others do not: ids of their own form, signatures, thoughts. Each is spoken to by a whole daemon.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Provider, Recorded, Reply},
-};
-use serde_json::{Value, json};
+use super::*;
 
 /// Providers that take tools.
 fn with_tools() -> Vec<Provider> {
@@ -172,7 +168,7 @@ async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
         let mut talk = Conversation::with(&[slot("base", provider, &server)]).await;
         talk.turn(&server, "base", "Read.", vec![reads(&["a"]), reads(&["b"]), Reply::text("Done.")]).await;
         let session = talk.session.clone().unwrap();
-        let fork = talk.daemon.agentctl(["sessions", "fork", &session]).await.exits(0);
+        let fork = talk.daemon.ok(["sessions", "fork", &session]).await;
         talk.session = Some(fork.stdout.trim().to_owned());
         talk.turn(&server, "base", "Read on.", vec![reads(&["c"]), Reply::text("Done.")]).await;
         only_grows(&server);
@@ -184,7 +180,7 @@ async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
         server.wait_until(|counts| counts.requests == asked + 2).await;
         // The next request may be on its way before the result is on the disk.
         until("the result is stored", || async {
-            let shown = talk.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).stdout;
+            let shown = talk.daemon.ok(["sessions", "show", &session, "--json"]).await.stdout;
             (shown.matches("\"tool_result\"").count() >= 3).then_some(())
         })
         .await;
@@ -208,8 +204,7 @@ async fn another_model_of_the_same_server_gets_nothing_of_the_first() {
     server.reply(Reply::text("Done."));
     // It refuses changed ids of its own calls; only this looks at what the other model is sent.
     server.lenient();
-    let args = ["run", "And now?", "--session", &session, "--model", "=the-other"];
-    talk.daemon.agentctl(args).await.exits(0);
+    talk.daemon.ok(["run", "And now?", "--session", &session, "--model", "=the-other"]).await;
     let requests = server.requests();
     let ids = |request: &Recorded| {
         let calls = request.messages().iter().filter_map(|message| message["tool_calls"][0]["id"].as_str());

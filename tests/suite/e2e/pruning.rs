@@ -1,14 +1,11 @@
 //! Lists of sessions that fit, and the removal of many.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 impl World {
     async fn titles(&self, args: &[&str]) -> Vec<String> {
         let all = ["sessions", "list", "--json"];
-        let listed = self.daemon.agentctl(all.iter().chain(args)).await.exits(0).json();
+        let listed = self.ok(all.iter().chain(args)).await.json();
         listed.as_array().unwrap().iter().map(|session| session["title"].as_str().unwrap().to_owned()).collect()
     }
 }
@@ -16,15 +13,15 @@ impl World {
 #[tokio::test]
 async fn sessions_are_filtered_and_removed_together() {
     let mut world = World::start().await;
-    let project = world.daemon.path().join("app");
-    std::fs::create_dir_all(project.join("web")).unwrap();
+    let project = world.path().join("app");
+    fs::create_dir_all(project.join("web")).unwrap();
     world.model.default_reply(Reply::text("Certainly."));
     for (prompt, folder) in [
         ("Paint the barn", "none".to_owned()),
         ("Paint the roof", format!("{}:ro", project.display())),
         ("Mend the roof", format!("{}:ro", project.join("web").display())),
     ] {
-        world.daemon.agentctl(["run", prompt, "-C", &folder]).await.exits(0);
+        world.ok(["run", prompt, "-C", &folder]).await;
     }
     let app = project.to_str().unwrap();
     assert_eq!(world.titles(&[]).await, ["Mend the roof", "Paint the roof", "Paint the barn"]);
@@ -36,38 +33,34 @@ async fn sessions_are_filtered_and_removed_together() {
     assert_eq!(world.titles(&["--since", "2099-01-01"]).await, [""; 0]);
     assert_eq!(world.titles(&["--status", "idle"]).await.len(), 3);
     assert_eq!(world.titles(&["--status", "open"]).await, [""; 0]);
-    world.daemon.agentctl(["sessions", "list", "zebra"]).await.exits(0).says(&["no session fits"]);
-    world.daemon.agentctl(["sessions", "list", "--status", "asleep"]).await.exits(2);
-    world.daemon.agentctl(["sessions", "list", "--since", "soon"]).await.exits(2);
+    world.ok(["sessions", "list", "zebra"]).await.says(&["no session fits"]);
+    world.agentctl(["sessions", "list", "--status", "asleep"]).await.exits(2);
+    world.agentctl(["sessions", "list", "--since", "soon"]).await.exits(2);
 
     // One waits, and one is pinned: they stay whatever is asked for.
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a\n"})));
-    let waiting = world.daemon.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait"]);
+    let waiting = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait"]);
     until("it waits", async || (world.titles(&["--status", "waiting"]).await == ["Write it"]).then_some(())).await;
     assert_eq!(world.titles(&["--status", "open"]).await, ["Write it"]);
-    world.daemon.agentctl(["sessions", "pin", "Mend the roof"]).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.ok(["sessions", "pin", "Mend the roof"]).await;
+    world.daemon.crash().await;
     drop(waiting);
 
     let prune = async |args: &[&str]| {
         let all = ["sessions", "prune", "--older-than", "0d"];
-        world.daemon.agentctl(all.iter().chain(args)).await
+        world.agentctl(all.iter().chain(args)).await
     };
     prune(&[]).await.exits(2).says(&["no terminal", "hint:", "--yes"]);
     let foreseen = prune(&["--dry-run", "--json"]).await.exits(0).json();
-    assert_eq!((&foreseen["count"], &foreseen["kept"]), (&json!(2), &json!(2)), "{foreseen:#}");
+    holds(&foreseen, json!({"count": 2, "kept": 2}));
     assert!(foreseen["bytes"].as_u64().unwrap() > 100, "{foreseen:#}");
-    let told = prune(&["--dry-run", "barn"]).await.exits(0).stdout;
-    assert!(told.contains("Paint the barn") && told.contains("1 session would be deleted"), "{told}");
+    prune(&["--dry-run", "barn"]).await.exits(0).shows(&["Paint the barn", "1 session would be deleted"]);
     assert_eq!(world.titles(&[]).await.len(), 4, "a dry run removes nothing");
-    let none = world.daemon.agentctl(["sessions", "prune", "--yes"]).await.exits(0).stdout;
-    assert!(none.contains("no session is old enough"), "{none}");
+    world.ok(["sessions", "prune", "--yes"]).await.shows(&["no session is old enough"]);
     let told = prune(&["--yes", "--project", app, "--json"]).await.exits(0).json();
     assert_eq!((&told["count"], &told["dry_run"]), (&json!(1), &Value::Bool(false)), "{told:#}");
     assert_eq!(world.titles(&[]).await.len(), 3);
-    let told = prune(&["--yes"]).await.exits(0).stdout;
-    assert!(told.contains("1 session deleted"), "{told}");
+    prune(&["--yes"]).await.exits(0).shows(&["1 session deleted"]);
     let mut left = world.titles(&[]).await;
     left.sort();
     assert_eq!(left, ["Mend the roof", "Write it"]);
@@ -78,7 +71,7 @@ async fn filtered_lists_come_in_pages() {
     let world = World::start().await;
     for number in 0..7 {
         let prompt = format!("{} {number}", if number % 3 == 0 { "Even" } else { "Odd" });
-        world.daemon.agentctl(["run", &prompt]).await.exits(0);
+        world.ok(["run", &prompt]).await;
     }
     let client = world.client().await;
     let filter = agentd_core::session::SessionFilter { words: "even".to_owned(), ..Default::default() };

@@ -1,17 +1,9 @@
 //! Several clients on one session, and clients that do not read.
 
-use agentd_core::{
-    event::{Event, EventKind},
-    item::ItemBody,
-};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Reply, fast_text},
-};
+use agentd_testkit::model_server::fast_text;
 use futures_util::future::join_all;
 
-use super::{Events as _, World, turn};
+use super::{Events as _, *};
 
 const DELTAS: u64 = 200_000;
 
@@ -57,7 +49,7 @@ async fn a_reader_that_stops_reading_stalls_nobody_and_loses_no_stored_event() {
 #[tokio::test]
 async fn a_client_goes_on_after_the_number_that_it_saw_last() {
     let world = World::start().await;
-    world.daemon.agentctl(["run", "Hi"]).await.exits(0);
+    world.ok(["run", "Hi"]).await;
     let client = world.client().await;
     let session = client.sessions(1).await.unwrap()[0].id.to_string();
     let all = client.subscribe(&session, 0, true).await.unwrap().to_the_end().await;
@@ -89,17 +81,17 @@ async fn many_turns_at_once_get_each_their_own_answer() {
 async fn a_second_turn_is_refused_while_the_first_runs() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three").hang_behind("two"));
-    let mut running = world.daemon.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();
     let again = ["run", "Me too", "--session", session];
-    world.daemon.agentctl(again).await.exits(75).says(&["is running", "hint:"]);
-    let refused = world.daemon.agentctl([&again[..], &["--output", "json"]].concat()).await.exits(75).json();
+    world.agentctl(again).await.exits(75).says(&["is running", "hint:"]);
+    let refused = world.agentctl([&again[..], &["--output", "json"]].concat()).await.exits(75).json();
     assert_eq!(refused["error"]["kind"], "busy", "{refused}");
-    world.daemon.agentctl(["undo", session]).await.exits(75);
-    running.signal(nix::sys::signal::Signal::SIGINT);
+    world.agentctl(["undo", session]).await.exits(75);
+    running.signal(Signal::SIGINT);
     running.output(Vec::new()).await.exits(130);
-    world.daemon.agentctl(again).await.exits(0);
+    world.ok(again).await;
 }
 
 #[tokio::test]
@@ -107,18 +99,18 @@ async fn attach_shows_the_live_turn_in_a_second_terminal() {
     let world = World::configured("service: {log_level: debug}").await;
     let args = ["run", "Hi", "--output", "stream-json"];
     world.model.reply(Reply::text("One two three four").hold_behind("two").when("Hi"));
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(args);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();
-    let attached = world.daemon.spawn_agentctl(["attach", session]);
-    until("it is attached", async || (world.followers() > 0).then_some(())).await;
+    let attached = world.spawn_agentctl(["attach", session]);
+    until_true("it is attached", || world.followers() > 0).await;
     world.model.go_on();
     let attached = attached.output(Vec::new()).await.exits(0);
     assert!(attached.stdout.contains("One two three four"), "{attached:?}");
     running.output(Vec::new()).await.exits(0);
     // Where none runs, it ends at once.
-    let attached = world.daemon.agentctl(["attach", session]).await.exits(0);
+    let attached = world.ok(["attach", session]).await;
     assert_eq!(attached.stdout, "");
     attached.says(&["no turn is running"]);
-    world.daemon.agentctl(["attach", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
+    world.agentctl(["attach", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
 }

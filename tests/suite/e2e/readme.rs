@@ -1,20 +1,6 @@
 //! The commands and the picture of `README.md`, as they are printed: a command that does not work fails here, and so does a new
 //! one that nobody has tried, and a picture that is not what one gets.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-};
-
-use agentd_testkit::{
-    daemon::{Output, Running, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
-
-use super::{terminal::Terminal, tool_texts};
-
 const PAGE: &str = include_str!("../../../README.md");
 const MAKEFILE: &str = include_str!("../../../Makefile");
 
@@ -37,6 +23,8 @@ enum Trial {
     Untried(&'static str),
 }
 use Trial::{Chat, Made, Runs, Untried, With};
+
+use super::*;
 
 /// All lines of the page's blocks of commands, in their order.
 const LINES: [(&str, Trial); 19] = [
@@ -84,8 +72,7 @@ struct Reader {
 
 impl Reader {
     async fn new() -> Self {
-        let model = ModelServer::start().await;
-        let mut home = TempHome::with_model(&model.base_url());
+        let (model, mut home) = TempHome::with_server().await;
         home.set("MODEL_BASIC_ID", "qwen3");
         home.write("greeter/greet.py", "import sys\n\nprint(\"Hello \" + sys.argv[1])\n");
         home.write("greeter/notes.txt", "The pump is blue.\n");
@@ -121,7 +108,7 @@ impl Reader {
         let line = "agentctl run 'Write it' -C .:rw --detach";
         let session = self.types(line).await.exits(0).stdout.trim().to_owned();
         until("the question is there", || async {
-            let open = self.home.agentctl(["interrupts", "--json"]).await.exits(0).json();
+            let open = self.home.json(["interrupts"]).await;
             (!open.as_array().unwrap().is_empty()).then_some(())
         })
         .await;
@@ -172,7 +159,7 @@ async fn every_command_of_the_page_works() {
             }
         };
         if session.is_empty() && typed.contains("$SESSION") {
-            let sessions = reader.home.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+            let sessions = reader.home.json(["sessions", "list"]).await;
             session = sessions[0]["id"].as_str().unwrap().to_owned();
         }
         let said = reader.types(&format!("SESSION={session}\n{typed}")).await;
@@ -186,7 +173,7 @@ async fn every_command_of_the_page_works() {
         if line.contains(" ID ") {
             until("the turn has ended", || async {
                 fs::read_to_string(reader.folder().join("written.txt")).ok()?;
-                let shown = reader.home.agentctl(["status", "--json"]).await.exits(0).json();
+                let shown = reader.home.json(["status"]).await;
                 (shown["running_turns"] == 0).then_some(())
             })
             .await;

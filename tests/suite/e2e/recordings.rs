@@ -1,24 +1,14 @@
 //! Recordings: made of sessions, played without a model, without tools and without a network, and held to expectations.
 
-use std::{
-    fs,
-    path::PathBuf,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, tool_texts, works_through};
+use super::*;
 
 /// A turn that reads a file, edits it after being asked, and runs a command.
 async fn recorded() -> (World, PathBuf) {
     let world = World::start().await;
-    world.daemon.write("project/notes.txt", "old words\n");
-    world.daemon.write("project/AGENTS.md", "Be brief.\n");
+    world.write("project/notes.txt", "old words\n");
+    world.write("project/AGENTS.md", "Be brief.\n");
     let edit = json!({"path": "/project/notes.txt", "old_string": "old", "new_string": "new"});
     let steps = vec![
         (&["old words"][..], Reply::tool_call("read_file", json!({"path": "/project/notes.txt"}))),
@@ -26,10 +16,10 @@ async fn recorded() -> (World, PathBuf) {
         (&["it ran"][..], Reply::tool_call("run_bash_command", json!({"command": "echo it ran; echo x > made"}))),
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
-    let file = world.daemon.path().join("notes.jsonl");
-    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve", "--record", file.to_str().unwrap()];
-    let output = world.daemon.agentctl(args).await.exits(0);
+    let file = world.path().join("notes.jsonl");
+    let args =
+        ["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve", "--record", file.to_str().unwrap()];
+    let output = world.ok(args).await;
     assert_eq!(output.stdout.trim(), "It is done.");
     (world, file)
 }
@@ -39,7 +29,7 @@ fn facts(file: &PathBuf) -> Vec<Value> {
 }
 
 fn project(world: &World) -> String {
-    world.daemon.path().join("project").display().to_string()
+    world.path().join("project").display().to_string()
 }
 
 #[tokio::test]
@@ -50,18 +40,18 @@ async fn a_recorded_turn_is_played_without_a_model_and_changes_nothing() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "request").count(), 4);
     assert_eq!(kinds.iter().filter(|kind| *kind == "result").count(), 3);
     let asked = world.model.requests().len();
-    world.daemon.write("project/notes.txt", "old words\n");
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).stdout;
-    let usage = world.daemon.agentctl(["usage", "--json"]).await.exits(0).stdout;
+    world.write("project/notes.txt", "old words\n");
+    let sessions = world.ok(["sessions", "list", "--json"]).await.stdout;
+    let usage = world.ok(["usage", "--json"]).await.stdout;
 
     let file = file.to_str().unwrap();
-    let played = world.daemon.agentctl(["run", "--replay", file, "-C", &project(&world)]).await.exits(0);
+    let played = world.ok(["run", "--replay", file, "-C", &project(&world)]).await;
     assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
     assert_eq!(world.model.requests().len(), asked, "no model was asked");
-    assert_eq!(fs::read_to_string(world.daemon.path().join("project/notes.txt")).unwrap(), "old words\n");
-    assert_eq!(world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).stdout, sessions);
-    assert_eq!(world.daemon.agentctl(["usage", "--json"]).await.exits(0).stdout, usage);
-    let left = fs::read_dir(world.daemon.path().join("data/replays")).map_or(0, Iterator::count);
+    assert_eq!(fs::read_to_string(world.path().join("project/notes.txt")).unwrap(), "old words\n");
+    assert_eq!(world.ok(["sessions", "list", "--json"]).await.stdout, sessions);
+    assert_eq!(world.ok(["usage", "--json"]).await.stdout, usage);
+    let left = fs::read_dir(world.path().join("data/replays")).map_or(0, Iterator::count);
     assert!(left <= 1, "the folder of a replay goes with it");
 }
 
@@ -74,14 +64,14 @@ async fn another_daemon_plays_it_and_a_changed_prompt_is_shown() {
     let folder = other.path().join("project").display().to_string();
     let text = fs::read_to_string(&file).unwrap();
     let copy = other.write("notes.jsonl", &text).display().to_string();
-    let played = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(0);
+    let played = other.ok(["run", "--replay", &copy, "-C", &folder]).await;
     assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
 
     other.write("project/AGENTS.md", "Be verbose.\n");
-    let played = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(1);
-    has_all(&played.stderr, &["turn 1, answer 1: the request differs", "-Be brief.", "+Be verbose."]);
-    other.agentctl(["run", "--replay", &copy, "-C", &folder, "--update"]).await.exits(0);
-    other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(0);
+    let output = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(1);
+    output.says(&["turn 1, answer 1: the request differs", "-Be brief.", "+Be verbose."]);
+    other.ok(["run", "--replay", &copy, "-C", &folder, "--update"]).await;
+    other.ok(["run", "--replay", &copy, "-C", &folder]).await;
     let updated = fs::read_to_string(&copy).unwrap();
     let changed = updated.lines().zip(text.lines()).filter(|(now, then)| now != then).count();
     assert_eq!((changed, updated.lines().count()), (1, text.lines().count()), "one line of it is another");
@@ -92,46 +82,43 @@ async fn tools_run_where_they_are_live_and_a_recording_approves_nothing() {
     let (world, file) = recorded().await;
     let file = file.to_str().unwrap();
     let folder = format!("{}:rw", project(&world));
-    let notes = || fs::read_to_string(world.daemon.path().join("project/notes.txt")).unwrap();
-    world.daemon.write("project/notes.txt", "old words\n");
-    let denied = world.daemon.agentctl(["run", "--replay", file, "-C", &folder, "--live-tools"]).await;
+    let notes = || fs::read_to_string(world.path().join("project/notes.txt")).unwrap();
+    world.write("project/notes.txt", "old words\n");
+    let denied = world.agentctl(["run", "--replay", file, "-C", &folder, "--live-tools"]).await;
     assert_eq!(notes(), "old words\n", "{}", denied.stderr);
-    let args = ["run", "--replay", file, "-C", &folder, "--live-tools", "--on-interrupt", "approve"];
-    world.daemon.agentctl(args).await.exits(0);
+    world.ok(["run", "--replay", file, "-C", &folder, "--live-tools", "--on-interrupt", "approve"]).await;
     assert_eq!(notes(), "new words\n");
 }
 
 #[tokio::test]
 async fn a_live_model_gets_the_recorded_results() {
     let (world, file) = recorded().await;
-    world.daemon.write("project/notes.txt", "gone\n");
+    world.write("project/notes.txt", "gone\n");
     world.model.respond_with(|request| match tool_texts(request).contains("old words") {
         true => Reply::text("It says: old words."),
         false => Reply::tool_call("read_file", json!({"path": "/project/notes.txt"})),
     });
     let file = file.to_str().unwrap();
-    let args = ["run", "--replay", file, "-C", &project(&world), "--live-model"];
-    let played = world.daemon.agentctl(args).await.exits(0);
+    let played = world.ok(["run", "--replay", file, "-C", &project(&world), "--live-model"]).await;
     assert_eq!(played.stdout.trim(), "It says: old words.", "{}", played.stderr);
 }
 
 #[tokio::test]
 async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
     let (world, file) = recorded().await;
-    let write = |name: &str, text: &str| world.daemon.write(&format!("tests/{name}"), text);
+    let write = |name: &str, text: &str| world.write(&format!("tests/{name}"), text);
     write("a/notes.jsonl", &fs::read_to_string(&file).unwrap());
     let expect = "project: ../../project\nexpect:\n  end: completed\n  text: {contains: [done], excludes: [sorry]}\n  \
                   tools: {called: [edit_file], not_called: [write_file], at_most: 3, no_failures: true}\n";
     write("a/notes.yaml", expect);
-    let folder = world.daemon.path().join("tests").display().to_string();
-    let junit = world.daemon.path().join("out.xml").display().to_string();
-    let passed = world.daemon.agentctl(["test", &folder, "--junit", &junit]).await.exits(0);
-    assert!(passed.stdout.contains("1 passed, 0 failed"), "{}", passed.stdout);
+    let folder = world.path().join("tests").display().to_string();
+    let junit = world.path().join("out.xml").display().to_string();
+    world.ok(["test", &folder, "--junit", &junit]).await.shows(&["1 passed, 0 failed"]);
 
     let fails = "recording: a/notes.jsonl\nproject: ../project\nexpect:\n  text: {equals: nothing, matches: '^x'}\n  \
                  tools: {called: [grep], not_called: [read_file], at_most: 1}\n  cost: {max_steps: 2}\n";
     write("fails.yaml", fails);
-    let failed = world.daemon.agentctl(["test", &folder, "--junit", &junit]).await.exits(1);
+    let failed = world.agentctl(["test", &folder, "--junit", &junit]).await.exits(1);
     let told = &failed.stdout;
     has_all(
         told,
@@ -146,9 +133,8 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
             "1 passed, 1 failed",
         ],
     );
-    let xml = fs::read_to_string(&junit).unwrap();
-    assert!(xml.contains("tests=\"2\" failures=\"1\"") && xml.contains("name=\"fails\""), "{xml}");
-    let report = world.daemon.agentctl(["test", &folder, "notes", "--json"]).await.exits(0).json();
+    has_all(&fs::read_to_string(&junit).unwrap(), &["tests=\"2\" failures=\"1\"", "name=\"fails\""]);
+    let report = world.json(["test", &folder, "notes"]).await;
     assert_eq!((&report["passed"], &report["tests"][0]["name"]), (&json!(1), &json!("a/notes")));
 }
 
@@ -156,17 +142,17 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
 #[tokio::test]
 async fn a_live_test_gets_no_more_than_the_command_line_permits() {
     let (world, file) = recorded().await;
-    world.daemon.write("project/notes.txt", "old words\n");
-    world.daemon.write("tests/fixture/notes.txt", "old words\n");
-    world.daemon.write("tests/a.jsonl", fs::read_to_string(&file).unwrap());
-    let folder = world.daemon.path().join("tests");
-    std::os::unix::fs::symlink(project(&world), folder.join("linked")).unwrap();
-    let notes = |of: &str| world.daemon.read(&format!("{of}/notes.txt"));
+    world.write("project/notes.txt", "old words\n");
+    world.write("tests/fixture/notes.txt", "old words\n");
+    world.write("tests/a.jsonl", fs::read_to_string(&file).unwrap());
+    let folder = world.path().join("tests");
+    symlink(project(&world), folder.join("linked")).unwrap();
+    let notes = |of: &str| world.read(&format!("{of}/notes.txt"));
     let test = async |project: &str, permitted: &[&str]| {
         let text = format!("mode: live-tools\nproject: {project}\nwritable: true\napprove: true\n");
-        world.daemon.write("tests/a.yaml", text);
+        world.write("tests/a.yaml", text);
         let args = ["test", folder.to_str().unwrap(), "--live"].into_iter().chain(permitted.iter().copied());
-        world.daemon.agentctl(args).await
+        world.agentctl(args).await
     };
     for (project, permitted, words) in [
         ("fixture", &[][..], "--approve permits that"),
@@ -182,25 +168,23 @@ async fn a_live_test_gets_no_more_than_the_command_line_permits() {
     test("fixture", &["--approve", "--writable"]).await;
     assert_eq!(notes("tests/fixture"), "new words\n");
     // A recording is in the folder of its test, whatever leads to another one.
-    std::os::unix::fs::symlink(&file, folder.join("far.jsonl")).unwrap();
-    world.daemon.write("tests/far.yaml", "{}\n");
-    let refused = world.daemon.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
-    refused.says(&["recording leads out of the folder of the test"]);
+    symlink(&file, folder.join("far.jsonl")).unwrap();
+    world.write("tests/far.yaml", "{}\n");
+    let output = world.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
+    output.says(&["recording leads out of the folder of the test"]);
 }
 
 #[tokio::test]
 async fn files_that_are_no_tests_are_refused_with_the_reason() {
     let world = World::start().await;
-    let folder = world.daemon.path().join("tests").display().to_string();
+    let folder = world.path().join("tests").display().to_string();
     let tried = async |name: &str, text: &str| {
-        let path = world.daemon.write(&format!("tests/{name}"), text);
-        world.daemon.agentctl(["test", path.to_str().unwrap()]).await
+        let path = world.write(&format!("tests/{name}"), text);
+        world.agentctl(["test", path.to_str().unwrap()]).await
     };
-    world.daemon.write("tests/.hidden.jsonl", "x");
-    let none = world.daemon.agentctl(["test", &folder]).await.exits(2);
-    assert!(none.stderr.contains("there is no test in"), "{}", none.stderr);
-    let bad = tried("bad.yaml", "expct: {}\n").await.exits(2);
-    assert!(bad.stderr.contains("expct"), "{}", bad.stderr);
+    world.write("tests/.hidden.jsonl", "x");
+    world.agentctl(["test", &folder]).await.exits(2).says(&["there is no test in"]);
+    tried("bad.yaml", "expct: {}\n").await.exits(2).says(&["expct"]);
     let recordings = [
         ("empty.jsonl", "", "the recording is empty"),
         ("newer.jsonl", "{\"fact\":\"recording\",\"version\":99}\n", "has version 99"),
@@ -223,7 +207,7 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
     let mut world = World::start().await;
     let report = format!("The report. {}", "Each thing was looked at and found in order. ".repeat(6));
     world.model.respond_with(move |request| {
-        let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+        let is_subagent = is_subagent(request);
         let all = request.messages().iter().map(ToString::to_string).collect::<String>();
         match (is_subagent, request.last_role()) {
             // It is asked for more.
@@ -235,22 +219,20 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
                 .and_call("delegate_task", json!({"task": "Look at the second part."})),
         }
     });
-    world.daemon.agentctl(["run", "Look at all parts", "-C", "none"]).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let file = world.daemon.path().join("parts.jsonl");
+    world.ok(["run", "Look at all parts", "-C", "none"]).await;
+    world.daemon.crash().await;
+    let file = world.path().join("parts.jsonl");
     let path = file.to_str().unwrap();
-    world.daemon.agentctl(["sessions", "record", "last", "-o", path]).await.exits(0);
+    world.ok(["sessions", "record", "last", "-o", path]).await;
     let voices = facts(&file).iter().filter(|fact| fact["fact"] == "subagent").count();
     assert_eq!(voices, 2);
     let asked = world.model.requests().len();
     for _ in 0..3 {
-        let played = world.daemon.agentctl(["run", "--replay", path]).await.exits(0);
+        let played = world.ok(["run", "--replay", path]).await;
         assert_eq!(played.stdout.trim(), "All parts are done.", "{}", played.stderr);
     }
     assert_eq!(world.model.requests().len(), asked);
-    let refused = world.daemon.agentctl(["sessions", "record", "last", "-o", path]).await.exits(2);
-    assert!(refused.stderr.contains("--force replaces it"), "{}", refused.stderr);
+    world.agentctl(["sessions", "record", "last", "-o", path]).await.exits(2).says(&["--force replaces it"]);
 }
 
 #[tokio::test]
@@ -270,26 +252,25 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
         let usage = json!({"prompt_tokens": prompt, "completion_tokens": 350, "total_tokens": prompt + 350});
         Reply { usage: Some(usage), ..reply }
     });
-    let first = world.daemon.agentctl(["run", "We build chapter 0.", "-C", "none", "--output", "json"]).await;
-    let session = first.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let first = world.agentctl(["run", "We build chapter 0.", "-C", "none", "--output", "json"]).await;
+    let session = first.exits(0).session();
     let is_summed_up = || world.model.requests().iter().any(|request| request.text.contains("<history>"));
     for chapter in 1..40 {
         if is_summed_up() {
             break;
         }
         let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(200));
-        world.daemon.agentctl(["run", &said, "--session", &session]).await.exits(0);
+        world.ok(["run", &said, "--session", &session]).await;
     }
-    let context = world.daemon.agentctl(["context", &session]).await;
+    let context = world.agentctl(["context", &session]).await;
     assert!(is_summed_up(), "{context:?}");
-    let file = world.daemon.path().join("long.jsonl");
+    let file = world.path().join("long.jsonl");
     let path = file.to_str().unwrap();
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    world.daemon.agentctl(["sessions", "record", &session, "-o", path]).await.exits(0);
+    world.ok(["sessions", "record", &session, "-o", path]).await;
     let recorded = second();
-    until("another second has begun", async || (second() > recorded).then_some(())).await;
-    let played = world.daemon.agentctl(["run", "--replay", path]).await.exits(0);
-    assert!(played.stdout.contains("Noted."), "{}", played.stderr);
+    until_true("another second has begun", || second() > recorded).await;
+    world.ok(["run", "--replay", path]).await.shows(&["Noted."]);
 }
 
 /// The examples of the documentation pass, with a daemon that has no model.
@@ -297,10 +278,9 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
 async fn the_examples_of_the_documentation_pass() {
     let daemon = TempDaemon::start("http://127.0.0.1:9/v1").await;
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing");
-    let skipped = daemon.agentctl(["test", folder]).await.exits(0);
+    let skipped = daemon.ok(["test", folder]).await;
     assert!(skipped.stdout.contains("1 passed") && skipped.stderr.contains("live is live"), "{}", skipped.stderr);
-    let passed = daemon.agentctl(["test", folder, "--live", "--approve"]).await.exits(0);
-    assert!(passed.stdout.contains("2 passed, 0 failed"), "{}", passed.stdout);
+    daemon.ok(["test", folder, "--live", "--approve"]).await.shows(&["2 passed, 0 failed"]);
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing.md")).unwrap();
     for example in ["summary", "live"] {
         assert!(fs::exists(format!("{folder}/{example}.yaml")).unwrap());
@@ -312,7 +292,7 @@ async fn the_examples_of_the_documentation_pass() {
 #[tokio::test]
 async fn a_recorded_undo_touches_no_file() {
     let world = World::start().await;
-    world.daemon.write("project/AGENTS.md", "Be brief.\n");
+    world.write("project/AGENTS.md", "Be brief.\n");
     let write = || Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "x\n"}));
     let steps = vec![
         (&["a.txt"][..], write()),
@@ -320,23 +300,21 @@ async fn a_recorded_undo_touches_no_file() {
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
     let folder = format!("{}:rw", project(&world));
-    let file = world.daemon.path().join("undo.jsonl");
+    let file = world.path().join("undo.jsonl");
     let args = ["run", "Write it", "-C", &folder, "--on-interrupt", "approve", "--max-steps", "5"];
-    world.daemon.agentctl(args.iter().copied().chain(["--record", file.to_str().unwrap()])).await;
-    world.daemon.write("project/a.txt", "x\n");
-    world.daemon.agentctl(["run", "--replay", file.to_str().unwrap(), "-C", &folder]).await;
-    assert_eq!(fs::read_to_string(world.daemon.path().join("project/a.txt")).unwrap(), "x\n");
+    world.agentctl(args.iter().copied().chain(["--record", file.to_str().unwrap()])).await;
+    world.write("project/a.txt", "x\n");
+    world.agentctl(["run", "--replay", file.to_str().unwrap(), "-C", &folder]).await;
+    assert_eq!(fs::read_to_string(world.path().join("project/a.txt")).unwrap(), "x\n");
 }
 
 #[tokio::test]
 async fn secrets_do_not_reach_a_recording() {
     let world = World::start().await;
     world.model.reply(Reply::text("The key is sk-abcdefghijklmnop123456."));
-    let file = world.daemon.path().join("key.jsonl");
-    let args = ["run", "My password=hunter22222 and go", "-C", "none", "--record", file.to_str().unwrap()];
-    world.daemon.agentctl(args).await.exits(0);
+    let file = world.path().join("key.jsonl");
+    world.ok(["run", "My password=hunter22222 and go", "-C", "none", "--record", file.to_str().unwrap()]).await;
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains("hunter22222") && !text.contains("sk-abcdefgh"), "{text}");
-    let played = world.daemon.agentctl(["run", "--replay", file.to_str().unwrap()]).await.exits(0);
-    assert!(played.stdout.contains("[redacted]"), "{}", played.stdout);
+    world.ok(["run", "--replay", file.to_str().unwrap()]).await.shows(&["[redacted]"]);
 }

@@ -1,12 +1,6 @@
 //! Parts of requests that a server refuses, in whatever words: tried once without, told, remembered.
 
-use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::wires::RED;
+use super::{wires::RED, *};
 
 /// Wordings of servers, and one that nobody could know.
 const WORDS: [(u16, &str); 9] = [
@@ -42,7 +36,7 @@ impl World {
         let base =
             format!("base: {{wire: {}, base_url: '{url}', id: {id}, sees_pictures: true, retries: 1}}", self.wire);
         self.daemon.write("config/models.yaml", base);
-        self.daemon.agentctl(["reload"]).await.exits(0);
+        self.daemon.ok(["reload"]).await;
     }
 
     async fn restart(&mut self) {
@@ -64,22 +58,12 @@ impl World {
 
     async fn kept(&self, words: &str) {
         let file = self.daemon.data().join("model-facts.json");
-        until(words, async || std::fs::read_to_string(&file).ok().filter(|text| text.contains(words))).await;
+        until(words, async || fs::read_to_string(&file).ok().filter(|text| text.contains(words))).await;
     }
 
     fn picture(&self, name: &str, content: &[u8]) -> String {
         self.daemon.write(name, content).to_str().unwrap().to_owned()
     }
-}
-
-fn warnings(output: &Output, code: &str) -> Vec<String> {
-    let lines = output.json_lines();
-    let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
-    said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
-}
-
-fn session(output: &Output) -> String {
-    output.json_lines().iter().find_map(|line| line["session_id"].as_str().map(str::to_owned)).unwrap()
 }
 
 /// A picture is in the request.
@@ -111,7 +95,7 @@ async fn pictures(wire: &'static str) {
             "{words}"
         );
         // The file stays, and is named; the session goes on without it.
-        let (output, asked) = world.asked("Sure?", &["--session", &session(&output)]).await;
+        let (output, asked) = world.asked("Sure?", &["--session", &output.session()]).await;
         assert!(asked.len() == 1 && !shows(&asked[0]) && asked[0].text.contains("red.png"), "{words}");
         assert!(warnings(&output, "pictures_not_shown").is_empty() && warnings(&output, "model_retry").is_empty());
     }
@@ -132,10 +116,8 @@ async fn pictures(wire: &'static str) {
     world.restart().await;
     let (output, asked) = world.asked("And this?", &["--file", &turned]).await;
     assert!(asked.len() == 1 && asked[0].text.contains("You cannot see pictures"), "{}", output.stdout);
-    let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
-    assert!(shown.contains("without pictures") && shown.contains("remembered until"), "{shown}");
-    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    assert_eq!(slots[0]["model"]["sees_pictures"], json!(false));
+    world.daemon.ok(["models", "show"]).await.shows(&["without pictures", "remembered until"]);
+    assert_eq!(world.daemon.json(["models"]).await[0]["model"]["sees_pictures"], json!(false));
 }
 
 #[tokio::test]
@@ -191,7 +173,7 @@ async fn tools_that_are_refused_at_first_stand_in_the_text() {
         world.model.respond_with(|_| Reply::text("It is noon."));
         let (output, asked) = world.asked("What time is it?", &[]).await;
         assert!(asked.len() == 1 && !tools(&asked[0]).is_empty(), "{wire}: {}", output.stdout);
-        let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+        let shown = world.daemon.ok(["models", "show"]).await.stdout;
         assert!(!shown.contains("tools in the text"), "{shown}");
     }
 }
@@ -231,8 +213,7 @@ async fn one_tool_that_is_refused_is_left_out_alone() {
         world.restart().await;
         let (_, asked) = world.asked("Hello", &[]).await;
         assert!(asked.len() == 1 && !tools(&asked[0]).is_empty(), "{wire}");
-        let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
-        assert!(shown.contains("without the tool read_file"), "{shown}");
+        world.daemon.ok(["models", "show"]).await.shows(&["without the tool read_file"]);
         world.choose("another").await;
         world.model.respond_with(|_| Reply::text("Fine."));
         let (_, asked) = world.asked("Hello", &[]).await;

@@ -1,12 +1,6 @@
 //! Room that is made in the middle of a session, as a person and a script learn of it.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
-
-use super::{World, tool_texts};
+use super::*;
 
 #[tokio::test]
 async fn results_that_move_to_files_are_told_with_the_reason() {
@@ -18,21 +12,20 @@ async fn results_that_move_to_files_are_told_with_the_reason() {
             .daemon
             .write(&format!("project/{part}.txt"), format!("fact {part}\n{}", "one of many lines\n".repeat(1000)));
     }
-    let project = world.daemon.path().join("project").display().to_string();
+    let project = world.path().join("project").display().to_string();
     for part in ["a", "b", "c"] {
         world.model.reply(Reply::tool_call("read_file", json!({"path": format!("/project/{part}.txt")})));
     }
     // By the server's count the window is nearly full behind that.
     let usage = json!({"prompt_tokens": 28_500, "completion_tokens": 2, "total_tokens": 28_502});
     world.model.reply(Reply { usage: Some(usage), ..Reply::text("Read.") });
-    let first = world.daemon.agentctl(["run", "Read them.", "-C", &project, "--output", "json"]).await.exits(0).json();
+    let first = world.ok(["run", "Read them.", "-C", &project, "--output", "json"]).await.json();
     assert_eq!(first.get("compactions"), None, "{first}");
     let session = first["session_id"].as_str().unwrap();
     world.model.reply(Reply::text("I see."));
-    let second =
-        world.daemon.agentctl(["run", "And now?", "--session", session, "--output", "json"]).await.exits(0).json();
+    let second = world.ok(["run", "And now?", "--session", session, "--output", "json"]).await.json();
     let report = &second["compactions"][0];
-    assert_eq!((&report["strategy"], &report["cause"]), (&json!("offload"), &json!("critical")), "{second}");
+    holds(&report, json!({"strategy": "offload", "cause": "critical"}));
     assert!(report["offloaded"].as_u64().is_some_and(|moved| moved > 0), "{second}");
     assert_eq!(second["compactions"].as_array().map(Vec::len), Some(1), "{second}");
     let told = tool_texts(&world.model.requests().pop().unwrap());
@@ -42,20 +35,19 @@ async fn results_that_move_to_files_are_told_with_the_reason() {
     let path = told.split("all of them in ").nth(1).and_then(|rest| rest.split(';').next()).unwrap().to_owned();
     world.model.reply(Reply::tool_call("grep", json!({"path": path, "pattern": "fact"})));
     world.model.reply(Reply::text("There."));
-    world.daemon.agentctl(["run", "Which fact?", "--session", session]).await.exits(0);
+    world.ok(["run", "Which fact?", "--session", session]).await;
     let told = tool_texts(&world.model.requests().pop().unwrap());
     assert!(told.matches("fact a").count() > 1, "{told}");
-    world.daemon.agentctl(["compact", session, "--undo"]).await.exits(0);
+    world.ok(["compact", session, "--undo"]).await;
     world.model.reply(Reply::text("All."));
-    world.daemon.agentctl(["run", "And now?", "--session", session]).await.exits(0);
+    world.ok(["run", "And now?", "--session", session]).await;
     let told = tool_texts(&world.model.requests().pop().unwrap());
     assert!(!told.contains("[Moved to a file"), "{told}");
 }
 
 #[tokio::test]
 async fn another_model_sums_up_where_one_is_named_and_what_it_cannot_is_cut_off() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let address = model.base_url();
     home.write(
         "config/models.yaml",
@@ -69,28 +61,25 @@ async fn another_model_sums_up_where_one_is_named_and_what_it_cannot_is_cut_off(
         (true, true) => Reply::text("## Decisions and reasons\n- the harbour is built of oak\n"),
         _ => Reply::text("Noted. ".repeat(60)),
     });
-    let first = world.daemon.agentctl(["run", "We build chapter 0.", "--output", "json"]).await.exits(0).json();
-    let session = first["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(["run", "We build chapter 0.", "--output", "json"]).await.session();
     let talk = async |chapters: std::ops::Range<u32>| {
         for chapter in chapters {
             let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(60));
-            world.daemon.agentctl(["run", &said, "--session", &session]).await.exits(0);
+            world.ok(["run", &said, "--session", &session]).await;
         }
     };
     talk(1..12).await;
     let asked = world.model.requests().len();
-    let report = world.daemon.agentctl(["compact", &session, "--json"]).await.exits(0).json();
+    let report = world.json(["compact", &session]).await;
     assert!(report.to_string().contains("scribe"), "{report:#}");
     let requests = world.model.requests().split_off(asked);
-    let models: Vec<&serde_json::Value> = requests.iter().map(|request| &request.body["model"]).collect();
+    let models: Vec<&Value> = requests.iter().map(|request| &request.body["model"]).collect();
     assert_eq!(models, [&json!("scribe")], "the model of the turn is not asked");
     talk(12..13).await;
-    let told = world.model.requests().pop().unwrap().text;
-    assert!(told.contains("the harbour is built of oak"), "{told}");
+    has_all(&world.model.requests().pop().unwrap().text, &["the harbour is built of oak"]);
 
     talk(19..31).await;
-    let report = world.daemon.agentctl(["compact", &session, "--json"]).await.exits(0).json().to_string();
-    assert!(report.contains("truncate") && report.contains("no model summed it up"), "{report}");
+    has_all(&world.json(["compact", &session]).await.to_string(), &["truncate", "no model summed it up"]);
     talk(31..32).await;
     let told = world.model.requests().pop().unwrap().text;
     assert!(told.contains("We build chapter 30"), "words of the person stay: {told}");

@@ -1,8 +1,6 @@
 //! Coming back at a terminal: the list of sessions, a new one beside the old, and what was used last in a folder.
 
-use agentd_testkit::model_server::Reply;
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// An arrow key, as a terminal sends it.
 const DOWN: &str = "\u{1b}[B";
@@ -10,12 +8,12 @@ const DOWN: &str = "\u{1b}[B";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_is_chosen_from_a_list_and_goes_on() {
     let world = World::start().await;
-    let project = world.daemon.path().join("app");
-    std::fs::create_dir(&project).unwrap();
+    let project = world.path().join("app");
+    fs::create_dir(&project).unwrap();
     let view = format!("{}:ro", project.display());
     for (prompt, folder) in [("Paint the barn", &view[..]), ("Mend the roof", &view), ("Sail away", "none")] {
         world.model.reply(Reply::text("Certainly."));
-        world.daemon.agentctl(["run", prompt, "-C", folder]).await.exits(0);
+        world.ok(["run", prompt, "-C", folder]).await;
     }
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
     terminal.sees_last("last here: Mend the roof");
@@ -24,12 +22,10 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
     let list = terminal.sees("Sail away");
     let (roof, barn) = (list.find("Mend the roof").unwrap(), list.find("Paint the barn").unwrap());
     assert!(roof < barn, "{list}");
-    terminal.presses("app");
-    terminal.sees("leaves): app");
+    terminal.presses_for("app", "leaves): app");
     terminal.presses(DOWN);
     // `› `, as bytes.
-    terminal.sees("\u{e2}\u{80}\u{ba} Paint the barn");
-    terminal.presses("\r");
+    terminal.answers("\u{e2}\u{80}\u{ba} Paint the barn", "\r");
     terminal.sees_last("Certainly.");
     world.model.reply(Reply::text("Red."));
     terminal.hears("Which colour?", "Red.");
@@ -37,8 +33,7 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
     assert!(request.contains("Paint the barn") && !request.contains("Mend the roof"), "{request}");
 
     // Nothing is chosen by Esc; a new session knows nothing of the one before, which is kept.
-    terminal.says("/resume");
-    terminal.sees("leaves)");
+    terminal.says_for("/resume", "leaves)");
     terminal.presses("\u{1b}");
     terminal.prompt();
     terminal.hears("/clear", "the session before is kept");
@@ -52,32 +47,25 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
 #[tokio::test]
 async fn without_a_terminal_nothing_can_be_chosen() {
     let world = World::start().await;
-    world.daemon.agentctl(["chat", "--resume"]).await.exits(2).says(&["needs a terminal", "hint: /load"]);
+    world.agentctl(["chat", "--resume"]).await.exits(2).says(&["needs a terminal", "hint: /load"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_are_a_list_to_choose_from_at_a_terminal_and_a_table_without_one() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Certainly."));
+    let world = World::saying("Certainly.").await;
     for prompt in ["Paint the barn", "Mend the roof"] {
-        world.daemon.agentctl(["run", prompt]).await.exits(0);
+        world.ok(["run", prompt]).await;
     }
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
-    terminal.says("/sessions");
-    terminal.sees("leaves)");
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
+    terminal.says_for("/sessions", "leaves)");
     terminal.presses("\u{1b}");
     terminal.prompt();
-    terminal.says("/sessions");
-    terminal.sees("leaves)");
-    terminal.presses("barn");
-    terminal.sees("leaves): barn");
-    terminal.presses("\r");
-    terminal.sees_last("Certainly.");
+    terminal.says_for("/sessions", "leaves)");
+    terminal.presses_for("barn", "leaves): barn");
+    terminal.presses_last("\r", "Certainly.");
     terminal.hears("And then?", "Certainly.");
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(request.contains("Paint the barn") && !request.contains("Mend the roof"), "{request}");
     terminal.leaves();
-    let listed = world.daemon.agentctl_with(["chat"], b"/sessions\n".to_vec()).await.exits(0).stdout;
-    assert!(listed.contains("TITLE") && listed.contains("Mend the roof"), "{listed}");
+    world.agentctl_with(["chat"], b"/sessions\n".to_vec()).await.exits(0).shows(&["TITLE", "Mend the roof"]);
 }

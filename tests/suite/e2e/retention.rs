@@ -1,13 +1,6 @@
 //! What nobody has used for long is removed, by command and through crashes; and what takes how much room.
 
-use std::{fs, path::PathBuf};
-
-use agentd_core::event::EventKind;
-use agentd_proto::client::SessionChoice;
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{Events, World, another_call, tool_texts, turn};
+use super::*;
 
 /// Sessions that are old after a second.
 const SOON: &str = "sessions: {idle_unload: 50ms}
@@ -27,15 +20,14 @@ async fn reported(world: &World) -> (String, PathBuf) {
         }
         _ => Reply::text("So be it."),
     });
-    let run = ["run", "Write a report", "--on-interrupt", "approve", "--output", "json"];
-    let id = world.daemon.agentctl(run).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
-    let report = world.daemon.data().join("workspace").join(&id).join("outputs/report.txt");
-    assert!(report.exists(), "{}", world.daemon.log());
+    let id = world.ok(["run", "Write a report", "--on-interrupt", "approve", "--output", "json"]).await.session();
+    let report = world.data().join("workspace").join(&id).join("outputs/report.txt");
+    assert!(report.exists(), "{}", world.log());
     (id, report)
 }
 
 async fn clean(world: &World, args: &[&str]) -> Value {
-    world.daemon.agentctl(["clean", "--json"].iter().chain(args)).await.exits(0).json()
+    world.ok(["clean", "--json"].iter().chain(args)).await.json()
 }
 
 fn parts(report: &Value) -> Vec<&str> {
@@ -56,49 +48,45 @@ async fn old_enough(world: &World, sessions: u64) {
 async fn what_nobody_uses_goes_and_the_session_goes_on() {
     let world = world().await;
     let (id, report) = reported(&world).await;
-    let storage = world.daemon.agentctl(["storage", "--json"]).await.exits(0).json();
+    let storage = world.json(["storage"]).await;
     let bytes = |part: &str| {
         let parts = storage["parts"].as_array().unwrap();
         parts.iter().find(|known| known["part"] == part).unwrap()["bytes"].as_u64().unwrap()
     };
     assert!(bytes("journal") > 0 && bytes("audit") > 0 && bytes("workspaces") > 0, "{storage}");
-    let shown = world.daemon.agentctl(["storage"]).await.exits(0).stdout;
-    assert!(shown.contains("workspaces") && shown.contains("in all") && shown.contains("free on the disk"), "{shown}");
+    world.ok(["storage"]).await.shows(&["workspaces", "in all", "free on the disk"]);
 
     old_enough(&world, 1).await;
     assert!(report.exists(), "a trial removes nothing");
     let cleaned = clean(&world, &[]).await;
     assert_eq!(parts(&cleaned), ["outputs", "undo"], "{cleaned}");
     assert!(!report.exists());
-    let again = world.daemon.agentctl(["clean"]).await.exits(0).stdout;
+    let again = world.ok(["clean"]).await.stdout;
     assert!(again.contains("nothing is old enough to be removed"), "{again}");
 
     // The history tells people and the model, and is whole.
-    let shown = world.daemon.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
+    let shown = world.ok(["sessions", "show", &id]).await.stdout;
     assert!(shown.contains("files of it were removed to save space: outputs/ (1 file)"), "{shown}");
     assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
-    world.daemon.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
-    let told = world.model.requests().last().unwrap().body.to_string();
-    assert!(told.contains("outputs/ (1 file)"), "{told}");
+    world.ok(["run", "--session", &id, "Go on"]).await;
+    has_all(&world.model.requests().last().unwrap().body.to_string(), &["outputs/ (1 file)"]);
     // It has its files again as soon as it needs some.
-    let more = ["run", "--session", &id, "Another report", "--on-interrupt", "approve"];
-    world.daemon.agentctl(more).await.exits(0);
+    world.ok(["run", "--session", &id, "Another report", "--on-interrupt", "approve"]).await;
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
-    let audit = world.daemon.agentctl(["audit", "--json"]).await.exits(0).json();
+    let audit = world.json(["audit"]).await;
     let told = audit.as_array().unwrap().iter().find(|record| record["kind"] == "cleaned").unwrap();
     assert_eq!((&told["by"], &told["parts"][0]["part"]), (&json!("agentctl"), &json!("outputs")));
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
-    assert!(world.daemon.agentctl(["audit"]).await.exits(0).stdout.contains("cleaned"));
+    world.ok(["audit", "verify"]).await;
+    assert!(world.ok(["audit"]).await.stdout.contains("cleaned"));
 }
 
 #[tokio::test]
 async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
     let world = world().await;
     let (pinned, report) = reported(&world).await;
-    world.daemon.agentctl(["sessions", "pin", &pinned]).await.exits(0);
-    let shown = world.daemon.agentctl(["sessions", "show", &pinned]).await.exits(0).stdout;
-    assert!(shown.contains("pinned"), "{shown}");
+    world.ok(["sessions", "pin", &pinned]).await;
+    world.ok(["sessions", "show", &pinned]).await.shows(&["pinned"]);
     let (waiting, other) = reported(&world).await;
     let client = world.client().await;
     world.model.respond_with(|_| Reply::tool_call("write_file", json!({"path": "outputs/x", "content": "x"})));
@@ -112,10 +100,9 @@ async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
     assert!(!third.exists() && report.exists() && other.exists(), "{cleaned}");
     // That one waits is known without asking it.
     assert_eq!(cleaned["kept_sessions"], 1, "{cleaned}");
-    let interrupts = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    assert_eq!(interrupts.as_array().unwrap().len(), 1);
+    assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
 
-    world.daemon.agentctl(["sessions", "unpin", &pinned]).await.exits(0);
+    world.ok(["sessions", "unpin", &pinned]).await;
     old_enough(&world, 1).await;
     clean(&world, &[]).await;
     assert!(!report.exists() && other.exists());
@@ -131,7 +118,7 @@ async fn a_crash_in_the_middle_harms_nothing() {
             fs::write(folder.join(format!("{file}.txt")), "words").unwrap();
         }
         old_enough(&world, 1).await;
-        let cleaning = world.daemon.spawn_agentctl(["clean"]);
+        let cleaning = world.spawn_agentctl(["clean"]);
         // Somewhere in it: each round a little later.
         let left = 300 - 80 * round as usize;
         until("it has begun, or is over", || async {
@@ -147,10 +134,9 @@ async fn a_crash_in_the_middle_harms_nothing() {
             (!report.exists() && fs::read_dir(&folder).map_or(0, Iterator::count) == 0).then_some(())
         })
         .await;
-        let shown = world.daemon.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
-        assert!(shown.contains("were removed to save space"), "{shown}");
-        world.daemon.agentctl(["audit", "verify"]).await.exits(0);
-        world.daemon.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
+        world.ok(["sessions", "show", &id]).await.shows(&["were removed to save space"]);
+        world.ok(["audit", "verify"]).await;
+        world.ok(["run", "--session", &id, "Go on"]).await;
     }
     world.still_serves().await;
 }
@@ -164,15 +150,14 @@ async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
         for file in 0..300 {
             fs::write(report.with_file_name(format!("{file}.txt")), "words").unwrap();
         }
-        let data = world.daemon.data();
+        let data = world.data();
         let workspace = data.join("workspace").join(&id);
-        let deleting = world.daemon.spawn_agentctl(["sessions", "delete", &id, "--yes"]);
-        until("the first of its files are gone", || async { (!workspace.exists()).then_some(()) }).await;
+        let deleting = world.spawn_agentctl(["sessions", "delete", &id, "--yes"]);
+        until_true("the first of its files are gone", || !workspace.exists()).await;
         world.daemon.kill9().await;
         drop(deleting);
         world.daemon.restart().await;
-        let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-        assert_eq!(listed, json!([]), "half of it is there");
+        assert_eq!(world.json(["sessions", "list"]).await, json!([]), "half of it is there");
         until("nothing of it is left", || async {
             let mut left = ["workspace", "undo"].iter().flat_map(|folder| fs::read_dir(data.join(folder)).into_iter());
             let is_of_it = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&id);
@@ -187,23 +172,20 @@ async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
 async fn an_audit_log_whose_end_was_cut_is_told_also_without_its_head_file() {
     let mut world = world().await;
     reported(&world).await;
-    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.ok(["audit", "verify"]).await;
     world.daemon.sigterm().await;
-    let path = world.daemon.data().join("audit.jsonl");
+    let path = world.data().join("audit.jsonl");
     let text = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     fs::write(&path, lines[..lines.len() - 4].concat()).unwrap();
-    fs::remove_file(world.daemon.data().join("audit.head")).unwrap();
+    fs::remove_file(world.data().join("audit.head")).unwrap();
     world.daemon.restart().await;
-    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
-    assert!(output.stdout.contains("missing"), "{}", output.stdout);
-    let log = world.daemon.log();
-    assert!(log.contains("WARN") && log.contains("the audit log is not as it was left: lines "), "{log}");
+    world.agentctl(["audit", "verify"]).await.exits(1).shows(&["missing"]);
+    has_all(&world.log(), &["WARN", "the audit log is not as it was left: lines "]);
 
     // What is wrong with it stays wrong, whatever follows.
-    world.daemon.sigterm().await;
     world.daemon.restart().await;
-    world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    world.agentctl(["audit", "verify"]).await.exits(1);
 }
 
 #[tokio::test]
@@ -213,14 +195,14 @@ async fn a_log_that_removes_its_oldest_files_holds() {
         let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
         if told < 30 { another_call(request) } else { Reply::text("It is late.") }
     });
-    world.daemon.agentctl(["run", "What time is it?"]).await.exits(0);
-    let before = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    world.ok(["run", "What time is it?"]).await;
+    let before = world.json(["audit", "verify"]).await;
     let cleaned = clean(&world, &[]).await;
     assert_eq!(parts(&cleaned), ["audit"], "{cleaned}");
-    let after = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    let after = world.json(["audit", "verify"]).await;
     let files = |report: &Value| report["files"].as_array().unwrap().len();
     assert!(files(&after) < files(&before) && after["lines"].as_u64() < before["lines"].as_u64(), "{after}");
     // Whoever takes one more away is found out.
-    fs::remove_file(world.daemon.data().join(after["files"][0].as_str().unwrap())).unwrap();
-    world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    fs::remove_file(world.data().join(after["files"][0].as_str().unwrap())).unwrap();
+    world.agentctl(["audit", "verify"]).await.exits(1);
 }

@@ -1,17 +1,12 @@
 //! Going back to before a turn: files, talk, or both; what somebody changed since is left alone, and nothing is lost.
 
-use std::fs;
-
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 /// Three turns that write one after the other.
 async fn three_turns() -> (World, String) {
     let world = World::start().await;
-    world.daemon.write("project/kept.txt", "kept\n");
-    world.daemon.write("project/notes.txt", "zero\n");
+    world.write("project/kept.txt", "kept\n");
+    world.write("project/notes.txt", "zero\n");
     world.model.respond_with(|request: &Recorded| {
         let users = request.messages().iter().filter(|message| message["role"] == "user");
         let last = users.filter_map(|message| message["content"].as_str()).next_back().unwrap_or_default().to_owned();
@@ -29,21 +24,20 @@ async fn three_turns() -> (World, String) {
             other => Reply::text(format!("Heard {other}")),
         }
     });
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
-    let first = ["run", "one", "-C", &project, "--on-interrupt", "approve", "--title", "Numbers"];
-    world.daemon.agentctl(first).await.exits(0);
+    let project = world.mount();
+    world.ok(["run", "one", "-C", &project, "--on-interrupt", "approve", "--title", "Numbers"]).await;
     for input in ["two", "three"] {
-        world.daemon.agentctl(["run", input, "--continue", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+        world.ok(["run", input, "--continue", "-C", &project, "--on-interrupt", "approve"]).await;
     }
     (world, project)
 }
 
 fn read(world: &World, name: &str) -> Option<String> {
-    fs::read_to_string(world.daemon.path().join("project").join(name)).ok()
+    fs::read_to_string(world.path().join("project").join(name)).ok()
 }
 
 async fn sessions(world: &World) -> Vec<(String, String)> {
-    let list = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let list = world.json(["sessions", "list"]).await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     list.as_array().unwrap().iter().map(|session| (text(&session["id"]), text(&session["title"]))).collect()
 }
@@ -52,23 +46,23 @@ async fn sessions(world: &World) -> Vec<(String, String)> {
 async fn files_and_talk_go_back_together_and_the_session_keeps_all() {
     let (world, _) = three_turns().await;
     let old = sessions(&world).await[0].0.clone();
-    let preview = world.daemon.agentctl(["rewind", "--to", "2", "--preview"]).await.exits(0).stdout;
+    let preview = world.ok(["rewind", "--to", "2", "--preview"]).await.stdout;
     assert!(preview.contains("+one") && preview.contains("-three"), "{preview}");
     assert_eq!(read(&world, "notes.txt").unwrap(), "three\n", "a preview changes nothing");
 
-    let new = world.daemon.agentctl(["rewind", "--to", "2", "--yes"]).await.exits(0).stdout.trim().to_owned();
+    let new = world.ok(["rewind", "--to", "2", "--yes"]).await.stdout.trim().to_owned();
     assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("one\n", None));
     assert_eq!(read(&world, "kept.txt").unwrap(), "kept\n");
     let known = sessions(&world).await;
     assert!(known.contains(&(new.clone(), "Numbers".to_owned())), "{known:?}");
     assert!(known.contains(&(old.clone(), "Numbers (before the rewind to turn 2)".to_owned())), "{known:?}");
-    let output = world.daemon.agentctl(["run", "again", "--session", &new]).await.exits(0);
+    let output = world.ok(["run", "again", "--session", &new]).await;
     assert!(output.stdout.trim().ends_with("again"), "{}", output.stdout);
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(asked.contains("Did one") && !asked.contains("Did two") && !asked.contains("Did three"), "{asked}");
 
     // Files come back, too.
-    world.daemon.agentctl(["rewind", &old, "--to", "2", "--files", "--redo", "--yes"]).await.exits(0);
+    world.ok(["rewind", &old, "--to", "2", "--files", "--redo", "--yes"]).await;
     assert_eq!(
         (read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt").as_deref()),
         ("three\n", Some("x\n"))
@@ -78,10 +72,9 @@ async fn files_and_talk_go_back_together_and_the_session_keeps_all() {
 #[tokio::test]
 async fn what_somebody_changed_since_is_left_alone() {
     let (mut world, _) = three_turns().await;
-    world.daemon.write("project/notes.txt", "mine\n");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let output = world.daemon.agentctl(["rewind", "--steps", "2", "--files", "--yes", "--json"]).await.exits(1);
+    world.write("project/notes.txt", "mine\n");
+    world.daemon.crash().await;
+    let output = world.agentctl(["rewind", "--steps", "2", "--files", "--yes", "--json"]).await.exits(1);
     let report = output.json();
     let files = report["files"]["files"].as_array().unwrap();
     let outcome = |path: &str| files.iter().find(|file| file["path"] == path).unwrap()["outcome"].clone();
@@ -94,12 +87,11 @@ async fn what_somebody_changed_since_is_left_alone() {
 async fn to_the_beginning_and_to_nowhere() {
     let (world, _) = three_turns().await;
     for args in [["rewind", "--to", "4"], ["rewind", "--steps", "9"], ["rewind", "--to", "0"]] {
-        let refused = world.daemon.agentctl(args).await.exits(2);
-        assert!(refused.stderr.contains("the session has 3"), "{}", refused.stderr);
+        world.agentctl(args).await.exits(2).says(&["the session has 3"]);
     }
-    let new = world.daemon.agentctl(["rewind", "--steps", "3", "--yes"]).await.exits(0).stdout.trim().to_owned();
+    let new = world.ok(["rewind", "--steps", "3", "--yes"]).await.stdout.trim().to_owned();
     assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("zero\n", None));
-    world.daemon.agentctl(["run", "four", "--session", &new]).await.exits(0);
+    world.ok(["run", "four", "--session", &new]).await;
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(!asked.contains("Did one"), "{asked}");
 }
@@ -108,10 +100,10 @@ async fn to_the_beginning_and_to_nowhere() {
 async fn only_the_talk_goes_back_also_from_the_chat() {
     let (world, project) = three_turns().await;
     let input = "/rewind 3\nagain\n/quit\n";
-    let output = world.daemon.agentctl_with(["chat", "--continue", "-C", &project], input).await;
+    let output = world.agentctl_with(["chat", "--continue", "-C", &project], input).await;
     assert_eq!(read(&world, "notes.txt").unwrap(), "two\n", "{}\n{}", output.stdout, output.stderr);
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(asked.contains("Did two") && !asked.contains("Did three"), "{asked}");
-    world.daemon.agentctl(["rewind", "--talk", "--yes"]).await.exits(0);
+    world.ok(["rewind", "--talk", "--yes"]).await;
     assert_eq!(read(&world, "notes.txt").unwrap(), "two\n");
 }

@@ -2,12 +2,11 @@
 
 use agentd_testkit::{
     collector::Collector,
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply, Script},
+    model_server::Script,
     proxy::{ProxyMood, TestProxy},
 };
 
-use super::mcp::http::Server;
+use super::{mcp::http::Server, *};
 
 /// A home with this proxy for everything.
 fn behind(proxy: &TestProxy) -> TempHome {
@@ -39,14 +38,13 @@ async fn this_machine_is_never_asked_through_a_proxy() {
     let daemon = TempDaemon::start_in(home).await;
     for (slot, words) in [("base", "Hello"), ("code", "Hello"), ("chat", "Six.")] {
         model.default_reply(Reply::text("Hello"));
-        let output = daemon.agentctl(["run", "Hi", "--model", slot]).await.exits(0);
-        assert_eq!(output.stdout.trim(), words, "{slot}");
+        assert_eq!(daemon.ok(["run", "Hi", "--model", slot]).await.stdout.trim(), words, "{slot}");
     }
     // Whether this name is known is the system's business; what is asked is never a proxy.
     let failed = daemon.agentctl(["run", "Hi", "--model", "reasoning"]).await;
     assert!(failed.code == Some(0) || failed.stderr.contains("directly"), "{}", failed.stderr);
-    daemon.agentctl(["mcp", "test", "here"]).await.exits(0);
-    until("the turns have come", || async { (!collector.spans().is_empty()).then_some(()) }).await;
+    daemon.ok(["mcp", "test", "here"]).await;
+    until_true("the turns have come", || !collector.spans().is_empty()).await;
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
     assert!(doctor.contains("/v1, directly") && !doctor.contains("through"), "{doctor}");
     assert_eq!(proxy.seen(), [""; 0]);
@@ -65,11 +63,11 @@ async fn what_is_elsewhere_goes_through_the_proxy_and_errors_name_it() {
     home.write("config/models.yaml", "base: {base_url: 'http://model.example/v1', id: m, retries: 0}");
     home.write("config/mcp_servers.yaml", "servers: {there: {url: 'http://mcp.example/mcp'}}");
     let daemon = TempDaemon::start_in(home).await;
-    assert_eq!(daemon.agentctl(["run", "Hi"]).await.exits(0).stdout.trim(), "Hello");
+    assert_eq!(daemon.ok(["run", "Hi"]).await.stdout.trim(), "Hello");
     assert!(proxy.seen().iter().any(|line| line.contains("http://model.example/v1/")), "{:?}", proxy.seen());
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
     assert!(doctor.contains(&format!("http://model.example/v1, {route}")) && !doctor.contains("s3cret"), "{doctor}");
-    let shown = daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+    let shown = daemon.ok(["models", "show"]).await.stdout;
     assert!(shown.contains(&route) && !shown.contains("s3cret"), "{shown}");
     drop(daemon);
 
@@ -89,7 +87,7 @@ async fn what_is_elsewhere_goes_through_the_proxy_and_errors_name_it() {
     let started = daemon.agentctl(["mcp", "start", "there"]).await.exits(1).stderr;
     assert!(started.contains(&route), "{started}");
     assert!(refusing.seen().iter().any(|line| line.starts_with("CONNECT mcp.example:443")), "{:?}", refusing.seen());
-    until("the turn has come", || async { (!collector.spans().is_empty()).then_some(()) }).await;
+    until_true("the turn has come", || !collector.spans().is_empty()).await;
     assert!(spans.seen()[0].contains("http://collector.example:4318/v1/"), "{:?}", spans.seen());
     for shown in [failed.stderr, doctor, started, daemon.log()] {
         assert!(!shown.contains("s3cret"), "{shown}");

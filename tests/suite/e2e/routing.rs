@@ -1,10 +1,6 @@
 //! The choice of models: by what a turn is about, and where a server does not answer.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::Value;
+use super::*;
 
 /// The model and the rule of each choice in the lines of a run.
 fn choices(lines: &[Value]) -> Vec<(String, String)> {
@@ -23,7 +19,7 @@ fn slot(name: &str, server: &ModelServer, more: &str) -> String {
 
 async fn run(daemon: &TempDaemon, args: &[&str]) -> (Vec<Value>, String) {
     let args = [&["run", "--output", "stream-json"], args].concat();
-    let output = daemon.agentctl(args).await.exits(0);
+    let output = daemon.ok(args).await;
     (output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), output.stderr)
 }
 
@@ -52,7 +48,7 @@ async fn a_turn_about_code_goes_to_the_code_model_and_says_why() {
 async fn where_a_provider_is_down_or_out_of_money_the_next_model_answers() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
     // A call first, so that the turn is under way when its server breaks.
-    base.reply(Reply::tool_call("list_dir", serde_json::json!({"path": "."})));
+    base.reply(Reply::tool_call("list_dir", json!({"path": "."})));
     base.default_reply(Reply::refusal(402, "Insufficient balance"));
     spare.default_reply(Reply::text("Spare here."));
     let home = TempHome::new();
@@ -70,7 +66,7 @@ async fn where_a_provider_is_down_or_out_of_money_the_next_model_answers() {
         "it goes on where the other one stopped"
     );
     assert_eq!(base.requests().len(), 2, "what no money buys is not tried again");
-    let told = daemon.agentctl(["run", "And now?"]).await.exits(0);
+    let told = daemon.ok(["run", "And now?"]).await;
     assert_eq!(told.stdout.trim(), "Spare here.");
     assert!(told.stderr.contains("spare-model answers: base-model did not answer a moment ago"), "{}", told.stderr);
     assert_eq!(base.requests().len(), 2, "it is given a rest");

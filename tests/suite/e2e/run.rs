@@ -1,17 +1,6 @@
 //! `agentctl run` as scripts rely on it.
 
-use agentd_core::{
-    event::{EventKind, StateChange},
-    item::ItemBody,
-};
-use agentd_testkit::{
-    daemon::{Output, TempHome, program, until},
-    model_server::Reply,
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::{Events as _, World, has_all, keys, works_through};
+use super::{Events as _, *};
 
 const RESULT_KEYS: [&str; 12] = [
     "denials",
@@ -46,15 +35,13 @@ fn check_result(result: &Value, stop_reason: &str) {
 
 #[tokio::test]
 async fn the_answer_is_on_standard_output_and_nothing_else() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Four."));
-    let output = world.daemon.agentctl(["run", "What is two and two?"]).await.exits(0);
-    assert_eq!(output.stdout, "Four.\n");
+    let world = World::saying("Four.").await;
+    assert_eq!(world.ok(["run", "What is two and two?"]).await.stdout, "Four.\n");
     assert_eq!(world.model.requests()[0].last_user(), "What is two and two?");
-    let output = world.daemon.agentctl(["run", "2+2?", "--output", "json"]).await.exits(0);
+    let output = world.ok(["run", "2+2?", "--output", "json"]).await;
     let result = output.json();
     check_result(&result, "completed");
-    assert_eq!((&result["text"], &result["tool_used"], &result["steps"]), (&json!("Four."), &json!(false), &json!(1)));
+    holds(&result, json!({"text": "Four.", "tool_used": false, "steps": 1}));
     assert_eq!(result["usage"]["prompt_tokens"], 10);
     for id in ["session_id", "turn_id", "trace_id"] {
         assert!(result[id].as_str().is_some_and(|id| id.len() >= 32), "{id} in {result:#}");
@@ -95,7 +82,7 @@ fn check_stream(output: &Output, stop_reason: &str) -> Vec<String> {
 async fn a_stream_of_events_and_the_result_behind_it() {
     let world = World::start().await;
     world.model.reply(Reply::tool_call("now", json!({}))).reply(Reply::text("It is late already."));
-    let output = world.daemon.agentctl(["run", "Time?", "--output", "stream-json"]).await.exits(0);
+    let output = world.ok(["run", "Time?", "--output", "stream-json"]).await;
     let types = check_stream(&output, "completed");
     for name in ["item_started", "item_delta", "item_completed", "usage_updated"] {
         assert!(types.iter().any(|found| found == name), "{name} is missing in {types:?}");
@@ -107,11 +94,11 @@ async fn a_stream_of_events_and_the_result_behind_it() {
 async fn the_result_comes_also_when_the_turn_failed() {
     let world = World::start().await;
     world.model.default_reply(Reply::refusal(400, "no such model"));
-    let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(1);
+    let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(1);
     check_stream(&output, "failed");
     check_result(&world.daemon.agentctl(["run", "Hi", "--output", "json"]).await.exits(1).json(), "failed");
     // Also where no turn could be started at all.
-    let output = world.daemon.agentctl(["run", "Hi", "--session", "ffff", "--output", "stream-json"]).await.exits(2);
+    let output = world.agentctl(["run", "Hi", "--session", "ffff", "--output", "stream-json"]).await.exits(2);
     let lines = output.json_lines();
     assert_eq!(lines.len(), 1);
     check_result(&lines[0], "failed");
@@ -120,48 +107,48 @@ async fn the_result_comes_also_when_the_turn_failed() {
 #[tokio::test]
 async fn what_is_piped_in_is_appended_to_the_prompt() {
     let world = World::start().await;
-    world.daemon.agentctl_with(["run", "Sort these:"], "b\na\n").await.exits(0);
-    world.daemon.agentctl_with(["run", "-"], "all of it").await.exits(0);
-    world.daemon.agentctl_with(["run"], "all of it, too").await.exits(0);
+    world.agentctl_with(["run", "Sort these:"], "b\na\n").await.exits(0);
+    world.agentctl_with(["run", "-"], "all of it").await.exits(0);
+    world.agentctl_with(["run"], "all of it, too").await.exits(0);
     let inputs: Vec<String> =
         world.model.requests().iter().map(|request| request.last_user().trim_end().to_owned()).collect();
     assert_eq!(inputs, ["Sort these:\n\nb\na", "all of it", "all of it, too"]);
-    world.daemon.agentctl(["run"]).await.exits(2).says(&["there is no prompt", "hint:"]);
+    world.agentctl(["run"]).await.exits(2).says(&["there is no prompt", "hint:"]);
 }
 
 #[tokio::test]
 async fn a_folder_is_seen_and_changed_only_if_it_may_be() {
     let world = World::start().await;
-    let project = world.daemon.write("project/a.txt", "before").parent().unwrap().display().to_string();
+    let project = world.write("project/a.txt", "before").parent().unwrap().display().to_string();
     let write = || Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "after"}));
     let run = async |folder: String| {
         world.model.reply(write()).reply(Reply::text("Done."));
         let args = ["run", "Change it", "-C", &folder, "--on-interrupt", "approve", "--output", "json"];
-        world.daemon.agentctl(args).await.exits(0).json()
+        world.ok(args).await.json()
     };
     for folder in [project.clone(), format!("{project}:ro")] {
         assert_eq!(run(folder).await["files"], json!([]));
-        assert_eq!(world.daemon.read("project/a.txt"), "before");
+        assert_eq!(world.read("project/a.txt"), "before");
     }
     assert_eq!(run(format!("{project}:rw")).await["files"], json!([{"path": "/project/a.txt", "change": "modified"}]));
-    assert_eq!(world.daemon.read("project/a.txt"), "after");
-    world.daemon.agentctl(["run", "Hi", "-C", "/no/such/folder"]).await.exits(2).says(&["/no/such/folder", "hint:"]);
+    assert_eq!(world.read("project/a.txt"), "after");
+    world.agentctl(["run", "Hi", "-C", "/no/such/folder"]).await.exits(2).says(&["/no/such/folder", "hint:"]);
 }
 
 #[tokio::test]
 async fn wrong_usage_is_two() {
     let world = World::start().await;
-    world.daemon.agentctl(["run", "Hi", "--model", "huge"]).await.exits(2).says(&["huge", "base", "chat"]);
-    world.daemon.agentctl(["run", "Hi", "--max-steps", "0"]).await.exits(2).says(&["--max-steps"]);
-    world.daemon.agentctl(["run", "two", "words"]).await.exits(2).says(&["more than one prompt", "'two words'"]);
-    world.daemon.agentctl(["run", "Hi", "--file", "/none"]).await.exits(2).says(&["/none", "hint:"]);
-    world.daemon.agentctl(["run", "Hi", "--on-interrupt", "ask"]).await.exits(2).says(&["terminal", "hint:"]);
-    world.daemon.agentctl(["run", "Hi", "--session", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
+    world.agentctl(["run", "Hi", "--model", "huge"]).await.exits(2).says(&["huge", "base", "chat"]);
+    world.agentctl(["run", "Hi", "--max-steps", "0"]).await.exits(2).says(&["--max-steps"]);
+    world.agentctl(["run", "two", "words"]).await.exits(2).says(&["more than one prompt", "'two words'"]);
+    world.agentctl(["run", "Hi", "--file", "/none"]).await.exits(2).says(&["/none", "hint:"]);
+    world.agentctl(["run", "Hi", "--on-interrupt", "ask"]).await.exits(2).says(&["terminal", "hint:"]);
+    world.agentctl(["run", "Hi", "--session", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
     // Programs get a result all the same.
     for wrong in [["--model", "huge"], ["--max-steps", "0"], ["--session", "ffff"]] {
-        let output = world.daemon.agentctl([&["run", "Hi", "--output", "json"][..], &wrong].concat()).await.exits(2);
+        let output = world.agentctl([&["run", "Hi", "--output", "json"][..], &wrong].concat()).await.exits(2);
         let result = output.json();
-        assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("failed")), "{result:#}");
+        holds(&result, json!({"type": "result", "stop_reason": "failed"}));
         assert!(result["error"]["hint"].is_string(), "{result:#}");
         let mut found = keys(&result);
         found.retain(|key| *key != "error");
@@ -176,10 +163,10 @@ async fn three_where_there_is_no_daemon_and_none_can_be_started() {
     home.agentctl(["status"]).await.exits(3);
     assert_eq!(home.agentctl(["status", "--json"]).await.exits(3).json()["running"], false);
     let alone = home.path().join("agentctl");
-    std::fs::copy(program("agentctl"), &alone).unwrap();
+    fs::copy(program("agentctl"), &alone).unwrap();
     let mut command = home.command(&alone);
     command.args(["run", "Hi"]).env("PATH", "/nowhere");
-    let output = agentd_testkit::daemon::Running::spawn(command).output(Vec::new()).await;
+    let output = Running::spawn(command).output(Vec::new()).await;
     output.exits(3).says(&["agentd", "hint:"]);
 }
 
@@ -187,7 +174,7 @@ async fn three_where_there_is_no_daemon_and_none_can_be_started() {
 async fn four_where_the_key_is_refused() {
     let world = World::start().await;
     world.model.default_reply(Reply::refusal(401, "wrong key"));
-    world.daemon.agentctl(["run", "Hi"]).await.exits(4).says(&["wrong key"]);
+    world.agentctl(["run", "Hi"]).await.exits(4).says(&["wrong key"]);
 }
 
 #[tokio::test]
@@ -195,20 +182,18 @@ async fn five_where_an_approval_was_needed() {
     let world = World::start().await;
     let write = || Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(write());
-    let args = ["run", "Write", "--on-interrupt", "fail", "--output", "json"];
-    let failed = world.daemon.agentctl(args).await.exits(5).json();
+    let failed = world.agentctl(["run", "Write", "--on-interrupt", "fail", "--output", "json"]).await.exits(5).json();
     check_result(&failed, "denied");
     assert_eq!(failed["denials"][0]["tool"], "write_file");
     // Where nobody can be asked, it is denied, and the model is told.
     world.model.reply(write()).reply(Reply::text("Then not."));
-    let denied = world.daemon.agentctl(["run", "Write", "--output", "json"]).await.exits(5).json();
+    let denied = world.agentctl(["run", "Write", "--output", "json"]).await.exits(5).json();
     check_result(&denied, "completed");
     assert_eq!((&denied["text"], &denied["denials"][0]["tool"]), (&json!("Then not."), &json!("write_file")));
-    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("refused"));
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("refused"));
     // And with a yes beforehand it is done.
     world.model.reply(write()).reply(Reply::text("Written."));
-    let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
-    let approved = world.daemon.agentctl(args).await.exits(0).json();
+    let approved = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.json();
     assert_eq!(approved["files"], json!([{"path": "outputs/a.txt", "change": "created"}]));
 }
 
@@ -216,7 +201,7 @@ async fn five_where_an_approval_was_needed() {
 async fn six_where_the_steps_run_out() {
     let world = World::start().await;
     world.model.default_reply(Reply::tool_call("now", json!({})));
-    let result = world.daemon.agentctl(["run", "Time?", "--max-steps", "2", "--output", "json"]).await.exits(6).json();
+    let result = world.agentctl(["run", "Time?", "--max-steps", "2", "--output", "json"]).await.exits(6).json();
     check_result(&result, "max_steps");
 }
 
@@ -224,9 +209,9 @@ async fn six_where_the_steps_run_out() {
 async fn seventy_five_where_the_provider_wants_us_to_wait() {
     let world = World::start().await;
     world.model.default_reply(Reply::rate_limited(3600.0));
-    world.daemon.agentctl(["run", "Hi"]).await.exits(75).says(&["hint:"]);
+    world.agentctl(["run", "Hi"]).await.exits(75).says(&["hint:"]);
     world.model.default_reply(Reply::rate_limited(0.0));
-    let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(75);
+    let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(75);
     let retries = output.json_lines().into_iter().filter(|line| line["code"] == "model_retry").count();
     assert!(retries > 0, "every retry is an event: {}", output.stdout);
 }
@@ -235,7 +220,7 @@ async fn seventy_five_where_the_provider_wants_us_to_wait() {
 async fn one_hundred_and_thirty_where_it_is_cancelled() {
     let world = World::start().await;
     world.model.default_reply(Reply::text("One two three four five").hang_behind("two"));
-    let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (_, before) = running.event("item_delta").await;
     running.signal(Signal::SIGINT);
     let mut output = running.output(Vec::new()).await.exits(130);
@@ -255,10 +240,10 @@ async fn a_reader_that_has_enough_is_no_failure() {
     world.model.default_reply(Reply::fast(20_000));
     let mut shell = world.daemon.command("/bin/sh");
     shell.arg("-c").arg(r#""$0" run Hi </dev/null | head -c 100 >/dev/null"#).arg(program("agentctl"));
-    let output = agentd_testkit::daemon::Running::spawn(shell).output(Vec::new()).await.exits(0);
+    let output = Running::spawn(shell).output(Vec::new()).await.exits(0);
     assert!(!output.stderr.contains("error") && !output.stderr.contains("panicked"), "{}", output.stderr);
     until("the turn ends all the same", || async {
-        let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+        let status = world.json(["status"]).await;
         (status["running_turns"] == 0).then_some(())
     })
     .await;
@@ -269,20 +254,19 @@ async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Out
     let world = World::start().await;
     let which = Reply::tool_call("ask_human", json!({"question": "Which one?"}));
     works_through(&world.model, vec![(&["that one"], which)], Reply::text("All is said."));
-    let args = ["run", "the first", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut first = world.daemon.spawn_agentctl(args);
+    let mut first = world.spawn_agentctl(["run", "the first", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = first.event("interrupt_raised").await;
     let session = raised["session_id"].as_str().unwrap();
 
-    let refused = world.daemon.agentctl(["run", "the second", "--session", session]).await;
+    let refused = world.agentctl(["run", "the second", "--session", session]).await;
     refused.exits(75).says(&["waits for an answer", "hint:"]);
     let args = ["run", "the second", "--session", session, "--if-busy", how, "--output", "json"];
-    let second = world.daemon.spawn_agentctl(args);
+    let second = world.spawn_agentctl(args);
     let mut events = world.client().await.subscribe(session, 0, true).await.unwrap();
     events.stored_until(is_there).await;
 
     let id = raised["interrupt"]["id"].as_str().unwrap();
-    world.daemon.agentctl(["answer", id, "that one"]).await.exits(0);
+    world.ok(["answer", id, "that one"]).await;
     (first.output(Vec::new()).await, second.output(Vec::new()).await)
 }
 
@@ -316,7 +300,7 @@ async fn a_command_that_failed_is_told_as_such_wherever_it_is_shown() {
     let failing = "seq 1 9; echo first of it >&2; echo last of it >&2; exit 3";
     world.model.reply(run(failing)).reply(run("seq 1 3")).reply(run("kill -9 $$")).reply(Reply::text("So."));
     let args = ["run", "Run them", "--on-interrupt", "approve", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     let codes: Vec<i64> = lines
         .iter()
         .filter(|line| line["type"] == "item_completed")
@@ -324,8 +308,8 @@ async fn a_command_that_failed_is_told_as_such_wherever_it_is_shown() {
         .collect();
     assert_eq!(codes, [3, 0, 137]);
     let session = lines[0]["session_id"].as_str().unwrap();
-    let attached = world.daemon.agentctl(["attach", session, "--after", "0"]).await.exits(0).stderr;
-    let shown = world.daemon.agentctl(["sessions", "show", session]).await.exits(0).stdout;
+    let attached = world.ok(["attach", session, "--after", "0"]).await.stderr;
+    let shown = world.ok(["sessions", "show", session]).await.stdout;
     for (told, call) in [(&attached, "✗ $ "), (&shown, "✗ run_bash_command")] {
         has_all(told, &[call, "exit 3 ·", "first of it", "last of it", "3 lines", "ended by signal 9"]);
         assert!(!told.contains("exit 0"), "{told}");
@@ -343,27 +327,26 @@ fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
 #[tokio::test]
 async fn what_runs_in_the_background_is_waited_for() {
     let mut world = World::configured("service: {log_level: debug}").await;
-    world.daemon.agentctl(["wait", "nowhere"]).await.exits(2);
+    world.agentctl(["wait", "nowhere"]).await.exits(2);
     world.model.reply(Reply::deltas(["One. ", "Two."]).delay_ms(300)).reply(Reply::text("Three."));
-    let session = world.daemon.agentctl(["run", "Count", "--detach"]).await.exits(0).stdout.trim().to_owned();
-    world.daemon.agentctl(["run", "More", "--session", &session, "--if-busy", "queue", "--detach"]).await.exits(0);
-    let waited = world.daemon.agentctl(["wait", &session]).await.exits(0);
+    let session = world.ok(["run", "Count", "--detach"]).await.stdout.trim().to_owned();
+    world.ok(["run", "More", "--session", &session, "--if-busy", "queue", "--detach"]).await;
+    let waited = world.ok(["wait", &session]).await;
     assert_eq!(waited.stdout, "Three.\n", "{}", waited.stderr);
     // What has ended is told again, after the next start of the daemon, too.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let result = world.daemon.agentctl(["wait", "last", "--json"]).await.exits(0).json();
-    assert_eq!((&result["text"], &result["session_id"]), (&json!("Three."), &json!(session)));
+    world.daemon.crash().await;
+    let result = world.json(["wait", "last"]).await;
+    holds(&result, json!({"text": "Three.", "session_id": session}));
 
     world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
-    world.daemon.agentctl(["run", "Hang", "--session", &session, "--detach"]).await.exits(0);
+    world.ok(["run", "Hang", "--session", &session, "--detach"]).await;
     let before = world.followers();
-    let waiting = world.daemon.spawn_agentctl(["wait", &session]);
+    let waiting = world.spawn_agentctl(["wait", &session]);
     // One that is stopped before it listens has lost the daemon, and says that instead.
-    until("it listens", async || (world.followers() > before).then_some(())).await;
+    until_true("it listens", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
-    world.daemon.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
-    world.daemon.agentctl(["stop", "--within", "0"]).await.exits(0);
+    world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
+    world.ok(["stop", "--within", "0"]).await;
     let ended = waiting.output(Vec::new()).await;
     assert_eq!(ended.code, Some(75), "{}\n{}", ended.stdout, ended.stderr);
 }
@@ -371,15 +354,14 @@ async fn what_runs_in_the_background_is_waited_for() {
 #[tokio::test]
 async fn a_session_for_one_turn_has_a_title_and_is_gone_behind_it() {
     let world = World::start().await;
-    let sessions = async || world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    world.model.reply(Reply::text("Kept."));
-    world.daemon.agentctl(["run", "Hello", "--title", "The first"]).await.exits(0);
+    let sessions = async || world.json(["sessions", "list"]).await;
+    world.ok(["run", "Hello", "--title", "The first"]).await;
     assert_eq!(sessions().await[0]["title"], "The first");
     // Also where the turn fails.
     for reply in [Reply::text("Gone."), Reply::refusal(400, "no")] {
         world.model.reply(reply);
-        world.daemon.agentctl(["run", "Hello", "--ephemeral"]).await;
+        world.agentctl(["run", "Hello", "--ephemeral"]).await;
         assert_eq!(sessions().await.as_array().unwrap().len(), 1);
     }
-    world.daemon.agentctl(["run", "Hello", "--ephemeral", "--session", "last"]).await.exits(2);
+    world.agentctl(["run", "Hello", "--ephemeral", "--session", "last"]).await.exits(2);
 }

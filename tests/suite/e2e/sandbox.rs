@@ -1,20 +1,9 @@
 //! Commands of real turns are locked in: what they cannot reach, what they still can, whose environment they see, and
 //! what is left of them.
 
-use std::{
-    fs,
-    net::TcpListener,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::net::TcpListener;
 
-use agentd_testkit::{
-    daemon::{Output, Running, TempDaemon, TempHome, program, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 const SECRET: &str = "the launch code is 0000";
 
@@ -26,11 +15,7 @@ pub(super) async fn world(agentd_yaml: &str) -> World {
 }
 
 pub(super) fn project(world: &World) -> PathBuf {
-    world.daemon.path().join("project")
-}
-
-pub(super) fn mount(world: &World) -> String {
-    format!("{}:rw", project(world).display())
+    world.path().join("project")
 }
 
 impl World {
@@ -40,10 +25,7 @@ impl World {
     }
 
     pub(super) fn will_call(&self, arguments: Value) {
-        self.model.respond_with(move |request| match request.last_role() {
-            "tool" => Reply::text("over"),
-            _ => Reply::tool_call("run_bash_command", arguments.clone()),
-        });
+        self.will(Reply::tool_call("run_bash_command", arguments.clone()));
     }
 
     /// What the last tool told the model.
@@ -56,8 +38,7 @@ impl World {
 
     /// Runs a turn in a new session, which is allowed everything that can be allowed.
     pub(super) async fn turn(&self) -> Output {
-        let args = ["run", "Do it", "-C", &mount(self), "--on-interrupt", "approve"];
-        self.daemon.agentctl(args).await.exits(0)
+        self.ok(["run", "Do it", "-C", &self.mount(), "--on-interrupt", "approve"]).await
     }
 
     /// What becomes of a command.
@@ -82,8 +63,8 @@ impl World {
     }
 }
 
-/// Processes whose command line has this word, seen from outside.
-fn named(word: &str) -> usize {
+/// Processes that have this among their arguments, seen from outside.
+pub(super) fn named(word: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
         entry.file_name().to_str()?.parse::<u32>().ok()?;
@@ -103,8 +84,7 @@ pub(super) fn children(daemon: u32) -> Vec<String> {
 
 #[tokio::test]
 async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     let folder = home.path().display().to_string();
     // The whole home is listed: what is secret in it stays hidden all the same.
     home.write("config/agentd.yaml", format!("sandbox: {{read: ['{folder}']}}\n"));
@@ -116,10 +96,10 @@ async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
     fs::write(outside.path().join("diary"), SECRET).unwrap();
     let world = World { daemon: TempDaemon::start_in(home).await, model };
     fs::create_dir_all(project(&world)).unwrap();
-    symlink(world.daemon.path().join(".ssh/id_ed25519"), project(&world).join("key")).unwrap();
+    symlink(world.path().join(".ssh/id_ed25519"), project(&world).join("key")).unwrap();
     symlink("/", project(&world).join("everything")).unwrap();
-    fs::write(world.daemon.path().join("data/kept"), SECRET).unwrap();
-    fs::write(world.daemon.path().join("config/kept"), SECRET).unwrap();
+    fs::write(world.path().join("data/kept"), SECRET).unwrap();
+    fs::write(world.path().join("config/kept"), SECRET).unwrap();
     let (pid, away) = (world.daemon.pid(), outside.path().display().to_string());
 
     assert!(world.allowed(&format!("cat {folder}/notes.txt")).await.contains("plain"));
@@ -142,8 +122,8 @@ async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
         world.barred(&command).await;
     }
     assert_eq!(fs::read_to_string(outside.path().join("diary")).unwrap(), SECRET);
-    assert!(!outside.path().join("new").exists() && !world.daemon.path().join("new").exists());
-    assert_eq!(world.daemon.read("notes.txt"), "plain");
+    assert!(!outside.path().join("new").exists() && !world.path().join("new").exists());
+    assert_eq!(world.read("notes.txt"), "plain");
     // What is its own can be changed, and is there afterwards.
     world.allowed("echo made > \"$PROJECT/made\" && echo made > /outputs/made").await;
     assert_eq!(fs::read_to_string(project(&world).join("made")).unwrap(), "made\n");
@@ -156,8 +136,7 @@ async fn there_is_no_network_unless_it_is_allowed() {
     listener.set_nonblocking(true).unwrap();
     let command = format!("echo hello > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
     let closed = world("").await;
-    let told = closed.barred(&command).await;
-    assert!(told.contains("the sandbox forbids sockets"), "{told}");
+    has_all(&closed.barred(&command).await, &["the sandbox forbids sockets"]);
     assert!(listener.accept().is_err(), "nobody came");
 
     let open = world("sandbox: {network: true}").await;
@@ -168,7 +147,7 @@ async fn there_is_no_network_unless_it_is_allowed() {
     open.client().await.reload().await.unwrap();
     open.barred(&command).await;
     assert!(listener.accept().is_err(), "nobody came");
-    let status = open.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let status = open.daemon.json(["status"]).await;
     assert_eq!(status["sandbox"]["network"], false, "{status:#}");
     open.daemon.write("config/hitl_rules.yaml", "{}\n");
     open.client().await.reload().await.unwrap();
@@ -187,11 +166,10 @@ async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
     assert_eq!((named(&number), children(world.daemon.pid())), (0, before));
 
     world.will_run(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
-    let mount = mount(&world);
-    let running = world.daemon.spawn_agentctl(["run", "Do it", "-C", &mount, "--on-interrupt", "approve"]);
-    until("both run", || async { (named(&number) == 2).then_some(()) }).await;
+    let running = world.spawn_agentctl(["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve"]);
+    until_true("both run", || named(&number) == 2).await;
     world.daemon.kill9().await;
-    until("both are gone", || async { (named(&number) == 0).then_some(()) }).await;
+    until_true("both are gone", || named(&number) == 0).await;
     drop(running);
     world.daemon.restart().await;
     world.still_serves().await;
@@ -200,7 +178,7 @@ async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
 #[tokio::test]
 async fn nothing_that_a_model_writes_opens_it() {
     let world = world("").await;
-    let secret = world.daemon.write("secret.txt", SECRET).display().to_string();
+    let secret = world.write("secret.txt", SECRET).display().to_string();
     for extra in [
         json!({"sandbox": "off", "network": true, "mode": "off"}),
         json!({"environment": {"AGENTD_SANDBOX": "off"}, "dangerously_disable_sandbox": true, "read": ["/"]}),
@@ -223,7 +201,7 @@ async fn nothing_that_a_model_writes_opens_it() {
 
 /// What a client sends in its environment, and what its commands may see of it.
 async fn run_as(world: &World, session: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = world.daemon.agentctl_command(["run", "Do it", "--on-interrupt", "approve", "--output", "json"]);
+    let mut command = world.agentctl_command(["run", "Do it", "--on-interrupt", "approve", "--output", "json"]);
     command.args(session).envs(variables.iter().copied());
     Running::spawn(command).output(Vec::new()).await.exits(0)
 }
@@ -249,8 +227,7 @@ async fn each_client_lends_its_own_environment() {
         ("OPENAI_API_KEY", "secret-key-value"),
         ("BASH_ENV", "/etc/profile"),
     ];
-    let output = run_as(&world, &[], &first).await.json();
-    let session = output["session_id"].as_str().unwrap().to_owned();
+    let session = run_as(&world, &[], &first).await.session();
     let told = world.told();
     for seen in ["LANG=de_DE.UTF-8", "TZ=Asia/Tokyo", "COLOUR=red", &format!("PATH={path}"), "HOME=", "WORKSPACE="] {
         assert!(told.lines().any(|line| line.starts_with(seen)), "{seen} is missing in {told}");
@@ -274,8 +251,7 @@ async fn each_client_lends_its_own_environment() {
 
 /// A daemon for which the kernel lacks these.
 async fn weak(lacking: &str, agentd_yaml: &str) -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", agentd_yaml);
     fs::create_dir_all(home.path().join("project")).unwrap();
     let mut command = home.command(program("examples/kernel_without"));
@@ -284,7 +260,7 @@ async fn weak(lacking: &str, agentd_yaml: &str) -> World {
 }
 
 async fn doctor(world: &World) -> (Output, Value) {
-    let output = world.daemon.agentctl(["doctor", "--json"]).await;
+    let output = world.agentctl(["doctor", "--json"]).await;
     let checks = output.json();
     let checks = checks.as_array().or_else(|| checks["checks"].as_array()).unwrap();
     let sandbox = checks.iter().find(|check| check["name"] == "sandbox").unwrap().clone();
@@ -306,8 +282,7 @@ async fn where_the_kernel_offers_less_the_settings_decide() {
         let (output, check) = doctor(&refusing).await;
         assert_eq!((output.code, &check["state"]), (Some(2), &json!("fail")), "{lacking}: {check}");
         assert!(check["hint"].as_str().unwrap().contains("sandbox.mode: best_effort"), "{check}");
-        let status = refusing.daemon.agentctl(["status"]).await.exits(0).stdout;
-        assert!(status.contains("commands do not run"), "{status}");
+        refusing.daemon.ok(["status"]).await.shows(&["commands do not run"]);
 
         let going_on = weak(lacking, "sandbox: {mode: best_effort}").await;
         going_on.allowed("echo ran > \"$PROJECT/ran\"").await;
@@ -349,8 +324,7 @@ fn installed(name: &str) -> bool {
 
 #[tokio::test]
 async fn ordinary_work_goes_on() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     // Tools of whoever runs the tests are outside of this home, wherever they are.
     let own = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")] {

@@ -1,15 +1,7 @@
 //! Searches read what `read_file` reads, and say of all else that they did not; a path that a model is shown is the path of
 //! that file, whatever its name has in it.
 
-use std::{fs, io::Write as _};
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, tool_texts};
+use super::*;
 
 /// Lines in encodings that nothing names, made by another program.
 const JAPANESE: &[u8] = b"// \x95\xcf\x8dX\x82\xb7\x82\xe9\x91O\x82\xc9\x81A\x82\xdc\x82\xb8\x90\xe0\x96\xbe\x8f\x91\x82\xf0\x93\xc7\x82\xf1\x82\xc5\x82\xad\x82\xbe\x82\xb3\x82\xa2\x81B\nfn of_tokyo() {}\n";
@@ -30,11 +22,7 @@ fn on(tool: &'static str, path: &str, more: Value) -> (&'static str, Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_read_is_searched_and_what_is_not_is_said() {
     let world = World::start().await;
-    let put = |path: &str, content: &[u8]| {
-        let path = world.daemon.path().join("project").join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    };
+    let put = |path: &str, content: &[u8]| drop(world.write(&format!("project/{path}"), content));
     put("src/stray.rs", STRAY.as_bytes());
     put("src/tokyo.rs", JAPANESE);
     put("src/beijing.rs", CHINESE);
@@ -71,11 +59,7 @@ async fn what_is_read_is_searched_and_what_is_not_is_said() {
             ("edit_file", json!({"path": "src/zeros.rs", "old_string": "fn a", "new_string": "fn b"})),
         ])
         .await;
-    let check = |at: usize, parts: &[&str]| {
-        for part in parts {
-            assert!(told[at].contains(part), "{at}: {part:?} is not in {}", told[at]);
-        }
-    };
+    let check = |at: usize, parts: &[&str]| has_all(&told[at], parts);
     for line in [
         "/project/src/stray.rs:1: pub fn before_it",
         "/project/src/stray.rs:3: pub fn needle_after",
@@ -119,14 +103,14 @@ async fn what_is_read_is_searched_and_what_is_not_is_said() {
     check(13, &["No definitions are known", "[not indexed: 1 file (binary)"]);
     check(14, &["a stray \u{fffd} of some editor"]);
     check(16, &["is binary data, not text"]);
-    let edited = fs::read_to_string(world.daemon.path().join("project/src/stray.rs")).unwrap();
+    let edited = fs::read_to_string(world.path().join("project/src/stray.rs")).unwrap();
     assert_eq!(edited, STRAY.replace("needle_after", "found"), "and nothing else changed: {}", told[15]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_and_archives_of_a_folder_are_searched_like_its_documents() {
     let world = World::start().await;
-    let folder = world.daemon.path().join("papers");
+    let folder = world.path().join("papers");
     fs::create_dir_all(folder.join("src")).unwrap();
     let mut archive = zip::ZipWriter::new(fs::File::create(folder.join("all.zip")).unwrap());
     archive.start_file("inner.txt", zip::write::SimpleFileOptions::default()).unwrap();
@@ -179,9 +163,9 @@ const ODD: [&str; 8] = [
 async fn a_mentioned_name_reaches_the_model_as_it_is() {
     for name in ODD {
         let world = World::start().await;
-        world.daemon.write("project/a b.txt", "the wrong file");
-        world.daemon.write("project/caf\u{e9}.txt", "the wrong file");
-        world.daemon.write(&format!("project/{name}"), "the right file");
+        world.write("project/a b.txt", "the wrong file");
+        world.write("project/caf\u{e9}.txt", "the wrong file");
+        world.write(&format!("project/{name}"), "the right file");
         world.model.respond_with(|request| {
             if tool_texts(request).is_empty() {
                 let said = request.messages().iter().rev().find_map(|message| {
@@ -195,9 +179,9 @@ async fn a_mentioned_name_reaches_the_model_as_it_is() {
                 Reply::text("done")
             }
         });
-        let project = world.daemon.path().join("project");
+        let project = world.path().join("project");
         let mention = format!("Read #\"{}/{name}\"", project.display());
-        let output = world.daemon.agentctl(["run", &mention, "-C", &project.display().to_string()]).await;
+        let output = world.agentctl(["run", &mention, "-C", &project.display().to_string()]).await;
         output.exits(0);
         let requests = world.model.requests();
         let read = tool_texts(requests.last().unwrap());
@@ -210,19 +194,18 @@ async fn a_mentioned_name_reaches_the_model_as_it_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_about_a_name_holds_however_the_name_is_written() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let rules = "tools: {read_file: {patterns: {high_risk: ['not\\x{200b}es']}, actions: {high_risk: deny}}}\n";
     home.write("config/hitl_rules.yaml", rules);
     let world = World { model, daemon: TempDaemon::start_in(home).await };
-    world.daemon.write("project/not\u{200b}es.txt", "hunter2");
+    world.write("project/not\u{200b}es.txt", "hunter2");
     let calls = vec![
         on("read_file", "/project/not\u{200b}es.txt", json!({})),
         on("read_file", "not\\u{200b}es.txt", json!({})),
         on("read_file", "/project//./not\\u{200b}es.txt", json!({})),
         ("grep", json!({"pattern": "hunter", "path": "/project"})),
     ];
-    let project = world.daemon.path().join("project").display().to_string();
+    let project = world.path().join("project").display().to_string();
     let (told, _) = world.call_all(calls, &["-C", &project]).await;
     assert!(told.iter().all(|told| !told.contains("hunter2")), "{told:#?}");
     assert!(told[..3].iter().all(|told| told.starts_with("E_DENIED")), "{told:#?}");
@@ -233,9 +216,9 @@ async fn every_name_that_is_shown_is_read_back_and_near_names_are_offered() {
     let world = World::start().await;
     let names = ODD.iter().chain(&["tab\there.txt", "two\nlines.txt", "back\\slash.txt"]);
     for name in names {
-        world.daemon.write(&format!("project/{name}"), format!("needle of {}", name.escape_unicode()));
+        world.write(&format!("project/{name}"), format!("needle of {}", name.escape_unicode()));
     }
-    world.daemon.write("project/one\u{a0}word/x.md", "needle alone");
+    world.write("project/one\u{a0}word/x.md", "needle alone");
     let listed = world
         .call_all_in_project(vec![
             ("list_workspace_files", json!({"path": "/project"})),
@@ -272,14 +255,10 @@ async fn every_name_that_is_shown_is_read_back_and_near_names_are_offered() {
         assert!(told.starts_with("needle of "), "{path}: {told}");
     }
     for name in ODD.iter().chain(&["tab\there.txt", "two\nlines.txt", "back\\slash.txt"]) {
-        let now = fs::read_to_string(world.daemon.path().join("project").join(name)).unwrap();
+        let now = fs::read_to_string(world.path().join("project").join(name)).unwrap();
         assert_eq!(now, format!("thread of {}", name.escape_unicode()), "{told:#?}");
     }
-    let check = |at: usize, parts: &[&str]| {
-        for part in parts {
-            assert!(told[2 * count + at].contains(part), "{at}: {part:?} is not in {}", told[2 * count + at]);
-        }
-    };
+    let check = |at: usize, parts: &[&str]| has_all(&told[2 * count + at], parts);
     check(0, &["did you mean /project/one\u{a0}word/x.md (also read as /project/one\\u{a0}word/x.md)?"]);
     check(1, &["needle alone"]);
     check(

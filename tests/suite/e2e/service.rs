@@ -1,17 +1,6 @@
 //! `agentctl service`: the units that it writes, what it has systemd do, and a daemon that its socket starts.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
-
-use agentd_proto::client::Client;
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
+use super::*;
 
 /// A home with a systemd that only takes notes.
 struct Home(TempHome);
@@ -50,8 +39,8 @@ impl Home {
 #[tokio::test]
 async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
     let home = Home::new();
-    home.0.agentctl(["service", "status"]).await.exits(0);
-    let first = home.0.agentctl(["service", "install", "--linger"]).await.exits(0);
+    home.0.ok(["service", "status"]).await;
+    let first = home.0.ok(["service", "install", "--linger"]).await;
     let enabled = "systemctl --user enable --now agentd.socket";
     let (reload, restart) = ("systemctl --user daemon-reload", "systemctl --user restart agentd.service");
     let stop = "systemctl --user stop agentd.service agentd.socket";
@@ -61,38 +50,37 @@ async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
     assert!(service.contains("/agentd\"\n") && service.contains("AGENTD_DATA_DIR="), "{service}");
 
     // Again, nothing is written, and a daemon at work goes on.
-    let again = home.0.agentctl(["service", "install"]).await.exits(0);
+    let again = home.0.ok(["service", "install"]).await;
     assert!(again.stderr.contains("unchanged") && !again.stderr.contains("wrote"), "{}", again.stderr);
     assert_eq!(home.told(), [reload, enabled]);
 
     let own = format!("{service}# mine\n");
     fs::write(home.unit("agentd.service"), &own).unwrap();
     for args in [["service", "install"], ["service", "uninstall"]] {
-        let refused = home.0.agentctl(args).await.exits(2);
-        assert!(refused.stderr.contains("changed by hand") && refused.stderr.contains("--force"), "{}", refused.stderr);
+        home.0.agentctl(args).await.exits(2).says(&["changed by hand", "--force"]);
         assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), own);
     }
     assert_eq!(home.told(), [""; 0]);
-    let status = home.0.agentctl(["service", "status", "--json"]).await.exits(0).json();
+    let status = home.0.json(["service", "status"]).await;
     assert_eq!((&status["installed"], &status["units"][0]["state"]), (&true.into(), &"changed".into()), "{status:#}");
-    home.0.agentctl(["service", "install", "--force"]).await.exits(0);
+    home.0.ok(["service", "install", "--force"]).await;
     assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), service);
     assert_eq!(home.told(), [reload, restart, enabled]);
     // Another socket takes the place of the first.
     let other = home.0.path().join("other.sock").display().to_string();
-    home.0.agentctl(["service", "install", "--socket", &other]).await.exits(0);
+    home.0.ok(["service", "install", "--socket", &other]).await;
     assert_eq!(home.told(), [reload, stop, enabled]);
     assert!(fs::read_to_string(home.unit("agentd.socket")).unwrap().contains(&other));
 
-    home.0.agentctl(["service", "restart"]).await.exits(0);
-    home.0.agentctl(["service", "logs", "--follow", "-n", "7"]).await.exits(0);
+    home.0.ok(["service", "restart"]).await;
+    home.0.ok(["service", "logs", "--follow", "-n", "7"]).await;
     let log = "journalctl --user --unit agentd.service --lines 7 --follow";
     assert_eq!(home.told(), [restart, log]);
-    home.0.agentctl(["service", "uninstall"]).await.exits(0);
+    home.0.ok(["service", "uninstall"]).await;
     let disable = "systemctl --user disable --now agentd.service agentd.socket";
     assert_eq!(home.told(), [disable, reload]);
     assert!(!home.unit("agentd.service").exists() && !home.unit("agentd.socket").exists());
-    home.0.agentctl(["service", "uninstall"]).await.exits(0).says(&["no service"]);
+    home.0.ok(["service", "uninstall"]).await.says(&["no service"]);
 }
 
 #[tokio::test]
@@ -107,20 +95,20 @@ async fn a_service_that_stops_at_logout_is_said_to() {
             let said = format!("{}{}", output.stdout, output.stderr);
             assert_eq!(said.contains(NOTE) && said.contains("enable-linger"), says, "{args:?}: {said}");
         }
-        let status = home.0.agentctl(["service", "status", "--json"]).await.exits(0).json();
+        let status = home.0.json(["service", "status"]).await;
         assert_eq!(status["stops_at_logout"], says, "{status}");
     }
-    home.0.agentctl(["stop", "--within", "0"]).await.exits(0);
+    home.0.ok(["stop", "--within", "0"]).await;
 }
 
 #[tokio::test]
 async fn keys_are_taken_only_when_asked_for_and_never_shown() {
     let mut home = Home::new();
     home.0.set("OPENAI_API_KEY", "sk-s3cret");
-    home.0.agentctl(["service", "install", "--no-start"]).await.exits(0);
+    home.0.ok(["service", "install", "--no-start"]).await;
     let file = home.0.config().join("environment");
     assert!(!file.exists());
-    let output = home.0.agentctl(["service", "install", "--no-start", "--keys"]).await.exits(0);
+    let output = home.0.ok(["service", "install", "--no-start", "--keys"]).await;
     assert!(output.stderr.contains("OPENAI_API_KEY") && !output.stderr.contains("s3cret"), "{}", output.stderr);
     assert_eq!(fs::read_to_string(&file).unwrap(), "OPENAI_API_KEY=\"sk-s3cret\"\n");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -135,17 +123,16 @@ async fn a_daemon_that_runs_without_it_makes_way_if_it_is_idle() {
     model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     let turn = daemon.spawn_agentctl(["run", "hang"]);
     model.wait_until(|counts| counts.requests == 1).await;
-    let refused = daemon.agentctl(["service", "install"]).await.exits(2);
-    assert!(refused.stderr.contains("at work") && refused.stderr.contains("agentctl stop"), "{}", refused.stderr);
+    daemon.agentctl(["service", "install"]).await.exits(2).says(&["at work", "agentctl stop"]);
     assert!(!daemon.path().join(".config/systemd/user/agentd.service").exists());
-    turn.signal(nix::sys::signal::Signal::SIGINT);
+    turn.signal(Signal::SIGINT);
     let client = Client::connect(&daemon.socket()).await.unwrap();
     until("the turn has ended", async || {
         let status = client.status().await.unwrap();
         (status.running_turns == 0).then_some(())
     })
     .await;
-    daemon.agentctl(["service", "install"]).await.exits(0).says(&["stopped the daemon"]);
+    daemon.ok(["service", "install"]).await.says(&["stopped the daemon"]);
     daemon.agentctl(["status"]).await.exits(3);
 }
 
@@ -157,11 +144,11 @@ async fn without_systemd_it_says_so() {
         home.agentctl(args).await.exits(3).says(&["systemctl", "agentctl start"]);
     }
     home.agentctl(["service", "logs"]).await.exits(2).says(&["no service is installed", "agentd.log"]);
-    home.agentctl(["service", "install", "--no-start"]).await.exits(0);
+    home.ok(["service", "install", "--no-start"]).await;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&home.data()), 0o700, "nobody else looks into it");
     home.agentctl(["service", "uninstall"]).await.exits(3).says(&["--force"]);
-    home.agentctl(["service", "uninstall", "--force"]).await.exits(0).says(&["only the files are removed"]);
+    home.ok(["service", "uninstall", "--force"]).await.says(&["only the files are removed"]);
 }
 
 /// Programs of systemd that some machines do not have.
@@ -176,7 +163,7 @@ async fn systemd_takes_the_units() {
     }
     let mut home = Home::new();
     home.0.set("XDG_RUNTIME_DIR", home.0.path().display().to_string());
-    home.0.agentctl(["service", "install", "--no-start"]).await.exits(0);
+    home.0.ok(["service", "install", "--no-start"]).await;
     let mut verify = home.0.command("systemd-analyze");
     verify.args(["--user", "verify"]).args([home.unit("agentd.service"), home.unit("agentd.socket")]);
     let output = Running::spawn(verify).output(Vec::new()).await;
@@ -198,7 +185,7 @@ async fn the_socket_starts_the_daemon_with_its_first_client() {
     let model = ModelServer::start().await;
     model.reply(Reply::text("Hello."));
     let home = Home::new();
-    home.0.agentctl(["service", "install", "--no-start"]).await.exits(0);
+    home.0.ok(["service", "install", "--no-start"]).await;
     let (program, socket) =
         (value(&home.unit("agentd.service"), "ExecStart"), value(&home.unit("agentd.socket"), "ListenStream"));
     assert_eq!(Path::new(&socket), home.0.socket());
@@ -213,7 +200,6 @@ async fn the_socket_starts_the_daemon_with_its_first_client() {
         manager.arg(program);
         manager
     });
-    until("the socket listens", async || home.0.socket().exists().then_some(())).await;
-    let output = home.0.agentctl(["run", "hi"]).await.exits(0);
-    assert_eq!(output.stdout.trim(), "Hello.");
+    until_true("the socket listens", || home.0.socket().exists()).await;
+    assert_eq!(home.0.ok(["run", "hi"]).await.stdout.trim(), "Hello.");
 }

@@ -1,52 +1,44 @@
 //! The listing commands, for people and for programs.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
-
-use super::{World, damage::spoil, keys};
+use super::{damage::spoil, *};
 
 #[tokio::test]
 async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     let world = World::start().await;
     let daemon = &world.daemon;
-    assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(daemon.json(["sessions", "list"]).await, json!([]));
     world.model.reply(Reply::text("Hello, Ada."));
-    let result = daemon.agentctl(["run", "I am Ada", "--output", "json"]).await.exits(0).json();
-    let id = result["session_id"].as_str().unwrap();
+    let id = &daemon.ok(["run", "I am Ada", "--output", "json"]).await.session();
 
-    let listed = daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = daemon.json(["sessions", "list"]).await;
     let expected = ["created_at", "id", "last_seq", "status", "title", "turns", "updated_at", "usage"];
     assert_eq!(keys(&listed[0]), expected);
-    assert_eq!(
-        (&listed[0]["id"], &listed[0]["title"], &listed[0]["turns"]),
-        (&json!(id), &json!("I am Ada"), &json!(1))
-    );
+    holds(&listed[0], json!({"id": id, "title": "I am Ada", "turns": 1}));
 
-    let shown = daemon.agentctl(["sessions", "show", &id[..30], "--json"]).await.exits(0).json();
+    let shown = daemon.json(["sessions", "show", &id[..30]]).await;
     let kinds: Vec<&Value> = shown["items"].as_array().unwrap().iter().map(|item| &item["item"]["kind"]).collect();
     assert_eq!(kinds, [&json!("user_message"), &json!("agent_message")]);
 
-    daemon.agentctl(["sessions", "rename", id, "The", "tax", "papers"]).await.exits(0);
-    assert!(daemon.agentctl(["sessions", "list"]).await.exits(0).stdout.contains("The tax papers"));
+    daemon.ok(["sessions", "rename", id, "The", "tax", "papers"]).await;
+    assert!(daemon.ok(["sessions", "list"]).await.stdout.contains("The tax papers"));
 
-    let found = daemon.agentctl(["sessions", "search", "ada", "\"i AM\"", "--json"]).await.exits(0).json();
+    let found = daemon.json(["sessions", "search", "ada", "\"i AM\""]).await;
     assert_eq!((found.as_array().unwrap().len(), &found[0]["session_id"]), (1, &json!(id)));
     assert_eq!(keys(&found[0]), ["at", "excerpt", "kind", "marks", "seq", "session_id", "title"]);
-    let shown = daemon.agentctl(["sessions", "search", "ada", "--session", &id[..30]]).await.exits(0).stdout;
-    assert!(shown.contains("person") && shown.contains("Hello, Ada."), "{shown}");
-    daemon.agentctl(["sessions", "search", "nobody"]).await.exits(0).says(&["nothing was found"]);
+    daemon.ok(["sessions", "search", "ada", "--session", &id[..30]]).await.shows(&["person", "Hello, Ada."]);
+    daemon.ok(["sessions", "search", "nobody"]).await.says(&["nothing was found"]);
     daemon.agentctl(["sessions", "search", "*"]).await.exits(2).says(&["hint:"]);
 
-    daemon.agentctl(["sessions", "reset", id]).await.exits(0);
-    daemon.agentctl(["run", "Who am I?", "--session", id]).await.exits(0);
+    daemon.ok(["sessions", "reset", id]).await;
+    daemon.ok(["run", "Who am I?", "--session", id]).await;
     let requests = world.model.requests();
     assert!(!requests[1].body["messages"].to_string().contains("Ada"), "a reset history is set aside");
 
     daemon.agentctl(["sessions", "delete", id]).await.exits(2).says(&["--yes"]);
-    daemon.agentctl(["sessions", "delete", id, "--yes"]).await.exits(0);
-    assert_eq!(daemon.agentctl(["sessions", "search", "ada", "--json"]).await.exits(0).json(), json!([]));
+    daemon.ok(["sessions", "delete", id, "--yes"]).await;
+    assert_eq!(daemon.json(["sessions", "search", "ada"]).await, json!([]));
     daemon.agentctl(["sessions", "show", id]).await.exits(2).says(&[id, "hint:"]);
-    assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(daemon.json(["sessions", "list"]).await, json!([]));
 }
 
 #[tokio::test]
@@ -55,11 +47,10 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
     let daemon = &world.daemon;
     let mut ids = Vec::new();
     for words in ["Paint the barn", "Mend the roof", "Mend the roof"] {
-        let result = daemon.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
-        ids.push(result["session_id"].as_str().unwrap().to_owned());
+        ids.push(daemon.ok(["run", words, "--output", "json"]).await.session());
     }
     let found = async |name: &str| {
-        let shown = daemon.agentctl(["sessions", "show", name, "--json"]).await.exits(0).json();
+        let shown = daemon.json(["sessions", "show", name]).await;
         shown["id"].as_str().unwrap().to_owned()
     };
     let end = |id: &str| id[id.len() - 8..].to_owned();
@@ -70,16 +61,16 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
         (ids[2].clone(), ids[0].clone(), ids[2].clone())
     );
     daemon.agentctl(["sessions", "show", "4"]).await.exits(2).says(&["there is no session", "hint:"]);
-    let several = daemon.agentctl(["sessions", "show", "Mend the roof"]).await.exits(2);
-    several.says(&["could mean several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
+    let output = daemon.agentctl(["sessions", "show", "Mend the roof"]).await.exits(2);
+    output.says(&["could mean several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
     // People are shown what can be named, and a place is no name for what is gone for good.
-    let listed = daemon.agentctl(["sessions", "list"]).await.exits(0).stdout;
+    let listed = daemon.ok(["sessions", "list"]).await.stdout;
     let row = listed.lines().find(|line| line.contains("Paint the barn")).unwrap().to_owned();
     assert!(row.starts_with("3 ") && row.contains(&end(&ids[0])) && !row.contains(&ids[0]), "{listed}");
     for place in ["1", "last"] {
         daemon.agentctl(["sessions", "delete", place, "--yes"]).await.exits(2).says(&["--yes needs an id or a title"]);
     }
-    daemon.agentctl(["sessions", "delete", "Paint the barn", "--yes"]).await.exits(0);
+    daemon.ok(["sessions", "delete", "Paint the barn", "--yes"]).await;
     daemon.agentctl(["sessions", "show", &ids[0]]).await.exits(2);
 }
 
@@ -89,19 +80,18 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
     let mut world = World::start().await;
     let mut sessions = Vec::new();
     for words in ["I am Ada", "I am Bob"] {
-        let result = world.daemon.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
-        sessions.push(result["session_id"].as_str().unwrap().to_owned());
+        sessions.push(world.ok(["run", words, "--output", "json"]).await.session());
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let day = 24 * 3600 * 1_000_000_000_u64;
     spoil(&world, &format!("UPDATE sessions SET updated_at = updated_at + {day} WHERE title = 'I am Bob'"));
     world.daemon.restart().await;
     let daemon = &world.daemon;
-    let first = async || daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
+    let first = async || daemon.json(["sessions", "list"]).await[0]["id"].clone();
     assert_eq!(first().await, sessions[1]);
-    daemon.agentctl(["run", "Who am I?", "--session", &sessions[0]]).await.exits(0);
+    daemon.ok(["run", "Who am I?", "--session", &sessions[0]]).await;
     assert_eq!(first().await, sessions[0]);
-    let result = daemon.agentctl(["run", "And now?", "--continue", "--output", "json"]).await.exits(0).json();
+    let result = daemon.ok(["run", "And now?", "--continue", "--output", "json"]).await.json();
     assert_eq!(result["session_id"], sessions[0]);
 }
 
@@ -109,66 +99,39 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
 async fn models_tools_status_and_doctor_tell_programs_too() {
     let world = World::start().await;
     let daemon = &world.daemon;
-    let models = daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    let slots: Vec<&str> = models.as_array().unwrap().iter().map(|slot| slot["slot"].as_str().unwrap()).collect();
+    let models = daemon.json(["models"]).await;
+    let slots = texts(&models, "slot");
     assert_eq!(slots, ["base", "reasoning", "vision", "code", "chat"]);
     assert_eq!(models[0]["model"]["base_url"], world.model.base_url());
 
-    let tools = daemon.agentctl(["tools", "--json"]).await.exits(0).json();
+    let tools = daemon.json(["tools"]).await;
     // Those of language servers are there where this machine has one.
     let of_servers = ["definition", "diagnostics", "references", "rename_symbol"];
     let names = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
     let names: Vec<&str> = names.filter(|name| !of_servers.contains(name)).collect();
-    let expected = [
-        "apply_patch",
-        "ask_human",
-        "compact_context",
-        "delegate_task",
-        "edit_file",
-        "find_files",
-        "find_symbol",
-        "find_tool",
-        "grep",
-        "http_fetch",
-        "list_workspace_files",
-        "now",
-        "outline",
-        "read_file",
-        "read_url",
-        "repo_map",
-        "run_bash_command",
-        "search_code",
-        "search_documents",
-        "search_file",
-        "search_history",
-        "todo_read",
-        "todo_write",
-        "transfer_to_researcher",
-        "undo_patch",
-        "web_search",
-        "write_file",
-    ];
-    assert_eq!(names, expected);
+    let expected = "apply_patch ask_human compact_context delegate_task edit_file find_files find_symbol find_tool grep \
+                    http_fetch list_workspace_files now outline read_file read_url repo_map run_bash_command search_code \
+                    search_documents search_file search_history todo_read todo_write transfer_to_researcher undo_patch \
+                    web_search write_file";
+    assert_eq!(names.join(" "), expected);
 
-    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
-    assert_eq!((&status["running"], &status["pid"]), (&json!(true), &json!(daemon.pid())));
+    let status = daemon.json(["status"]).await;
+    holds(&status, json!({"running": true, "pid": daemon.pid()}));
     assert_eq!(status["data_dir"], daemon.data().to_str().unwrap());
 
-    let checks = daemon.agentctl(["doctor", "--json"]).await.exits(0).json();
+    let checks = daemon.json(["doctor"]).await;
     assert!(checks.as_array().unwrap().iter().all(|check| check["state"] != "fail"), "{checks:#}");
-    assert_eq!(daemon.agentctl(["interrupts", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(daemon.json(["interrupts"]).await, json!([]));
     for shell in ["bash", "zsh", "fish"] {
-        assert!(daemon.agentctl(["completions", shell]).await.exits(0).stdout.contains("agentctl"));
+        assert!(daemon.ok(["completions", shell]).await.stdout.contains("agentctl"));
     }
 }
 
 #[tokio::test]
 async fn secrets_are_in_no_log_and_no_answer() {
-    let model = agentd_testkit::model_server::ModelServer::start().await;
+    let World { model, daemon } =
+        World::prepared(|home| home.set("MODEL_BASIC_API_KEY", "sk-very-secret-0123456789")).await;
     model.default_reply(Reply::refusal(401, "the key sk-very-secret-0123456789 is wrong"));
-    let mut home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
-    home.set("MODEL_BASIC_API_KEY", "sk-very-secret-0123456789");
-    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
     let output = daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(4);
     assert_eq!(model.requests()[0].key(), "sk-very-secret-0123456789");
     for (place, text) in [("stdout", &output.stdout), ("stderr", &output.stderr), ("the log", &daemon.log())] {

@@ -1,13 +1,7 @@
 //! What the environment of a shell says of models that the daemon was not started with, and the configuration that holds: said
 //! where a person looks, and with no secret in it.
 
-use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome},
-    model_server::ModelServer,
-};
-use serde_json::json;
-
-use super::terminal::Terminal;
+use super::*;
 
 /// What the greeting of a chat says, down to the prompt.
 fn greeting(home: &TempHome) -> String {
@@ -27,7 +21,7 @@ async fn bare() -> TempDaemon {
 }
 
 async fn status(daemon: &TempDaemon) -> Output {
-    daemon.agentctl(["status"]).await.exits(0)
+    daemon.ok(["status"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,12 +40,12 @@ async fn variables_that_the_daemon_lacks_are_named_until_it_has_them() {
         assert!(!said.contains("found OPENAI_API_KEY"), "there is something better to do: {said}");
     }
     assert!(!greeted.contains("set MODEL_BASIC_BASE_URL"), "it is set: {greeted}");
-    let json = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let json = daemon.json(["status"]).await;
     assert_eq!(json["environment"][0]["variables"], json!(["MODEL_BASIC_BASE_URL", "MODEL_BASIC_API_KEY"]), "{json:#}");
 
     // The next daemon has them, and another value is another matter.
-    daemon.agentctl(["stop"]).await.exits(0);
-    daemon.agentctl(["start"]).await.exits(0);
+    daemon.ok(["stop"]).await;
+    daemon.ok(["start"]).await;
     for said in [greeting(&daemon), status(&daemon).await.stdout] {
         assert!(!said.contains("is set here") && !said.contains("are set here"), "{said}");
         assert!(!said.contains("OPENAI_API_KEY"), "another model answers: {said}");
@@ -107,16 +101,15 @@ async fn the_configuration_is_shown_with_its_values_and_without_its_secrets() {
     );
     home.write("config/agentd.yaml", "turns: {max_steps: 7}\n");
     let daemon = TempDaemon::start_in(home).await;
-    let shown = daemon.agentctl(["config", "show"]).await.exits(0);
+    let shown = daemon.ok(["config", "show"]).await;
     let row = |key: &str| shown.stdout.lines().find(|line| line.starts_with(key)).unwrap_or_default();
     assert!(row("turns.max_steps").contains(" 7 "), "{}", shown.stdout);
     assert!(row("models.base.id").contains("large"), "{}", shown.stdout);
     assert!(row("models.base.api_key").contains("•••"), "{}", shown.stdout);
     assert!(row("models.code.base_url").contains("http://•••@127.0.0.1:9/v1"), "{}", shown.stdout);
     assert!(row("models.code.base_url").contains("$MODEL_CODE_BASE_URL"), "{}", shown.stdout);
-    let all = daemon.agentctl(["config", "show", "--all"]).await.exits(0);
-    assert!(all.stdout.contains("undo.max_files") && all.stdout.contains("200000"), "{}", all.stdout);
-    let json = daemon.agentctl(["config", "show", "--json"]).await.exits(0).json();
+    let all = daemon.ok(["config", "show", "--all"]).await.shows(&["undo.max_files", "200000"]);
+    let json = daemon.json(["config", "show"]).await;
     assert_eq!(json["values"]["turns.max_steps"], 7);
     assert_eq!(json["values"]["tools.command_timeout"], "2m");
     assert_eq!(json["values"]["mcp_servers.near"]["env"], json!({"KEY": "•••"}));

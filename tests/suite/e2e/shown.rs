@@ -1,19 +1,10 @@
 //! What is approved is what was shown: all of it, every character, also after an edit, and to everybody.
 
-use std::path::Path;
-
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, terminal::Terminal};
+use super::*;
 
 /// A turn that waits for an approval, and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
-    let args = ["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     (running, raised["interrupt"].clone())
 }
@@ -36,32 +27,31 @@ async fn nothing_is_approved_unseen() {
     world.model.reply(write.clone()).reply(Reply::text("Then not."));
     let (running, interrupt) = waiting(&world).await;
     assert!(interrupt["preview"].as_str().unwrap().ends_with("+line 900\n+rm -rf ~/hidden\n"));
-    let shown = world.daemon.agentctl(["interrupts", id(&interrupt)]).await.exits(0).stdout;
+    let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
     assert!(shown.contains("+line 1\n") && shown.contains("+line 900\n"), "{}", shown.len());
     assert!(shown.contains("+rm -rf ~/hidden\n"), "{}", shown.len());
-    world.daemon.agentctl(["answer", id(&interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(&interrupt), "reject"]).await;
     running.output(Vec::new()).await;
 
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": heredoc}))).reply(Reply::text("No."));
     let (running, interrupt) = waiting(&world).await;
-    let shown = world.daemon.agentctl(["interrupts", id(&interrupt)]).await.exits(0).stdout;
+    let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
     assert!(shown.contains("rm -rf ~/hidden\n          END\n"), "{}", shown.len());
-    world.daemon.agentctl(["answer", id(&interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(&interrupt), "reject"]).await;
     running.output(Vec::new()).await;
 
     let body = (1..=5_000).map(|number| format!("{number} ")).collect::<String>() + "and a tail";
     let post = json!({"url": "http://127.0.0.1:9/", "method": "POST", "body": body});
     world.model.reply(Reply::tool_call("http_fetch", post)).reply(Reply::text("Not sent."));
     let (running, interrupt) = waiting(&world).await;
-    let shown = world.daemon.agentctl(["interrupts", id(&interrupt)]).await.exits(0).stdout;
+    let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
     assert!(shown.contains(&format!("          {body}\n")), "{}", shown.len());
-    world.daemon.agentctl(["answer", id(&interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(&interrupt), "reject"]).await;
     running.output(Vec::new()).await;
 
     // In the chat the question counts what it has no room for, and `v` shows it.
     world.daemon.set("PAGER", "cat");
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(write).reply(Reply::text("It is written."));
     terminal.says("Write it");
     let question = terminal.sees("view all");
@@ -71,40 +61,33 @@ async fn nothing_is_approved_unseen() {
     assert_eq!(counted + rows, 901, "{question}");
     terminal.presses("v");
     terminal.sees_all(&["+line 900", "+rm -rf ~/hidden", "view all"]);
-    terminal.presses("n");
-    terminal.sees("reason");
-    terminal.presses("\r");
-    terminal.sees_last("It is written.");
+    terminal.presses_for("n", "reason");
+    terminal.presses_last("\r", "It is written.");
     terminal.leaves();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of() {
     let mut world = World::start().await;
-    let edited = world.daemon.write("edited.sh", "echo edited > outputs/a\n");
+    let edited = world.write("edited.sh", "echo edited > outputs/a\n");
     world.daemon.set("EDITOR", format!("cp '{}'", edited.display()));
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     let command = Reply::tool_call("run_bash_command", json!({"command": "touch outputs/of-the-model"}));
     world.model.reply(command.clone()).reply(Reply::text("It is done."));
-    terminal.says("Do it");
-    terminal.sees("edit");
+    terminal.says_for("Do it", "edit");
     terminal.presses("e");
     let again = terminal.sees("this is what would run now");
     assert!(!again.contains("echo edited"), "{again}");
     terminal.sees_all(&["$ echo edited > outputs/a", "yes, once"]);
-    terminal.presses("y");
-    terminal.sees("$ (edited) echo edited > outputs/a");
+    terminal.presses_for("y", "$ (edited) echo edited > outputs/a");
     terminal.sees_last("It is done.");
     terminal.leaves();
 
     let session = &world.last_session().await;
     let told = "(edited) echo edited > outputs/a (was touch";
-    let attached = world.daemon.agentctl(["attach", session, "--after", "0"]).await.exits(0);
-    assert!(attached.stderr.contains(told), "{}", attached.stderr);
-    let audit = world.daemon.agentctl(["audit", "--session", session]).await.exits(0).stdout;
-    assert!(audit.contains(told) && audit.contains("agentctl: edit"), "{audit}");
-    let shown = world.daemon.agentctl(["sessions", "show", session]).await.exits(0).stdout;
+    world.ok(["attach", session, "--after", "0"]).await.says(&[told]);
+    world.ok(["audit", "--session", session]).await.shows(&[told, "agentctl: edit"]);
+    let shown = world.ok(["sessions", "show", session]).await.stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
     // Whoever answers from elsewhere is told the same, or only that.
@@ -112,11 +95,11 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
     let (running, interrupt) = waiting(&world).await;
     let edit = ["edit", "--args", r#"{"command": "echo again\u001b[2J > outputs/b"}"#];
     let answer = |more: &'static [&'static str]| {
-        world.daemon.agentctl(["answer", id(&interrupt)].iter().chain(&edit).chain(more).copied().collect::<Vec<_>>())
+        world.agentctl(["answer", id(&interrupt)].iter().chain(&edit).chain(more).copied().collect::<Vec<_>>())
     };
     answer(&["--preview"]).await.exits(0).says(&[r"$ echo again\u{1b}[2J > outputs/b", "risk"]);
     let denied = ["answer", id(&interrupt), "edit", "--args", r#"{"command": "shutdown now"}"#];
-    world.daemon.agentctl(denied).await.exits(2).says(&["denied", "hint:"]);
+    world.agentctl(denied).await.exits(2).says(&["denied", "hint:"]);
     answer(&[]).await.exits(0).says(&[r"$ echo again\u{1b}[2J > outputs/b", "answered"]);
     let lines = running.output(Vec::new()).await.exits(0).json_lines();
     let result = |kind: &str| {
@@ -135,23 +118,23 @@ async fn every_character_that_would_run_is_seen_by_everybody() {
     let all = r#"echo "building\u{90}"; touch outputs/pwned #\u{9c} \u{1b}]0;x\u{7}done\u{202e}\u{200b}\u{a0}\u{e0041}"\u{d}⇥echo␣␣"#;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": command}))).reply(Reply::text("No."));
     let (running, interrupt) = waiting(&world).await;
-    let attached = world.daemon.spawn_agentctl(["attach", interrupt["session_id"].as_str().unwrap(), "--after", "0"]);
-    let shown = world.daemon.agentctl(["interrupts", id(&interrupt)]).await.exits(0).stdout;
+    let attached = world.spawn_agentctl(["attach", interrupt["session_id"].as_str().unwrap(), "--after", "0"]);
+    let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
     assert!(shown.contains(&format!("would do  $ {all}\n")), "{shown}");
     assert!(!shown.contains(is_hidden), "{shown:?}");
-    let listed = world.daemon.agentctl(["interrupts"]).await.exits(0).stdout;
+    let listed = world.ok(["interrupts"]).await.stdout;
     assert!(listed.contains(r"building\u{90}") && !listed.contains(is_hidden), "{listed:?}");
-    let json = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0);
+    let json = world.ok(["interrupts", "--json"]).await;
     assert!(!json.stdout.contains(is_hidden), "{:?}", json.stdout);
     assert_eq!(json.json()[0]["args"]["command"], command);
-    world.daemon.agentctl(["answer", id(&interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(&interrupt), "reject"]).await;
     let streamed = running.output(Vec::new()).await.stdout;
     assert!(!streamed.contains(is_hidden), "{streamed:?}");
     let attached = attached.output(Vec::new()).await.stderr;
     assert!(attached.contains(r#"building\u{90}"; touch"#) && !attached.contains(is_hidden), "{attached:?}");
-    let audit = world.daemon.agentctl(["audit"]).await.exits(0).stdout;
+    let audit = world.ok(["audit"]).await.stdout;
     assert!(audit.contains(r"building\u{90}") && !audit.contains(is_hidden), "{audit:?}");
-    let audit = world.daemon.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    let audit = world.ok(["audit", "--json"]).await.stdout;
     assert!(audit.contains(r"building\u0090") && !audit.contains(is_hidden), "{audit:?}");
 }
 
@@ -159,8 +142,7 @@ async fn every_character_that_would_run_is_seen_by_everybody() {
 async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
     // A control of the second set, an override of the direction, and a blank without width.
     let (unseen, seen) = ("a\u{9b}b\u{202e}c\u{200b}d", r"a\u{9b}b\u{202e}c\u{200b}d");
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py");
     let fake = json!({"command": "python3", "args": [server, "ok"], "tools": {"act": {"always_available": true}}});
     home.write("config/mcp_servers.yaml", json!({"servers": {"fake": fake}}).to_string());
@@ -174,12 +156,10 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
     let content = format!("first\n{unseen}\n");
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}));
     world.model.reply(write).reply(Reply::text("Written."));
-    let run = ["run", "Write it", "--on-interrupt", "approve", "--output", "json"];
-    let result = world.daemon.agentctl(run).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap();
+    let session = &world.ok(["run", "Write it", "--on-interrupt", "approve", "--output", "json"]).await.session();
     let undo = |more: &'static [&'static str]| {
         let args: Vec<&str> = ["undo", session, "--preview"].iter().chain(more).copied().collect();
-        world.daemon.agentctl(args)
+        world.agentctl(args)
     };
     check(&undo(&[]).await.exits(0).stdout, &format!("-{seen}\n"));
     let json = undo(&["--json"]).await.exits(0);
@@ -187,26 +167,26 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
     assert!(json.json()["files"][0]["diff"].as_str().unwrap().contains(unseen), "{}", json.stdout);
 
     // The title, wherever it stands: in lists, and in a question of the session.
-    world.daemon.agentctl(["sessions", "rename", session, unseen]).await.exits(0);
-    check(&world.daemon.agentctl(["sessions", "list"]).await.exits(0).stdout, seen);
-    check(&world.daemon.agentctl(["sessions", "show", session]).await.exits(0).stdout, seen);
+    world.ok(["sessions", "rename", session, unseen]).await;
+    check(&world.daemon.ok(["sessions", "list"]).await.stdout, seen);
+    check(&world.daemon.ok(["sessions", "show", session]).await.stdout, seen);
     let call = Reply::tool_call("mcp_fake_act", json!({ "text": unseen }));
     world.model.reply(call).reply(Reply::text("No."));
     let args = ["run", "Act", "--session", session, "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(args);
     let (raised, _) = running.event("interrupt_raised").await;
     let interrupt = &raised["interrupt"];
-    let shown = world.daemon.agentctl(["interrupts", id(interrupt)]).await.exits(0).stdout;
+    let shown = world.ok(["interrupts", id(interrupt)]).await.stdout;
     check(&shown, &format!("in \"{seen}\""));
 
     // What another program would be told, which has no preview of its own.
     check(&shown, &format!("\"text\": \"{seen}\""));
-    check(&world.daemon.agentctl(["interrupts"]).await.exits(0).stdout, seen);
+    check(&world.daemon.ok(["interrupts"]).await.stdout, seen);
     assert_eq!(interrupt["args"]["text"], unseen);
-    world.daemon.agentctl(["answer", id(interrupt), "reject"]).await.exits(0);
+    world.ok(["answer", id(interrupt), "reject"]).await;
     let streamed = running.output(Vec::new()).await.exits(5).stdout;
     assert!(!streamed.contains(is_hidden), "{streamed:?}");
-    check(&world.daemon.agentctl(["audit", "--session", session]).await.exits(0).stdout, seen);
+    check(&world.daemon.ok(["audit", "--session", session]).await.stdout, seen);
 }
 
 /// A pipe may lead to a terminal, and a terminal need not say that it is one.
@@ -216,7 +196,7 @@ async fn no_output_steers_a_terminal_wherever_it_goes() {
     let said = "Hi\u{1b}]0;owned\u{7}\u{1b}[2J\tthere\u{9b}31m,\n漢字 \u{202e}friend\u{85}.";
     for term in ["dumb", "", "xterm-256color"] {
         let run = async |output: &str| {
-            let mut command = world.daemon.agentctl_command(["run", "Hello", "--output", output]);
+            let mut command = world.agentctl_command(["run", "Hello", "--output", output]);
             command.env("TERM", term);
             Running::spawn(command).output(Vec::new()).await.exits(0)
         };
@@ -233,12 +213,12 @@ async fn no_output_steers_a_terminal_wherever_it_goes() {
 
 /// What the pager got.
 async fn paged(world: &World, terminal: &mut Terminal, command: &str) -> String {
-    let (seen, whole) = (world.daemon.path().join("seen"), world.daemon.path().join("whole"));
-    let _ = std::fs::remove_file(&whole);
+    let (seen, whole) = (world.path().join("seen"), world.path().join("whole"));
+    let _ = fs::remove_file(&whole);
     terminal.says(command);
-    until("the pager has it all", || async { whole.exists().then_some(()) }).await;
+    until_true("the pager has it all", || whole.exists()).await;
     terminal.prompt();
-    std::fs::read_to_string(seen).unwrap()
+    fs::read_to_string(seen).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -247,20 +227,18 @@ async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
     world.daemon.set("PAGER", "cat >\"$HOME/seen\" && touch \"$HOME/whole\"");
     let lines = "for i in $(seq 1 2000); do echo line $i; done; echo 'FAILED test_one'; echo done; \
                  for i in $(seq 1 2000); do echo note $i >&2; done; exit 1";
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world
         .model
         .reply(Reply::tool_call("run_bash_command", json!({ "command": lines })))
         .reply(Reply::text("It failed."));
-    terminal.says("Test it");
-    terminal.sees("y yes");
+    terminal.says_for("Test it", "y yes");
     terminal.presses("y");
     terminal.sees_all(&["exit 1", "FAILED test_one", "note 1999"]);
     let after = terminal.sees("It failed.");
     assert!(!after.contains("large_tool_results"), "{after}");
     terminal.prompt();
-    let told = super::tool_texts(world.model.requests().last().unwrap());
+    let told = tool_texts(world.model.requests().last().unwrap());
     assert!(told.contains("large_tool_results/") && !told.contains("line 1000\n"), "the model got a part: {told}");
     let seen = paged(&world, &mut terminal, "/show").await;
     has_all(&seen, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);
@@ -269,9 +247,9 @@ async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
     // A file that was read, and the answer of a subagent.
     let path = format!("outputs/{}.txt", "a");
     let session = world.last_session().await;
-    let folder = world.daemon.data().join("workspace").join(&session);
+    let folder = world.data().join("workspace").join(&session);
     let long: String = (1..=1500).map(|n| format!("row {n} of a file with long rows that somebody wrote\n")).collect();
-    std::fs::write(folder.join(&path), long).unwrap();
+    fs::write(folder.join(&path), long).unwrap();
     world.model.reply(Reply::tool_call("read_file", json!({ "path": path }))).reply(Reply::text("Read."));
     terminal.hears("Read it", "Read.");
     let seen = paged(&world, &mut terminal, "/show").await;
@@ -285,7 +263,7 @@ async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
     assert!(seen.contains("result:\nFirst.\n\nAnd this") && !seen.contains("{\""), "{seen}");
 
     // What is removed is said to be.
-    std::fs::remove_dir_all(folder.join("large_tool_results")).unwrap();
+    fs::remove_dir_all(folder.join("large_tool_results")).unwrap();
     let seen = paged(&world, &mut terminal, "/show 3").await;
     assert!(seen.contains("line 1\n") && seen.contains("was removed") && !seen.contains("line 1000\n"), "{seen}");
     assert!(!seen.contains("too long to be shown"), "{seen}");

@@ -1,14 +1,10 @@
 //! Scripts that lie in a skill's folder run like any other command: asked for, judged and locked in.
 
-use std::{fs, net::TcpListener, path::PathBuf};
-
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
+use std::net::TcpListener;
 
 use super::{
-    World, has_all,
-    sandbox::{children, mount, project, world},
-    tool_texts,
+    sandbox::{children, project, world},
+    *,
 };
 
 const SECRET: &str = "the launch code is 0000";
@@ -16,9 +12,8 @@ const SECRET: &str = "the launch code is 0000";
 /// A session with a skill's folder, whose script does what these lines say.
 async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
     world.model.respond_with(|_| Reply::text("hello"));
-    let began = world.daemon.agentctl(["run", "Hello", "-C", &mount(world), "--output", "json"]).await.exits(0).json();
-    let session = began["session_id"].as_str().unwrap().to_owned();
-    let skill = world.daemon.path().join("data/workspace").join(&session).join("skills/report");
+    let session = world.ok(["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.session();
+    let skill = world.path().join("data/workspace").join(&session).join("skills/report");
     fs::create_dir_all(skill.join("scripts")).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: report\ndescription: Makes a report\n---\n").unwrap();
     fs::write(skill.join("scripts/make.sh"), format!("#!/bin/sh\n{lines}")).unwrap();
@@ -27,18 +22,15 @@ async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
 
 /// Lets the model run the skill's script, and gives what it was told of it.
 async fn run_script(world: &World, session: &str, answer: &str) -> String {
-    world.model.respond_with(|request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => Reply::tool_call("run_bash_command", json!({"command": "sh skills/report/scripts/make.sh"})),
-    });
-    world.daemon.agentctl(["run", "Do it", "--session", session, "--on-interrupt", answer]).await;
+    world.will(Reply::tool_call("run_bash_command", json!({"command": "sh skills/report/scripts/make.sh"})));
+    world.agentctl(["run", "Do it", "--session", session, "--on-interrupt", answer]).await;
     tool_texts(world.model.requests().last().unwrap())
 }
 
 #[tokio::test]
 async fn the_script_of_a_skill_is_locked_in() {
     let world = world("").await;
-    let secret = world.daemon.write("secret.txt", SECRET).display().to_string();
+    let secret = world.write("secret.txt", SECRET).display().to_string();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -70,7 +62,7 @@ async fn the_script_of_a_skill_is_locked_in() {
     assert_eq!(children(world.daemon.pid()), before);
     assert_eq!(fs::read_to_string(project(&world).join("report")).unwrap(), "made\n");
     // What it changed in the project is taken back like every other change.
-    world.daemon.agentctl(["undo", &session]).await.exits(0);
+    world.ok(["undo", &session]).await;
     assert!(!project(&world).join("report").exists());
 }
 
@@ -82,7 +74,7 @@ async fn the_script_of_a_skill_does_not_run_unasked() {
     assert!(!told.starts_with("exit code"), "{told}");
     assert!(!project(&world).join("ran").exists());
     let rules = "tools: {run_bash_command: {patterns: {critical: ['skills/']}, actions: {critical: deny}}}\n";
-    world.daemon.write("config/hitl_rules.yaml", rules);
+    world.write("config/hitl_rules.yaml", rules);
     world.client().await.reload().await.unwrap();
     let told = run_script(&world, &session, "approve").await;
     assert!(!told.starts_with("exit code"), "{told}");

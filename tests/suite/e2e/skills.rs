@@ -1,33 +1,18 @@
 //! Skills: brought into sessions when something is about them, checked, added, and their packages installed with consent.
 
 use std::{
-    fs,
     io::{BufRead as _, BufReader},
-    os::unix::fs::symlink,
-    path::Path,
-    process::{Child, Command, Stdio},
+    process::Child,
 };
 
-use agentd_core::{
-    event::EventKind,
-    interrupt::{Answer, Ask},
-};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
+use agentd_core::interrupt::Ask;
 
-use super::{Events as _, World, has_all, tool_texts, turn};
+use super::{Events as _, *};
 
 const SKILL: &str = "---\nname: tax\ndescription: Works out taxes\n---\n# Taxes\nRead skills/tax/reference/rates.md.\n";
 
 async fn world(prepare: impl FnOnce(&mut TempHome)) -> World {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
-    prepare(&mut home);
-    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    let world = World::prepared(prepare).await;
     world.model.default_reply(Reply::text("Good."));
     world
 }
@@ -55,14 +40,13 @@ async fn a_skill_is_read_when_it_is_needed_and_its_scripts_run() {
         ("list_workspace_files", json!({"path": "skills"})),
     ];
     let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
-    let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = output.exits(0).session();
     assert!(told[0].contains("Read skills/tax/reference/rates.md") && told[1].contains("Nineteen"), "{told:#?}");
     assert!(told[2].contains("sum 5") && told[2].contains("kept"), "{told:#?}");
     assert!(told[3].contains("E_PATH") && told[4].contains("E_PATH"), "{told:#?}");
     assert!(told[5].contains("tax/") && !told[5].contains("json"), "{told:#?}");
-    let first = world.model.requests()[0].body.to_string();
-    assert!(first.contains("tax: Works out taxes") && first.contains("skills/NAME/SKILL.md"), "{first}");
-    let copy = world.daemon.path().join("data/workspace").join(session).join("skills/tax");
+    has_all(&world.model.requests()[0].body.to_string(), &["tax: Works out taxes", "skills/NAME/SKILL.md"]);
+    let copy = world.path().join("data/workspace").join(session).join("skills/tax");
     assert!(copy.join("scripts/sum.sh").is_file());
     world.still_serves().await;
 }
@@ -74,25 +58,24 @@ async fn a_mention_and_a_file_bring_a_skill() {
         home.write("config/skills.yaml", "optional: {tax: {enabled: false, auto_load_on_file_types: [tax]}}\n");
     })
     .await;
-    let first = world.daemon.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
-    let skills = |session: &serde_json::Value| {
-        let root = world.daemon.path().join("data/workspace").join(session["session_id"].as_str().unwrap());
+    let first = world.ok(["run", "Hello", "--output", "json"]).await.json();
+    let skills = |session: &Value| {
+        let root = world.path().join("data/workspace").join(session["session_id"].as_str().unwrap());
         root.join("skills/tax/SKILL.md").is_file()
     };
     assert!(!world.model.requests()[0].body.to_string().contains("Works out taxes"), "it is not told unasked");
     assert!(!skills(&first));
-    let mentioned = world.daemon.agentctl(["run", "Use @tax", "--output", "json"]).await.exits(0).json();
+    let mentioned = world.ok(["run", "Use @tax", "--output", "json"]).await.json();
     assert!(skills(&mentioned) && tail(&world).contains("read skills/tax/SKILL.md"), "{}", tail(&world));
-    world.daemon.write("2025.tax", "x");
-    let file = world.daemon.path().join("2025.tax");
-    let args = ["run", "See", "--file", file.to_str().unwrap(), "--output", "json"];
-    let handed = world.daemon.agentctl(args).await.exits(0).json();
+    world.write("2025.tax", "x");
+    let file = world.path().join("2025.tax");
+    let handed = world.ok(["run", "See", "--file", file.to_str().unwrap(), "--output", "json"]).await.json();
     assert!(skills(&handed) && tail(&world).contains("For work on uploads/2025.tax"), "{}", tail(&world));
     // Changed since: the next mention brings it as it is now.
-    world.daemon.write("config/skills/tax/reference/rates.md", "Twenty of a hundred, from now on.\n");
+    world.write("config/skills/tax/reference/rates.md", "Twenty of a hundred, from now on.\n");
     let session = mentioned["session_id"].as_str().unwrap();
-    world.daemon.agentctl(["run", "Again @tax", "--session", session]).await.exits(0);
-    let rates = world.daemon.read(&format!("data/workspace/{session}/skills/tax/reference/rates.md"));
+    world.ok(["run", "Again @tax", "--session", session]).await;
+    let rates = world.read(&format!("data/workspace/{session}/skills/tax/reference/rates.md"));
     assert!(rates.starts_with("Twenty"), "{rates}");
 }
 
@@ -113,7 +96,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
         symlink(home.path().join("secret.txt"), home.config().join("skills/leads/secret")).unwrap();
     })
     .await;
-    let skills = world.daemon.agentctl(["skills", "list", "--json"]).await.exits(0).json();
+    let skills = world.json(["skills", "list"]).await;
     let wrong = |name: &str| {
         let found = skills.as_array().unwrap().iter().find(|skill| skill["name"] == name).unwrap();
         let problems = found["problems"].as_array().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -129,29 +112,27 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
         let (usable, problems) = wrong(name);
         assert!(!usable && problems.contains(part), "{name}: {problems}");
     }
-    let table = world.daemon.agentctl(["skills", "list"]).await.exits(0).stdout;
+    let table = world.ok(["skills", "list"]).await.stdout;
     assert!(!table.contains('\u{1b}') && table.contains("cannot be used"), "{table}");
     // What cannot be used is not offered.
-    world.daemon.agentctl(["run", "Hello"]).await.exits(0);
+    world.ok(["run", "Hello"]).await;
     let sent = world.model.requests().last().unwrap().body.to_string();
     assert!(
         sent.contains("tax: Works out taxes") && !sent.contains("large: Large") && !sent.contains("leads: Leads"),
         "{sent}"
     );
-    let folder = |name: &str| world.daemon.path().join("config/skills").join(name).display().to_string();
-    let checked = world.daemon.agentctl(["skills", "check", &folder("broken")]).await;
+    let folder = |name: &str| world.path().join("config/skills").join(name).display().to_string();
+    let checked = world.agentctl(["skills", "check", &folder("broken")]).await;
     assert!(checked.code == Some(1) && checked.stdout.contains("SKILL.md:"), "{}", checked.stdout);
-    world.daemon.agentctl(["skills", "check", &folder("tax")]).await.exits(0);
-    let by_name = world.daemon.agentctl(["skills", "check", "tax"]).await.exits(0).stdout;
-    assert!(by_name.contains("config/skills/tax"), "{by_name}");
-    let unknown = world.daemon.agentctl(["skills", "check", "nothing"]).await;
+    world.ok(["skills", "check", &folder("tax")]).await;
+    world.ok(["skills", "check", "tax"]).await.shows(&["config/skills/tax"]);
+    let unknown = world.agentctl(["skills", "check", "nothing"]).await;
     assert!(
         unknown.code == Some(2) && unknown.stderr.contains("hint: give the folder of a skill"),
         "{}",
         unknown.stderr
     );
-    let absent = world.daemon.agentctl(["skills", "check", "/nowhere"]).await;
-    assert_eq!(absent.code, Some(2), "{}", absent.stderr);
+    world.agentctl(["skills", "check", "/nowhere"]).await.exits(2);
 
     let calls = ["leads/secret", "leads/SKILL.md", "large/SKILL.md"];
     let calls = calls.map(|path| ("read_file", json!({"path": format!("skills/{path}")})));
@@ -160,8 +141,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     assert!(told.iter().all(|text| text.contains("E_PATH") && text.contains("cannot be used")), "{told:#?}");
     assert!(!told.join("").contains("launch"), "{told:#?}");
     world.model.respond_with(|_| Reply::text("Good."));
-    let output = world.daemon.agentctl(["run", "Use @leads"]).await.exits(0);
-    assert!(output.stderr.contains("leads out of the skill"), "{}", output.stderr);
+    world.ok(["run", "Use @leads"]).await.says(&["leads out of the skill"]);
     world.still_serves().await;
 }
 
@@ -177,13 +157,13 @@ async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
         home.write("config/skills/hint/SKILL.md", "---\nname: hint\ndescription: Hints\nargument-hint: [a] [b]\n---\n");
     })
     .await;
-    let from = world.daemon.path().join("from/zebra").display().to_string();
-    let added = world.daemon.agentctl(["skills", "add", &from]).await.exits(0).stdout;
+    let from = world.path().join("from/zebra").display().to_string();
+    let added = world.ok(["skills", "add", &from]).await.stdout;
     assert_eq!(added.lines().count(), 1, "all of it is shown: {added}");
-    let project = world.daemon.path().join("project");
-    world.daemon.agentctl(["run", "Hello", "-C", project.to_str().unwrap()]).await.exits(0);
+    let project = world.path().join("project");
+    world.ok(["run", "Hello", "-C", project.to_str().unwrap()]).await;
     let messages = world.model.requests().last().unwrap().body.to_string();
-    let listed = world.daemon.agentctl(["skills", "list", "--session", "last", "--json"]).await.exits(0).json();
+    let listed = world.json(["skills", "list", "--session", "last"]).await;
     let count = |form: &str| listed.as_array().unwrap().iter().filter(|skill| skill["shown"] == form).count();
     let (whole, shortened) = (count("whole"), count("shortened"));
     assert!(whole >= 2 && shortened > 0 && whole + shortened + count("name") == 33, "{listed:#}");
@@ -196,16 +176,14 @@ async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
         let is_listed = messages.contains(&format!("\\n- {name}"));
         assert_eq!(is_listed, skill["shown"] != "none", "{name}");
     }
-    let table = world.daemon.agentctl(["skills", "list", "--session", "last"]).await.exits(0).stdout;
-    assert!(table.contains("shortened") && table.contains("when mentioned"), "{table}");
+    world.ok(["skills", "list", "--session", "last"]).await.shows(&["shortened", "when mentioned"]);
     // Own skills that are too many for the catalogue: the person hears it at once.
     for number in 0..90 {
         let front = format!("---\nname: b{number:02}\ndescription: {}\n---\n", "many words ".repeat(27));
-        world.daemon.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
+        world.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
     }
-    let again = world.daemon.agentctl(["skills", "add", &from, "--replace"]).await.exits(0).stdout;
-    assert!(again.contains("models are shown"), "{again}");
-    let json = world.daemon.agentctl(["skills", "add", &from, "--replace", "--json"]).await.exits(0).json();
+    world.ok(["skills", "add", &from, "--replace"]).await.shows(&["models are shown"]);
+    let json = world.json(["skills", "add", &from, "--replace"]).await;
     assert!(["name", "shortened"].contains(&json["shown"].as_str().unwrap()), "{json}");
 }
 
@@ -220,20 +198,20 @@ async fn a_folder_is_added_once_it_is_sound() {
         home.write("from/bad/SKILL.md", "no front matter");
     })
     .await;
-    let folder = |name: &str| world.daemon.path().join("from").join(name).display().to_string();
-    let bad = world.daemon.agentctl(["skills", "add", &folder("bad")]).await;
+    let folder = |name: &str| world.path().join("from").join(name).display().to_string();
+    let bad = world.agentctl(["skills", "add", &folder("bad")]).await;
     assert!(bad.code == Some(2) && bad.stderr.contains("SKILL.md:1"), "{:?} {}", bad.code, bad.stderr);
-    let added = world.daemon.agentctl(["skills", "add", &folder("word"), "--json"]).await.exits(0).json();
-    assert_eq!((&added["name"], &added["license"], &added["usable"]), (&json!("word"), &json!("MIT"), &json!(true)));
-    assert!(!world.daemon.path().join("config/skills/word/.git").exists());
-    let again = world.daemon.agentctl(["skills", "add", &folder("word")]).await;
+    let added = world.json(["skills", "add", &folder("word")]).await;
+    holds(&added, json!({"name": "word", "license": "MIT", "usable": true}));
+    assert!(!world.path().join("config/skills/word/.git").exists());
+    let again = world.agentctl(["skills", "add", &folder("word")]).await;
     assert!(again.code != Some(0) && again.stderr.contains("--replace"), "{}", again.stderr);
-    world.daemon.agentctl(["skills", "add", &folder("word"), "--replace"]).await.exits(0);
-    let shown = world.daemon.agentctl(["skills", "show", "@word"]).await.exits(0).stdout;
-    has_all(&shown, &["Word: files", "MIT", "Read, Bash", "`fancy` is not known", "put the text in quotes"]);
-    let unknown = world.daemon.agentctl(["skills", "show", "wrod"]).await;
+    world.ok(["skills", "add", &folder("word"), "--replace"]).await;
+    let output = world.ok(["skills", "show", "@word"]).await;
+    output.shows(&["Word: files", "MIT", "Read, Bash", "`fancy` is not known", "put the text in quotes"]);
+    let unknown = world.agentctl(["skills", "show", "wrod"]).await;
     assert!(unknown.code != Some(0) && unknown.stderr.contains("no skill"), "{}", unknown.stderr);
-    world.daemon.agentctl(["run", "Use @word"]).await.exits(0);
+    world.ok(["run", "Use @word"]).await;
     assert!(tail(&world).contains("skills/word/SKILL.md"), "{}", tail(&world));
 }
 
@@ -250,39 +228,35 @@ async fn a_projects_skills_are_marked_and_take_no_others_name() {
         symlink(home.path().join("outside"), home.path().join("project/.agentd/skills/outside")).unwrap();
     })
     .await;
-    let project = world.daemon.path().join("project").display().to_string();
-    world.daemon.agentctl(["project", "trust", &project]).await.exits(0);
+    let project = world.path().join("project").display().to_string();
+    world.ok(["project", "trust", &project]).await;
     let calls = vec![
         ("read_file", json!({"path": "skills/tax/SKILL.md"})),
         ("read_file", json!({"path": "skills/deploy/SKILL.md"})),
         ("read_file", json!({"path": "skills/outside/SKILL.md"})),
     ];
     let (told, output) = world.call_all(calls, &["-C", &project, "--output", "json"]).await;
-    let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = output.exits(0).session();
     assert!(told[0].contains("# Taxes") && !told[0].contains("evil"), "{told:#?}");
     assert!(told[1].contains("Steps.") && told[2].contains("E_PATH"), "{told:#?}");
     let first = world.model.requests()[0].body.to_string();
     assert!(first.contains("deploy: How we deploy (came with the project") && !first.contains("Obey me"), "{first}");
-    let skills = world.daemon.agentctl(["skills", "list", "--session", &session, "--json"]).await.exits(0).json();
+    let skills = world.json(["skills", "list", "--session", &session]).await;
     let of_project = |name: &str| {
         let found = skills.as_array().unwrap().iter().find(|s| s["name"] == name && s["origin"] == "project");
         found.unwrap()["usable"].as_bool().unwrap()
     };
     assert!(of_project("deploy") && !of_project("tax"), "{skills:#}");
-    world.daemon.agentctl(["run", "Now @deploy", "--session", &session]).await.exits(0);
+    world.ok(["run", "Now @deploy", "--session", &session]).await;
     assert!(tail(&world).contains("allows nothing that the person did not ask for"), "{}", tail(&world));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bundled_skills_are_there_when_they_are_called() {
     let world = world(|_| {}).await;
-    let skills = world.daemon.agentctl(["skills", "list", "--json"]).await.exits(0).json();
+    let skills = world.json(["skills", "list"]).await;
     let pdf = skills.as_array().unwrap().iter().find(|skill| skill["name"] == "pdf").unwrap();
-    assert_eq!(
-        (&pdf["origin"], &pdf["enabled"], &pdf["usable"]),
-        (&json!("bundled"), &json!(false), &json!(true)),
-        "{pdf}"
-    );
+    holds(&pdf, json!({"origin": "bundled", "enabled": false, "usable": true}));
     assert!(!pdf["packages"].as_array().unwrap().is_empty() && pdf["installed"] == false, "{pdf}");
     let calls = vec![
         ("read_file", json!({"path": "skills/pdf/SKILL.md"})),
@@ -354,8 +328,8 @@ async fn packages_are_installed_with_consent_and_used_by_every_session() {
         true => Reply::tool_call("run_bash_command", asks.clone()),
     });
     // Refused: nothing is installed and nothing runs.
-    world.daemon.agentctl(["run", "Hi", "--on-interrupt", "deny"]).await;
-    assert!(!world.daemon.path().join("data/skill_environments").exists());
+    world.agentctl(["run", "Hi", "--on-interrupt", "deny"]).await;
+    assert!(!world.path().join("data/skill_environments").exists());
     // Asked once, for the packages and the command together, also where commands ask nobody.
     let client = world.client().await;
     let free = NewSession { confirm_exec: Some(false), ..NewSession::default() };
@@ -363,20 +337,19 @@ async fn packages_are_installed_with_consent_and_used_by_every_session() {
     let raised = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     let EventKind::InterruptRaised { interrupt } = &raised.last().unwrap().kind else { panic!() };
     let Ask::Approval { preview, reason, grants, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
-    let preview = preview.as_deref().unwrap();
-    assert!(preview.contains("agentdhello>=1") && preview.contains("skills/hello/scripts/hi.py"), "{preview}");
+    has_all(&preview.as_deref().unwrap(), &["agentdhello>=1", "skills/hello/scripts/hi.py"]);
     assert!(reason.contains("installs Python packages") && grants.is_empty(), "{reason} {grants:?}");
     client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
     events.to_the_end().await;
     let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("hello from the package"), "{told}\n{}", world.daemon.log());
+    assert!(told.contains("hello from the package"), "{told}\n{}", world.log());
     // Another session uses it, and nobody is asked for packages again.
     let free = NewSession { confirm_exec: Some(false), ..NewSession::default() };
     let mut events = client.turn(turn(SessionChoice::New(free), "Hi again")).await.unwrap();
     let all = events.to_the_end().await;
     assert!(!all.iter().any(|event| matches!(event.kind, EventKind::InterruptRaised { .. })), "{all:#?}");
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("hello from the package"));
-    let shown = world.daemon.agentctl(["skills", "show", "hello", "--json"]).await.exits(0).json();
+    let shown = world.json(["skills", "show", "hello"]).await;
     assert_eq!(shown["installed"], true, "{shown}");
 }
 
@@ -397,10 +370,9 @@ async fn an_installation_that_fails_leaves_nothing_and_says_why() {
     output.exits(0);
     assert!(told[0].contains("E_TOOL") && told[0].contains("agentdhello"), "{told:#?}");
     assert!(told[0].contains("The command did not run"), "{told:#?}");
-    let left = fs::read_dir(world.daemon.path().join("data/skill_environments")).unwrap().count();
+    let left = fs::read_dir(world.path().join("data/skill_environments")).unwrap().count();
     assert_eq!(left, 0);
-    let shown = world.daemon.agentctl(["skills", "show", "places"]).await.exits(0).stdout;
-    assert!(shown.contains("requirements.txt:2") && shown.contains("option of pip"), "{shown}");
+    world.ok(["skills", "show", "places"]).await.shows(&["requirements.txt:2", "option of pip"]);
     world.still_serves().await;
 }
 
@@ -429,7 +401,7 @@ async fn packages_that_a_skill_does_not_declare_are_asked_for() {
         let done = super::told_of_each(request).len();
         steps.get(done).map_or(Reply::text("over"), |(tool, args)| Reply::tool_call(*tool, args.clone()))
     });
-    world.daemon.agentctl(["run", super::ALL_OF_IT, "--on-interrupt", "approve"]).await.exits(0);
+    world.ok(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await;
     let told = super::told_of_each(world.model.requests().last().unwrap());
     assert!(told[0].contains("No module named") && told[0].contains("Run the same command again"), "{told:#?}");
     // No script of the skill imports it: what is printed is not believed.

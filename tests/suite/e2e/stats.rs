@@ -1,9 +1,6 @@
 //! Counters of what happened: by day, after restarts, and in the format of Prometheus.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
-
-use super::{World, works_through};
+use super::*;
 
 fn count(report: &Value, kind: &str, name: &str, outcome: &str) -> u64 {
     let fits = |counter: &&Value| counter["kind"] == kind && counter["name"] == name && counter["outcome"] == outcome;
@@ -14,7 +11,7 @@ fn count(report: &Value, kind: &str, name: &str, outcome: &str) -> u64 {
 #[tokio::test]
 async fn what_happened_is_counted_once_and_stays_counted() {
     let mut world = World::start().await;
-    world.daemon.write("project/a.txt", "old\n");
+    world.write("project/a.txt", "old\n");
     let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
     let steps = vec![
         (&["Edited"][..], Reply::tool_call("edit_file", edit)),
@@ -22,15 +19,12 @@ async fn what_happened_is_counted_once_and_stays_counted() {
         (&["E_PATH", "no such file"][..], Reply::tool_call("read_file", json!({"path": "/project/none.txt"}))),
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
-    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve"];
-    world.daemon.agentctl(args).await.exits(0);
-    let session = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    world.daemon.agentctl(["sessions", "delete", session.as_str().unwrap(), "--yes"]).await.exits(0);
+    world.ok(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]).await;
+    let session = world.json(["sessions", "list"]).await[0]["id"].clone();
+    world.daemon.crash().await;
+    world.ok(["sessions", "delete", session.as_str().unwrap(), "--yes"]).await;
 
-    let report = world.daemon.agentctl(["stats", "--json"]).await.exits(0).json();
+    let report = world.json(["stats"]).await;
     assert_eq!(count(&report, "turn", "", "completed"), 1, "{report:#}");
     assert_eq!(count(&report, "tool", "edit_file", "ok"), 1, "{report:#}");
     assert_eq!(count(&report, "tool", "unknown", "E_UNKNOWN_TOOL"), 1, "{report:#}");
@@ -39,7 +33,7 @@ async fn what_happened_is_counted_once_and_stays_counted() {
     assert_eq!(report["days"].as_array().unwrap().len(), 1);
     assert!(report["usage"]["total"]["calls"].as_u64().unwrap() >= 4);
 
-    let text = world.daemon.agentctl(["stats", "--prometheus"]).await.exits(0).stdout;
+    let text = world.ok(["stats", "--prometheus"]).await.stdout;
     for line in
         ["agentd_turns_total{end=\"completed\"} 1", "agentd_tool_calls_total{tool=\"edit_file\",outcome=\"ok\"} 1"]
     {
@@ -50,18 +44,16 @@ async fn what_happened_is_counted_once_and_stays_counted() {
         let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
         assert!(is_comment || value.is_some(), "{line}");
     }
-    let table = world.daemon.agentctl(["stats", "--since", "7d", "--by-day"]).await.exits(0).stdout;
+    let table = world.ok(["stats", "--since", "7d", "--by-day"]).await.stdout;
     assert!(table.contains("TURNS") && table.lines().count() == 2, "{table}");
-    let none = world.daemon.agentctl(["stats", "--since", "2020-01-01", "--until", "2020-01-02"]).await.exits(0).stderr;
-    assert!(none.contains("nothing happened"), "{none}");
+    world.ok(["stats", "--since", "2020-01-01", "--until", "2020-01-02"]).await.says(&["nothing happened"]);
 }
 
 #[tokio::test]
 async fn the_log_is_written_for_programs_on_request() {
     let world = World::configured("service: {log_format: json}").await;
-    world.model.reply(Reply::text("hello"));
-    world.daemon.agentctl(["run", "hello"]).await.exits(0);
-    let log = world.daemon.log();
+    world.ok(["run", "hello"]).await;
+    let log = world.log();
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
     assert!(lines.iter().any(|line| line["level"] == "INFO" && line["fields"]["message"].is_string()), "{log}");

@@ -1,12 +1,8 @@
 //! Every line that a program reads matches the schema in the documentation.
 
-use std::{fs, path::Path};
-
-use agentd_testkit::model_server::Reply;
 use jsonschema::Validator;
-use serde_json::{Value, json};
 
-use super::World;
+use super::*;
 
 fn validator() -> Validator {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/stream-json.schema.json");
@@ -41,20 +37,19 @@ async fn every_line_of_stream_json_matches_the_schema() {
     world.model.reply(Reply::tool_call("no_such_tool", json!({})));
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Tea?", "default": "yes"})));
     world.model.default_reply(Reply::text("Done."));
-    let file = world.daemon.write("notes.txt", "a needle");
+    let file = world.write("notes.txt", "a needle");
     let args =
         ["run", "Do it", "--output", "stream-json", "--on-interrupt", "approve", "--file", file.to_str().unwrap()];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     assert!(lines.len() > 20, "{}", lines.len());
     check(&validator, &lines);
     let session = lines[0]["session_id"].as_str().unwrap().to_owned();
     // Room is made, a turn goes on without its client, and one never began.
-    let compact = world.daemon.agentctl(["compact", &session, "--json"]).await;
-    assert_eq!(compact.code, Some(0), "{}", compact.stderr);
+    world.ok(["compact", &session, "--json"]).await;
     let args = ["run", "More", "--session", &session, "--output", "stream-json", "--detach"];
-    check(&validator, &world.daemon.agentctl(args).await.exits(0).json_lines());
+    check(&validator, &world.daemon.ok(args).await.json_lines());
     let args = ["run", "More", "--session", "ffffffff", "--output", "stream-json"];
-    let refused = world.daemon.agentctl(args).await.json_lines();
+    let refused = world.agentctl(args).await.json_lines();
     assert_eq!(refused[0]["type"], "result");
     check(&validator, &refused);
     // It is no schema that lets everything through.

@@ -1,14 +1,6 @@
 //! A cancel takes back what nothing has answered; what was begun is marked, so that no model continues it unasked.
 
-use agentd_core::{
-    event::{Event, EventKind, StateChange},
-    turn::{IfBusy, StopReason},
-};
-use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::json;
-
-use super::{Events as _, World, terminal::Terminal, turn};
+use super::{Events as _, *};
 
 /// All words that a request sends.
 fn words(request: &Recorded) -> String {
@@ -54,24 +46,22 @@ async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_ar
     let events = running.to_the_end().await;
     assert_eq!(taken_back(&events), Some((Some("wipe the database"), vec!["and drop the tables"])));
     assert_eq!(reason(&events), StopReason::Cancelled);
-    let nothing = world.daemon.agentctl(["run", "--session", &session]).await.exits(2);
-    nothing.says(&["there is no turn to continue"]);
+    world.agentctl(["run", "--session", &session]).await.exits(2).says(&["there is no turn to continue"]);
 
     world.daemon.restart().await;
     let client = world.client().await;
     assert_eq!(client.items(&session, 0, 100).await.unwrap(), Vec::new());
-    let found = world.daemon.agentctl(["sessions", "search", "database", "--json"]).await.stdout;
+    let found = world.agentctl(["sessions", "search", "database", "--json"]).await.stdout;
     assert!(!found.contains("wipe"), "{found}");
-    let exported =
-        world.daemon.agentctl(["sessions", "export", &session, "--format", "markdown"]).await.exits(0).stdout;
+    let exported = world.ok(["sessions", "export", &session, "--format", "markdown"]).await.stdout;
     let mark = "> **Taken back, no model is shown it**\n> wipe the database; and drop the tables";
     assert!(exported.contains(mark), "{exported}");
     world.model.default_reply(Reply::text("Fine."));
-    world.daemon.agentctl(["run", "second thing", "--session", &session]).await.exits(0);
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).stdout;
+    world.ok(["run", "second thing", "--session", &session]).await;
+    let listed = world.ok(["sessions", "list", "--json"]).await.stdout;
     assert!(listed.contains("second thing") && !listed.contains("wipe"), "the title of the session: {listed}");
-    let fork = world.daemon.agentctl(["sessions", "fork", &session]).await.exits(0).stdout;
-    world.daemon.agentctl(["run", "third thing", "--session", fork.trim()]).await.exits(0);
+    let fork = world.ok(["sessions", "fork", &session]).await.stdout;
+    world.ok(["run", "third thing", "--session", fork.trim()]).await;
     for request in &world.model.requests()[1..] {
         let words = words(request);
         assert!(!words.contains("wipe") && !words.contains("drop"), "{words}");
@@ -92,7 +82,7 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
     let events = running.to_the_end().await;
     assert_eq!(taken_back(&events), Some((None, vec!["drop the tables"])));
     world.model.default_reply(Reply::text("Fine."));
-    world.daemon.agentctl(["run", "second thing", "--session", &session]).await.exits(0);
+    world.ok(["run", "second thing", "--session", &session]).await;
     let told = words(world.model.requests().last().unwrap());
     let order = ["count", "I begin", "The person interrupted here", "second thing"].map(|part| told.find(part));
     assert!(order.is_sorted() && order[0].is_some() && !told.contains("drop"), "{told}");
@@ -103,7 +93,7 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
     running.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     running.sender().cancel().await.unwrap();
     assert_eq!(taken_back(&running.to_the_end().await), None, "it was answered with a call");
-    world.daemon.agentctl(["run", "--session", &session]).await.exits(0);
+    world.ok(["run", "--session", &session]).await;
     let told = words(world.model.requests().last().unwrap());
     let last = told.rfind("The person interrupted here");
     assert!(last.is_some() && told.rfind("The person asks to continue") > last, "{told}");
@@ -139,21 +129,17 @@ async fn a_turn_that_waits_is_taken_back_alone_and_words_behind_a_cancel_are_a_t
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn escape_brings_the_order_back_into_the_line() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::never());
     terminal.says("wipe the database");
     world.model.wait_until(|counts| counts.requests == 1).await;
-    terminal.presses("and the tables\r");
-    terminal.sees("1 message waits");
+    terminal.presses_for("and the tables\r", "1 message waits");
     terminal.presses("later\tsoon");
     terminal.sees_all(&["2 messages wait", "soon"]);
-    terminal.presses("\u{1b}");
-    terminal.sees_last("cancelling");
+    terminal.presses_last("\u{1b}", "cancelling");
     terminal.sees_all(&["wipe the database", "soon"]);
     world.model.reply(Reply::deltas(["Sent as it was."]));
-    terminal.presses("\r");
-    terminal.sees_last("Sent as it was.");
+    terminal.presses_last("\r", "Sent as it was.");
     let requests = world.model.requests();
     assert_eq!(requests[1].last_user(), "wipe the database\nand the tables\nlater\nsoon");
     assert_eq!(words(&requests[1]).matches("wipe").count(), 1);

@@ -1,13 +1,8 @@
 //! Turns for a collector: made from the journal, each once, whatever becomes of the daemon and of the collector.
 
-use std::collections::{BTreeMap, BTreeSet};
+use agentd_testkit::collector::{Collector, CollectorMood, ReceivedSpan};
 
-use agentd_testkit::{
-    collector::{Collector, CollectorMood, ReceivedSpan},
-    daemon::{Running, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
+use super::*;
 
 /// Words that must not leave the machine where nobody asks for it.
 const SECRET: &str = "zanzibar";
@@ -20,8 +15,7 @@ fn counted(reply: Reply, tokens: u64) -> Reply {
 
 /// The main agent gives two tasks away and reads a file that is not there; subagents answer.
 fn answers(request: &Recorded) -> Reply {
-    let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-    match (is_subagent, request.last_role()) {
+    match (is_subagent(request), request.last_role()) {
         (true, _) => counted(Reply::text(format!("The {SECRET} was looked at and found in order. ").repeat(10)), 300),
         (false, "tool") => counted(Reply::text(format!("All of {SECRET} is done.")), 200),
         _ => {
@@ -48,7 +42,7 @@ fn home(model: &ModelServer, variables: &[(&str, &str)]) -> TempHome {
 }
 
 async fn ask(daemon: &TempDaemon) -> Value {
-    daemon.agentctl(["run", &format!("Have the {SECRET} done"), "--output", "json"]).await.exits(0).json()
+    daemon.ok(["run", &format!("Have the {SECRET} done"), "--output", "json"]).await.json()
 }
 
 /// Waits until so many turns of people have come, and returns all spans.
@@ -185,7 +179,7 @@ async fn turns_that_ended_before_a_kill_are_sent_after_it_and_those_that_were_ta
     let taken = turns(&collector, 1).await;
     check(&taken, &first);
     until("the position is on disk", || async {
-        let text = std::fs::read_to_string(daemon.data().join("telemetry-traces.json")).ok()?;
+        let text = fs::read_to_string(daemon.data().join("telemetry-traces.json")).ok()?;
         text.contains(first["turn_id"].as_str().unwrap()).then_some(())
     })
     .await;
@@ -202,9 +196,8 @@ async fn turns_that_ended_before_a_kill_are_sent_after_it_and_those_that_were_ta
     model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = model.requests().len();
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
-    until("the model is asked", || async { (model.requests().len() > asked).then_some(()) }).await;
-    daemon.kill9().await;
-    daemon.restart().await;
+    until_true("the model is asked", || model.requests().len() > asked).await;
+    daemon.crash().await;
     let spans = turns(&collector, 3).await;
     let root = spans.iter().rev().find(|span| span.name == "invoke_agent main").unwrap();
     assert_eq!((root.is_error, &root.attributes["agentd.stop_reason"]), (true, &json!("interrupted")));
@@ -226,7 +219,7 @@ async fn a_collector_that_hangs_or_is_gone_costs_a_turn_nothing_and_holds_up_no_
     for _ in 0..3 {
         assert_eq!(ask(&daemon).await["stop_reason"], "completed");
     }
-    until("it was asked", || async { (!collector.requests().is_empty()).then_some(()) }).await;
+    until_true("it was asked", || !collector.requests().is_empty()).await;
     assert_eq!(daemon.sigterm().await, Some(0), "{}", daemon.log());
     assert!(collector.spans().is_empty());
 }
@@ -301,8 +294,8 @@ async fn what_comes_from_elsewhere_did_not_happen_here() {
     let session = first["session_id"].as_str().unwrap();
     let file = daemon.path().join("a.tar.gz");
     let file = file.to_str().unwrap();
-    daemon.agentctl(["sessions", "export", session, "-o", file]).await.exits(0);
-    daemon.agentctl(["sessions", "import", file, "--as-new"]).await.exits(0);
+    daemon.ok(["sessions", "export", session, "-o", file]).await;
+    daemon.ok(["sessions", "import", file, "--as-new"]).await;
     let second = ask(&daemon).await;
     let spans = turns(&collector, 2).await;
     let sessions: BTreeSet<&str> = spans

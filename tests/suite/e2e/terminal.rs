@@ -1,12 +1,16 @@
 //! A person at a terminal, as tests play one.
 
-use std::process::Command;
-
-use agentd_testkit::daemon::TempHome;
 use rexpect::{
     process::WaitStatus,
     session::{PtySession, spawn_command},
 };
+
+use super::*;
+
+/// Words that stand together on the screen, whatever is typed below them.
+pub(super) fn says(words: &str) -> Reply {
+    Reply::deltas([words])
+}
 
 /// A person at a terminal.
 pub(super) struct Terminal(PtySession);
@@ -16,6 +20,14 @@ impl Terminal {
     pub(super) fn open(home: &TempHome, args: &[&str]) -> Self {
         let args: Vec<&str> = ["chat"].iter().chain(args).copied().collect();
         Self::around(home, "exec \"$@\"", &args)
+    }
+
+    /// The chat, at its first prompt.
+    #[track_caller]
+    pub(super) fn ready(home: &TempHome, args: &[&str]) -> Self {
+        let mut terminal = Self::open(home, args);
+        terminal.prompt();
+        terminal
     }
 
     /// A command of agentctl, within a line of a shell in which it is `"$@"`.
@@ -98,6 +110,34 @@ impl Terminal {
     #[track_caller]
     pub(super) fn hears(&mut self, line: &str, words: &str) {
         self.says(line);
+        self.sees_last(words);
+    }
+
+    /// Says a line, and sees these words.
+    #[track_caller]
+    pub(super) fn says_for(&mut self, line: &str, words: &str) {
+        self.says(line);
+        self.sees(words);
+    }
+
+    /// Sees these words, and presses these keys.
+    #[track_caller]
+    pub(super) fn answers(&mut self, words: &str, keys: &str) {
+        self.sees(words);
+        self.presses(keys);
+    }
+
+    /// Presses keys, and sees these words.
+    #[track_caller]
+    pub(super) fn presses_for(&mut self, keys: &str, words: &str) {
+        self.presses(keys);
+        self.sees(words);
+    }
+
+    /// Presses keys, and sees these words and the next prompt.
+    #[track_caller]
+    pub(super) fn presses_last(&mut self, keys: &str, words: &str) {
+        self.presses(keys);
         self.sees_last(words);
     }
 

@@ -1,8 +1,6 @@
 //! Which tools a turn shows, and that nothing else can be called.
 
-use serde_json::{Value, json};
-
-use super::{World, tool_names};
+use super::*;
 
 const TOOLS: &str = "optional:
   web_search: {enabled: false, category: network}
@@ -34,39 +32,34 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
         ("find_files", json!({"pattern": "*"})),
     ];
     let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
-    let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = output.exits(0).session();
     for hidden in &told[..3] {
         assert!(hidden.contains("E_UNKNOWN_TOOL"), "{told:#?}");
     }
     assert!(!told[3].contains("E_"), "{told:#?}");
-    assert!(!world.daemon.path().join("data/workspace").join(&session).join("outputs/ran").exists());
+    assert!(!world.path().join("data/workspace").join(&session).join("outputs/ran").exists());
     let names = tool_names(&world.model.requests()[0]);
     assert!(names.is_sorted(), "{names:?}");
     assert!(names.contains(&"grep".to_owned()) && names.contains(&"read_url".to_owned()), "{names:?}");
     assert!(!names.contains(&"web_search".to_owned()) && !names.contains(&"run_bash_command".to_owned()), "{names:?}");
 
     for args in [&["tools", "--json"][..], &["tools", "--json", "--session", &session]] {
-        let tools = world.daemon.agentctl(args).await.exits(0).json();
+        let tools = world.ok(args).await.json();
         let search = standing(&tools, "web_search");
-        assert_eq!((&search["tier"], &search["visible"]), (&json!("discovered"), &json!(false)), "{search}");
+        holds(&search, json!({"tier": "discovered", "visible": false}));
         assert!(search["why"].as_str().unwrap().contains("@web_search"), "{search}");
         let shell = standing(&tools, "run_bash_command");
-        assert_eq!((&shell["tier"], &shell["visible"]), (&json!("off"), &json!(false)), "{shell}");
+        holds(&shell, json!({"tier": "off", "visible": false}));
         let grep = standing(&tools, "grep");
-        assert_eq!(
-            (&grep["tier"], &grep["visible"], &grep["category"]),
-            (&json!("core"), &json!(true), &json!("search"))
-        );
+        holds(&grep, json!({"tier": "core", "visible": true, "category": "search"}));
         assert_eq!(grep["description"], "Looks into files.");
         assert_eq!(standing(&tools, "todo_write")["origin"], "conversation");
         let visible = tools.as_array().unwrap().iter().filter(|tool| tool["visible"] == true);
         let visible: Vec<&str> = visible.map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(visible, names);
     }
-    let table = world.daemon.agentctl(["tools"]).await.exits(0).stdout;
-    assert!(table.contains("CATEGORY") && table.contains("not shown: @web_search"), "{table}");
-    let unknown = world.daemon.agentctl(["tools", "--session", "nobody"]).await;
-    assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
+    world.ok(["tools"]).await.shows(&["CATEGORY", "not shown: @web_search"]);
+    world.agentctl(["tools", "--session", "nobody"]).await.exits(2);
     world.still_serves().await;
 }
 
@@ -77,14 +70,13 @@ async fn another_tools_yaml_holds_from_the_next_turn_on() {
     let before = world.model.requests()[0].body["tools"].clone();
     world.still_serves().await;
     assert_eq!(world.model.requests()[1].body["tools"], before, "the same bytes as long as nothing changes");
-    world.daemon.write("config/tools.yaml", "optional: {web_search: {enabled: true}}\n");
+    world.write("config/tools.yaml", "optional: {web_search: {enabled: true}}\n");
     world.client().await.reload().await.unwrap();
     world.still_serves().await;
     let names = tool_names(world.model.requests().last().unwrap());
     assert!(names.contains(&"web_search".to_owned()) && names.contains(&"run_bash_command".to_owned()), "{names:?}");
-    world.daemon.write("config/tools.yaml", "optional: {web_search: {enabled: perhaps}}\n");
-    let refused = world.client().await.reload().await.unwrap_err().to_string();
-    assert!(refused.contains("tools.yaml:1:") && refused.contains("never"), "{refused}");
+    world.write("config/tools.yaml", "optional: {web_search: {enabled: perhaps}}\n");
+    has_all(&world.client().await.reload().await.unwrap_err().to_string(), &["tools.yaml:1:", "never"]);
     world.still_serves().await;
     assert_eq!(tool_names(world.model.requests().last().unwrap()), names);
 }
@@ -100,10 +92,7 @@ async fn numbers_of_a_tool_are_set_and_wrong_ones_are_reported() {
     ])
     .await;
     world.still_serves().await;
-    let tools = world.model.requests()[0].body["tools"].to_string();
-    assert!(tools.contains("(default 5, at most 7)"), "{tools}");
-    let log = world.daemon.log();
-    for note in ["`run_bash_command` has no limit `max_secnds`", "`grep` has no limit `max_seconds`"] {
-        assert!(log.contains(note), "{note}: {log}");
-    }
+    has_all(&world.model.requests()[0].body["tools"].to_string(), &["(default 5, at most 7)"]);
+    let log = world.log();
+    has_all(&log, &["`run_bash_command` has no limit `max_secnds`", "`grep` has no limit `max_seconds`"]);
 }

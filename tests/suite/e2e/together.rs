@@ -1,13 +1,6 @@
 //! Two chats in one session: each shows what the other does, and both may speak to the turn that runs.
 
-use agentd_testkit::model_server::Reply;
-
-use super::{World, terminal::Terminal};
-
-/// Words that stand together on the screen.
-fn says(words: &str) -> Reply {
-    Reply::deltas([words])
-}
+use super::*;
 
 fn slowly<const N: usize>(words: [&str; N]) -> Reply {
     Reply::deltas(words).delay_ms(500)
@@ -15,8 +8,7 @@ fn slowly<const N: usize>(words: [&str; N]) -> Reply {
 
 /// Two chats, each at its prompt, in a session in which something was said.
 async fn both(world: &World) -> (Terminal, Terminal) {
-    let mut first = Terminal::open(&world.daemon, &[]);
-    first.prompt();
+    let mut first = Terminal::ready(&world.daemon, &[]);
     world.model.reply(says("Hello to you."));
     first.hears("Hi", "Hello to you.");
     let mut second = Terminal::open(&world.daemon, &["--session", "last"]);
@@ -29,26 +21,22 @@ async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
     let world = World::start().await;
     let (mut first, mut second) = both(&world).await;
     // A line is begun, and kept.
-    second.presses("in Fren");
-    second.sees("in Fren");
+    second.presses_for("in Fren", "in Fren");
     world.model.reply(slowly(["One.\n\n", "Two.\n\n", "Three."])).reply(says("In French: un."));
     first.says("Count to three");
     second.loses_prompt();
     second.sees_all(&["Count to three", "One."]);
-    second.presses("ch\r");
-    second.sees("1 message waits");
+    second.presses_for("ch\r", "1 message waits");
     for terminal in [&mut first, &mut second] {
         terminal.sees_all(&["Three.", "in French\r"]);
         terminal.sees_last("In French: un.");
     }
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Hi", "Count to three", "in French"]);
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    assert_eq!(sessions[0]["turns"], 2, "what was said to a turn began none");
+    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
 
     // What was only begun stands in the prompt when the turn is over, and a second turn is shown, too.
-    second.presses("half a li");
-    second.sees("half a li");
+    second.presses_for("half a li", "half a li");
     world.model.reply(says("Four."));
     first.says("And then?");
     second.loses_prompt();
@@ -57,8 +45,7 @@ async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
     second.sees("half a li");
     first.sees_last("Four.");
     world.model.reply(says("Whole."));
-    second.presses("ne\r");
-    second.sees_last("Whole.");
+    second.presses_last("ne\r", "Whole.");
     first.loses_prompt();
     first.sees("half a line");
     first.sees_last("Whole.");
@@ -75,8 +62,7 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
     second.loses_prompt();
     second.sees("Go");
     world.model.wait_until(|counts| counts.requests == 2).await;
-    second.presses("q");
-    second.sees_last("left; the turn continues");
+    second.presses_last("q", "left; the turn continues");
     // It is not shown again by itself, but a message meets it.
     second.says("faster, please");
     second.sees_all(&["another client's turn is at work here", "1 message waits"]);
@@ -88,7 +74,7 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
     second.prompt();
     second.sees("faster, please");
     first.sees_last("cancelled");
-    let shown = world.daemon.agentctl(["sessions", "show", "last"]).await.exits(0).stdout;
+    let shown = world.ok(["sessions", "show", "last"]).await.stdout;
     assert!(shown.contains("Go") && !shown.contains("faster, please"), "{shown}");
     second.presses("\u{15}");
     second.leaves();
@@ -98,25 +84,20 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attach_finds_the_turn_that_runs_and_q_leaves_it() {
     let world = World::start().await;
-    world.daemon.agentctl(["attach"]).await.exits(0).says(&["no turn is running"]);
+    world.ok(["attach"]).await.says(&["no turn is running"]);
     let hangs = || says("It hangs now").hang_behind("hangs");
     world.model.reply(hangs());
-    let one = world.daemon.agentctl(["run", "Go", "--detach"]).await.exits(0).stdout;
+    let one = world.ok(["run", "Go", "--detach"]).await.stdout;
     world.model.wait_until(|counts| counts.requests == 1).await;
     let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended:$?", &["attach"]);
-    terminal.sees("Go");
-    terminal.presses("q");
+    terminal.answers("Go", "q");
     terminal.sees_all(&["left; the turn continues", "ended:0"]);
     terminal.ends();
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let sessions = world.json(["sessions", "list"]).await;
     assert_eq!(sessions[0]["status"], "running");
 
     world.model.reply(hangs());
-    world.daemon.agentctl(["run", "Go on", "--detach"]).await.exits(0);
+    world.ok(["run", "Go on", "--detach"]).await;
     let end = &one.trim()[one.trim().len() - 8..];
-    world.daemon.agentctl(["attach"]).await.exits(2).says(&[
-        "turns are running in 2 sessions",
-        "Go on · just now · ",
-        end,
-    ]);
+    world.agentctl(["attach"]).await.exits(2).says(&["turns are running in 2 sessions", "Go on · just now · ", end]);
 }

@@ -1,12 +1,6 @@
 //! A turn as a tree: in the terminal, as JSON and as a page.
 
-use agentd_testkit::{
-    daemon::{Running, TempDaemon},
-    model_server::{ModelServer, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, mcp::installed};
+use super::{mcp::installed, *};
 
 /// Text that would end a script, and be obeyed by a terminal.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}]0;owned\u{7}\u{202e}";
@@ -16,8 +10,7 @@ fn counted(reply: Reply) -> Reply {
 }
 
 fn answers(request: &Recorded) -> Reply {
-    let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-    match (is_subagent, request.last_role()) {
+    match (is_subagent(request), request.last_role()) {
         (true, _) => counted(Reply::text(format!("{HOSTILE} was looked at and found in order. ").repeat(5))),
         (false, "tool") => counted(Reply::text(format!("Done: {HOSTILE}"))),
         _ => counted(
@@ -49,9 +42,9 @@ fn spans(of: &Value) -> Vec<&Value> {
 #[tokio::test]
 async fn the_tree_has_every_call_with_its_subagents_and_agrees_with_the_result() {
     let world = world().await;
-    let result = world.daemon.agentctl(["run", "Have it done", "--output", "json"]).await.exits(0).json();
-    world.daemon.agentctl(["run", "--continue", "Again"]).await.exits(0);
-    let trace = world.daemon.agentctl(["trace", "--turn", "1", "--json"]).await.exits(0).json();
+    let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
+    world.ok(["run", "--continue", "Again"]).await;
+    let trace = world.json(["trace", "--turn", "1"]).await;
     assert_eq!(trace["session_id"], result["session_id"]);
     let turn = &trace["turns"][0];
     assert_eq!((&turn["turn_id"], &turn["usage"]), (&result["turn_id"], &result["usage"]));
@@ -64,36 +57,35 @@ async fn the_tree_has_every_call_with_its_subagents_and_agrees_with_the_result()
     assert_eq!(tool["error"], "E_PATH");
 
     // For people: everything on lines that the terminal obeys nothing of.
-    let shown = world.daemon.agentctl(["trace", "--all"]).await.exits(0);
+    let shown = world.ok(["trace", "--all"]).await;
     has_all(&shown.stdout, &["turn 1", "turn 2", "step 1", "delegate_task", "E_PATH", "subagent", "1000>20"]);
     assert!(!shown.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{}", shown.stdout);
     assert!(shown.stdout.lines().all(|line| line.chars().count() <= 120), "{}", shown.stdout);
     let id = result["turn_id"].as_str().unwrap();
-    let same = world.daemon.agentctl(["trace", "--turn", &id[id.len() - 8..]]).await.exits(0);
+    let same = world.ok(["trace", "--turn", &id[id.len() - 8..]]).await;
     assert!(same.stdout.contains("turn 1") && !same.stdout.contains("turn 2"), "{}", same.stdout);
-    world.daemon.agentctl(["trace", "--turn", "7"]).await.exits(2).says(&["no turn", "hint:", "2 turns"]);
+    world.agentctl(["trace", "--turn", "7"]).await.exits(2).says(&["no turn", "hint:", "2 turns"]);
 }
 
 #[tokio::test]
 async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is() {
     let mut world = world().await;
-    world.daemon.agentctl(["trace", "--follow"]).await.exits(2).says(&["no session"]);
+    world.agentctl(["trace", "--follow"]).await.exits(2).says(&["no session"]);
     world.model.respond_with(|request| match request.last_role() {
         "user" => counted(Reply::tool_call("ask_human", json!({"question": "Go on?"}))),
         _ => counted(Reply::text("Done.")),
     });
-    let mut run = world.daemon.spawn_agentctl(["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"]);
+    let mut run = world.spawn_agentctl(["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"]);
     run.event("interrupt_raised").await;
-    let mut followed = world.daemon.spawn_agentctl(["trace", "--follow", "--json"]);
+    let mut followed = world.spawn_agentctl(["trace", "--follow", "--json"]);
     let mut kinds = Vec::new();
     while kinds.last().is_none_or(|last| last != "model_call") {
         let line = followed.json_line().await.unwrap();
         assert_eq!(line["type"], "span");
         kinds.push(line["span"]["kind"].as_str().unwrap().to_owned());
     }
-    let interrupts = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    let id = interrupts[0]["id"].as_str().unwrap().to_owned();
-    world.daemon.agentctl(["answer", &id, "yes, do"]).await.exits(0);
+    let question = world.asked().await;
+    world.ok(["answer", question["id"].as_str().unwrap(), "yes, do"]).await;
     while let Some(line) = followed.json_line().await {
         if line["type"] == "turn" {
             assert_eq!(line["turn"]["outcome"]["reason"], "completed");
@@ -102,7 +94,7 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
         kinds.push(line["span"]["kind"].as_str().unwrap().to_owned());
     }
     assert_eq!(kinds, ["choice", "input", "model_call", "tool", "model_call"]);
-    let trace = world.daemon.agentctl(["trace", "--json"]).await.exits(0).json();
+    let trace = world.json(["trace"]).await;
     let all = spans(&trace["turns"][0]);
     let asked = all.iter().find(|span| span["kind"] == "interrupt").unwrap();
     assert_eq!((&asked["answer"]["text"], &asked["by"]["client"]), (&json!("yes, do"), &json!("agentctl")));
@@ -110,34 +102,32 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
     // Killed while the model answers.
     world.model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = world.model.requests().len();
-    let mut run = world.daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
+    let mut run = world.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
     // The model is asked while the start is stored, and only what is shown is certain to outlive a kill.
     run.event("turn_started").await;
     let requests = || async { (world.model.requests().len() > asked).then_some(()) };
-    agentd_testkit::daemon::until("the model is asked", requests).await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let cut = world.daemon.agentctl(["trace"]).await.exits(0);
-    assert!(cut.stdout.contains("interrupted") && cut.stdout.contains("Hello"), "{}", cut.stdout);
+    until("the model is asked", requests).await;
+    world.daemon.crash().await;
+    world.ok(["trace"]).await.shows(&["interrupted", "Hello"]);
 }
 
 /// The page in a DOM that others wrote, with all keys that it has.
 #[tokio::test]
 async fn a_page_keeps_text_as_text_finds_and_reaches_every_row() {
     let world = world().await;
-    world.daemon.agentctl(["run", HOSTILE]).await.exits(0);
-    world.daemon.agentctl(["run", "--continue", "Again"]).await.exits(0);
-    let page = world.daemon.path().join("trace.html");
+    world.ok(["run", HOSTILE]).await;
+    world.ok(["run", "--continue", "Again"]).await;
+    let page = world.path().join("trace.html");
     let path = page.to_str().unwrap();
-    world.daemon.agentctl(["trace", "--html", path]).await.exits(0);
-    world.daemon.agentctl(["trace", "--html", path]).await.exits(2).says(&["is there already", "--force"]);
-    world.daemon.agentctl(["trace", "--html", path, "--force"]).await.exits(0);
-    let html = std::fs::read_to_string(&page).unwrap();
+    world.ok(["trace", "--html", path]).await;
+    world.agentctl(["trace", "--html", path]).await.exits(2).says(&["is there already", "--force"]);
+    world.ok(["trace", "--html", path, "--force"]).await;
+    let html = fs::read_to_string(&page).unwrap();
     assert_eq!((html.matches("</script>").count(), html.matches("<img").count()), (2, 0));
     assert!(html.contains("default-src 'none'"));
     let modules = installed("node_modules/jsdom").join("../..");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/page/check.mjs");
-    let mut command = std::process::Command::new(installed("bin/node"));
+    let mut command = Command::new(installed("bin/node"));
     command.arg(script).arg(modules).arg(page).arg("<img src=x onerror=alert(1)>");
     let output = Running::spawn(command).output(Vec::new()).await.exits(0);
     assert!(output.stdout.contains("the page is sound"), "{}{}", output.stdout, output.stderr);

@@ -1,14 +1,6 @@
 //! Sessions that travel: out of one daemon and into another, whole or not at all.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, keys, on_small_disk};
+use super::*;
 
 /// A daemon for sessions to come to, which asks the same model.
 async fn elsewhere(world: &World) -> TempDaemon {
@@ -24,29 +16,24 @@ async fn run(world: &World, prompt: &str, args: &[&str], replies: &[Reply]) -> S
         world.model.reply(reply.clone());
     }
     let all = ["run", prompt, "--output", "json", "--on-interrupt", "approve"];
-    let result = world.daemon.agentctl(all.iter().chain(args)).await.exits(0).json();
-    result["session_id"].as_str().unwrap().to_owned()
+    world.ok(all.iter().chain(args)).await.session()
 }
 
 /// Exports to a file in the home of the daemon.
 async fn export(daemon: &TempDaemon, session: &str, name: &str, args: &[&str]) -> PathBuf {
     let file = daemon.path().join(name);
     let all = ["sessions", "export", session, "-o", file.to_str().unwrap()];
-    daemon.agentctl(all.iter().chain(args)).await.exits(0);
+    daemon.ok(all.iter().chain(args)).await;
     file
 }
 
-async fn import(daemon: &TempDaemon, file: &std::path::Path, args: &[&str]) -> Value {
+async fn import(daemon: &TempDaemon, file: &Path, args: &[&str]) -> Value {
     let all = ["sessions", "import", file.to_str().unwrap(), "--json"];
-    daemon.agentctl(all.iter().chain(args)).await.exits(0).json()
+    daemon.ok(all.iter().chain(args)).await.json()
 }
 
-async fn json_of(daemon: &TempDaemon, args: &[&str]) -> Value {
-    daemon.agentctl(args.iter().chain(&["--json"])).await.exits(0).json()
-}
-
-async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> {
-    daemon.agentctl(["sessions", "export", session, "--format", "json"]).await.exits(0).json_lines()
+pub(super) async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> {
+    daemon.ok(["sessions", "export", session, "--format", "json"]).await.json_lines()
 }
 
 /// All files of workspaces, and folders of what comes in.
@@ -61,7 +48,7 @@ fn workspaces(daemon: &TempDaemon) -> Vec<String> {
 #[tokio::test]
 async fn a_session_is_the_same_on_another_machine() {
     let world = World::start().await;
-    let project = world.daemon.path().join("app");
+    let project = world.path().join("app");
     fs::create_dir(&project).unwrap();
     fs::write(project.join("secret-of-the-project.txt"), "stays").unwrap();
     let view = format!("{}:rw", project.display());
@@ -79,70 +66,64 @@ async fn a_session_is_the_same_on_another_machine() {
         Reply::text("Planned."),
     ];
     let id = run(&world, "Plan the garden", &["-C", &view], &replies).await;
-    let upload = world.daemon.write("big.txt", &large);
-    world.daemon.agentctl(["files", "put", &id, "uploads/deep/big.txt", upload.to_str().unwrap()]).await.exits(0);
+    let upload = world.write("big.txt", &large);
+    world.ok(["files", "put", &id, "uploads/deep/big.txt", upload.to_str().unwrap()]).await;
     run(&world, "And now?", &["--session", &id], &[Reply::text("Now we dig.")]).await;
-    world.daemon.agentctl(["grants", "add", "write_file", "--session", &id]).await.exits(0);
+    world.ok(["grants", "add", "write_file", "--session", &id]).await;
 
     let file = export(&world.daemon, &id, "work.tar.gz", &[]).await;
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "only its owner may read it");
-    let listed = std::process::Command::new("tar").arg("tzf").arg(&file).output().unwrap();
+    let listed = Command::new("tar").arg("tzf").arg(&file).output().unwrap();
     let members = String::from_utf8(listed.stdout).unwrap();
     assert!(members.starts_with("manifest.json\n") && members.ends_with("SHA256SUMS\n"), "{members}");
     assert!(members.contains("files/uploads/deep/big.txt") && !members.contains("secret-of-the-project"), "{members}");
-    let unpacked = std::process::Command::new("tar").arg("xzfO").arg(&file).output().unwrap();
+    let unpacked = Command::new("tar").arg("xzfO").arg(&file).output().unwrap();
     let content = String::from_utf8_lossy(&unpacked.stdout);
     assert!(!content.contains("\"grants\":[{") && !content.contains("\"environment\""), "neither grants nor variables");
 
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
-    assert_eq!((&report["session_id"], &report["turns"]), (&json!(id), &json!(2)), "{report:#}");
+    holds(&report, json!({"session_id": id, "turns": 2}));
     let told = keys(&report);
     assert_eq!(told, ["events", "files", "interrupted", "session_id", "subagents", "title", "turns"]);
 
     // The same history, figures and usage.
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
-    let (here, there) =
-        (json_of(&world.daemon, &["sessions", "show", &id]).await, json_of(&other, &["sessions", "show", &id]).await);
+    let (here, there) = (world.json(["sessions", "show", &id]).await, other.json(["sessions", "show", &id]).await);
     for key in ["id", "title", "created_at", "turns", "last_seq", "status", "usage", "todos", "items", "interrupts"] {
         assert_eq!(here[key], there[key], "{key}");
     }
     assert_eq!(there["settings"]["grants"], Value::Null, "{there:#}");
     assert_eq!(there["settings"]["project"], Value::Null, "it works nowhere until it is told");
     assert_eq!(there["settings"]["former_project"], json!(project.canonicalize().unwrap()));
-    let shown = other.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
-    assert!(shown.contains("none here; it was") && shown.contains("/app"), "{shown}");
+    other.ok(["sessions", "show", &id]).await.shows(&["none here; it was", "/app"]);
     // What tokens a byte takes is learnt from the server again, and the project is not in the instructions any more.
     let figures = async |daemon: &TempDaemon| {
-        let view = json_of(daemon, &["context", &id]).await;
+        let view = daemon.json(["context", &id]).await;
         let segments = view["segments"].as_array().unwrap().clone().into_iter();
         let segments = segments.filter(|segment| segment["kind"] != "instructions");
         let sizes = segments.map(|segment| json!([segment["kind"], segment["bytes"], segment["count"]]));
         (view["window"].clone(), view["messages"].clone(), sizes.collect::<Vec<_>>())
     };
     assert_eq!(figures(&world.daemon).await, figures(&other).await);
-    let usage = async |daemon: &TempDaemon| json_of(daemon, &["usage", "--by", "session"]).await["groups"].clone();
+    let usage = async |daemon: &TempDaemon| daemon.json(["usage", "--by", "session"]).await["groups"].clone();
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
     for path in ["outputs/plan.md", "/state/notes.md", "uploads/deep/big.txt"] {
-        let content = async |daemon: &TempDaemon| daemon.agentctl(["files", "get", &id, path]).await.exits(0).stdout;
+        let content = async |daemon: &TempDaemon| daemon.ok(["files", "get", &id, path]).await.stdout;
         assert_eq!(content(&world.daemon).await, content(&other).await, "{path}");
     }
-    let kept = async |daemon: &TempDaemon| {
-        json_of(daemon, &["files", "ls", &id, "large_tool_results"]).await["entries"].clone()
-    };
+    let kept =
+        async |daemon: &TempDaemon| daemon.json(["files", "ls", &id, "large_tool_results"]).await["entries"].clone();
     let (here, there) = (kept(&world.daemon).await, kept(&other).await);
     assert_eq!(here.as_array().unwrap().len(), 1, "{here}");
     assert_eq!((&here[0]["path"], &here[0]["size"]), (&there[0]["path"], &there[0]["size"]));
     other.agentctl(["files", "get", &id, "/project/code.txt"]).await.exits(2);
     // It is found by what was said, goes on, and what it did elsewhere cannot be taken back here.
-    let found = json_of(&other, &["sessions", "search", "we dig"]).await;
-    assert_eq!(found[0]["session_id"], json!(id));
+    assert_eq!(other.json(["sessions", "search", "we dig"]).await[0]["session_id"], json!(id));
     other.agentctl(["undo", &id, "--turn", "1"]).await;
     assert_eq!(fs::read_to_string(project.join("code.txt")).unwrap(), "x\n");
-    world.model.reply(Reply::text("Water."));
-    other.agentctl(["run", "And then?", "--session", &id]).await.exits(0);
-    let asked = world.model.requests().last().unwrap().body.to_string();
-    assert!(asked.contains("Plan the garden") && asked.contains("Now we dig."), "{asked}");
+    other.ok(["run", "And then?", "--session", &id]).await;
+    has_all(&world.model.requests().last().unwrap().body.to_string(), &["Plan the garden", "Now we dig."]);
 }
 
 #[tokio::test]
@@ -151,21 +132,20 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
     let id = run(&world, "Hello", &[], &[writes("outputs/a.txt", "a\n"), Reply::text("Hi.")]).await;
     let file = export(&world.daemon, &id, "a.tar.gz", &[]).await;
     let path = file.to_str().unwrap();
-    let refused = world.daemon.agentctl(["sessions", "import", path]).await;
+    let refused = world.agentctl(["sessions", "import", path]).await;
     refused.exits(1).says(&[&id, "is here already", "hint:", "--as-new"]);
-    let before = json_of(&world.daemon, &["usage"]).await["total"].clone();
+    let before = world.json(["usage"]).await["total"].clone();
     let report = import(&world.daemon, &file, &["--as-new"]).await;
     let new = report["session_id"].as_str().unwrap();
     assert_eq!(report["former_id"], json!(id));
     assert_ne!(new, id);
-    assert_eq!(json_of(&world.daemon, &["usage"]).await["total"], before, "a copy is not paid for again");
-    let content = world.daemon.agentctl(["files", "get", new, "outputs/a.txt"]).await.exits(0).stdout;
-    assert_eq!(content, "a\n");
+    assert_eq!(world.json(["usage"]).await["total"], before, "a copy is not paid for again");
+    assert_eq!(world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout, "a\n");
     // Each is removed without the other.
-    world.daemon.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
-    assert_eq!(json_of(&world.daemon, &["sessions", "show", new]).await["turns"], json!(1));
+    world.ok(["sessions", "delete", &id, "--yes"]).await;
+    assert_eq!(world.json(["sessions", "show", new]).await["turns"], json!(1));
     import(&world.daemon, &file, &[]).await;
-    assert_eq!(json_of(&world.daemon, &["sessions", "list"]).await.as_array().unwrap().len(), 2);
+    assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -173,34 +153,30 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
-    let waiting = world.daemon.spawn_agentctl(["run", "Write it", "--session", &id, "--on-interrupt", "wait"]);
-    let asks =
-        async || json_of(&world.daemon, &["interrupts"]).await.as_array().filter(|all| !all.is_empty()).map(drop);
-    until("it asks", asks).await;
+    let waiting = world.spawn_agentctl(["run", "Write it", "--session", &id, "--on-interrupt", "wait"]);
+    world.first_question().await;
     let file = export(&world.daemon, &id, "open.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
     let requests = world.model.requests().len();
     let report = import(&other, &file, &[]).await;
     assert_eq!(report["interrupted"], json!(true), "{report:#}");
-    assert_eq!(json_of(&other, &["interrupts"]).await, json!([]), "nothing can be answered there");
-    let shown = json_of(&other, &["sessions", "show", &id]).await;
-    assert_eq!((&shown["status"], &shown["interrupts"]), (&json!("interrupted"), &json!([])));
+    assert_eq!(other.json(["interrupts"]).await, json!([]), "nothing can be answered there");
+    let shown = other.json(["sessions", "show", &id]).await;
+    holds(&shown, json!({"status": "interrupted", "interrupts": []}));
     let events = events_of(&other, &id).await;
     let end = events.iter().rev().find(|event| event["type"] == "turn_ended").unwrap();
     assert_eq!(end["result"]["stop_reason"], "interrupted");
     let here = events_of(&world.daemon, &id).await;
     assert_eq!(here[..], events[..here.len()], "what left is the beginning of what came");
     assert_eq!(world.model.requests().len(), requests, "nothing of it runs by itself");
-    let listed = other.agentctl(["files", "ls", &id, "outputs"]).await.exits(0).stdout;
+    let listed = other.ok(["files", "ls", &id, "outputs"]).await.stdout;
     assert!(!listed.contains("a.txt"), "{listed}");
     // Also not after a restart; and a person can go on.
     let mut other = other;
-    other.kill9().await;
-    other.restart().await;
-    assert_eq!(json_of(&other, &["interrupts"]).await, json!([]));
+    other.crash().await;
+    assert_eq!(other.json(["interrupts"]).await, json!([]));
     assert_eq!(world.model.requests().len(), requests);
-    world.model.reply(Reply::text("It was not written."));
-    other.agentctl(["run", "Was it written?", "--session", &id]).await.exits(0);
+    other.ok(["run", "Was it written?", "--session", &id]).await;
     drop(waiting);
     world.daemon.kill9().await;
 }
@@ -208,32 +184,27 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
 #[tokio::test]
 async fn subagents_travel_with_their_session() {
     let world = World::start().await;
-    world.model.respond_with(|request| {
-        let is_child =
-            request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent"));
-        match (is_child, request.last_role()) {
-            (true, _) => Reply::text(format!("Seven words. {}", "Every one of them was looked at. ".repeat(10))),
-            (false, "tool") => Reply::text("Seven."),
-            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Count the words"})),
-        }
+    world.model.respond_with(|request| match (is_subagent(request), request.last_role()) {
+        (true, _) => Reply::text(format!("Seven words. {}", "Every one of them was looked at. ".repeat(10))),
+        (false, "tool") => Reply::text("Seven."),
+        (false, _) => Reply::tool_call("delegate_task", json!({"task": "Count the words"})),
     });
     let id = run(&world, "How many?", &[], &[]).await;
-    let all = json_of(&world.daemon, &["sessions", "list", "--all"]).await;
+    let all = world.json(["sessions", "list", "--all"]).await;
     let child = all.as_array().unwrap().iter().find(|session| session["parent"] == json!(id));
     let child = child.unwrap_or_else(|| panic!("{all:#}"))["id"].as_str().unwrap().to_owned();
-    let refused = world.daemon.agentctl(["sessions", "export", &child, "-o", "x.tar.gz"]).await;
+    let refused = world.agentctl(["sessions", "export", &child, "-o", "x.tar.gz"]).await;
     refused.exits(2).says(&["works for another one", "hint:", &id]);
     let file = export(&world.daemon, &id, "family.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
     assert_eq!(import(&other, &file, &[]).await["subagents"], json!(1));
-    let there = json_of(&other, &["sessions", "list", "--all"]).await;
-    assert_eq!(there[1]["id"], json!(child));
+    assert_eq!(other.json(["sessions", "list", "--all"]).await[1]["id"], json!(child));
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
-    let usage = async |daemon: &TempDaemon| json_of(daemon, &["usage", "--by", "session"]).await["groups"].clone();
+    let usage = async |daemon: &TempDaemon| daemon.json(["usage", "--by", "session"]).await["groups"].clone();
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
     // As new, both have new ids, and belong together.
     let new = import(&other, &file, &["--as-new"]).await["session_id"].as_str().unwrap().to_owned();
-    let there = json_of(&other, &["sessions", "list", "--all"]).await;
+    let there = other.json(["sessions", "list", "--all"]).await;
     let of_new = there.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
     assert_ne!(of_new["id"], json!(child));
     let told = serde_json::to_string(&events_of(&other, &new).await).unwrap();
@@ -254,28 +225,26 @@ async fn secrets_are_masked_where_that_is_asked() {
     ];
     let id = run(&world, &format!("My key is {secret}"), &[], &replies).await;
     for format in ["json", "markdown", "atif"] {
-        let text = world.daemon.agentctl(["sessions", "export", &id, "--format", format]).await.exits(0).stdout;
-        assert!(text.contains(secret), "{format}");
+        assert!(world.ok(["sessions", "export", &id, "--format", format]).await.stdout.contains(secret), "{format}");
         let masked = ["sessions", "export", &id, "--format", format, "--redact"];
-        let masked = world.daemon.agentctl(masked).await.exits(0).stdout;
+        let masked = world.ok(masked).await.stdout;
         assert!(!masked.contains(secret) && masked.contains("[redacted]") && masked.contains("afraid"), "{masked}");
     }
     let file = export(&world.daemon, &id, "masked.tar.gz", &["--redact"]).await;
-    let all = std::process::Command::new("tar").arg("xzfO").arg(&file).output().unwrap().stdout;
+    let all = Command::new("tar").arg("xzfO").arg(&file).output().unwrap().stdout;
     assert!(!String::from_utf8_lossy(&all).contains(secret));
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
     assert_eq!(report["files"]["files"], json!(1), "what is no text stays: {report:#}");
-    let content = other.agentctl(["files", "get", &id, "outputs/env.txt"]).await.exits(0).stdout;
-    assert_eq!(content, "GH_TOKEN=[redacted]\nplain\n");
+    assert_eq!(other.ok(["files", "get", &id, "outputs/env.txt"]).await.stdout, "GH_TOKEN=[redacted]\nplain\n");
 }
 
 #[tokio::test]
 async fn what_is_no_archive_leaves_nothing_behind() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
-    let noise = world.daemon.write("noise.bin", (0..200_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
-    world.daemon.agentctl(["files", "put", &id, "outputs/noise.bin", noise.to_str().unwrap()]).await.exits(0);
+    let noise = world.write("noise.bin", (0..200_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
+    world.ok(["files", "put", &id, "outputs/noise.bin", noise.to_str().unwrap()]).await;
     let file = export(&world.daemon, &id, "whole.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
     let whole = fs::read(&file).unwrap();
@@ -292,7 +261,7 @@ async fn what_is_no_archive_leaves_nothing_behind() {
     other.agentctl(["sessions", "import", "missing.tar.gz"]).await.exits(2).says(&["could not read", "hint:"]);
     other.agentctl(["sessions", "import", text.to_str().unwrap(), "--from", "codex"]).await.exits(2).says(&["hint:"]);
     other.agentctl(["sessions", "import", text.to_str().unwrap(), "--from", "emacs"]).await.exits(2);
-    assert_eq!(json_of(&other, &["sessions", "list"]).await, json!([]));
+    assert_eq!(other.json(["sessions", "list"]).await, json!([]));
     let left = workspaces(&other);
     assert!(left.is_empty(), "{left:?}");
     import(&other, &file, &[]).await;
@@ -303,8 +272,8 @@ async fn what_is_no_archive_leaves_nothing_behind() {
 async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
-    let upload = world.daemon.write("noise.bin", (0..8_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
-    world.daemon.agentctl(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await.exits(0);
+    let upload = world.write("noise.bin", (0..8_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
+    world.ok(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await;
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
     let mut other = elsewhere(&world).await;
     let whole = fs::read(&file).unwrap();
@@ -316,16 +285,16 @@ async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
     std::io::Write::write_all(&mut input, &whole[..whole.len() - 1000]).unwrap();
     let staged = async || workspaces(&other).iter().any(|name| name.starts_with(".import-")).then_some(());
     until("files are coming in", staged).await;
-    assert_eq!(json_of(&other, &["sessions", "list"]).await, json!([]), "nobody sees it");
+    assert_eq!(other.json(["sessions", "list"]).await, json!([]), "nobody sees it");
     other.kill9().await;
     let _ = client.kill();
     let _ = client.wait();
     other.restart().await;
     let left = workspaces(&other);
     assert!(left.is_empty(), "{left:?}");
-    assert_eq!(json_of(&other, &["sessions", "list"]).await, json!([]));
+    assert_eq!(other.json(["sessions", "list"]).await, json!([]));
     let gone = async || {
-        let storage = json_of(&other, &["storage"]).await;
+        let storage = other.json(["storage"]).await;
         (storage["removed_sessions"] == json!(0)).then_some(())
     };
     until("its events are overwritten", gone).await;
@@ -335,22 +304,19 @@ async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_full_disk_takes_nothing_of_an_import() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let Some(command) = on_small_disk(&home, "data", "32m") else { return };
     let small = TempDaemon::start_with(home, command).await;
     let world = World { daemon: TempDaemon::start(&model.base_url()).await, model };
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
-    let upload = world.daemon.write("noise.bin", (0..40_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
-    world.daemon.agentctl(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await.exits(0);
+    let upload = world.write("noise.bin", (0..40_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
+    world.ok(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await;
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
-    let refused = small.agentctl(["sessions", "import", file.to_str().unwrap()]).await;
-    assert_ne!(refused.code, Some(0));
-    refused.says(&["full", "hint:"]);
+    small.agentctl(["sessions", "import", file.to_str().unwrap()]).await.fails().says(&["full", "hint:"]);
     let data = PathBuf::from(format!("/proc/{}/root{}", small.pid(), small.data().display()));
     let left: Vec<_> = fs::read_dir(data.join("workspace")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
-    assert_eq!(json_of(&small, &["sessions", "list"]).await, json!([]));
+    assert_eq!(small.json(["sessions", "list"]).await, json!([]));
     // There is room for what is smaller.
     let id = run(&world, "Again", &[], &[Reply::text("Hi.")]).await;
     let file = export(&world.daemon, &id, "small.tar.gz", &[]).await;
@@ -370,10 +336,10 @@ async fn other_forms_are_what_they_say() {
     let lines = events_of(&world.daemon, &id).await;
     super::stream_schema::check_lines(&lines);
     assert!(lines.iter().zip(1..).all(|(line, seq)| line["seq"] == json!(seq)), "each event once, in order");
-    let text = world.daemon.agentctl(["sessions", "export", &id, "--format", "markdown"]).await.exits(0).stdout;
+    let text = world.ok(["sessions", "export", &id, "--format", "markdown"]).await.stdout;
     has_all(&text, &["# Write it", "### You\n\nWrite it", "> **Thought**\n> Hm.", "**Call of `write_file`**", "Done:"]);
     assert!(!text.contains('\u{1b}'));
-    let trajectory = world.daemon.agentctl(["sessions", "export", &id, "--format", "atif"]).await.exits(0).json();
+    let trajectory = world.ok(["sessions", "export", &id, "--format", "atif"]).await.json();
     assert_eq!(trajectory["session_id"], json!(id));
     assert!(trajectory["schema_version"].as_str().unwrap().starts_with("ATIF-v1."));
     let steps = trajectory["steps"].as_array().unwrap();
@@ -382,7 +348,7 @@ async fn other_forms_are_what_they_say() {
         steps.iter().map(|step| &step["step_id"]).collect::<Vec<_>>(),
         (1..=steps.len()).map(|n| json!(n)).collect::<Vec<_>>().iter().collect::<Vec<_>>()
     );
-    assert_eq!((&agent[0]["message"], &agent[0]["reasoning_content"]), (&json!("I look."), &json!("Hm.")));
+    holds(&agent[0], json!({"message": "I look.", "reasoning_content": "Hm."}));
     let call = &agent[0]["tool_calls"][0];
     assert_eq!((&call["function_name"], &call["arguments"]["path"]), (&json!("write_file"), &json!("outputs/a.md")));
     assert_eq!(agent[0]["observation"]["results"][0]["source_call_id"], call["tool_call_id"]);
@@ -405,20 +371,18 @@ async fn histories_of_other_programs_come_in() {
         json!({"type": "unheard-of"}),
     ];
     let text: String = text.iter().map(|line| format!("{line}\n")).collect();
-    let file = world.daemon.write("history.jsonl", text);
+    let file = world.write("history.jsonl", text);
     let report = import(&world.daemon, &file, &["--from", "claude-code"]).await;
     assert_eq!(report["left_out"], json!(["1 × unheard-of"]));
     let id = report["session_id"].as_str().unwrap();
-    let shown = world.daemon.agentctl(["sessions", "show", id]).await.exits(0).stdout;
+    let shown = world.ok(["sessions", "show", id]).await.stdout;
     for part in ["Where is the door?", "Grep {\"pattern\":\"door\"}", "hall.rs:7", "In the hall.", "/home/them/app"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     super::stream_schema::check_lines(&events_of(&world.daemon, id).await);
-    let again = world.daemon.agentctl(["sessions", "import", file.to_str().unwrap(), "--from", "claude-code"]).await;
+    let again = world.agentctl(["sessions", "import", file.to_str().unwrap(), "--from", "claude-code"]).await;
     again.exits(1).says(&["is here already", "--as-new"]);
-    assert_eq!(json_of(&world.daemon, &["usage"]).await["total"]["prompt_tokens"], json!(0));
-    world.model.reply(Reply::text("Paint it."));
-    world.daemon.agentctl(["run", "And then?", "--session", id]).await.exits(0);
-    let asked = world.model.requests().last().unwrap().body.to_string();
-    assert!(asked.contains("Where is the door?") && asked.contains("hall.rs:7"), "{asked}");
+    assert_eq!(world.json(["usage"]).await["total"]["prompt_tokens"], json!(0));
+    world.ok(["run", "And then?", "--session", id]).await;
+    has_all(&world.model.requests().last().unwrap().body.to_string(), &["Where is the door?", "hall.rs:7"]);
 }

@@ -1,17 +1,9 @@
 //! Words typed while the client works: they answer no question, and none of them is lost.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
-
-use super::{World, terminal::Terminal};
+use super::*;
 
 /// Ctrl-U, as a terminal sends it.
 const ERASE: &str = "\u{15}";
-
-/// Words that stand together on the screen, whatever is typed below them.
-fn says(words: &str) -> Reply {
-    Reply::deltas([words])
-}
 
 fn write() -> Reply {
     Reply::deltas(["Let me see.\n\n", "Now."])
@@ -19,23 +11,17 @@ fn write() -> Reply {
         .delay_ms(500)
 }
 
-async fn pending(world: &World) -> usize {
-    world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().len()
-}
-
 async fn kept_rules(world: &World) -> Value {
-    world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json()
+    world.json(["grants", "list"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     let slow = Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500);
     world.model.reply(slow).reply(says("Second heard.")).reply(says("Third heard."));
-    terminal.says("slow");
-    terminal.sees("One.");
+    terminal.says_for("slow", "One.");
     terminal.presses("second\tthird\tfour");
     terminal.sees_all(&["2 messages wait", "Second heard."]);
     terminal.sees_last("Third heard.");
@@ -47,17 +33,14 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
     world.model.reply(says("It hangs now").hang_behind("hangs"));
     terminal.presses("th\r");
     world.model.wait_until(|counts| counts.requests == 4).await;
-    terminal.presses("fifth\t");
-    terminal.sees("1 message waits");
+    terminal.presses_for("fifth\t", "1 message waits");
     // Shown, so that it is the client's before Ctrl-C is, which overtakes what is only on its way.
-    terminal.presses("six");
-    terminal.sees("six");
+    terminal.presses_for("six", "six");
     terminal.control('c');
     terminal.sees_last("cancelling");
     terminal.sees_all(&["fifth", "six"]);
     world.model.reply(says("Both heard."));
-    terminal.presses("th\r");
-    terminal.sees_last("Both heard.");
+    terminal.presses_last("th\r", "Both heard.");
     // The model is told in front of it that it was interrupted.
     assert!(world.model.requests().last().unwrap().last_user().ends_with("</system_reminder>\n\nfifth\nsixth"));
     terminal.leaves();
@@ -66,8 +49,7 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn enter_speaks_to_the_turn_that_runs() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     let slow = Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500);
     world.model.reply(slow).reply(says("In French: un.")).reply(says("Afterwards."));
     terminal.says("Count");
@@ -77,16 +59,13 @@ async fn enter_speaks_to_the_turn_that_runs() {
     terminal.sees_last("Afterwards.");
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Count", "in Frensh", "and then stop"]);
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    assert_eq!(sessions[0]["turns"], 2, "what was said to a turn began none");
+    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
 
     // What waits can be taken back and changed; a command waits for the end by itself.
     let slow = Reply::deltas(["Uno.\n\n", "Due.\n\n", "Tre."]).delay_ms(500);
     world.model.reply(slow).reply(says("As changed."));
-    terminal.says("Again");
-    terminal.sees("Uno.");
-    terminal.presses("as it was\t");
-    terminal.sees("(Up takes back)");
+    terminal.says_for("Again", "Uno.");
+    terminal.presses_for("as it was\t", "(Up takes back)");
     terminal.presses("\u{1b}[A\u{17}changed\t/context\r");
     terminal.sees_all(&["2 messages wait", "As changed."]);
     terminal.sees_last("window of");
@@ -97,40 +76,30 @@ async fn enter_speaks_to_the_turn_that_runs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn words_that_were_meant_for_the_next_message_approve_nothing() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(write()).reply(says("I heard."));
-    terminal.says("Write it");
-    terminal.sees("Let me see.");
-    terminal.presses("say a year as");
-    terminal.sees("write_file");
-    terminal.presses(" you may go");
-    terminal.sees("no answer: Enter sends it");
-    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+    terminal.says_for("Write it", "Let me see.");
+    terminal.presses_for("say a year as", "write_file");
+    terminal.presses_for(" you may go", "no answer: Enter sends it");
+    assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
     // The question has the keys once the message is out of the way.
-    terminal.presses("\r");
-    terminal.sees("y yes");
-    terminal.presses("n");
-    terminal.sees("reason");
-    terminal.presses("\r");
-    terminal.sees("say a year as you may go\r");
+    terminal.presses_for("\r", "y yes");
+    terminal.presses_for("n", "reason");
+    terminal.presses_for("\r", "say a year as you may go\r");
     terminal.sees_last("I heard.");
     assert_eq!(world.model.requests().last().unwrap().last_user(), "say a year as you may go");
 
     // Words that begin when the keys are taken already are no answer either, nor is what is pasted.
     world.model.reply(write()).reply(says("Written."));
-    terminal.says("Write it after all");
-    terminal.sees("y yes");
+    terminal.says_for("Write it after all", "y yes");
     for words in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
-        terminal.presses(words);
-        terminal.sees("no answer: Enter sends it");
-        assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])), "{words:?}");
+        terminal.presses_for(words, "no answer: Enter sends it");
+        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])), "{words:?}");
         // Each line of what was pasted is erased by itself.
         terminal.presses(&ERASE.repeat(2));
         terminal.sees("y yes");
     }
-    terminal.presses("y");
-    terminal.sees("approved");
+    terminal.presses_for("y", "approved");
     terminal.sees_last("Written.");
     terminal.leaves();
 }
@@ -138,13 +107,11 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_is_seen_at_work_and_its_end_is_told() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     // Of these lines, the end shows the last four alone.
     let ticks = "for i in 1 2 3 4 5 6; do echo tick-$i; sleep 0.4; done; exit 3";
     world.model.reply(Reply::tool_call("run_bash_command", json!({ "command": ticks }))).reply(says("It failed."));
-    terminal.says("Run it");
-    terminal.sees("y yes");
+    terminal.says_for("Run it", "y yes");
     terminal.presses("y");
     terminal.sees_all(&["tick-1", "tick-2", "exit 3", "tick-6"]);
     terminal.sees_last("It failed.");
@@ -154,47 +121,34 @@ async fn a_command_is_seen_at_work_and_its_end_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_reaches_further_takes_a_second_key() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
     world.model.reply(run("echo DROP TABLE x")).reply(says("Dropped."));
     terminal.says("Drop it");
     terminal.sees_all(&["high risk", "y yes"]);
-    terminal.presses("y");
-    terminal.sees("high risk: approve it? Enter yes");
-    terminal.presses("e");
-    terminal.sees("no answer: Enter sends it");
-    assert_eq!(pending(&world).await, 1);
-    terminal.presses(ERASE);
-    terminal.sees("y yes");
-    terminal.presses("y");
-    terminal.sees("Enter yes");
-    terminal.presses("\r");
-    terminal.sees("approved");
+    terminal.presses_for("y", "high risk: approve it? Enter yes");
+    terminal.presses_for("e", "no answer: Enter sends it");
+    assert_eq!(world.questions().await.len(), 1);
+    terminal.presses_for(ERASE, "y yes");
+    terminal.presses_for("y", "Enter yes");
+    terminal.presses_for("\r", "approved");
     terminal.sees_last("Dropped.");
 
     // An edit that is no command stays in its field, and what is pasted behind it answers nothing.
     world.model.reply(run("touch a")).reply(says("Touched."));
-    terminal.says("Touch it");
-    terminal.sees("y yes");
-    terminal.presses("e");
-    terminal.sees("command:");
-    terminal.presses(&format!("{ERASE} \rtouch b"));
-    terminal.sees("the command is empty");
-    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+    terminal.says_for("Touch it", "y yes");
+    terminal.presses_for("e", "command:");
+    terminal.presses_for(&format!("{ERASE} \rtouch b"), "the command is empty");
+    assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
     terminal.presses("\r");
     terminal.sees_all(&["answered with other arguments", "you changed it", "y yes"]);
-    terminal.presses("y");
-    terminal.sees_last("Touched.");
+    terminal.presses_last("y", "Touched.");
     // What was kept for this session is kept after Enter only.
     world.model.reply(run("touch c")).reply(says("Kept."));
-    terminal.says("And another");
-    terminal.sees("y yes");
-    terminal.presses("a");
-    terminal.sees("for this session? Enter yes");
+    terminal.says_for("And another", "y yes");
+    terminal.presses_for("a", "for this session? Enter yes");
     assert_eq!(kept_rules(&world).await, json!([]));
-    terminal.presses("\r");
-    terminal.sees("kept for this session: run_bash_command: touch c");
+    terminal.presses_for("\r", "kept for this session: run_bash_command: touch c");
     terminal.sees_last("Kept.");
     // A rule by prefix is a digit away, and lets the next command of its kind run.
     world.model.reply(run("mkdir -p one")).reply(run("mkdir two three")).reply(says("Made."));
@@ -202,10 +156,8 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.sees_all(&["2  run_bash_command: mkdir *", "y yes"]);
     terminal.presses("2");
     terminal.sees_all(&["run_bash_command: mkdir *", "a always here"]);
-    terminal.presses("a");
-    terminal.sees("Enter yes");
-    terminal.presses("\r");
-    terminal.sees("kept for this session: run_bash_command: mkdir *");
+    terminal.presses_for("a", "Enter yes");
+    terminal.presses_for("\r", "kept for this session: run_bash_command: mkdir *");
     terminal.sees_last("Made.");
     terminal.leaves();
 }
@@ -213,20 +165,16 @@ async fn what_reaches_further_takes_a_second_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_of_the_model_takes_no_words_that_were_typed_before_it() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     let ask = Reply::deltas(["Let me ask.\n\n", "Now."]).and_call("ask_human", json!({"question": "Which colour?"}));
     world.model.reply(ask.delay_ms(500)).reply(says("Red it is."));
-    terminal.says("Paint it");
-    terminal.sees("Let me ask.");
+    terminal.says_for("Paint it", "Let me ask.");
     terminal.presses("and then the door");
     terminal.sees_all(&["Which colour?", "no answer: Enter sends it"]);
-    assert_eq!(pending(&world).await, 1);
-    terminal.presses(ERASE);
-    terminal.sees("  > ");
-    terminal.presses("red\r");
-    terminal.sees_last("Red it is.");
-    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("red"));
+    assert_eq!(world.questions().await.len(), 1);
+    terminal.presses_for(ERASE, "  > ");
+    terminal.presses_last("red\r", "Red it is.");
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("red"));
     terminal.leaves();
 }
 
@@ -238,25 +186,22 @@ async fn a_run_and_an_attached_terminal_tell_what_was_typed_and_sent_to_nobody()
         // Its words come when the terminal is there.
         world.model.reply(write().delay_ms(1500)).reply(says("Not written."));
         let mut terminal = if is_attached {
-            world.daemon.agentctl(["run", "Write it", "--detach"]).await.exits(0);
+            world.ok(["run", "Write it", "--detach"]).await;
             let session = world.last_session().await;
             Terminal::around(&world.daemon, line, &["attach", &session, "--after", "0"])
         } else {
             Terminal::around(&world.daemon, line, &["run", "Write it"])
         };
-        terminal.sees("Let me see.");
-        terminal.presses("yes a");
+        terminal.answers("Let me see.", "yes a");
         terminal.sees("no answer: Enter sends it");
-        assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
-        terminal.presses("\t");
-        terminal.sees("y yes");
-        terminal.presses("n");
-        terminal.sees("reason");
+        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
+        terminal.presses_for("\t", "y yes");
+        terminal.presses_for("n", "reason");
         terminal.presses("\r");
         terminal.sees_all(&["Not written.", "typed meanwhile and not sent:", "yes a", "code 0"]);
         terminal.ends();
-        assert_eq!(world.daemon.read("before"), world.daemon.read("after"), "the terminal is as it was");
-        assert_ne!(world.daemon.read("before"), "");
+        assert_eq!(world.read("before"), world.read("after"), "the terminal is as it was");
+        assert_ne!(world.read("before"), "");
         assert_eq!(world.model.requests().len(), 2, "nothing of it was said to the model");
     }
 }
@@ -264,32 +209,26 @@ async fn a_run_and_an_attached_terminal_tell_what_was_typed_and_sent_to_nobody()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_could_not_be_sent_stands_in_the_prompt() {
     let world = World::start().await;
-    let mut terminal = Terminal::open(&world.daemon, &[]);
-    terminal.prompt();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(says("Good morning."));
     terminal.hears("I am Ada", "Good morning.");
     world.daemon.kill9().await;
     terminal.hears("Who am I?", "the daemon is back");
     terminal.sees("Who am I?");
     world.model.reply(says("You are Ada."));
-    terminal.presses("\r");
-    terminal.sees_last("You are Ada.");
+    terminal.presses_last("\r", "You are Ada.");
 
     // While a question waits nothing else can be said, and how to come back to it is told.
     world.model.reply(write()).reply(says("Not written."));
-    terminal.says("Write it");
-    terminal.sees("y yes");
+    terminal.says_for("Write it", "y yes");
     terminal.presses("s");
     terminal.prompt();
     terminal.hears("And then?", "/interrupts asks it again");
     terminal.sees("And then?");
     terminal.control('c');
     terminal.prompt();
-    terminal.says("/interrupts");
-    terminal.sees("y yes");
-    terminal.presses("n");
-    terminal.sees("reason");
-    terminal.presses("\r");
-    terminal.sees_last("Not written.");
+    terminal.says_for("/interrupts", "y yes");
+    terminal.presses_for("n", "reason");
+    terminal.presses_last("\r", "Not written.");
     terminal.leaves();
 }

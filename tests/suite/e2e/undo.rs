@@ -1,28 +1,17 @@
 //! What turns do to files is taken back, by whoever wants it, today or after a restart.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
-    path::PathBuf,
-};
+use std::os::unix::fs::MetadataExt as _;
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all, keys, on_small_disk, works_through};
+use super::*;
 
 /// What a turn does here: a file is edited, and a command changes, makes, moves and removes some.
 async fn changed() -> (World, Vec<u8>) {
     let world = World::start().await;
     let notes = b"one\r\ntwo \xff\r\n".to_vec();
-    world.daemon.write("project/notes.txt", &notes);
-    world.daemon.write("project/edited.txt", "old words\n");
-    world.daemon.write("project/gone/deep.txt", "deep\n");
-    let script = world.daemon.write("project/run.sh", "#!/bin/sh\n");
+    world.write("project/notes.txt", &notes);
+    world.write("project/edited.txt", "old words\n");
+    world.write("project/gone/deep.txt", "deep\n");
+    let script = world.write("project/run.sh", "#!/bin/sh\n");
     fs::set_permissions(script, fs::Permissions::from_mode(0o751)).unwrap();
     let edit = json!({"path": "/project/edited.txt", "old_string": "old", "new_string": "new"});
     let command = r#"cd "$PROJECT"; printf three >> notes.txt; rm -r gone; chmod 600 run.sh; mkdir made
@@ -32,16 +21,15 @@ async fn changed() -> (World, Vec<u8>) {
         (&["all changed"][..], Reply::tool_call("run_bash_command", json!({"command": command}))),
     ];
     works_through(&world.model, steps, Reply::text("It is done."));
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
-    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve"];
-    let output = world.daemon.agentctl(args).await.exits(0);
+    let project = world.mount();
+    let output = world.ok(["run", "Change it", "-C", &project, "--on-interrupt", "approve"]).await;
     assert_eq!(output.stdout.trim(), "It is done.");
-    assert!(world.daemon.path().join("project/made/x").exists());
+    assert!(world.path().join("project/made/x").exists());
     (world, notes)
 }
 
 fn project(world: &World, name: &str) -> Vec<u8> {
-    fs::read(world.daemon.path().join("project").join(name)).unwrap_or_default()
+    fs::read(world.path().join("project").join(name)).unwrap_or_default()
 }
 
 #[track_caller]
@@ -49,7 +37,7 @@ fn is_as_it_was(world: &World, notes: &[u8]) {
     assert_eq!(project(world, "notes.txt"), notes, "byte for byte");
     assert_eq!(project(world, "edited.txt"), b"old words\n");
     assert_eq!(project(world, "gone/deep.txt"), b"deep\n");
-    let folder = world.daemon.path().join("project");
+    let folder = world.path().join("project");
     assert_eq!(folder.join("run.sh").metadata().unwrap().permissions().mode() & 0o777, 0o751);
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
@@ -64,76 +52,71 @@ fn outcomes(report: &Value) -> Vec<(&str, &str)> {
 #[tokio::test]
 async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     let (mut world, notes) = changed().await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
-    let preview = world.daemon.agentctl(["undo", "--preview"]).await.exits(0).stdout;
+    let preview = world.ok(["undo", "--preview"]).await.stdout;
     has_all(&preview, &["/project/edited.txt: comes back", "+old words", "/project/moved.txt: is removed", "turn 1: "]);
-    assert!(world.daemon.path().join("project/made/x").exists(), "a preview changes nothing");
+    assert!(world.path().join("project/made/x").exists(), "a preview changes nothing");
 
-    let report = world.daemon.agentctl(["undo", "--json"]).await.exits(0).json();
+    let report = world.json(["undo"]).await;
     assert_eq!(keys(&report), ["files", "preview", "redo", "turn", "turn_id"]);
-    assert_eq!((&report["turn"], &report["preview"]), (&json!(1), &json!(false)));
+    holds(&report, json!({"turn": 1, "preview": false}));
     assert!(outcomes(&report).iter().all(|(_, outcome)| *outcome == "done"), "{report:#}");
     is_as_it_was(&world, &notes);
-    world.daemon.agentctl(["undo"]).await.exits(2).says(&["no turn of this session changed files"]);
+    world.agentctl(["undo"]).await.exits(2).says(&["no turn of this session changed files"]);
 
-    world.daemon.agentctl(["undo", "--redo"]).await.exits(0);
+    world.ok(["undo", "--redo"]).await;
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
-    assert!(!world.daemon.path().join("project/gone").exists());
-    world.daemon.agentctl(["undo", "--turn", "1"]).await.exits(0);
+    assert!(!world.path().join("project/gone").exists());
+    world.ok(["undo", "--turn", "1"]).await;
     is_as_it_was(&world, &notes);
 
     // The model is told.
     world.model.reply(Reply::text("I know.").when("And now?"));
-    let folder = format!("{}:rw", world.daemon.path().join("project").display());
-    world.daemon.agentctl(["run", "--continue", "And now?", "-C", &folder]).await.exits(0);
-    let request = format!("{:?}", world.model.requests().last().unwrap().messages());
-    assert!(request.contains("took back what turn 1 had done"), "{request}");
+    world.ok(["run", "--continue", "And now?", "-C", &world.mount()]).await;
+    has_all(&format!("{:?}", world.model.requests().last().unwrap().messages()), &["took back what turn 1 had done"]);
 }
 
 #[tokio::test]
 async fn what_somebody_else_changed_since_is_shown_and_left_alone() {
     let (world, _) = changed().await;
-    world.daemon.write("project/notes.txt", "a person's words\n");
-    let output = world.daemon.agentctl(["undo"]).await.exits(1);
+    world.write("project/notes.txt", "a person's words\n");
+    let output = world.agentctl(["undo"]).await.exits(1);
     let told = ["/project/notes.txt: left alone, it has been changed since", "+a person's words", "1 conflict"];
     has_all(&output.stdout, &told);
     assert_eq!(project(&world, "notes.txt"), b"a person's words\n");
     assert_eq!(project(&world, "edited.txt"), b"old words\n", "the others are restored");
 }
 
-/// Returns whether the daemon has shown that it was alive after this file of the project was written.
-fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
+/// Returns whether the daemon has shown that it was alive after this file of its home was written.
+pub(super) fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
-    let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
+    let kept = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
     let sign = kept.filter_map(|session| changed(session.path().join("alive"))).max();
-    changed(world.daemon.path().join("project").join(name)) < sign
+    changed(world.path().join(name)) < sign
 }
 
 #[tokio::test]
 async fn what_a_command_changed_before_a_kill_can_be_undone() {
     let mut world = World::start().await;
     for name in ["a.txt", "c.txt", "d.txt"] {
-        world.daemon.write(&format!("project/{name}"), "old\n");
+        world.write(&format!("project/{name}"), "old\n");
     }
     let command = r#"cd "$PROJECT"; echo new > a.txt; echo new > c.txt; rm d.txt; echo made > b.txt; sleep 60"#;
     let call = Reply::tool_call("run_bash_command", json!({"command": command, "timeout_s": 60}));
     works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
-    let project_argument = format!("{}:rw", world.daemon.path().join("project").display());
-    let args = ["run", "Change it", "-C", &project_argument, "--on-interrupt", "approve"];
-    let running = world.daemon.spawn_agentctl(args);
-    until("the command to have written", || async { (project(&world, "b.txt") == b"made\n").then_some(()) }).await;
-    until("a sign of life after that", || async { is_older_than_the_last_sign(&world, "b.txt").then_some(()) }).await;
+    let running = world.spawn_agentctl(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]);
+    until_true("the command to have written", || project(&world, "b.txt") == b"made\n").await;
+    until_true("a sign of life after that", || is_older_than_the_last_sign(&world, "project/b.txt")).await;
     world.daemon.kill9().await;
     drop(running);
     // What a person does before the next start is no part of what the command did, and undo leaves it alone.
-    world.daemon.write("project/mine.txt", "a person's file\n");
-    world.daemon.write("project/a.txt", "a person's words\n");
+    world.write("project/mine.txt", "a person's file\n");
+    world.write("project/a.txt", "a person's words\n");
     world.daemon.restart().await;
-    let output = world.daemon.agentctl(["undo", "--preview"]).await.exits(1);
-    has_all(&output.stdout, &["after agentd was ended", "+a person's words", "+a person's file"]);
-    let report = world.daemon.agentctl(["undo", "--json"]).await.exits(1).json();
+    let output = world.agentctl(["undo", "--preview"]).await.exits(1);
+    output.shows(&["after agentd was ended", "+a person's words", "+a person's file"]);
+    let report = world.agentctl(["undo", "--json"]).await.exits(1).json();
     let expected = [
         ("/project/a.txt", "conflict"),
         ("/project/b.txt", "done"),
@@ -157,36 +140,34 @@ async fn the_model_can_take_its_own_edit_back() {
         (&["Taken back"][..], Reply::tool_call("undo_patch", json!({}))),
     ];
     works_through(&world.model, steps, Reply::text("As it was."));
-    let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
-    let result = world.daemon.agentctl(args).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.session();
     let written = format!("data/workspace/{session}/outputs/a.txt");
-    assert_eq!(world.daemon.read(&written), "first\n");
-    let report = world.daemon.agentctl(["undo", &session, "--json"]).await.exits(0).json();
-    assert_eq!(outcomes(&report), [("outputs/a.txt", "done")]);
-    assert_eq!(world.daemon.read(&written), "");
+    assert_eq!(world.read(&written), "first\n");
+    assert_eq!(outcomes(&world.json(["undo", &session]).await), [("outputs/a.txt", "done")]);
+    assert_eq!(world.read(&written), "");
 
     // What is kept goes with its session, and no tool could have reached it.
-    assert!(world.daemon.data().join("undo").join(&session).exists());
-    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
-    assert!(!world.daemon.data().join("undo").join(&session).exists());
+    assert!(world.data().join("undo").join(&session).exists());
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
+    assert!(!world.data().join("undo").join(&session).exists());
 }
 
 #[tokio::test]
 async fn the_chat_shows_and_asks_first() {
     let (world, _) = changed().await;
     // Nobody sits before a script: it is shown what would be done, and nothing is.
-    let folder = format!("{}:rw", world.daemon.path().join("project").display());
-    let output = world.daemon.agentctl_with(["chat", "--continue", "-C", &folder], b"/undo\n/quit\n".to_vec()).await;
-    assert!(output.stdout.contains("/project/moved.txt: is removed"), "{}", output.stdout);
-    assert!(output.stderr.contains("nothing was undone"), "{}", output.stderr);
+    world
+        .agentctl_with(["chat", "--continue", "-C", &world.mount()], b"/undo\n/quit\n".to_vec())
+        .await
+        .shows(&["/project/moved.txt: is removed"])
+        .says(&["nothing was undone"]);
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
 }
 
 /// Everything in the project: kind, permissions and content, or where a link leads.
 fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
-    let mut left = vec![world.daemon.path().join("project")];
+    let mut left = vec![world.path().join("project")];
     while let Some(folder) = left.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -207,18 +188,12 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 
 /// One turn in the session with this command. Returns what the model was told and the session.
 async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
-    let command = command.to_owned();
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => Reply::tool_call("run_bash_command", json!({ "command": command })),
-    });
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    world.will(Reply::tool_call("run_bash_command", json!({ "command": command })));
+    let project = world.mount();
     let place = session.map_or(["-C", &project], |session| ["--session", session]);
     let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", place[0], place[1]];
-    let result = world.daemon.agentctl(args).await.exits(0).json();
-    let requests = world.model.requests();
-    let told = requests.last().unwrap().messages().last().unwrap()["content"].as_str().unwrap().to_owned();
-    (told, result["session_id"].as_str().unwrap().to_owned())
+    let session = world.ok(args).await.session();
+    (world.told(), session)
 }
 
 #[tokio::test]
@@ -226,10 +201,10 @@ async fn a_command_that_turns_everything_over_is_undone_and_redone() {
     let world = World::start().await;
     for number in 0..300_u32 {
         let bytes: Vec<u8> = (0..200_u32).map(|byte| u8::try_from((number * 31 + byte * 7) % 256).unwrap()).collect();
-        world.daemon.write(&format!("project/many/{}/{number}.bin", number % 10), bytes);
+        world.write(&format!("project/many/{}/{number}.bin", number % 10), bytes);
     }
-    world.daemon.write("project/large.bin", vec![1; 11 << 20]);
-    let folder = world.daemon.path().join("project");
+    world.write("project/large.bin", vec![1; 11 << 20]);
+    let folder = world.path().join("project");
     fs::create_dir_all(folder.join("empty/inner")).unwrap();
     symlink("many/1", folder.join("link")).unwrap();
     symlink("nowhere", folder.join("dangling")).unwrap();
@@ -245,9 +220,9 @@ async fn a_command_that_turns_everything_over_is_undone_and_redone() {
     .await;
     assert!(told.contains("turned") && told.contains("large.bin (larger than 10"), "{told}");
     let after = everything(&world);
-    world.daemon.agentctl(["undo", &session, "--preview"]).await.exits(1);
+    world.agentctl(["undo", &session, "--preview"]).await.exits(1);
     assert!(everything(&world) == after, "a preview changes nothing");
-    let report = world.daemon.agentctl(["undo", &session, "--json"]).await.exits(1).json();
+    let report = world.agentctl(["undo", &session, "--json"]).await.exits(1).json();
     let failed: Vec<_> = outcomes(&report).into_iter().filter(|(_, outcome)| *outcome != "done").collect();
     assert_eq!(failed, [("/project/large.bin", "failed")]);
     let but_what_is_not_kept = |mut tree: BTreeMap<PathBuf, (u32, Vec<u8>)>| {
@@ -261,7 +236,7 @@ async fn a_command_that_turns_everything_over_is_undone_and_redone() {
     };
     let undone = but_what_is_not_kept(everything(&world));
     assert_eq!(difference(&undone, &but_what_is_not_kept(before)), [""; 0].map(PathBuf::from));
-    world.daemon.agentctl(["undo", &session, "--redo"]).await;
+    world.agentctl(["undo", &session, "--redo"]).await;
     let redone = but_what_is_not_kept(everything(&world));
     assert_eq!(difference(&redone, &but_what_is_not_kept(after)), [""; 0].map(PathBuf::from));
 }
@@ -269,54 +244,45 @@ async fn a_command_that_turns_everything_over_is_undone_and_redone() {
 #[tokio::test]
 async fn an_older_turn_gives_way_to_what_came_later() {
     let world = World::start().await;
-    world.daemon.write("project/a", "one\n");
-    world.daemon.write("project/b", "one\n");
+    world.write("project/a", "one\n");
+    world.write("project/b", "one\n");
     let (_, session) = commanded(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
     commanded(&world, Some(&session), r#"cd "$PROJECT"; echo three > a"#).await;
-    let report = world.daemon.agentctl(["undo", &session, "--turn", "1", "--json"]).await.exits(1).json();
+    let report = world.agentctl(["undo", &session, "--turn", "1", "--json"]).await.exits(1).json();
     assert_eq!(outcomes(&report), [("/project/a", "conflict"), ("/project/b", "done")]);
     assert_eq!((project(&world, "a"), project(&world, "b")), (b"three\n".to_vec(), b"one\n".to_vec()));
     // One after the other, the newest first, everything comes back.
-    world.daemon.agentctl(["undo", &session, "--turn", "2"]).await.exits(0);
-    world.daemon.agentctl(["undo", &session, "--turn", "1"]).await.exits(0);
+    world.ok(["undo", &session, "--turn", "2"]).await;
+    world.ok(["undo", &session, "--turn", "1"]).await;
     assert_eq!((project(&world, "a"), project(&world, "b")), (b"one\n".to_vec(), b"one\n".to_vec()));
 }
 
 #[tokio::test]
 async fn of_two_clients_one_undoes() {
     let world = World::start().await;
-    world.daemon.write("project/a", "one\n");
+    world.write("project/a", "one\n");
     let (_, session) = commanded(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
-    let undo = || world.daemon.agentctl(["undo", &session, "--turn", "1", "--json"]);
+    let undo = || world.agentctl(["undo", &session, "--turn", "1", "--json"]);
     let (first, second) = tokio::join!(undo(), undo());
-    let done = |output: &agentd_testkit::daemon::Output| output.code == Some(0) && output.stdout.contains("\"done\"");
+    let done = |output: &Output| output.code == Some(0) && output.stdout.contains("\"done\"");
     assert!(done(&first) != done(&second), "{first:?}\n{second:?}");
     assert_eq!(project(&world, "a"), b"one\n");
-    assert!(!world.daemon.path().join("project/b").exists());
-}
-
-/// A daemon for which this folder is a small disk of its own.
-async fn with_small_disk(folder: &str, size: &str) -> Option<World> {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    fs::create_dir_all(home.path().join("project")).unwrap();
-    let command = on_small_disk(&home, folder, size)?;
-    Some(World { daemon: TempDaemon::start_with(home, command).await, model })
+    assert!(!world.path().join("project/b").exists());
 }
 
 #[tokio::test]
 async fn a_call_runs_and_says_so_where_there_is_no_room_to_record_it() {
-    let Some(world) = with_small_disk("data/undo", "256k").await else { return };
-    world.daemon.write("project/a", vec![b'a'; 600_000]);
+    let Some(world) = World::on_disk("data/undo", "256k").await else { return };
+    world.write("project/a", vec![b'a'; 600_000]);
     let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
     assert!(told.contains("changed") && told.contains("not recorded, and cannot be undone"), "{told}");
-    world.daemon.agentctl(["undo", &session]).await.exits(2).says(&["no turn of this session changed files"]);
+    world.agentctl(["undo", &session]).await.exits(2).says(&["no turn of this session changed files"]);
     world.still_serves().await;
 }
 
 #[tokio::test]
 async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
-    let Some(world) = with_small_disk("project", "3m").await else { return };
+    let Some(world) = World::on_disk("project", "3m").await else { return };
     let fill = r#"cd "$PROJECT"; for f in a b; do head -c 800000 /dev/zero | tr '\0' $f > $f; done; echo one > c"#;
     let (_, session) = commanded(&world, None, fill).await;
     commanded(&world, Some(&session), r#"cd "$PROJECT"; rm a b; echo two > c"#).await;
@@ -326,7 +292,7 @@ async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
         r#"cd "$PROJECT"; head -c 2500000 /dev/zero > filler; cat /dev/zero > more; true"#,
     )
     .await;
-    let report = world.daemon.agentctl(["undo", &session, "--turn", "2", "--json"]).await.exits(1).json();
+    let report = world.agentctl(["undo", &session, "--turn", "2", "--json"]).await.exits(1).json();
     let failed = report["files"].as_array().unwrap().iter().filter(|file| file["outcome"] == "failed");
     let reasons: Vec<&str> = failed.map(|file| file["reason"].as_str().unwrap()).collect();
     assert!(reasons.len() >= 2 && reasons.iter().all(|reason| *reason == "the disk is full"), "{report:#}");
@@ -334,7 +300,7 @@ async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
     let names: Vec<&str> = told.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
     assert_eq!(names, ["c", "filler", "more", "freed"], "nothing is half there: {told}");
     // The rest comes back when there is room.
-    world.daemon.agentctl(["undo", &session, "--turn", "2"]).await.exits(0);
+    world.ok(["undo", &session, "--turn", "2"]).await;
     let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
     assert!(told.contains("800000 a") && told.contains("800000 b") && told.contains("one"), "{told}");
 }
@@ -343,12 +309,11 @@ async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
 async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
     let world = World::configured("undo: {max_changes: 100}").await;
     for number in 0..80 {
-        world.daemon.write(&format!("project/z/{number}"), format!("content {number}"));
+        world.write(&format!("project/z/{number}"), format!("content {number}"));
     }
     let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
     assert!(told.contains("moved") && told.contains("62 files were changed beyond the 100"), "{told}");
-    let undone = world.daemon.agentctl(["undo", &session]).await.exits(1);
-    assert!(undone.stdout.contains("was not recorded"), "{}", undone.stdout);
+    world.agentctl(["undo", &session]).await.exits(1).shows(&["was not recorded"]);
     for number in 0..80 {
         let content = project(&world, &format!("z/{number}"));
         assert_eq!(content, format!("content {number}").as_bytes(), "of {number}");
@@ -359,28 +324,21 @@ async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
 #[tokio::test]
 async fn the_model_takes_back_an_edit_from_before_a_restart_but_not_over_a_persons_words() {
     let mut world = World::start().await;
-    world.daemon.write("project/a.txt", "old\n");
-    let project_folder = format!("{}:rw", world.daemon.path().join("project").display());
+    world.write("project/a.txt", "old\n");
     let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
     let edit = || Reply::tool_call("edit_file", edit.clone());
     works_through(&world.model, vec![(&["Edited"], edit())], Reply::text("Edited."));
-    let args = ["run", "Edit", "-C", &project_folder, "--on-interrupt", "approve", "--output", "json"];
-    let result = world.daemon.agentctl(args).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
+    let args = ["run", "Edit", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
+    let session = world.ok(args).await.session();
     assert_eq!(project(&world, "a.txt"), b"new\n");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let again = ["run", "Take it back", "--session", &session, "--on-interrupt", "approve"];
-    let take_back = || Reply::tool_call("undo_patch", json!({}));
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => take_back(),
-    });
-    world.daemon.write("project/a.txt", "a person's words\n");
-    world.daemon.agentctl(again).await;
+    world.will(Reply::tool_call("undo_patch", json!({})));
+    world.write("project/a.txt", "a person's words\n");
+    world.agentctl(again).await;
     assert_eq!(project(&world, "a.txt"), b"a person's words\n");
-    world.daemon.write("project/a.txt", "new\n");
-    world.daemon.agentctl(again).await.exits(0);
+    world.write("project/a.txt", "new\n");
+    world.ok(again).await;
     assert_eq!(project(&world, "a.txt"), b"old\n");
 }
 
@@ -389,16 +347,14 @@ async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
     let mut world = World::start().await;
     let write = |content: &str| Reply::tool_call("write_file", json!({"path": "/state/plan.md", "content": content}));
     works_through(&world.model, vec![(&["Created"][..], write("dig\n"))], Reply::text("Noted."));
-    let result = world.daemon.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(["run", "Note it", "--output", "json"]).await.session();
     works_through(&world.model, vec![(&["Replaced"][..], write("sow\n"))], Reply::text("Noted."));
-    world.daemon.agentctl(["run", "Note that", "--session", &session]).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let plan = async || world.daemon.agentctl(["files", "get", &session, "/state/plan.md"]).await;
+    world.ok(["run", "Note that", "--session", &session]).await;
+    world.daemon.crash().await;
+    let plan = async || world.agentctl(["files", "get", &session, "/state/plan.md"]).await;
     let undo = async |args: &[&str]| {
         let args = ["undo", &session].into_iter().chain(args.iter().copied());
-        world.daemon.agentctl(args).await
+        world.agentctl(args).await
     };
     let preview = undo(&["--preview"]).await.exits(0).stdout;
     has_all(&preview, &["/state/plan.md: becomes as it was", "-sow", "+dig"]);

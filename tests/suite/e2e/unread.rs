@@ -1,12 +1,6 @@
 //! What a model may not read without asking, no other tool shows it: not by its failures, and not by its name.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// The person's own rules: one file is never read by a model, and of another they want to be asked.
 const RULES: &str = "tools:
@@ -19,19 +13,16 @@ const RULES: &str = "tools:
 const SECRETS: [&str; 4] = ["hunter2", "for nobody", "dear diary", "line 2"];
 
 async fn with_secrets() -> World {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
-    home.write("config/hitl_rules.yaml", RULES);
-    let daemon = TempDaemon::start_in(home).await;
+    let world = World::with_files(&[("config/hitl_rules.yaml", RULES)]).await;
     for (path, content) in [
         (".env", "NAME=me\nKEY=hunter2\nOLD_KEY=hunter2\n"),
         ("private.txt", "first\nthis is for nobody\n"),
         ("diary.md", "so\ndear diary\n"),
         ("plain.md", "so\nplain words\n"),
     ] {
-        daemon.write(&format!("project/{path}"), content);
+        world.write(&format!("project/{path}"), content);
     }
-    World { model, daemon }
+    world
 }
 
 impl World {
@@ -41,8 +32,7 @@ impl World {
             self.model.reply(Reply::tool_call(*tool, arguments.clone()));
         }
         self.model.reply(Reply::text("I see."));
-        let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let args = ["run", "Do it", "-C", &project, "--on-interrupt", on_interrupt, "--output", "json"];
+        let args = ["run", "Do it", "-C", &self.mount(), "--on-interrupt", on_interrupt, "--output", "json"];
         let result = self.daemon.agentctl(args).await.json();
         assert_eq!(result["text"], "I see.", "{result:#}");
         (tool_texts(self.model.requests().last().unwrap()), result)
@@ -63,12 +53,8 @@ fn grep(path: &str) -> (&'static str, Value) {
 
 #[track_caller]
 fn tells(told: &str, words: &[&str]) {
-    for word in words {
-        assert!(told.contains(word), "{word:?} is missing in:\n{told}");
-    }
-    for secret in SECRETS {
-        assert!(!told.contains(secret), "{secret:?} was told:\n{told}");
-    }
+    has_all(told, words);
+    has_none(&told, &SECRETS);
 }
 
 #[tokio::test]
@@ -96,7 +82,7 @@ async fn an_edit_that_would_fail_tells_nothing_of_a_file_that_may_not_be_read() 
     tells(&told, &words);
     // Nor where it runs without a question, for a person has allowed the tool for good.
     for rule in ["edit_file", "apply_patch"] {
-        world.daemon.agentctl(["grants", "add", rule]).await.exits(0);
+        world.ok(["grants", "add", rule]).await;
     }
     let (told, _) = world.is_told("wait", &failing).await;
     tells(&told, &words);
@@ -110,14 +96,13 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
     let world = with_secrets().await;
     let write = ("write_file", json!({"path": "/project/diary.md", "content": "dear diary, it is late\n"}));
     world.is_told("approve", &[write]).await;
-    world.daemon.write("project/diary.md", "dear diary, it is later\n");
+    world.write("project/diary.md", "dear diary, it is later\n");
     let undo = |on_interrupt: &'static str| {
         let world = &world;
         async move {
             world.model.reply(Reply::tool_call("undo_patch", json!({}))).reply(Reply::text("I see."));
-            let project = format!("{}:rw", world.daemon.path().join("project").display());
-            let args = ["run", "Back", "--continue", "-C", &project, "--on-interrupt", on_interrupt];
-            world.daemon.agentctl(args).await.exits(0);
+            let project = world.mount();
+            world.ok(["run", "Back", "--continue", "-C", &project, "--on-interrupt", on_interrupt]).await;
             let request = world.model.requests().pop().unwrap();
             request.messages().iter().rfind(|message| message["role"] == "tool").unwrap()["content"].to_string()
         }
@@ -140,7 +125,7 @@ async fn a_file_that_a_search_names_is_judged_as_read() {
     tells(&told, &["/project/plain.md:2: plain words"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
     // What is allowed of reading is allowed of searching.
-    world.daemon.agentctl(["grants", "add", "read_file"]).await.exits(0);
+    world.ok(["grants", "add", "read_file"]).await;
     let (told, _) = world.is_told("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
     assert!(told.contains("/project/diary.md:2: dear diary") && !told.contains("for nobody"), "{told}");
 
@@ -153,15 +138,15 @@ async fn a_file_that_a_search_names_is_judged_as_read() {
             let world = &world;
             async move {
                 let args = ["policy", "explain", "--session", session, "--json", tool, &args];
-                let mut said = world.daemon.agentctl(args).await.exits(0).json();
+                let mut said = world.ok(args).await.json();
                 said["explanation"]["verdict"].take()
             }
         };
         assert_eq!(explain("grep").await, explain("read_file").await, "{path}");
         assert_eq!(explain("list_workspace_files").await, "allow", "{path}");
-        let tried = world.daemon.write("new.yaml", "{}\n");
+        let tried = world.write("new.yaml", "{}\n");
         let test = ["policy", "test", tried.to_str().unwrap(), "--session", session, "--json", &call("grep")];
-        let said = world.daemon.agentctl(test).await.exits(0).json();
+        let said = world.ok(test).await.json();
         assert_eq!(said["calls"][0]["now"]["verdict"], explain("grep").await, "{path}");
         assert_eq!(said["calls"][0]["then"]["verdict"], "allow", "{path}");
     }

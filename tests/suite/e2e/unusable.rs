@@ -1,18 +1,13 @@
 //! Answers that are none, cut, broken off, or calls as text, through a whole daemon: how the turn ends, and what is said.
 
-use agentd_testkit::model_server::Reply;
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::World;
+use super::*;
 
 fn nothing() -> Reply {
     Reply::deltas([""; 0])
 }
 
 async fn ask(world: &World, code: i32) -> Value {
-    let args = ["run", "Write it", "--output", "json", "--on-interrupt", "approve"];
-    world.daemon.agentctl(args).await.exits(code).json()
+    world.agentctl(["run", "Write it", "--output", "json", "--on-interrupt", "approve"]).await.exits(code).json()
 }
 
 #[tokio::test]
@@ -21,35 +16,30 @@ async fn a_model_that_says_nothing_is_no_success() {
     let write = || Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(nothing()).reply(write()).reply(nothing()).reply(Reply::text("Written."));
     let result = ask(&world, 0).await;
-    assert_eq!((&result["stop_reason"], &result["text"]), (&json!("completed"), &json!("Written.")));
+    holds(&result, json!({"stop_reason": "completed", "text": "Written."}));
     assert_eq!(result["files"][0]["path"], "outputs/a.txt", "{result:#}");
 
     world.model.default_reply(nothing());
     let result = ask(&world, 7).await;
-    assert_eq!(
-        (&result["stop_reason"], &result["text"], &result["steps"]),
-        (&json!("no_answer"), &json!(""), &json!(3))
-    );
-    let output = world.daemon.agentctl(["run", "Hi"]).await.exits(7);
-    output.says(&["the model gave no answer", "hint:"]);
+    holds(&result, json!({"stop_reason": "no_answer", "text": "", "steps": 3}));
+    world.agentctl(["run", "Hi"]).await.exits(7).says(&["the model gave no answer", "hint:"]);
 }
 
 #[tokio::test]
 async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three").cut_behind("two")).reply(Reply::text("All of it."));
-    let args = ["run", "Hi", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(["run", "Hi", "--output", "stream-json"]).await.json_lines();
     let result = lines.last().unwrap();
     assert_eq!(result["text"], "All of it.");
     assert!(lines.iter().any(|line| line["code"] == "model_retry"), "{lines:?}");
     let session = result["session_id"].as_str().unwrap();
-    world.daemon.agentctl(["run", "More", "--session", session]).await.exits(0);
+    world.ok(["run", "More", "--session", session]).await;
     let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(sent.contains("All of it.") && !sent.contains("One two"), "{sent}");
 
     world.model.default_reply(Reply::text("One two three").cut_behind("two"));
-    let mut running = world.daemon.spawn_agentctl(["run", "Again", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Again", "--output", "stream-json"]);
     running.event("warning").await;
     running.signal(Signal::SIGINT);
     let result = running.output(Vec::new()).await.exits(130).json_lines().pop().unwrap();
@@ -60,10 +50,9 @@ async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
 async fn a_call_as_text_is_never_the_answer() {
     let world = World::start().await;
     world.model.default_reply(Reply::text("<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
-    let args = ["run", "Hi", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(7).json_lines();
+    let lines = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7).json_lines();
     let result = lines.last().unwrap();
-    assert_eq!((&result["stop_reason"], &result["text"]), (&json!("no_answer"), &json!("")));
+    holds(&result, json!({"stop_reason": "no_answer", "text": ""}));
     let warning = lines.iter().find(|line| line["code"] == "call_as_text").unwrap();
     assert!(warning["message"].as_str().unwrap().contains("native_tools: false"), "{warning}");
 }
@@ -75,13 +64,9 @@ async fn a_call_that_is_only_thought_of_writes_nothing() {
     let thought = format!("<think>I could call {call} but I must not.</think> The answer is 5.");
     world.model.reply(Reply::deltas(thought.split_inclusive(' ')));
     let result = ask(&world, 0).await;
-    assert_eq!(
-        (&result["text"], &result["files"], &result["steps"]),
-        (&json!("The answer is 5."), &json!([]), &json!(1))
-    );
-    world.model.reply(Reply::text("Six."));
+    holds(&result, json!({"text": "The answer is 5.", "files": [], "steps": 1}));
     let session = result["session_id"].as_str().unwrap();
-    world.daemon.agentctl(["run", "And one more?", "--session", session]).await.exits(0);
+    world.ok(["run", "And one more?", "--session", session]).await;
     let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(sent.contains("The answer is 5.") && !sent.contains("must not"), "{sent}");
 }

@@ -1,25 +1,16 @@
 //! What people hand over: short texts told whole, pictures shown to a model that sees, through the real daemon and client.
 
-use agentd_core::{event::EventKind, files::UploadReceipt};
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::model_server::{Recorded, Reply};
+use agentd_core::files::UploadReceipt;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde_json::Value;
 
-use super::{Events as _, World, turn};
+use super::{
+    Events as _,
+    parts::{RED, with_eyes},
+    *,
+};
 
-/// 40 × 20 pixels.
-const RED: &[u8] = include_bytes!("fixtures/red.png");
 /// 2000 × 1000 pixels that are to be turned by a quarter; the file names its camera.
 const TURNED: &[u8] = include_bytes!("fixtures/turned.jpg");
-
-/// A daemon whose slot `vision` has a model of its own.
-async fn with_eyes() -> World {
-    World::prepared(|home| {
-        home.set("MODEL_MULTIMODAL_ID", "eyes");
-    })
-    .await
-}
 
 /// The types and the bytes of the pictures that a request shows.
 fn shown(request: &Recorded) -> Vec<(String, Vec<u8>)> {
@@ -55,10 +46,8 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
     let large = upload(&world, &session, "turned.jpg", TURNED).await.picture.unwrap();
     assert_eq!((large.media_type.as_str(), large.width, large.height), ("image/jpeg", 784, 1568));
     // It outlives the daemon.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let args = ["run", "Which colour?", "--session", &session, "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    world.daemon.crash().await;
+    let lines = world.ok(["run", "Which colour?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let started = lines.iter().find(|line| line["type"] == "turn_started").unwrap();
     assert_eq!((&started["slot"], &started["reason"]), (&"vision".into(), &"there are pictures".into()));
     let first = world.model.requests().pop().unwrap();
@@ -68,8 +57,7 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
     assert_eq!(pictures[1].1.len() as u64, large.bytes);
     assert!(!pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"), "what else the file held stays here");
     // The next turn repeats it to the byte, and the picture stays where it was.
-    let args = ["run", "Sure?", "--session", &session, "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(["run", "Sure?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let report = lines.iter().find(|line| line["type"] == "usage_updated").unwrap();
     assert_eq!(report["prompt"]["broken_by"], Value::Null);
     let before = first.messages();
@@ -79,10 +67,8 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
 #[tokio::test]
 async fn where_no_model_sees_the_person_and_the_model_are_told() {
     let world = World::start().await;
-    world.model.reply(Reply::text("I cannot tell."));
-    let red = world.daemon.write("red.png", RED);
-    let output = world.daemon.agentctl(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.exits(0);
-    assert!(output.stderr.contains("gets no pictures"), "{}", output.stderr);
+    let red = world.write("red.png", RED);
+    world.ok(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.says(&["gets no pictures"]);
     let request = &world.model.requests()[0];
     assert!(shown(request).is_empty() && body(request).contains("You cannot see pictures"), "{}", body(request));
 }
@@ -90,18 +76,17 @@ async fn where_no_model_sees_the_person_and_the_model_are_told() {
 #[tokio::test]
 async fn short_texts_stand_in_the_request_whatever_their_encoding() {
     let world = World::start().await;
-    world.model.reply(Reply::text("Two."));
-    let gbk = world.daemon.write(
+    let gbk = world.write(
         "注.txt",
         b"\xbd\xf1\xcc\xec\xcc\xec\xc6\xf8\xba\xdc\xba\xc3\xa1\xa3\xce\xd2\xc3\xc7\xc8\xa5\xb9\xab\xd4\xb0\xa1\xa3\n",
     );
-    let long = world.daemon.write("long.txt", "word ".repeat(4000));
-    let binary = world.daemon.write("a.bin", [0, 159, 146, 150, 0]);
+    let long = world.write("long.txt", "word ".repeat(4000));
+    let binary = world.write("a.bin", [0, 159, 146, 150, 0]);
     let mut args = vec!["run", "Look"];
     for path in [&gbk, &long, &binary] {
         args.extend(["--file", path.to_str().unwrap()]);
     }
-    world.daemon.agentctl(args).await.exits(0);
+    world.ok(args).await;
     let told = body(&world.model.requests()[0]);
     assert!(told.contains("[File: uploads/注.txt]") && told.contains("今天天气很好"), "{told}");
     assert!(told.contains("- uploads/long.txt: read_file opens it") && !told.contains("word word"), "{told}");
@@ -138,15 +123,14 @@ async fn what_calls_itself_a_picture_hurts_nobody() {
 async fn a_mention_in_the_chat_hands_the_file_over() {
     let world = with_eyes().await;
     world.model.default_reply(Reply::text("Seen."));
-    world.daemon.write("red one.png", RED);
-    world.daemon.write("notes.txt", "the cat is out\n");
-    world.daemon.write(".env", "KEY=hunter2\n");
-    let here = world.daemon.path().display().to_string();
+    world.write("red one.png", RED);
+    world.write("notes.txt", "the cat is out\n");
+    world.write(".env", "KEY=hunter2\n");
+    let here = world.path().display().to_string();
     let lines = format!(
         "What is in #{here}/red one.png, and what does #{here}/notes.txt say?\nAgain: #{here}/notes.txt and #{here}/.env!\n"
     );
-    let output = world.daemon.agentctl_with(["chat"], lines.as_bytes()).await.exits(0);
-    assert!(output.stderr.contains("is hidden and stays here"), "{}", output.stderr);
+    world.agentctl_with(["chat"], lines.as_bytes()).await.exits(0).says(&["is hidden and stays here"]);
     let requests = world.model.requests();
     assert_eq!(shown(&requests[0]).len(), 1);
     assert!(body(&requests[0]).contains("the cat is out"), "{}", body(&requests[0]));

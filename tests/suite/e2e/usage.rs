@@ -1,12 +1,6 @@
 //! Tokens and money: of every model call, once, by whom and when, at the prices of then.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
-
-use super::{World, has_all};
+use super::*;
 
 /// Money of one answer of the model with prices: 600 tokens that were computed, 400 out of the cache, and 20 of the answer.
 const CALL: u64 = 600 + 40 + 40;
@@ -25,7 +19,7 @@ fn counted(reply: Reply) -> Reply {
 }
 
 fn answers(request: &Recorded) -> Reply {
-    let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+    let is_subagent = is_subagent(request);
     let all = request.body["messages"].to_string();
     counted(match (is_subagent, request.last_role()) {
         (true, _) => Reply::text("Each thing was looked at and found in order. ".repeat(10)),
@@ -47,7 +41,7 @@ async fn world() -> World {
 
 impl World {
     async fn usage(&self, args: &[&str]) -> Value {
-        self.daemon.agentctl(["usage", "--json"].iter().chain(args)).await.exits(0).json()
+        self.ok(["usage", "--json"].iter().chain(args)).await.json()
     }
 }
 
@@ -66,26 +60,26 @@ fn told(report: &Value) -> Vec<(String, u64, u64, Option<u64>)> {
 #[tokio::test]
 async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of_session_and_daemon() {
     let mut world = world().await;
-    world.daemon.agentctl(["usage"]).await.exits(0).says(&["no model was asked"]);
+    world.ok(["usage"]).await.says(&["no model was asked"]);
 
     // Two calls of the session and one of its subagent, which the result of the turn holds, too.
-    let result = world.daemon.agentctl(["run", "Have it done", "--output", "json"]).await.exits(0).json();
+    let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
     let usage = &result["usage"];
-    assert_eq!((&usage["cost_microusd"], &usage["calls"]), (&json!(3 * CALL), &json!(3)), "{usage:#}");
+    holds(&usage, json!({"cost_microusd": 3 * CALL, "calls": 3}));
     assert_eq!(usage["unpriced_calls"], Value::Null);
     let first = result["session_id"].as_str().unwrap().to_owned();
-    let lines = world.daemon.agentctl(["run", "Hello", "--model", "code", "--output", "stream-json"]).await.exits(0);
+    let lines = world.ok(["run", "Hello", "--model", "code", "--output", "stream-json"]).await;
     let lines = lines.json_lines();
     let usage = &lines.last().unwrap()["usage"];
-    assert_eq!((&usage["cost_microusd"], &usage["unpriced_calls"]), (&Value::Null, &json!(1)), "{usage:#}");
+    holds(&usage, json!({"cost_microusd": null, "unpriced_calls": 1}));
     let second = lines.last().unwrap()["session_id"].as_str().unwrap().to_owned();
 
     let models = [("dear".into(), 3, 0, Some(3 * CALL)), ("nobody-knows".into(), 1, 1, None)];
     let report = world.usage(&[]).await;
     assert_eq!(told(&report), models, "{report:#}");
     let total = &report["total"];
-    assert_eq!((&total["cost_microusd"], &total["unpriced_calls"]), (&json!(3 * CALL), &json!(1)));
-    assert_eq!((&total["prompt_tokens"], &total["cached_tokens"]), (&json!(4000), &json!(1600)));
+    holds(&total, json!({"cost_microusd": 3 * CALL, "unpriced_calls": 1}));
+    holds(&total, json!({"prompt_tokens": 4000, "cached_tokens": 1600}));
     let slots = [("base".into(), 3, 0, Some(3 * CALL)), ("code".into(), 1, 1, None)];
     assert_eq!(told(&world.usage(&["--by", "slot"]).await), slots);
     let sessions = [(first.clone(), 3, 0, Some(3 * CALL)), (second.clone(), 1, 1, None)];
@@ -94,43 +88,42 @@ async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of
     assert_eq!((told(&days).len(), &days["since"], &days["total"]), (1, &days["until"], total));
     assert_eq!(told(&world.usage(&["--since", "2020-01-01", "--until", "2020-12-31"]).await), []);
 
-    let table = world.daemon.agentctl(["usage", "--since", "7d"]).await.exits(0);
+    let table = world.ok(["usage", "--since", "7d"]).await;
     has_all(
         &table.stdout,
         &["MODEL", "CACHED", "WRITTEN", "dear", "1,800", "$0.0021", "nobody-knows", "price unknown", "total"],
     );
     assert!(table.stdout.contains("and a call of unknown price"), "{}", table.stdout);
     table.says(&["days in", "the price of 1 call is not known"]);
-    let shown = world.daemon.agentctl(["sessions", "show", &second]).await.exits(0).stdout;
-    assert!(shown.contains("price unknown"), "{shown}");
+    world.ok(["sessions", "show", &second]).await.shows(&["price unknown"]);
 
     // What was told is there after a kill, once. Other prices are those of later calls.
     world.daemon.kill9().await;
     let base_url = world.model.base_url();
-    world.daemon.write("config/models.yaml", self::models(&base_url, 100.0));
+    world.write("config/models.yaml", self::models(&base_url, 100.0));
     world.daemon.restart().await;
     assert_eq!(world.usage(&[]).await, report);
-    world.daemon.agentctl(["run", "Again", "--model", "base", "--session", &second]).await.exits(0);
+    world.ok(["run", "Again", "--model", "base", "--session", &second]).await;
     let after = world.usage(&[]).await;
     assert_eq!(told(&after)[0], ("dear".into(), 4, 0, Some(3 * CALL + 60_080)), "{after:#}");
 
     // A session that is deleted leaves its numbers, and nothing that names it.
-    world.daemon.agentctl(["sessions", "delete", &first, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &first, "--yes"]).await;
     assert_eq!(world.usage(&[]).await, after);
     let report = world.usage(&["--by", "session"]).await;
     assert_eq!(told(&report), [(second, 2, 1, Some(60_080)), (String::new(), 3, 0, Some(3 * CALL))]);
     assert!(!report.to_string().contains(&first), "{report:#}");
 
     // A test of a model belongs to no session, and is paid for.
-    world.daemon.agentctl(["models", "test"]).await;
+    world.agentctl(["models", "test"]).await;
     assert!(world.usage(&[]).await["total"]["calls"].as_u64() > after["total"]["calls"].as_u64());
 }
 
 #[tokio::test]
 async fn questions_that_make_no_sense_are_refused_with_what_to_write() {
     let world = world().await;
-    world.daemon.agentctl(["usage", "--since", "yesterweek"]).await.exits(2).says(&["yesterweek", "7d, 2w, today"]);
-    world.daemon.agentctl(["usage", "--by", "person"]).await.exits(2).says(&["person", "session"]);
+    world.agentctl(["usage", "--since", "yesterweek"]).await.exits(2).says(&["yesterweek", "7d, 2w, today"]);
+    world.agentctl(["usage", "--by", "person"]).await.exits(2).says(&["person", "session"]);
     let backwards = ["usage", "--since", "2026-02-01", "--until", "2026-01-01"];
-    world.daemon.agentctl(backwards).await.exits(2).says(&["the last day", "before the first"]);
+    world.agentctl(backwards).await.exits(2).says(&["the last day", "before the first"]);
 }

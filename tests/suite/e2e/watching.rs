@@ -1,27 +1,15 @@
 //! One stream over all sessions, page after page of what is older, and results as fields: what programs build on.
 
-use std::{collections::BTreeSet, path::Path};
-
-use agentd_core::{
-    event::EventKind,
-    ids::SessionId,
-    interrupt::Answer,
-    item::ItemBody,
-    session::SessionStatus,
-    tool::ToolResult,
-    turn::{OnInterrupt, StopReason},
-};
+use agentd_core::{ids::SessionId, session::SessionStatus, tool::ToolResult};
 use agentd_proto::{
-    client::{NewSession, SessionChoice, WatchEvent, WatchStream},
+    client::{WatchEvent, WatchStream},
     v1::{self, daemon_client::DaemonClient, watch_event::Kind},
 };
-use agentd_testkit::model_server::Reply;
 use hyper_util::rt::TokioIo;
-use serde_json::json;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 
-use super::{Events as _, World, trusting, turn};
+use super::{Events as _, *};
 
 async fn next(watch: &mut WatchStream) -> WatchEvent {
     tokio::time::timeout(std::time::Duration::from_secs(30), watch.next()).await.unwrap().unwrap().unwrap()
@@ -90,14 +78,11 @@ async fn what_a_subagent_asks_is_told_once_and_its_end_only_to_those_who_want_ch
     let world = World::start().await;
     let client = world.client().await;
     let (mut all, mut own) = (client.watch(false, true).await.unwrap(), client.watch(false, false).await.unwrap());
-    world.model.respond_with(|request| {
-        let is_child = request.messages()[0]["content"].to_string().contains("You are a subagent");
-        match (is_child, request.last_role()) {
-            (true, "tool") => Reply::text("It was written as it was wanted, and nothing was left open. ".repeat(8)),
-            (true, _) => Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})),
-            (false, "tool") => Reply::text("over"),
-            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Write it"})),
-        }
+    world.model.respond_with(|request| match (is_subagent(request), request.last_role()) {
+        (true, "tool") => Reply::text("It was written as it was wanted, and nothing was left open. ".repeat(8)),
+        (true, _) => Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})),
+        (false, "tool") => Reply::text("over"),
+        (false, _) => Reply::tool_call("delegate_task", json!({"task": "Write it"})),
     });
     let mut stream = client.turn(turn(new(), "Go")).await.unwrap();
     let id = stream.session_id();
@@ -187,8 +172,8 @@ async fn a_watcher_that_does_not_read_misses_something_and_is_told() {
 #[tokio::test]
 async fn older_items_are_read_and_results_have_fields() {
     let world = World::start().await;
-    let project = world.daemon.path().join("project");
-    std::fs::create_dir_all(&project).unwrap();
+    let project = world.path().join("project");
+    fs::create_dir_all(&project).unwrap();
     let bash = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
     world.model.reply(bash("echo out; echo err >&2; exit 3"));
     world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "one\n"})));
@@ -216,8 +201,7 @@ async fn older_items_are_read_and_results_have_fields() {
     assert_eq!(details(0).stdout.as_ref().unwrap().text, "out\n");
     assert_eq!(details(0).stderr.as_ref().unwrap().text, "err\n");
     assert!(details(1).diff.as_ref().unwrap().text.contains("+one"), "{:?}", details(1));
-    let diff = &details(2).diff.as_ref().unwrap().text;
-    assert!(diff.contains("-one") && diff.contains("+two"), "{diff}");
+    has_all(&details(2).diff.as_ref().unwrap().text, &["-one", "+two"]);
     let long = details(3).stdout.as_ref().unwrap();
     assert_eq!((long.text.len(), long.bytes, long.cut), (16 << 10, 40_000, true));
     // The model reads the text, and nothing of this.

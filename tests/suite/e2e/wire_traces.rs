@@ -1,18 +1,6 @@
 //! Requests to models and their answers as they were on the wire: kept, shown and compared.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
-
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Provider, Recorded, Reply, UsagePlace},
-};
-use serde_json::{Value, json};
-
-use super::{World, on_small_disk, wires};
+use super::*;
 
 /// Keeps the requests of all sessions.
 const ON: &str = "trace: {requests: true}\n";
@@ -25,16 +13,15 @@ const HOSTILE: &str = "look\u{1b}]0;owned\u{7}\u{202e}";
 
 /// Runs a turn in a new session, and returns the session.
 async fn session_of_turn(daemon: &TempDaemon, args: &[&str]) -> String {
-    let result = daemon.agentctl([&["run", "--output", "json"], args].concat()).await.exits(0).json();
-    result["session_id"].as_str().unwrap().to_owned()
+    daemon.ok([&["run", "--output", "json"], args].concat()).await.session()
 }
 
 async fn goes_on(daemon: &TempDaemon, session: &str, text: &str) {
-    daemon.agentctl(["run", text, "--session", session]).await.exits(0);
+    daemon.ok(["run", text, "--session", session]).await;
 }
 
 async fn shown(daemon: &TempDaemon, args: &[&str]) -> Value {
-    daemon.agentctl([&["trace", "--json"], args].concat()).await.exits(0).json()
+    daemon.ok([&["trace", "--json"], args].concat()).await.json()
 }
 
 async fn listed(daemon: &TempDaemon, session: &str) -> Vec<Value> {
@@ -67,12 +54,9 @@ async fn is_shown_as_it_came(daemon: &TempDaemon, session: &str, wire: &str, req
         let url = told["request"]["url"].as_str().unwrap();
         assert!(url.starts_with("http://127.0.0.1:") && url.ends_with(&recorded.path), "{url} {}", recorded.path);
         let (answer, new) = (&told["answer"], &told["new"]);
-        assert_eq!((&answer["status"], &answer["outcome"]), (&json!(200), &json!("whole")), "{told:#}");
+        holds(&answer, json!({"status": 200, "outcome": "whole"}));
         assert!(answer["first_token_us"].as_u64() <= answer["duration_us"].as_u64() && !answer["body"].is_null());
-        assert_eq!(
-            (&told["purpose"], &told["step"], &told["session_id"]),
-            (&json!("turn"), &json!(at + 1), &json!(session))
-        );
+        holds(&told, json!({"purpose": "turn", "step": at + 1, "session_id": session}));
         assert!(told["trace_id"].is_string() && told["turn_id"].is_string(), "{told:#}");
         assert_eq!(new.is_null(), at == 0, "{new}");
     }
@@ -89,12 +73,12 @@ async fn chat_completions_are_shown_as_they_were_sent() {
     is_shown_as_it_came(&world.daemon, &session, wire.as_str().unwrap(), &world.model.requests()).await;
     let second = shown(&world.daemon, &[&session, "--request", "2"]).await;
     let usage = &second["answer"]["usage"];
-    assert_eq!((&usage["prompt_tokens"], &usage["cached_tokens"]), (&json!(900), &json!(800)), "{second:#}");
+    holds(&usage, json!({"prompt_tokens": 900, "cached_tokens": 800}));
     assert!(!second["new"].as_array().unwrap().is_empty() && second["before"] == 1, "{second:#}");
     let of_turn = shown(&world.daemon, &[&session, "--turn", "1", "--request", "2"]).await;
     assert_eq!(of_turn["number"], 2);
-    world.daemon.agentctl(["trace", "--turn", "1", "--request", "3"]).await.exits(2).says(&["no request 3", "hint:"]);
-    world.daemon.agentctl(["trace", "--request", "3"]).await.exits(2).says(&["no request 3", "1 to 2 are kept"]);
+    world.agentctl(["trace", "--turn", "1", "--request", "3"]).await.exits(2).says(&["no request 3", "hint:"]);
+    world.agentctl(["trace", "--request", "3"]).await.exits(2).says(&["no request 3", "1 to 2 are kept"]);
 }
 
 #[tokio::test]
@@ -118,36 +102,33 @@ async fn every_attempt_is_an_entry() {
     let session = session_of_turn(&world.daemon, &["Hello"]).await;
     let failed = shown(&world.daemon, &[&session, "--request", "1"]).await;
     let answer = &failed["answer"];
-    assert_eq!((&answer["status"], &answer["outcome"]), (&json!(503), &json!("failed")), "{failed:#}");
+    holds(&answer, json!({"status": 503, "outcome": "failed"}));
     assert!(answer["body"].as_str().unwrap().contains("come back later"), "{failed:#}");
     assert!(answer["error"].as_str().unwrap().contains("come back later"), "{failed:#}");
     let again = shown(&world.daemon, &[&session, "--request", "2"]).await;
     assert_eq!((&again["request"]["attempt"], &again["new"]), (&json!(2), &json!([])), "{again:#}");
-    let shown = world.daemon.agentctl(["trace", "--requests"]).await.exits(0).stdout;
-    assert!(shown.contains("failed 503") && shown.contains("(attempt 2)") && shown.contains("whole 200"), "{shown}");
+    world.ok(["trace", "--requests"]).await.shows(&["failed 503", "(attempt 2)", "whole 200"]);
 }
 
 #[tokio::test]
 async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
     let world = World::configured(ON).await;
     world.model.reply(Reply::never());
-    let result = world.daemon.agentctl(["run", "Hello", "--detach", "--output", "json"]).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap().to_owned();
+    let session = world.ok(["run", "Hello", "--detach", "--output", "json"]).await.session();
     let requests = || async { (!world.model.requests().is_empty()).then_some(()) };
-    agentd_testkit::daemon::until("the model is asked", requests).await;
+    until("the model is asked", requests).await;
     // While it is under way, it is there without an end.
     assert_eq!(listed(&world.daemon, &session).await[0]["answer"], Value::Null);
     world.client().await.cancel_turn(&session, None).await.unwrap();
     let ended =
         || async { Some(listed(&world.daemon, &session).await[0]["answer"].clone()).filter(|end| !end.is_null()) };
-    let answer = agentd_testkit::daemon::until("its end is kept", ended).await;
-    assert_eq!((&answer["outcome"], &answer["status"]), (&json!("abandoned"), &Value::Null), "{answer:#}");
+    let answer = until("its end is kept", ended).await;
+    holds(&answer, json!({"outcome": "abandoned", "status": null}));
 }
 
 #[tokio::test]
 async fn no_secret_is_kept() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let url = model.base_url();
     home.write(
         "config/models.yaml",
@@ -200,11 +181,10 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
         let recorded = &world.model.requests()[usize::try_from(number).unwrap() - 1];
         assert_eq!(told["request"]["body"], recorded.sent(), "{number}");
     }
-    world.daemon.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are kept"]);
-    let remarks = shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string();
-    assert!(remarks.contains("no longer kept"), "{remarks}");
-    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
-    agentd_testkit::daemon::until("the trace is gone", || async { (!folder.exists()).then_some(()) }).await;
+    world.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are kept"]);
+    has_all(&shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string(), &["no longer kept"]);
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
+    agentd_testkit::daemon::until_true("the trace is gone", || !folder.exists()).await;
 }
 
 #[tokio::test]
@@ -218,7 +198,7 @@ async fn a_trace_goes_on_after_a_kill_and_skips_what_was_cut() {
         let text = fs::read_to_string(&path).ok()?;
         (text.matches("\"type\":\"answer\"").count() == 2).then_some(text.len())
     };
-    let length = agentd_testkit::daemon::until("both answers are written", ends).await;
+    let length = until("both answers are written", ends).await;
     world.daemon.kill9().await;
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(u64::try_from(length).unwrap() - 20).unwrap();
@@ -234,8 +214,7 @@ async fn a_trace_goes_on_after_a_kill_and_skips_what_was_cut() {
         let one = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
         assert_eq!(one["request"]["body"], world.model.requests()[number - 1].sent());
     }
-    let cut = world.daemon.agentctl(["trace", "--request", "2"]).await.exits(0);
-    assert!(cut.stdout.contains("its end is not known"), "{}", cut.stdout);
+    world.ok(["trace", "--request", "2"]).await.shows(&["its end is not known"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -250,8 +229,7 @@ async fn fifty_steps_take_room_for_what_is_new_in_them() {
         Reply::tool_call("run_bash_command", json!({"command": format!("echo '{content}'")}))
     });
     let options = ["Do it", "--on-interrupt", "approve", "--max-steps", "100", "--output", "json"];
-    let result = world.daemon.agentctl([&["run"][..], &options].concat()).await.exits(0).json();
-    let session = result["session_id"].as_str().unwrap();
+    let session = &world.ok([&["run"][..], &options].concat()).await.session();
     let requests = world.model.requests();
     assert!(requests.len() > 50, "{}", requests.len());
     let listed = listed(&world.daemon, session).await;
@@ -267,27 +245,26 @@ async fn fifty_steps_take_room_for_what_is_new_in_them() {
 
 #[tokio::test]
 async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Yes."));
+    let world = World::saying("Yes.").await;
     let quiet = session_of_turn(&world.daemon, &["Hello"]).await;
     for args in [["--request", "1"], ["--diff", "1"]] {
         let args: Vec<&str> =
             [&["trace", quiet.as_str()][..], &args, if args[0] == "--diff" { &["2"] } else { &[] }].concat();
-        world.daemon.agentctl(args).await.exits(2).says(&["no requests of this session are kept", "hint:", "--trace"]);
+        world.agentctl(args).await.exits(2).says(&["no requests of this session are kept", "hint:", "--trace"]);
     }
-    assert!(!world.daemon.data().join("traces").exists());
+    assert!(!world.data().join("traces").exists());
     let traced = session_of_turn(&world.daemon, &["Hello", "--trace"]).await;
     goes_on(&world.daemon, &traced, "Again").await;
     goes_on(&world.daemon, &quiet, "Again").await;
     assert_eq!(listed(&world.daemon, &traced).await.len(), 2);
-    world.daemon.agentctl(["trace", &quiet, "--requests"]).await.exits(2).says(&["no requests"]);
-    world.daemon.agentctl(["run", "From now on", "--session", &quiet, "--trace"]).await.exits(0);
+    world.agentctl(["trace", &quiet, "--requests"]).await.exits(2).says(&["no requests"]);
+    world.ok(["run", "From now on", "--session", &quiet, "--trace"]).await;
     assert_eq!(listed(&world.daemon, &quiet).await.len(), 1);
-    world.daemon.write("config/agentd.yaml", ON);
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.write("config/agentd.yaml", ON);
+    world.ok(["reload"]).await;
     let third = session_of_turn(&world.daemon, &["Hello"]).await;
     assert_eq!(listed(&world.daemon, &third).await.len(), 1);
-    let storage = world.daemon.agentctl(["storage", "--json"]).await.exits(0).json();
+    let storage = world.json(["storage"]).await;
     let part = storage["parts"].as_array().unwrap().iter().find(|part| part["part"] == "traces").unwrap();
     assert_eq!(part["files"], 3, "{storage:#}");
 }
@@ -295,22 +272,19 @@ async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
 #[tokio::test]
 async fn subagents_and_summaries_are_there_and_told_apart() {
     let world = World::configured(ON).await;
-    world.model.respond_with(|request| {
-        let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-        match (is_subagent, request.last_role()) {
-            (true, _) => Reply::text("Looked at it, and found all of it in order. ".repeat(5)),
-            (false, "tool") => Reply::text("Done."),
-            _ if request.last_user().contains("Have it done") => {
-                Reply::tool_call("delegate_task", json!({"task": "Look at it"}))
-            }
-            _ => Reply::text("## What the person wants\nTo have it done.\n## Next steps\nNone."),
+    world.model.respond_with(|request| match (is_subagent(request), request.last_role()) {
+        (true, _) => Reply::text("Looked at it, and found all of it in order. ".repeat(5)),
+        (false, "tool") => Reply::text("Done."),
+        _ if request.last_user().contains("Have it done") => {
+            Reply::tool_call("delegate_task", json!({"task": "Look at it"}))
         }
+        _ => Reply::text("## What the person wants\nTo have it done.\n## Next steps\nNone."),
     });
     let session = session_of_turn(&world.daemon, &["Have it done"]).await;
     for turn in 0..10 {
         goes_on(&world.daemon, &session, &format!("And this, {turn}. {}", "More words. ".repeat(400))).await;
     }
-    world.daemon.agentctl(["compact", &session]).await.exits(0);
+    world.ok(["compact", &session]).await;
     let listed = listed(&world.daemon, &session).await;
     let of = |purpose: &str, own: bool| {
         let fits = |one: &&Value| one["purpose"] == purpose && (one["session_id"] == *session) == own;
@@ -319,9 +293,8 @@ async fn subagents_and_summaries_are_there_and_told_apart() {
     assert_eq!((of("turn", true), of("turn", false)), (12, 1), "{listed:#?}");
     assert!(of("summary", true) >= 1, "{listed:#?}");
     let child = listed.iter().find(|one| one["session_id"] != *session).unwrap();
-    assert_eq!((&child["before"], &child["owner"]), (&Value::Null, &json!(session)));
-    let shown = world.daemon.agentctl(["trace", &session, "--requests"]).await.exits(0).stdout;
-    assert!(shown.contains("subagent") && shown.contains(": summary"), "{shown}");
+    holds(&child, json!({"before": null, "owner": session}));
+    world.ok(["trace", &session, "--requests"]).await.shows(&["subagent", ": summary"]);
     let of_child = self::listed(&world.daemon, child["session_id"].as_str().unwrap()).await;
     assert_eq!(of_child.len(), 1, "{of_child:#?}");
 }
@@ -332,23 +305,22 @@ async fn what_is_new_is_marked_and_nothing_steers_the_terminal() {
     world.model.default_reply(Reply::text(HOSTILE));
     let session = session_of_turn(&world.daemon, &[&format!("{HOSTILE}\nfirst line\nsecond line")]).await;
     goes_on(&world.daemon, &session, "And now?").await;
-    let second = world.daemon.agentctl(["trace", "--request", "2"]).await.exits(0).stdout;
+    let second = world.ok(["trace", "--request", "2"]).await.stdout;
     let marked = |words: &str| second.lines().find(|line| line.contains(words)).map(|line| line.chars().next());
     assert_eq!((marked("And now?"), marked("second line")), (Some(Some('+')), Some(Some('|'))), "{second}");
     assert!(second.contains("+ is new beside request 1") && second.contains("answer · whole 200"), "{second}");
-    let diff = world.daemon.agentctl(["trace", "--diff", "1", "2"]).await.exits(0).stdout;
+    let diff = world.ok(["trace", "--diff", "1", "2"]).await.stdout;
     assert!(diff.starts_with("--- request 1\n+++ request 2\n@@") && diff.contains("And now?"), "{diff}");
     assert!(diff.lines().any(|line| line.starts_with('+')), "{diff}");
     for text in [&second, &diff] {
         assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text}");
     }
-    world.daemon.agentctl(["trace", "--diff", "2", "2"]).await.exits(0).says(&["the same body"]);
+    world.ok(["trace", "--diff", "2", "2"]).await.says(&["the same body"]);
 }
 
 #[tokio::test]
 async fn a_disk_that_is_full_costs_the_turn_nothing() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", ON);
     let Some(command) = on_small_disk(&home, "data/traces", "16k") else { return };
     let daemon = TempDaemon::start_with(home, command).await;

@@ -1,14 +1,10 @@
 //! Conversations over Messages and over Responses, with servers as strict as the real ones: Messages binds thoughts to all that
 //! stands before them, and Responses has thoughts that nobody else can read.
 
-use agentd_proto::client::Client;
-use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome},
-    model_server::{ModelServer, Provider, Recorded, Reply},
+use super::{
+    providers::{answered, only_grows},
+    *,
 };
-use serde_json::{Value, json};
-
-use super::providers::{answered, only_grows};
 
 pub(super) const RED: &[u8] = include_bytes!("fixtures/red.png");
 
@@ -75,7 +71,7 @@ impl World {
 
     async fn ctl(&self, args: &[&str]) -> Output {
         let session = self.session.as_deref().unwrap();
-        self.daemon.agentctl(args.iter().copied().chain([session])).await.exits(0)
+        self.daemon.ok(args.iter().copied().chain([session])).await
     }
 }
 
@@ -141,8 +137,7 @@ async fn a_key_alone_is_enough() {
         }
         let daemon = TempDaemon::start_in(home).await;
         model.reply(Reply::text("Hello."));
-        let output = daemon.agentctl(["run", "hi"]).await.exits(0);
-        assert_eq!(output.stdout.trim(), "Hello.", "{key} {more:?}");
+        assert_eq!(daemon.ok(["run", "hi"]).await.stdout.trim(), "Hello.", "{key} {more:?}");
         let asked = model.requests().pop().unwrap();
         let sent = asked.headers.get("x-api-key").or(asked.headers.get("authorization"));
         assert!(sent.is_some_and(|sent| sent.ends_with("sk-s3cret")), "{key} {more:?}: {sent:?}");

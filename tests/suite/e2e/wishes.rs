@@ -1,9 +1,6 @@
 //! Wishes of a script for one turn, and files that its prompt mentions.
 
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::{World, tool_names};
+use super::*;
 
 /// All words that a request sends.
 fn words(request: &Recorded) -> String {
@@ -17,16 +14,16 @@ fn text(message: &Value) -> &str {
 #[tokio::test]
 async fn an_agent_works_from_its_turn_on() {
     let world = World::start().await;
-    world.daemon.write(
+    world.write(
         "config/agents.yaml",
         "agents:\n  poet: {description: Verse., prompt: You rhyme., tools: [read_file]}\n",
     );
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.ok(["reload"]).await;
     world.model.default_reply(Reply::text("Roses."));
-    let lines = world.daemon.agentctl(["run", "Write!", "--agent", "poet", "--output", "stream-json"]).await.exits(0);
+    let lines = world.ok(["run", "Write!", "--agent", "poet", "--output", "stream-json"]).await;
     let stacks: Vec<_> = lines.json_lines().into_iter().filter(|line| line["change"]["state"] == "agent").collect();
     assert_eq!(stacks[0]["change"]["stack"], json!(["poet"]));
-    world.daemon.agentctl(["run", "And you?", "--continue", "--agent", "main"]).await.exits(0);
+    world.ok(["run", "And you?", "--continue", "--agent", "main"]).await;
     let requests = world.model.requests();
     assert!(
         words(&requests[0]).contains("You are the agent `poet`")
@@ -36,25 +33,22 @@ async fn an_agent_works_from_its_turn_on() {
         !words(&requests[1]).contains("You are the agent `poet`")
             && tool_names(&requests[1]).contains(&"run_bash_command".to_owned())
     );
-    let refused = world.daemon.agentctl(["run", "Write!", "--agent", "peot"]).await.exits(2);
-    refused.says(&["no agent", "peot", "agentctl agents"]);
+    world.agentctl(["run", "Write!", "--agent", "peot"]).await.exits(2).says(&["no agent", "peot", "agentctl agents"]);
 }
 
 #[tokio::test]
 async fn tools_and_instructions_hold_for_one_turn() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Done."));
-    world.daemon.write("rules.md", "Answer in rhymes.");
-    let args = ["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"];
-    world.daemon.agentctl(args).await.exits(0);
-    world.daemon.agentctl(["run", "Go!", "--tools", "none", "--append-system", "Be brief."]).await.exits(0);
+    let world = World::saying("Done.").await;
+    world.write("rules.md", "Answer in rhymes.");
+    world.ok(["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"]).await;
+    world.ok(["run", "Go!", "--tools", "none", "--append-system", "Be brief."]).await;
     let requests = world.model.requests();
     assert_eq!(tool_names(&requests[0]), ["grep", "read_file"]);
     assert!(words(&requests[0]).contains("Answer in rhymes."));
     assert_eq!(tool_names(&requests[1]), Vec::<String>::new());
     assert!(words(&requests[1]).contains("Be brief."));
-    world.daemon.agentctl(["run", "Go!", "--tools", "gerp"]).await.exits(2).says(&["gerp", "no such tool"]);
-    world.daemon.agentctl(["run", "Go!", "--append-system", "@none.md"]).await.exits(2).says(&["none.md"]);
+    world.agentctl(["run", "Go!", "--tools", "gerp"]).await.exits(2).says(&["gerp", "no such tool"]);
+    world.agentctl(["run", "Go!", "--append-system", "@none.md"]).await.exits(2).says(&["none.md"]);
     assert_eq!(world.model.requests().len(), 2, "nothing was asked where something was refused");
 }
 
@@ -65,12 +59,12 @@ async fn the_end_of_its_time_stops_the_command_that_runs_and_no_later_call_begin
     let calls = Reply::tool_call("run_bash_command", json!({"command": stubborn, "timeout_s": 600}))
         .and_call("write_file", json!({"path": "/project/late.txt", "content": "late"}));
     world.model.reply(calls).default_reply(Reply::text("Out of time."));
-    let project = world.daemon.path().join("project");
-    std::fs::create_dir(&project).unwrap();
+    let project = world.path().join("project");
+    fs::create_dir(&project).unwrap();
     let mount = format!("{}:rw", project.display());
     let args = ["run", "Go!", "--timeout", "2", "-C", &mount, "--on-interrupt", "approve", "--output", "json"];
-    let output = world.daemon.agentctl(args).await.exits(6).json();
-    assert_eq!((&output["stop_reason"], &output["text"]), (&json!("time_limit"), &json!("Out of time.")));
+    let output = world.agentctl(args).await.exits(6).json();
+    holds(&output, json!({"stop_reason": "time_limit", "text": "Out of time."}));
     let requests = world.model.requests();
     let told: Vec<&str> = requests[1].messages().iter().filter(|message| message["role"] == "tool").map(text).collect();
     assert!(told[0].starts_with("E_TIMEOUT") && told[0].contains("begun"), "{told:?}");
@@ -89,9 +83,9 @@ async fn a_question_ends_with_the_time_that_a_subagent_beside_it_takes() {
             .and_call("grep", json!({"pattern": "DROP TABLE x"})),
     });
     let args = ["run", "Go!", "--timeout", "2", "--on-interrupt", "wait", "--output", "json"];
-    let output = world.daemon.agentctl(args).await.exits(6).json();
+    let output = world.agentctl(args).await.exits(6).json();
     assert_eq!(output["stop_reason"], "time_limit");
-    assert_eq!(world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(world.json(["interrupts"]).await, json!([]));
     let requests = world.model.requests();
     let last = requests.last().unwrap().messages();
     assert!(last.iter().any(|message| text(message).starts_with("E_NOT_RUN")), "{last:#?}");
@@ -105,41 +99,37 @@ async fn lines_come_as_soon_as_they_are_whole() {
     world
         .model
         .reply(Reply::deltas(["one", " and two\nthr", "ee\u{1b}[31m\nfour ", "and what hangs"]).hang_behind("four "));
-    let mut running = world.daemon.spawn_agentctl(["run", "Count!", "--output", "lines"]);
+    let mut running = world.spawn_agentctl(["run", "Count!", "--output", "lines"]);
     let mut lines = Vec::new();
     while lines.len() < 3 {
         lines.extend(running.line().await);
     }
     // The rest hangs, and these are here.
     assert_eq!(lines, ["I look at the time.", "one and two", "three"]);
-    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await;
     assert!(output.stdout.ends_with("four \n") || output.stdout.ends_with("four\n"), "{:?}", output.stdout);
 }
 
 #[tokio::test]
 async fn files_that_a_prompt_mentions_go_along() {
-    let world = World::start().await;
-    world.model.default_reply(Reply::text("Done."));
-    let write = |path: &str, text: &str| drop(world.daemon.write(path, text));
+    let world = World::saying("Done.").await;
+    let write = |path: &str, text: &str| drop(world.write(path, text));
     write("app/src/a.rs", "fn one() {}\nfn two() {}\nfn three() {}\n");
     write("app/src/b.rs", "fn b() {}\n");
     write("notes.txt", "remember the milk\n");
-    let run = |prompt: &'static str| world.daemon.agentctl(["run", prompt, "-C", "app"]);
+    let run = |prompt: &'static str| world.agentctl(["run", prompt, "-C", "app"]);
     run("Explain #app/src/a.rs:2-3, and #app/src/, #app/**/*.rs.").await.exits(0);
     let sent = words(&world.model.requests()[0]);
-    let all =
-        ["/project/src/a.rs:2-3", "fn two() {}\\\\nfn three() {}", "the folder /project/src", "/project/src/b.rs"];
-    for expected in all {
-        assert!(sent.contains(expected) || sent.contains(&expected.replace("\\\\n", "\\n")), "{expected} in {sent}");
-    }
+    let all = ["/project/src/a.rs:2-3", "fn two() {}\\nfn three() {}", "the folder /project/src", "/project/src/b.rs"];
+    has_all(&sent.replace("\\\\n", "\\n"), &all);
     assert!(!sent.contains("fn one"), "only these lines: {sent}");
     // Words of a program do not reach out of the project, and what names nothing is said.
     let said = run("Show me #notes.txt and #none.txt").await.exits(0);
     said.says(&["#notes.txt is no file of the project", "--file", "#none.txt names no file"]);
     assert!(!words(&world.model.requests()[1]).contains("the milk"));
     // What is piped mentions nothing.
-    let piped = world.daemon.agentctl_with(["run", "Review!", "-C", "app"], "see #notes.txt").await.exits(0);
+    let piped = world.agentctl_with(["run", "Review!", "-C", "app"], "see #notes.txt").await.exits(0);
     assert!(!piped.stderr.contains("notes.txt"));
     assert!(!words(&world.model.requests()[2]).contains("the milk"));
 }

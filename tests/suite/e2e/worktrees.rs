@@ -1,16 +1,8 @@
 //! Git worktrees of sessions: several agents on one repository, merged one after the other, and nothing lost on the way.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use agentd_proto::client::ClientError;
 
-use agentd_core::session::Mount;
-use agentd_proto::client::{ClientError, NewSession};
-use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{World, tool_texts};
+use super::*;
 
 /// Runs git as a person would.
 #[track_caller]
@@ -44,8 +36,8 @@ async fn in_repository() -> World {
 }
 
 impl World {
-    fn project(&self) -> std::path::PathBuf {
-        self.daemon.path().join("project")
+    fn project(&self) -> PathBuf {
+        self.path().join("project")
     }
 
     fn main_file(&self, name: &str) -> String {
@@ -62,7 +54,7 @@ impl World {
         let (project, worktree) = (self.project().display().to_string(), format!("--worktree={name}"));
         let args = ["-C", &project, &worktree, "--on-interrupt", "approve", "--output", "json"];
         let (told, output) = self.call_all(calls, &args).await;
-        let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+        let session = output.exits(0).session();
         (told, session)
     }
 
@@ -105,8 +97,8 @@ fn command(command: &str) -> (&'static str, Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_sessions_edit_one_repository_and_both_are_merged() {
     let mut world = in_repository().await;
-    world.daemon.write("project/b.txt", "alpha\nbeta\nmine\n");
-    world.daemon.write("project/new-of-mine.txt", "x\n");
+    world.write("project/b.txt", "alpha\nbeta\nmine\n");
+    world.write("project/new-of-mine.txt", "x\n");
     let (_, one) = world
         .works_in("one", vec![write("/project/a.txt", "ONE\ntwo\nthree\n"), write("/project/new.txt", "n\n")])
         .await;
@@ -121,25 +113,25 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     assert!(told[0].contains("beta") && !told[0].contains("mine") && told[0].contains("/project"), "{told:?}");
     assert!(told[1].contains(" M a.txt"), "{told:?}");
     assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is as it was");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
 
     let listed = world.worktrees().await;
     let shown: Vec<_> =
         listed.iter().map(|one| (one["name"].as_str().unwrap(), one["changed"].as_u64().unwrap())).collect();
     assert_eq!(shown, [("one", 2), ("two", 1)], "{listed:#?}");
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_merged"].as_bool()), (Some(one.as_str()), Some(false)));
-    let diff = world.worktree(&["diff", "one"]).await.exits(0).stdout;
-    assert!(diff.contains("+ONE") && diff.contains("new.txt"), "{diff}");
+    world.worktree(&["diff", "one"]).await.exits(0).shows(&["+ONE", "new.txt"]);
 
     let applied = world.worktree(&["apply", &one, "--json"]).await.exits(0).json();
-    assert_eq!((&applied["files"], &applied["onto"]), (&json!(["a.txt", "new.txt"]), &json!("main")), "{applied:#}");
+    holds(&applied, json!({"files": ["a.txt", "new.txt"], "onto": "main"}));
     world.worktree(&["apply", "two"]).await.exits(0).says(&["merged two into main", "1 file changed"]);
     assert_eq!(world.main_file("a.txt"), "ONE\ntwo\nTHREE\n");
     assert_eq!((world.main_file("new.txt"), world.main_file("b.txt")), ("n\n".into(), "alpha\nbeta\nmine\n".into()));
     let project = world.project();
-    let log = git(&project, &["log", "--format=%s%n%b"]);
-    assert!(log.contains("Merge worktree two") && log.contains(&format!("by the agentd session {one}")), "{log}");
+    has_all(
+        &git(&project, &["log", "--format=%s%n%b"]),
+        &["Merge worktree two", &format!("by the agentd session {one}")],
+    );
     let left = git(&project, &["status", "--porcelain"]);
     assert_eq!(left.lines().map(str::trim).collect::<Vec<_>>(), ["M b.txt", "?? new-of-mine.txt"]);
     assert!(world.worktrees().await.iter().all(|one| one["is_merged"] == true));
@@ -152,9 +144,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     assert!(world.worktrees().await.is_empty());
     assert_eq!(git(&project, &["branch", "--list", "agentd/*"]), "");
     assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
-    let resumed = world.daemon.agentctl(["run", "Go on.", "--session", &one]).await;
-    assert_ne!(resumed.code, Some(0));
-    resumed.says(&["its worktree was removed", "-C"]);
+    world.agentctl(["run", "Go on.", "--session", &one]).await.fails().says(&["its worktree was removed", "-C"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,27 +155,26 @@ async fn a_conflict_is_told_and_changes_nothing() {
     world.worktree(&["apply", "one"]).await.exits(0);
     let project = world.project();
     let before = git(&project, &["rev-parse", "HEAD"]);
-    let refused = world.worktree(&["apply", "two"]).await;
-    assert_ne!(refused.code, Some(0));
-    refused.says(&["a.txt", "nothing was changed", "hint:", "git merge agentd/two"]);
+    world.worktree(&["apply", "two"]).await.fails().says(&[
+        "a.txt",
+        "nothing was changed",
+        "hint:",
+        "git merge agentd/two",
+    ]);
     assert_eq!(git(&project, &["rev-parse", "HEAD"]), before);
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
     assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "it is all there still");
     // A file that is changed in the main tree is not overwritten, and those that nobody touched are no reason.
-    world.daemon.write("project/b.txt", "not committed\n");
+    world.write("project/b.txt", "not committed\n");
     world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
-    let refused = world.worktree(&["apply", "three"]).await;
-    assert_ne!(refused.code, Some(0));
-    refused.says(&["b.txt", "not committed", "hint:"]);
+    world.worktree(&["apply", "three"]).await.fails().says(&["b.txt", "not committed", "hint:"]);
     assert_eq!(world.main_file("b.txt"), "not committed\n");
     git(&project, &["checkout", "--", "b.txt"]);
     // A new file that the branch has, too.
     world.works_in("four", vec![write("/project/extra.txt", "four\n")]).await;
-    world.daemon.write("project/extra.txt", "mine\n");
-    let refused = world.worktree(&["apply", "four"]).await;
-    assert_ne!(refused.code, Some(0));
-    refused.says(&["extra.txt", "hint:"]);
+    world.write("project/extra.txt", "mine\n");
+    world.worktree(&["apply", "four"]).await.fails().says(&["extra.txt", "hint:"]);
     assert_eq!(world.main_file("extra.txt"), "mine\n");
     world.worktree(&["apply", "three"]).await.exits(0);
     // By hand, as the hint says.
@@ -217,7 +206,7 @@ async fn git_works_in_the_sandbox_and_reaches_nothing_of_the_repository_but_its_
     assert_eq!(git(&project, &["branch", "--list", "evil"]), "");
     assert_eq!(git(&project, &["log", "--format=%s"]), "first");
     let listed = world.worktrees().await;
-    assert_eq!((&listed[0]["ahead"], &listed[0]["changed"]), (&json!(1), &json!(1)), "{listed:#?}");
+    holds(&listed[0], json!({"ahead": 1, "changed": 1}));
     world.worktree(&["apply", "one"]).await.exits(0);
     assert_eq!(
         (world.main_file("a.txt").as_str(), git(&project, &["log", "--format=%s", "-1"]).as_str()),
@@ -236,11 +225,11 @@ async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
         git(&project, &["config", key, &touch]);
     }
     git(&project, &["config", "merge.evil.driver", &format!("touch {}; false", mark.display())]);
-    world.daemon.write("project/.git/info/attributes", "* filter=evil diff=evil merge=evil\n");
+    world.write("project/.git/info/attributes", "* filter=evil diff=evil merge=evil\n");
     for hook in
         ["post-checkout", "pre-commit", "post-commit", "post-merge", "reference-transaction", "post-index-change"]
     {
-        let path = world.daemon.write(&format!("project/.git/hooks/{hook}"), format!("#!/bin/sh\n{touch}\n"));
+        let path = world.write(&format!("project/.git/hooks/{hook}"), format!("#!/bin/sh\n{touch}\n"));
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     for round in 0..2 {
@@ -254,7 +243,7 @@ async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
         world.worktree(&["apply", &one]).await.exits(0);
         world.worktree(&["apply", &two]).await.exits(0);
         world.worktree(&["remove", &one]).await.exits(0);
-        assert!(!mark.exists(), "{}", world.daemon.log());
+        assert!(!mark.exists(), "{}", world.log());
         let files = (world.main_file("a.txt"), world.main_file("b.txt"));
         assert_eq!(files, (format!("ONE{round}\ntwo\nthree\n"), format!("alpha\nBETA{round}\n")));
     }
@@ -268,16 +257,14 @@ async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_g
     let hidden = "git update-index --assume-unchanged a.txt; echo hidden > a.txt; git status --short";
     world.works_in("hidden", vec![command(hidden)]).await;
     for name in ["one", "hidden"] {
-        let refused = world.worktree(&["remove", name]).await;
-        assert_ne!(refused.code, Some(0));
-        refused.says(&["merged nowhere", "hint:", "--force"]);
+        world.worktree(&["remove", name]).await.fails().says(&["merged nowhere", "hint:", "--force"]);
     }
-    world.daemon.agentctl(["sessions", "delete", &idle, "--yes"]).await.exits(0);
-    world.daemon.agentctl(["sessions", "delete", &one, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &idle, "--yes"]).await;
+    world.ok(["sessions", "delete", &one, "--yes"]).await;
     let listed = world.worktrees().await;
     let names: Vec<_> = listed.iter().map(|one| (one["name"].as_str().unwrap(), one["is_orphan"] == true)).collect();
     assert_eq!(names, [("hidden", false), ("one", true)], "{listed:#?}");
-    assert!(!world.daemon.data().join("worktrees/idle").exists());
+    assert!(!world.data().join("worktrees/idle").exists());
     assert_eq!(git(&world.project(), &["branch", "--list", "agentd/idle"]), "");
     assert!(world.worktree(&["diff", &one]).await.exits(0).stdout.contains("+kept"));
     world.worktree(&["apply", "one"]).await.exits(0);
@@ -291,7 +278,7 @@ async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_g
 async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     let mut world = in_repository().await;
     for number in 0..200 {
-        world.daemon.write(&format!("project/many/{number}.txt"), format!("{number}\n").repeat(200));
+        world.write(&format!("project/many/{number}.txt"), format!("{number}\n").repeat(200));
     }
     let project = world.project();
     git(&project, &["add", "--all"]);
@@ -351,7 +338,7 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     }
     assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
     assert_eq!(git(&project, &["branch", "--list", "agentd/*"]), "");
-    let left: Vec<_> = fs::read_dir(world.daemon.data().join("worktrees")).unwrap().flatten().collect();
+    let left: Vec<_> = fs::read_dir(world.data().join("worktrees")).unwrap().flatten().collect();
     assert!(left.iter().all(|entry| entry.file_name().to_string_lossy().starts_with('.')), "{left:?}");
 }
 
@@ -370,17 +357,17 @@ async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
     world.daemon.kill9().await;
     // As it was when one file was there, one was cut off, one was not begun, and git's lock lay about.
     git(&project, &["reset", "--quiet", "--hard", &from]);
-    world.daemon.write("project/a.txt", "A\n");
-    world.daemon.write("project/n.txt", "");
-    world.daemon.write("project/.git/index.lock", "");
-    let record = world.daemon.data().join("worktrees/.records/one.json");
+    world.write("project/a.txt", "A\n");
+    world.write("project/n.txt", "");
+    world.write("project/.git/index.lock", "");
+    let record = world.data().join("worktrees/.records/one.json");
     let mut known: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     known["stage"] = json!({ "applying": { "from": from, "to": to, "at": now } });
     fs::write(&record, known.to_string()).unwrap();
     world.daemon.restart().await;
     world.worktrees().await;
-    assert_eq!(git(&project, &["rev-parse", "HEAD"]), to, "{}", world.daemon.log());
+    assert_eq!(git(&project, &["rev-parse", "HEAD"]), to, "{}", world.log());
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!(
         (world.main_file("a.txt"), world.main_file("b.txt"), world.main_file("n.txt")),
@@ -392,13 +379,13 @@ async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
 async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     let world = in_repository().await;
     world.model.default_reply(Reply::text("Good."));
-    let at = |name: &str| world.daemon.path().join(name).display().to_string();
-    fs::create_dir_all(world.daemon.path().join("plain")).unwrap();
-    fs::create_dir_all(world.daemon.path().join("empty")).unwrap();
+    let at = |name: &str| world.path().join(name).display().to_string();
+    fs::create_dir_all(world.path().join("plain")).unwrap();
+    fs::create_dir_all(world.path().join("empty")).unwrap();
     git(&world.daemon.path().join("empty"), &["init", "--quiet"]);
-    git(world.daemon.path(), &["clone", "--quiet", "--bare", "project", "bare.git"]);
-    world.daemon.write("pretends/.git", format!("gitdir: {}\n", at("project/.git")));
-    world.daemon.agentctl(["run", "Go.", "-C", &at("project"), "--worktree=taken"]).await.exits(0);
+    git(world.path(), &["clone", "--quiet", "--bare", "project", "bare.git"]);
+    world.write("pretends/.git", format!("gitdir: {}\n", at("project/.git")));
+    world.ok(["run", "Go.", "-C", &at("project"), "--worktree=taken"]).await;
     git(&world.project(), &["branch", "agentd/branch"]);
     let project = at("project");
     let cases: [(&str, &str, &[&str]); 10] = [
@@ -415,33 +402,27 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     ];
     let asked = world.model.requests().len();
     for (folder, name, parts) in cases {
-        let output = world.daemon.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await;
-        assert_ne!(output.code, Some(0), "{folder} {name}");
-        let output = output.says(parts);
+        let output =
+            world.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await.fails().says(parts);
         assert!(output.stderr.contains("hint:"), "{folder} {name}: {}", output.stderr);
     }
     assert_eq!(world.model.requests().len(), asked);
     assert_eq!(world.worktrees().await.len(), 1, "nothing is left of them");
-    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    assert_eq!(sessions.as_array().unwrap().len(), 1);
+    assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
     for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
-        let output = world.worktree(&args).await;
-        assert_ne!(output.code, Some(0));
-        output.says(&["there is no worktree", "hint:"]);
+        world.worktree(&args).await.fails().says(&["there is no worktree", "hint:"]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_git_it_is_said() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
-    repository(&home);
-    home.set("PATH", home.path().join("no-programs").display().to_string());
-    let daemon = TempDaemon::start_in(home).await;
-    let project = daemon.path().join("project").display().to_string();
-    let output = daemon.agentctl(["run", "Go.", "-C", &project, "--worktree"]).await;
-    assert_ne!(output.code, Some(0));
-    output.says(&["git, which is not installed", "hint: install git"]);
+    let world = World::prepared(|home| {
+        repository(home);
+        home.set("PATH", home.path().join("no-programs").display().to_string());
+    })
+    .await;
+    let output = world.agentctl(["run", "Go.", "-C", &world.project().display().to_string(), "--worktree"]).await;
+    output.fails().says(&["git, which is not installed", "hint: install git"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -452,31 +433,31 @@ async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
     let calls = vec![write("/project/c.txt", "changed\n"), command("ls")];
     let args = ["-C", &sub, "--worktree", "--on-interrupt", "approve", "--output", "json"];
     let (told, output) = world.call_all(calls, &args).await;
-    let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let session = output.exits(0).session();
     assert!(told[1].contains("c.txt") && !told[1].contains("a.txt"), "{told:?}");
     let listed = world.worktrees().await;
     let name = listed[0]["name"].as_str().unwrap().to_owned();
     assert!(session.replace('-', "").ends_with(&name), "{name} is of {session}");
     let file = format!("{name}/sub/c.txt");
     assert_eq!(world.worktree_file(&file), "changed\n");
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
-    let shown = world.daemon.agentctl(["sessions", "show", &session]).await.exits(0).stdout;
-    assert!(shown.contains(&format!("worktree  {name} (branch agentd/{name}) of {sub}")), "{shown}");
-    let list = world.daemon.agentctl(["sessions", "list"]).await.exits(0).stdout;
-    assert!(list.contains(&format!("[worktree {name}]")), "{list}");
+    world.daemon.crash().await;
+    world
+        .ok(["sessions", "show", &session])
+        .await
+        .shows(&[&format!("worktree  {name} (branch agentd/{name}) of {sub}")]);
+    world.ok(["sessions", "list"]).await.shows(&[&format!("[worktree {name}]")]);
     // A turn goes on there, and a fork as well.
-    let fork = world.daemon.agentctl(["sessions", "fork", &session]).await.exits(0).stdout.trim().to_owned();
+    let fork = world.ok(["sessions", "fork", &session]).await.stdout.trim().to_owned();
     let args = ["--session", &fork, "--on-interrupt", "approve"];
     let (told, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
     assert!(told[0].contains("changed"), "{told:?}");
-    world.daemon.agentctl(["undo", &session]).await.exits(0);
+    world.ok(["undo", &session]).await;
     assert_eq!(world.worktree_file(&file), "deep\n");
     // Where the session goes, the fork has it.
-    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
     let listed = world.worktrees().await;
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_orphan"].as_bool()), (Some(fork.as_str()), Some(false)));
-    world.daemon.agentctl(["sessions", "delete", &fork, "--yes"]).await.exits(0);
+    world.ok(["sessions", "delete", &fork, "--yes"]).await;
     assert!(world.worktrees().await.is_empty());
     assert!(world.project().join("sub/c.txt").exists());
 }
@@ -498,8 +479,7 @@ async fn a_subagent_works_in_a_worktree_of_its_own_where_that_is_wanted() {
         }
     });
     let project = format!("{}:rw", world.project().display());
-    let output = world.daemon.agentctl(["run", "Do it.", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
-    assert!(output.stdout.contains("agentctl worktree apply"), "{}", output.stdout);
+    world.ok(["run", "Do it.", "-C", &project, "--on-interrupt", "approve"]).await.shows(&["agentctl worktree apply"]);
     assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n");
     let listed = world.worktrees().await;
     assert_eq!((listed.len(), &listed[0]["changed"]), (1, &json!(1)), "{listed:#?}");
@@ -521,14 +501,11 @@ async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_
     });
     let project = world.project().display().to_string();
     let (writable, read_only) = (format!("{project}:rw"), format!("{project}:ro"));
-    let looks = ["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"];
-    let output = world.daemon.agentctl(looks).await.exits(0);
+    let output = world.ok(["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"]).await;
     assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree is gone"));
     assert!(world.worktrees().await.is_empty());
-    let output = world.daemon.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await;
-    assert!(output.stdout.contains("may only be read"), "{}", output.stdout);
-    let output = world.daemon.agentctl(["run", "Do it.", "-C", &writable, "--mode", "plan"]).await;
-    assert!(output.stdout.contains("in plan mode"), "{}", output.stdout);
+    world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await.shows(&["may only be read"]);
+    world.agentctl(["run", "Do it.", "-C", &writable, "--mode", "plan"]).await.shows(&["in plan mode"]);
     assert!(world.worktrees().await.is_empty());
     assert_eq!(git(&world.project(), &["branch", "--list", "agentd/*"]), "");
 }
@@ -539,16 +516,13 @@ async fn a_worktree_is_left_alone_while_a_turn_runs_in_it_whoever_began_it() {
     world.works_in("one", vec![write("/project/a.txt", "one\n")]).await;
     let asked = world.model.requests().len();
     world.model.respond_with(|_| Reply::never());
-    let folder = format!("{}:rw", world.daemon.data().join("worktrees/one").display());
-    let detached =
-        world.daemon.agentctl(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await.exits(0);
-    until("the model is asked", || async { (world.model.requests().len() > asked).then_some(()) }).await;
+    let folder = format!("{}:rw", world.data().join("worktrees/one").display());
+    let detached = world.ok(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await;
+    until_true("the model is asked", || world.model.requests().len() > asked).await;
     for args in [&["apply", "one"][..], &["remove", "one", "--force"]] {
-        let refused = world.worktree(args).await;
-        assert_ne!(refused.code, Some(0));
-        refused.says(&["a turn runs in the session", "hint:"]);
+        world.worktree(args).await.fails().says(&["a turn runs in the session", "hint:"]);
     }
-    let session = detached.json()["session_id"].as_str().unwrap().to_owned();
+    let session = detached.session();
     world.client().await.cancel_turn(&session, None).await.unwrap();
     until("the turn is over", || async { (world.worktree(&["apply", "one"]).await.code == Some(0)).then_some(()) })
         .await;
@@ -560,7 +534,7 @@ async fn what_is_allowed_for_good_in_the_project_holds_in_its_worktrees() {
     let world = in_repository().await;
     let project = world.project().display().to_string();
     let rule = format!("run_bash_command: [at {project}] sed -i s/one/ONE/ a.txt");
-    world.daemon.agentctl(["grants", "add", &rule]).await.exits(0);
+    world.ok(["grants", "add", &rule]).await;
     let args = ["-C", &project, "--worktree=one", "--on-interrupt", "deny"];
     let (told, output) = world.call_all(vec![command("sed -i s/one/ONE/ a.txt")], &args).await;
     output.exits(0);

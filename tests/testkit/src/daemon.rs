@@ -11,6 +11,7 @@ use std::{
     future::Future,
     ops::{Deref, DerefMut},
     os::unix::net::UnixStream,
+    panic::Location,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -30,7 +31,10 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{family, model_server::chat_view};
+use crate::{
+    family,
+    model_server::{ModelServer, chat_view},
+};
 
 /// How long anything may take before a test gives up on it. Nothing waits that long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -54,6 +58,14 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl 
         }
         tokio::time::sleep(GLANCE).await;
     }
+}
+
+/// Looks again and again until it is so.
+///
+/// # Panics
+/// Where that takes longer than [`PATIENCE`].
+pub async fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
+    until(what, || std::future::ready(is_so().then_some(()))).await;
 }
 
 /// A program of the workspace, built in the same profile as the running test.
@@ -105,6 +117,28 @@ impl Output {
         self
     }
 
+    /// Makes sure that it ended with an error.
+    ///
+    /// # Panics
+    /// Where it did not.
+    #[track_caller]
+    pub fn fails(self) -> Self {
+        assert_ne!(self.code, Some(0), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Makes sure that standard output holds all of these words.
+    ///
+    /// # Panics
+    /// Where one is missing.
+    #[track_caller]
+    pub fn shows(self, words: &[&str]) -> Self {
+        for word in words {
+            assert!(self.stdout.contains(word), "{word:?} is missing in:\n{}", self.stdout);
+        }
+        self
+    }
+
     /// Standard output as one JSON value.
     ///
     /// # Panics
@@ -116,6 +150,18 @@ impl Output {
             Ok(value) => value,
             Err(error) => panic!("{error} in:\n{}\nstderr:\n{}", self.stdout, self.stderr),
         }
+    }
+
+    /// The id of the session that standard output names, as JSON.
+    ///
+    /// # Panics
+    /// Where it names none.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "the test has failed")]
+    pub fn session(&self) -> String {
+        let lines = self.json_lines();
+        let named = lines.iter().find_map(|line| line["session_id"].as_str());
+        named.unwrap_or_else(|| panic!("no session is named in:\n{}", self.stdout)).to_owned()
     }
 
     /// Standard output as one JSON value a line.
@@ -168,6 +214,13 @@ impl TempHome {
             home.set("MODEL_BASIC_WIRE", wire.name());
         }
         home
+    }
+
+    /// A model server, and a home with it in the slot of all models.
+    pub async fn with_server() -> (ModelServer, Self) {
+        let model = ModelServer::start().await;
+        let home = Self::with_model(&model.base_url());
+        (model, home)
     }
 
     /// Sets a variable for all programs from now on.
@@ -248,6 +301,26 @@ impl TempHome {
         Running::spawn(self.agentctl_command(args)).output(Vec::new()).await
     }
 
+    /// Runs `agentctl` without standard input to its end, which is a good one.
+    ///
+    /// # Panics
+    /// Where it is none.
+    #[track_caller]
+    pub fn ok<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> impl Future<Output = Output> {
+        succeeds(self.agentctl_command(args), Location::caller())
+    }
+
+    /// The same with `--json`: what it tells.
+    ///
+    /// # Panics
+    /// Where it ends otherwise, or tells no JSON.
+    #[track_caller]
+    pub fn json<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> impl Future<Output = Value> {
+        let (mut command, caller) = (self.agentctl_command(args), Location::caller());
+        command.arg("--json");
+        async move { succeeds(command, caller).await.json() }
+    }
+
     /// Runs `agentctl` with this on its standard input.
     pub async fn agentctl_with<S: AsRef<OsStr>>(
         &self,
@@ -290,6 +363,12 @@ impl Drop for TempHome {
 
 fn send(pid: u32, signal: Signal) -> Result<(), Errno> {
     kill(Pid::from_raw(i32::try_from(pid).map_err(|_| Errno::ESRCH)?), signal)
+}
+
+async fn succeeds(command: std::process::Command, caller: &Location<'_>) -> Output {
+    let output = Running::spawn(command).output(Vec::new()).await;
+    assert_eq!(output.code, Some(0), "{caller}\nstdout:\n{}\nstderr:\n{}", output.stdout, output.stderr);
+    output
 }
 
 /// A program that is running. Dropping it kills it.
@@ -524,6 +603,12 @@ impl TempDaemon {
     pub async fn kill9(&self) {
         self.signal(Signal::SIGKILL);
         self.ended().await;
+    }
+
+    /// Kills the daemon as a power cut would, and starts it again.
+    pub async fn crash(&mut self) {
+        self.kill9().await;
+        self.restart().await;
     }
 
     /// Tells the daemon to stop, waits for its end, and returns its exit code.

@@ -16,8 +16,9 @@ use agentd_core::{
     environment::ClientEnvironment,
     error::{ErrorKind, ModelError, WorkspaceError},
     folder::Mounts,
-    ids::SessionId,
+    ids::{CallId, SessionId, TurnId},
     model::{Finish, Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    policy::Confinement,
     ports::{Artifact, ArtifactDir, Clock, Model, Models, SampleRequest, ToolContext, Toolbox, Workspace, Workspaces},
     state_files::StateFileChange,
     tool::{Effect, FileChange, FileChangeKind, FollowedLink, ToolCall, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
@@ -330,6 +331,29 @@ impl ScriptedTools {
     /// Lets that many calls of `hold` go on.
     pub fn release(&self, calls: usize) {
         self.gate.add_permits(calls);
+    }
+}
+
+/// A call in this workspace, with nothing set up besides.
+pub fn tool_context(session_id: SessionId, workspace: Workspace) -> ToolContext {
+    ToolContext {
+        session_id,
+        turn_id: TurnId::generate(),
+        call_id: CallId::generate(),
+        workspace: Arc::new(workspace),
+        state_files: Arc::default(),
+        client_files: None,
+        reading: Default::default(),
+        environment: Arc::default(),
+        progress: Default::default(),
+        person: Default::default(),
+        sampler: Default::default(),
+        stands_for: None,
+        confinement: Confinement::Usual,
+        guarded: Default::default(),
+        closed: Default::default(),
+        now: Timestamp::now(),
+        cancel: Default::default(),
     }
 }
 

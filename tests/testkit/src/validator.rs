@@ -151,6 +151,16 @@ fn broken<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Bro
     Err(Broken { place: place.into(), what: what.into() })
 }
 
+/// Refuses a request of which this is true.
+fn refuse_if(is_so: bool, place: impl Into<String>, what: impl Into<String>) -> Checked {
+    if is_so { broken(place, what) } else { Ok(()) }
+}
+
+/// A field of an object that is none of these.
+fn odd_field<'v>(object: &'v Value, known: &[&str]) -> Option<&'v str> {
+    object.as_object()?.keys().map(String::as_str).find(|field| !known.contains(field))
+}
+
 /// A text that says something.
 fn check_said(place: &str, text: &Value) -> Checked {
     match text.as_str() {

@@ -55,7 +55,7 @@ impl Tool for Args {
     }
 
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
-        call.work(self, |job, args| plan(job, &args).map(|steps| shown(&steps))).await.map(Some)
+        call.work(move |job| plan(job, &self).map(|steps| shown(&steps))).await.map(Some)
     }
 }
 
@@ -83,10 +83,6 @@ impl Step {
             (Some(_), Some(_)) => FileChangeKind::Modified,
             (Some(_), None) => FileChangeKind::Created,
         }
-    }
-
-    fn before(&self) -> Option<&[u8]> {
-        self.target.existing.as_ref()?.content.as_deref()
     }
 }
 
@@ -355,7 +351,7 @@ fn take_back(job: &Job, step: &Step) -> Result<(), Failure> {
     if content != step.content.as_deref() {
         return Err(Failure::tool("something else changed it since"));
     }
-    match step.before() {
+    match step.target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
         Some(before) => now.with_mode_of(&step.target).replace(before),
         None => now.remove(),
     }

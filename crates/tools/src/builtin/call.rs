@@ -1,8 +1,15 @@
-//! A call of a core tool, with all that the tool may work with, and what each tool implements.
+//! A call of a core tool, with all that the tool may work with, and what each tool implements. Renames that were shown to a person:
+//! what runs is what was shown, whatever a language server would say by then.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use agentd_core::{
+    ids::{CallId, SessionId},
+    language::SourceRewrite,
     ports::{CodeReader, Knowledge, Languages, ToolContext, Web},
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     tool_table::ToolRow,
@@ -23,7 +30,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{passwords::Passwords, renames::ShownRenames};
+use super::documents::Passwords;
 
 /// Settings of the tools.
 #[derive(Debug, Clone)]
@@ -80,28 +87,6 @@ impl ToolboxConfig {
             limits: Limits::default(),
         }
     }
-
-    /// Number that is set for a tool; a number out of its range counts as not set.
-    pub(crate) fn limit<A: Tool>(&self, limit: &ToolLimit) -> u64 {
-        let set = self.tool_limits.get(A::NAME).and_then(|limits| limits.get(limit.name)).copied();
-        set.filter(|number| limit.allows(*number)).unwrap_or(limit.usual)
-    }
-}
-
-/// A number of a tool that `tools.yaml` can set, under `limits`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ToolLimit {
-    pub(crate) name: &'static str,
-    /// The number where none is set.
-    pub(crate) usual: u64,
-    /// The largest number; the smallest is 1.
-    pub(crate) most: u64,
-}
-
-impl ToolLimit {
-    pub(crate) fn allows(&self, number: u64) -> bool {
-        (1..=self.most).contains(&number)
-    }
 }
 
 /// Settings of the tools, and what they keep between calls.
@@ -131,8 +116,6 @@ pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
     const NAME: &'static str;
     /// Set by tools that change only files that their arguments name.
     const PATHS: Option<PathsOf<Self>> = None;
-    /// The numbers of the tool that can be set.
-    const LIMITS: &'static [ToolLimit] = &[];
 
     /// Specification for models.
     fn spec(row: &ToolRow, _: &ToolboxConfig) -> ToolSpec {
@@ -169,21 +152,27 @@ impl<'a> Call<'a> {
         there(&self.services.config.languages, "no language server is asked here")
     }
 
-    /// Runs work on a thread that may block.
-    pub(crate) async fn work<A: Send + 'static, T: Send + 'static>(
-        self,
-        args: A,
-        work: fn(&Job, A) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        self.services.work_with(self.context, move |job| work(job, args)).await
-    }
-
-    /// Runs work on a thread that may block.
-    pub(crate) async fn work_with<T: Send + 'static>(
+    /// Runs work on a thread that may block, once there is a free one. Abandoned work is cancelled.
+    pub(crate) async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce(&Job) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.services.work_with(self.context, work).await
+        let Self { services, context, .. } = self;
+        let cancel: CancellationToken = context.cancel.child_token();
+        let _abandoned = cancel.clone().drop_guard();
+        let permit = tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => return Err(Failure::cancelled()),
+            permit = Arc::clone(&services.workers).acquire_owned() => permit,
+        };
+        let context = context.clone();
+        let limits = services.config.limits.clone();
+        let worked = tokio::task::spawn_blocking(move || {
+            // The permit is held until the thread is free, also when nobody waits.
+            let _permit = permit;
+            work(&Job::of(&context, &limits, cancel))
+        });
+        worked.await.unwrap_or_else(|_| Err(defect()))
     }
 
     /// Runs work that may also change the files of the session's state. Those changes are stored with their result, so
@@ -193,7 +182,7 @@ impl<'a> Call<'a> {
         args: A,
         work: fn(&Job, A) -> Result<ToolOutput, Failure>,
     ) -> Result<ToolOutput, Failure> {
-        self.work_with(move |job| {
+        self.work(move |job| {
             let mut output = work(job, args)?;
             output.state_files = job.files.state_changes();
             for note in job.files.notes() {
@@ -207,31 +196,6 @@ impl<'a> Call<'a> {
     }
 }
 
-impl ToolServices {
-    /// Runs work on a thread that may block, once there is a free one. Abandoned work is cancelled.
-    pub(crate) async fn work_with<T: Send + 'static>(
-        &self,
-        context: &ToolContext,
-        work: impl FnOnce(&Job) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let cancel: CancellationToken = context.cancel.child_token();
-        let _abandoned = cancel.clone().drop_guard();
-        let permit = tokio::select! {
-            biased;
-            () = context.cancel.cancelled() => return Err(Failure::cancelled()),
-            permit = Arc::clone(&self.workers).acquire_owned() => permit,
-        };
-        let context = context.clone();
-        let limits = self.config.limits.clone();
-        let worked = tokio::task::spawn_blocking(move || {
-            // The permit is held until the thread is free, also when nobody waits.
-            let _permit = permit;
-            work(&Job::of(&context, &limits, cancel))
-        });
-        worked.await.unwrap_or_else(|_| Err(defect()))
-    }
-}
-
 fn there<'a, T: ?Sized>(part: &'a Option<Arc<T>>, missing: &str) -> Result<&'a Arc<T>, Failure> {
     part.as_ref().ok_or_else(|| Failure::new(ToolErrorCode::UnknownTool, missing))
 }
@@ -240,4 +204,52 @@ fn there<'a, T: ?Sized>(part: &'a Option<Arc<T>>, missing: &str) -> Result<&'a A
 pub(crate) fn defect() -> Failure {
     tracing::error!("a tool panicked");
     Failure::tool("the tool failed because of a defect in it; try another way")
+}
+
+/// Renames that are kept at once.
+const MAX_KEPT: usize = 16;
+
+/// Names of a symbol before and after.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    pub(crate) old: String,
+    pub(crate) new: String,
+}
+
+/// Rename with the edits that make it.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedRename {
+    pub(crate) names: Names,
+    pub(crate) rewrites: Vec<SourceRewrite>,
+}
+
+/// The call that was shown: one whose arguments a person changes is another.
+type ShownCall = (SessionId, CallId, String);
+
+/// Renames that were shown and have not run, by their call.
+#[derive(Debug, Default)]
+pub(crate) struct ShownRenames(Mutex<Vec<(ShownCall, PlannedRename)>>);
+
+impl ShownRenames {
+    fn kept(&self) -> MutexGuard<'_, Vec<(ShownCall, PlannedRename)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn keep(&self, context: &ToolContext, call: &ToolCall, planned: PlannedRename) {
+        self.take(context, call);
+        let mut kept = self.kept();
+        if kept.len() >= MAX_KEPT {
+            kept.remove(0);
+        }
+        kept.push(((context.session_id, call.call_id.clone(), call.arguments.clone()), planned));
+    }
+
+    pub(crate) fn take(&self, context: &ToolContext, call: &ToolCall) -> Option<PlannedRename> {
+        let is_it = |(session, id, arguments): &ShownCall| {
+            (*session, id, arguments) == (context.session_id, &call.call_id, &call.arguments)
+        };
+        let mut kept = self.kept();
+        let at = kept.iter().position(|(shown, _)| is_it(shown))?;
+        Some(kept.remove(at).1)
+    }
 }

@@ -1,10 +1,14 @@
-//! `edit_file`: replaces an exact piece of a file and leaves every other byte alone.
+//! `edit_file`: replaces an exact piece of a file and leaves every other byte alone. `write_file`: a whole new file, or a whole new
+//! content. A file that is replaced keeps its encoding, its byte order mark and its line ends, since the model wrote text and
+//! saw none of them.
+
+use std::borrow::Cow;
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
 use agentd_workspace::{
     backend::Backend as _,
     diff,
-    encoding::{Document, Edit, RevisedText},
+    encoding::{self, Charset, Document, Edit, RevisedText},
     failure::Failure,
     jail::Aim,
     job::{Job, UNQUOTED},
@@ -16,11 +20,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::call::{Call, PathsOf, Tool};
+use crate::patch::{line_list, most_alike, start_of};
 
 /// Replaces old_string with new_string in a file. old_string must match the file exactly, with its indentation, and must
 /// occur once; add surrounding lines until it does, or set replace_all. Read the file first.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct Args {
+pub(crate) struct EditFile {
     /// The file, such as outputs/report.md.
     path: String,
     /// The exact text to replace.
@@ -42,21 +47,24 @@ struct PlannedEdit {
     lines: Vec<usize>,
 }
 
-impl Tool for Args {
+impl Tool for EditFile {
     const NAME: &'static str = "edit_file";
     const PATHS: Option<PathsOf<Self>> = Some(|jail, args| Ok(vec![jail.meant(&args.path, Aim::Write)?]));
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
-        call.write(self, run).await
+        call.write(self, edit).await
     }
 
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
-        call.work(self, preview).await.map(Some)
+        let shown = |PlannedEdit { path, before, after, .. }: PlannedEdit| {
+            diff::of_texts(&path.to_string(), Some(before.text()), &after.text)
+        };
+        call.work(move |job| plan_edit(job, &self).map(shown)).await.map(Some)
     }
 }
 
-fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
-    let planned = plan(job, &args)?;
+fn edit(job: &Job, args: EditFile) -> Result<ToolOutput, Failure> {
+    let planned = plan_edit(job, &args)?;
     planned.target.replace(&planned.after.bytes)?;
     let path = planned.path.to_string();
     let count = text::count(planned.lines.len(), "replacement");
@@ -70,12 +78,7 @@ fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     Ok(output)
 }
 
-fn preview(job: &Job, args: Args) -> Result<String, Failure> {
-    let planned = plan(job, &args)?;
-    Ok(diff::of_texts(&planned.path.to_string(), Some(planned.before.text()), &planned.after.text))
-}
-
-fn plan(job: &Job, args: &Args) -> Result<PlannedEdit, Failure> {
+fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
     job.check()?;
     if args.old_string.is_empty() {
         return Err(Failure::arguments(
@@ -145,13 +148,6 @@ fn line_numbers(text: &str, starts: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-fn line_list(lines: &[usize]) -> String {
-    const SHOWN: usize = 10;
-    let shown: Vec<String> = lines.iter().take(SHOWN).map(usize::to_string).collect();
-    let more = if lines.len() > SHOWN { ", …" } else { "" };
-    format!("{} {}{more}", if lines.len() == 1 { "line" } else { "lines" }, shown.join(", "))
-}
-
 /// First characters in which two lines differ, where one of them is ASCII and the other is not: typographic quotes, dashes,
 /// accents. People and models do not see the difference.
 fn lookalike(written: &str, stored: &str) -> Option<(char, char)> {
@@ -162,30 +158,22 @@ fn lookalike(written: &str, stored: &str) -> Option<(char, char)> {
 /// Shows the place that was most likely meant, so that the next attempt can quote it.
 fn not_found(path: &ToolPath, before: &str, old: &str) -> Failure {
     const MAX_LINES: usize = 20_000;
-    const MAX_COMPARED: usize = 200;
+    const MAX_WIDTH: usize = 200;
     const MAX_SHOWN: usize = 8;
     let wanted: Vec<&str> = old.lines().collect();
     let Some((skipped, first)) = wanted.iter().enumerate().find(|(_, line)| !line.trim().is_empty()) else {
         return Failure::tool(format!("old_string is only white space that {path} does not have; read the file again"));
     };
-    let shorten = |line: &str| text::first_chars(line.trim(), MAX_COMPARED).0.to_owned();
-    let first = shorten(first);
     let lines: Vec<&str> = before.lines().take(MAX_LINES).collect();
-    let nearest = lines
-        .iter()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(number, line)| (strsim::sorensen_dice(&first, &shorten(line)), number))
-        .max_by(|left, right| left.0.total_cmp(&right.0).then_with(|| right.1.cmp(&left.1)));
-    match nearest {
-        Some((score, number)) if score >= 0.5 => {
+    match most_alike(first, lines.iter().copied().enumerate()) {
+        Some((score, number)) => {
             let start = number.saturating_sub(skipped);
             let shown: Vec<String> = lines[start..]
                 .iter()
                 .take(wanted.len().min(MAX_SHOWN))
-                .map(|line| text::first_chars(line, MAX_COMPARED).0.to_owned())
+                .map(|line| text::first_chars(line, MAX_WIDTH).0.to_owned())
                 .collect();
-            let cause = match lookalike(&first, &shorten(lines[number])) {
+            let cause = match lookalike(start_of(first), start_of(lines[number])) {
                 Some((written, stored)) => format!(
                     "the file has {stored:?} (U+{:04X}) where old_string has {written:?} (U+{:04X}); ",
                     u32::from(stored),
@@ -200,6 +188,138 @@ fn not_found(path: &ToolPath, before: &str, old: &str) -> Failure {
                 shown.join("\n")
             ))
         }
-        _ => Failure::tool(format!("old_string is not in {path}, nor anything like it; read the file again")),
+        None => Failure::tool(format!("old_string is not in {path}, nor anything like it; read the file again")),
     }
+}
+
+/// Writes a whole text file. Creates it and its folders if they are missing, and replaces existing content. Only uploads/,
+/// outputs/, temp/, /memories, /state and a writable /project or /folders/NAME can be written; a path without one of these names in front
+/// means the project, where one is mounted. Results for the user belong in outputs/, notes for yourself in /state, what
+/// later sessions should know in /memories. To change part of a file use edit_file.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct WriteFile {
+    /// The file, such as outputs/report.md.
+    path: String,
+    /// The whole content.
+    content: String,
+}
+
+/// A write that happens unless the file changes first.
+struct PlannedWrite {
+    path: ToolPath,
+    target: Target,
+    content: Vec<u8>,
+    /// Properties that are kept of the replaced file and that a new file would not have.
+    kept: Vec<&'static str>,
+}
+
+impl Tool for WriteFile {
+    const NAME: &'static str = "write_file";
+    const PATHS: Option<PathsOf<Self>> = Some(|jail, args| Ok(vec![jail.meant(&args.path, Aim::Write)?]));
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        call.write(self, write).await
+    }
+
+    async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
+        call.work(move |job| preview_write(job, self)).await.map(Some)
+    }
+}
+
+fn write(job: &Job, args: WriteFile) -> Result<ToolOutput, Failure> {
+    let PlannedWrite { path, target, content, kept } = plan_write(job, &args)?;
+    let size = text::size(content.len() as u64);
+    let change = match &target.existing {
+        Some(existing) if existing.content.as_ref() == Some(&content) => {
+            return Ok(ToolOutput::ok(format!("{path} already had this content ({size}); nothing was changed")));
+        }
+        Some(_) => FileChangeKind::Modified,
+        None => FileChangeKind::Created,
+    };
+    let name = path.to_string();
+    let before = target.existing.as_ref().map(|existing| existing.content.as_deref());
+    // Of a file that was not read nothing is compared.
+    let shown = (before != Some(None)).then(|| {
+        diff::of_change(before.flatten(), &args.content, |before| diff::written(&name, before, &args.content))
+    });
+    target.replace(&content)?;
+    let done = if change == FileChangeKind::Created { "Created" } else { "Replaced" };
+    let lines = text::count(args.content.lines().count(), "line");
+    let kept = if kept.is_empty() { String::new() } else { format!("; kept {}", kept.join(", ")) };
+    let mut output = ToolOutput::ok(format!("{done} {path} ({size}, {lines}{kept})."));
+    output.files.push(FileChange::new(name, change));
+    output.details = shown.flatten();
+    Ok(output)
+}
+
+fn preview_write(job: &Job, args: WriteFile) -> Result<String, Failure> {
+    let PlannedWrite { path, target, content, .. } = plan_write(job, &args)?;
+    let path = path.to_string();
+    let Some(existing) = &target.existing else { return Ok(diff::written(&path, None, &args.content)) };
+    Ok(match &existing.content {
+        Some(before) if *before == content => format!("{path} already has this content"),
+        Some(before) => diff::written(&path, Some(before), &args.content),
+        None => {
+            // It is not read, so this is what tells its versions apart.
+            let changed = existing.changed.map(|at| format!(" (last changed {at})")).unwrap_or_default();
+            let what = format!("{}{changed} are replaced", text::size(existing.size));
+            diff::replaced(&path, &what, &args.content)
+        }
+    })
+}
+
+fn plan_write(job: &Job, args: &WriteFile) -> Result<PlannedWrite, Failure> {
+    job.check()?;
+    let too_large = |size: usize| {
+        Failure::arguments(format!(
+            "the content has {}; write_file takes at most {}",
+            text::size(size as u64),
+            text::size(job.limits.write_bytes)
+        ))
+    };
+    if args.content.len() as u64 > job.limits.write_bytes {
+        return Err(too_large(args.content.len()));
+    }
+    let path = job.files.meant_to_write(&args.path)?;
+    let target = job.files.target(&path, job.limits.write_bytes)?;
+    let (content, kept) = as_before(&path, &target, &args.content)?;
+    // The same text can have more bytes in the encoding of the file.
+    if content.len() as u64 > job.limits.write_bytes {
+        return Err(too_large(content.len()));
+    }
+    Ok(PlannedWrite { path, target, content, kept })
+}
+
+/// The content as the file would have it that is there.
+fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>, Vec<&'static str>), Failure> {
+    let plain = || Ok((written.as_bytes().to_vec(), Vec::new()));
+    let Some(before) = target.existing.as_ref().and_then(|existing| existing.content.as_deref()) else {
+        return plain();
+    };
+    let Ok(document) = Document::read(before.to_vec()) else { return plain() };
+    let mut kept = Vec::new();
+    let mut charset = document.charset();
+    if !charset.sure && !written.is_ascii() {
+        // A guess is no reason to write anything but what every reader knows.
+        charset = Charset::UTF_8;
+    }
+    kept.extend(charset.name().filter(|_| charset.is_utf16() || !written.is_ascii()));
+    let mark = &before[..charset.bom];
+    if !mark.is_empty() {
+        kept.push("the byte order mark");
+    }
+    let text = match document.line_end() {
+        // Who writes `\r` at all means the line ends as they are written.
+        Some(end @ ("\r\n" | "\r")) if !written.contains('\r') && written.contains('\n') => {
+            kept.push(if end == "\r" { "CR line ends" } else { "CRLF line ends" });
+            Cow::Owned(written.replace('\n', end))
+        }
+        _ => Cow::Borrowed(written),
+    };
+    let text = if mark.is_empty() { &*text } else { text.strip_prefix('\u{feff}').unwrap_or(&text) };
+    let encoded = encoding::encode(text, charset).map_err(|unwritable| {
+        let Failure { code, text } = unwritable.failure(path);
+        Failure::new(code, format!("{text}; or remove the file before you write it in UTF-8"))
+    })?;
+    Ok(([mark, &encoded].concat(), kept))
 }

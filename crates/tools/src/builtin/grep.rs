@@ -71,7 +71,7 @@ impl Tool for Args {
     const NAME: &'static str = "grep";
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
-        call.work(self, run).await
+        call.work(move |job| run(job, self)).await
     }
 }
 

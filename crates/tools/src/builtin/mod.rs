@@ -1,4 +1,4 @@
-//! The core tools, one a file: its arguments, what it does, and what a person is shown beforehand. Models read the comments
+//! The core tools, each with its arguments, what it does, and what a person is shown beforehand. Models read the comments
 //! of the arguments ([`ToolSpec::of`]). What else is known of a tool has its row in `agentd_core::tool_table`.
 
 use agentd_core::{
@@ -9,58 +9,49 @@ use agentd_workspace::{failure::Failure, jail::Jail, path::ToolPath};
 use futures_util::future::{BoxFuture, FutureExt as _};
 use serde_json::Value;
 
-use self::call::{Call, Tool, ToolLimit, ToolboxConfig};
+use self::call::{Call, Tool, ToolboxConfig};
 use crate::arguments;
 
 mod apply_patch;
 pub(crate) mod call;
 mod code;
-mod documents;
+pub(crate) mod documents;
 mod edit_file;
 mod find_files;
 mod grep;
-mod list_workspace_files;
 mod now;
-pub(crate) mod passwords;
 mod read_file;
 mod read_url;
-mod rename_symbol;
-pub(crate) mod renames;
 pub(crate) mod run_bash_command;
 mod search_documents;
-mod search_file;
 mod source_places;
 mod web;
-mod write_file;
 
 /// The tools, sorted by name as their rows are.
 pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<apply_patch::Args>(),
     Builtin::of::<source_places::Definition>(),
     Builtin::of::<source_places::Diagnostics>(),
-    Builtin::of::<edit_file::Args>(),
-    Builtin::of::<find_files::Args>(),
+    Builtin::of::<edit_file::EditFile>(),
+    Builtin::of::<find_files::FindFiles>(),
     Builtin::of::<code::FindSymbol>(),
     Builtin::of::<grep::Args>(),
     Builtin::of::<web::HttpFetch>(),
-    Builtin::of::<list_workspace_files::Args>(),
+    Builtin::of::<find_files::ListFiles>(),
     Builtin::of::<now::Args>(),
     Builtin::of::<code::Outline>(),
     Builtin::of::<read_file::Args>(),
     Builtin::of::<read_url::Args>(),
     Builtin::of::<source_places::References>(),
-    Builtin::of::<rename_symbol::Args>(),
+    Builtin::of::<source_places::RenameSymbol>(),
     Builtin::of::<code::RepoMap>(),
     Builtin::of::<run_bash_command::Args>(),
     Builtin::of::<code::SearchCode>(),
-    Builtin::of::<search_documents::Args>(),
-    Builtin::of::<search_file::Args>(),
+    Builtin::of::<search_documents::SearchDocuments>(),
+    Builtin::of::<search_documents::SearchFile>(),
     Builtin::of::<web::WebSearch>(),
-    Builtin::of::<write_file::Args>(),
+    Builtin::of::<edit_file::WriteFile>(),
 ];
-
-/// Files that a call changes; none if its arguments do not name them.
-type ChangedPaths = Option<Result<Vec<ToolPath>, Failure>>;
 
 /// Future of what a tool does with a call.
 type Doing<'a, T> = BoxFuture<'a, Result<T, Failure>>;
@@ -74,17 +65,14 @@ pub(crate) struct Builtin {
     pub(crate) run: for<'a> fn(Call<'a>, &Value) -> Doing<'a, ToolOutput>,
     /// Text for the person who is asked about a call; none where there is nothing to show.
     pub(crate) preview: for<'a> fn(Call<'a>, &Value) -> Doing<'a, Option<String>>,
-    /// The numbers of the tool that can be set.
-    pub(crate) limits: &'static [ToolLimit],
     /// The files that a call changes; none if its arguments do not tell.
-    pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> ChangedPaths,
+    pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> Option<Result<Vec<ToolPath>, Failure>>,
 }
 
 impl Builtin {
     const fn of<A: Tool + 'static>() -> Self {
         Self {
             name: A::NAME,
-            limits: A::LIMITS,
             spec: A::spec,
             run: |call, schema| match arguments::parse::<A>(A::NAME, &call.call.arguments, schema) {
                 Ok(args) => args.run(call).boxed(),

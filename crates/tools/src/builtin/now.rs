@@ -35,10 +35,7 @@ fn run(now: Timestamp, local: &TimeZone, args: &Args) -> Result<ToolOutput, Fail
         })?,
     };
     let here = now.to_zoned(zone);
-    let name = match here.time_zone().iana_name() {
-        Some(name) => format!(" ({name})"),
-        None => String::new(),
-    };
+    let name = here.time_zone().iana_name().map(|name| format!(" ({name})")).unwrap_or_default();
     Ok(ToolOutput::ok(format!("{}{name}", here.strftime("%A, %Y-%m-%dT%H:%M:%S%:z"))))
 }
 

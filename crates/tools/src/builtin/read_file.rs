@@ -21,7 +21,6 @@ use serde::Deserialize;
 use super::{
     call::{Call, Tool},
     documents::{self, PreparedFile},
-    passwords,
 };
 
 /// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, mail and the like; of an archive the
@@ -49,7 +48,7 @@ impl Tool for Args {
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let knowledge = call.services.config.knowledge.clone();
-        let (document, range) = match call.work_with(move |job| open(job, self, knowledge.as_deref())).await? {
+        let (document, range) = match call.work(move |job| open(job, self, knowledge.as_deref())).await? {
             PreparedFile::Text(output) => return Ok(output),
             PreparedFile::Document(document, range) => (document, range),
         };
@@ -58,7 +57,7 @@ impl Tool for Args {
             knowledge.read(document, range, documents::telling(&context.progress, "reading"), context.cancel.clone())
         };
         let reading =
-            passwords::unlocked(context, &call.services.passwords, document, &format!("read {name}"), read).await?;
+            documents::unlocked(context, &call.services.passwords, document, &format!("read {name}"), read).await?;
         documents::show(&name, range, &reading)
     }
 }

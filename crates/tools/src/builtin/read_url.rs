@@ -313,14 +313,9 @@ fn end_of_tag(page: &str, from: usize) -> usize {
 
 /// Returns the end of such an element's content: before its closing tag.
 fn end_of_raw(page: &str, from: usize, name: &str) -> usize {
-    let mut at = from;
-    while let Some(found) = page[at..].find("</").map(|found| at + found) {
-        if page.get(found + 2..found + 2 + name.len()).is_some_and(|text| text.eq_ignore_ascii_case(name)) {
-            return found;
-        }
-        at = found + 2;
-    }
-    page.len()
+    let mut ends = page[from..].match_indices("</").map(|(at, _)| from + at);
+    let is_of = |at: &usize| page[at + 2..].get(..name.len()).is_some_and(|text| text.eq_ignore_ascii_case(name));
+    ends.find(is_of).unwrap_or(page.len())
 }
 
 /// The outermost elements of these names, in order. One that is never closed is none.

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    ops::RangeInclusive,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
@@ -36,7 +37,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{Call, Tool, ToolLimit, ToolboxConfig};
+use super::call::{Call, Tool, ToolboxConfig};
 
 /// The kernel takes no argument above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
@@ -44,12 +45,18 @@ const MAX_COMMAND: usize = 100 * 1024;
 /// Name of the tool.
 pub(crate) const NAME: &str = "run_bash_command";
 
-/// The longest time that a command may ask for, in seconds.
-const MAX_SECONDS: ToolLimit = ToolLimit { name: "max_seconds", usual: 600, most: 86_400 };
+/// The number that `tools.yaml` can set under `limits`: the longest time that a command may ask for, in seconds.
+pub(crate) const LIMIT: &str = "max_seconds";
+/// It may be one of these.
+pub(crate) const SECONDS: RangeInclusive<u64> = 1..=86_400;
+/// The longest time where none is set, or one out of range.
+pub(crate) const USUAL_SECONDS: u64 = 600;
 
 /// The longest time that a command may have: the default of commands counts where it is longer.
 pub(crate) fn longest(config: &ToolboxConfig) -> Duration {
-    Duration::from_secs(config.limit::<Args>(&MAX_SECONDS)).max(config.command_timeout)
+    let set = config.tool_limits.get(NAME).and_then(|limits| limits.get(LIMIT)).copied();
+    let seconds = set.filter(|seconds| SECONDS.contains(seconds)).unwrap_or(USUAL_SECONDS);
+    Duration::from_secs(seconds).max(config.command_timeout)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -64,7 +71,6 @@ pub(crate) struct Args {
 
 impl Tool for Args {
     const NAME: &'static str = NAME;
-    const LIMITS: &'static [ToolLimit] = &[MAX_SECONDS];
 
     fn spec(row: &ToolRow, config: &ToolboxConfig) -> ToolSpec {
         let (usual, longest) = (config.command_timeout.as_secs(), longest(config).as_secs());
@@ -84,13 +90,13 @@ impl Tool for Args {
     }
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
-        let prepared = call.work(self, prepare).await?;
+        let prepared = call.work(move |job| prepare(job, self)).await?;
         run(call.context, prepared, &call.services.config).await
     }
 
     /// The command line and where it runs.
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
-        let (args, directory, _) = call.work(self, prepare).await?;
+        let (args, directory, _) = call.work(move |job| prepare(job, self)).await?;
         let seconds = args.timeout(&call.services.config).as_secs();
         let place = if directory.is_root() && directory.to_string() == "." {
             "the workspace".to_owned()
@@ -135,7 +141,7 @@ fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> 
 
 /// Returns the folder that a command would start in, for policy decisions.
 pub(crate) async fn start(call: Call<'_>, args: Args) -> Result<Option<StartFolder>, Failure> {
-    let start = call.work_with(move |job| start_of(job, &args)).await?;
+    let start = call.work(move |job| start_of(job, &args)).await?;
     let names = names(&call.context.workspace, call.services.config.sandbox.as_deref()).await;
     Ok(start_folder(&call.context.workspace, &start, &names))
 }

@@ -1,4 +1,5 @@
-//! `search_documents`: what the documents of a session say about something, each find with the place to cite.
+//! `search_documents`: what the documents of a session say about something, each find with the place to cite. `search_file`: what
+//! one file says, documents by the index, text line by line.
 
 use std::{
     ops::ControlFlow,
@@ -7,8 +8,10 @@ use std::{
 };
 
 use agentd_core::{
+    error::{ErrorKind, KnowledgeError},
     knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
     ports::Knowledge,
+    search::SearchQuery,
     tool::ToolOutput,
 };
 use agentd_workspace::{
@@ -20,14 +23,15 @@ use agentd_workspace::{
     text,
     walk::{Kind, UnreadEntries, Walk},
 };
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
     call::{Call, Tool},
-    documents,
+    documents::{self, PreparedFile},
     find_files::UnsearchedFiles,
-    search_file::{MOST, check},
+    grep,
 };
 
 /// Finds where no number is given.
@@ -39,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// and returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
 /// into double quotes. Use grep for code.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct Args {
+pub(crate) struct SearchDocuments {
     /// Words, or a "phrase in quotes".
     query: String,
     /// A folder to look in. Leave it out for all documents.
@@ -55,12 +59,12 @@ pub(crate) struct Args {
     max_results: Option<usize>,
 }
 
-impl Tool for Args {
+impl Tool for SearchDocuments {
     const NAME: &'static str = "search_documents";
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let Self { query: text, path, regex, offset, max_results } = self;
-        check(&text)?;
+        check_query(&text)?;
         let (knowledge, context, begun) = (call.knowledge()?, call.context, Instant::now());
         let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
         let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + PATIENCE) };
@@ -68,7 +72,7 @@ impl Tool for Args {
         // It goes on until it has seen all documents, so many at a time as may be open.
         loop {
             let (by, path, offset) = (Arc::clone(knowledge), path.clone(), all.next);
-            let opened = call.work_with(move |job| open(job, path.as_deref(), offset, &*by)).await?;
+            let opened = call.work(move |job| open(job, path.as_deref(), offset, &*by)).await?;
             let Search { documents, cut, withheld, .. } = opened;
             all = Search {
                 documents: Vec::new(),
@@ -199,4 +203,91 @@ fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge)
     job.check()?;
     let (unsearched, next) = (unsearched.line(&left), seen - beyond);
     Ok(Search { documents, cut: left.cut, beyond, next, withheld, unsearched, ..Search::default() })
+}
+
+/// Finds in one file where no number is given.
+const USUAL_IN_FILE: usize = 8;
+/// Maximum number of hits.
+const MOST: usize = 50;
+
+/// Searches one file and returns the places to cite: the page of a PDF, the slide, the sheet and its cells, the
+/// line of a text. Query with a few words in the language of the file; put a phrase into double quotes. Use it
+/// before read_file on long documents.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct SearchFile {
+    /// The file, such as uploads/report.pdf.
+    path: String,
+    /// Words, or a "phrase in quotes".
+    query: String,
+    /// Treat the query as a regular expression.
+    #[serde(default)]
+    regex: bool,
+    /// Maximum number of hits.
+    #[schemars(range(min = 1, max = MOST))]
+    max_results: Option<usize>,
+}
+
+impl Tool for SearchFile {
+    const NAME: &'static str = "search_file";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let knowledge = call.knowledge()?;
+        let by = Arc::clone(knowledge);
+        let (document, query) = match call.work(move |job| prepare(job, self, &*by)).await? {
+            PreparedFile::Text(output) => return Ok(output),
+            PreparedFile::Document(document, query) => (document, query),
+        };
+        let (context, name) = (call.context, document.name.clone());
+        let search = |document: OpenDocument| {
+            let progress = documents::telling(&context.progress, "indexing");
+            let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
+            let judge = |finds: DocumentFinds| match (finds.locked.is_empty(), finds.broken.first()) {
+                (false, Some((_, why))) => {
+                    Err(KnowledgeError::new(ErrorKind::Rejected, why.clone()).needing_password(true))
+                }
+                _ => Ok(finds),
+            };
+            found.map(move |found| found.and_then(judge)).boxed()
+        };
+        let finds =
+            documents::unlocked(context, &call.services.passwords, document, &format!("search {name}"), search).await?;
+        match (finds.broken.first(), finds.searched) {
+            (Some((_, why)), 0) => Err(Failure::tool(format!("{name} could not be searched: {why}"))),
+            _ => Ok(ToolOutput::ok(documents::show_finds(&query.text, &finds))),
+        }
+    }
+}
+
+fn prepare(job: &Job, args: SearchFile, knowledge: &dyn Knowledge) -> Result<PreparedFile<DocumentQuery>, Failure> {
+    let SearchFile { path: written, query: text, regex, max_results } = args;
+    check_query(&text)?;
+    let (path, inner) = documents::located(job, &written)?;
+    let opened = job.files.open_file(&path)?;
+    let (document, limit) = match documents::document(knowledge, &path, opened)? {
+        Ok(document) => (documents::within(document, inner), max_results.unwrap_or(USUAL_IN_FILE).clamp(1, MOST)),
+        Err(opened) => match documents::searchable(knowledge, &path, opened)? {
+            Some(document) => (document, USUAL_IN_FILE),
+            None => return grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(PreparedFile::Text),
+        },
+    };
+    // One file is read however long that takes.
+    Ok(PreparedFile::Document(document, DocumentQuery { text, regex, limit, neighbours: true, begin_by: None }))
+}
+
+fn check_query(query: &str) -> Result<(), Failure> {
+    const MAX_QUERY: usize = 2000;
+    if query.trim().is_empty() || query.len() > MAX_QUERY {
+        return Err(Failure::arguments(format!("`query` must have from 1 to {MAX_QUERY} bytes and say something")));
+    }
+    Ok(())
+}
+
+/// The lines of a text that hold any of the words or phrases.
+fn pattern(query: &str, regex: bool) -> String {
+    if regex {
+        return query.to_owned();
+    }
+    let terms = SearchQuery::parse(query).map(|query| query.terms().to_vec());
+    let terms = terms.unwrap_or_else(|| vec![query.trim().to_owned()]);
+    terms.iter().map(|term| regex_syntax::escape(term)).collect::<Vec<_>>().join("|")
 }

@@ -205,13 +205,11 @@ impl Misfit<'_> {
                 at + 1
             ),
             NoPlace::Several { at } => {
-                const SHOWN: usize = 10;
-                let shown: Vec<String> = at.iter().take(SHOWN).map(|at| (at + 1).to_string()).collect();
-                let more = if at.len() > SHOWN { ", …" } else { "" };
+                let lines: Vec<usize> = at.iter().map(|at| at + 1).collect();
                 format!(
-                    "{name} fits {} times (lines {}{more}); add lines around the one you mean, or the right line number",
+                    "{name} fits {} times ({}); add lines around the one you mean, or the right line number",
                     at.len(),
-                    shown.join(", ")
+                    line_list(&lines)
                 )
             }
             NoPlace::NoAnchor { anchor } => format!(
@@ -293,13 +291,29 @@ impl Misfit<'_> {
             return Some(best.2);
         }
         let (skipped, first) = old.iter().enumerate().find(|(_, line)| !line.trim().is_empty())?;
-        let shorten = |line: &str| text::first_chars(line.trim(), 200).0.to_owned();
-        let first = shorten(first);
-        places
-            .filter(|at| !file.lines[*at].trim().is_empty())
-            .map(|at| (strsim::sorensen_dice(&first, &shorten(file.lines[at])), at))
-            .filter(|(score, _)| *score >= 0.5)
-            .max_by(|left, right| left.0.total_cmp(&right.0).then_with(|| right.1.cmp(&left.1)))
-            .map(|(_, at)| at.saturating_sub(skipped))
+        let (_, at) = most_alike(first, places.map(|at| (at, file.lines[at])))?;
+        Some(at.saturating_sub(skipped))
     }
+}
+
+/// The first characters of a line, without white space around them.
+pub(crate) fn start_of(line: &str) -> &str {
+    text::first_chars(line.trim(), 200).0
+}
+
+/// The first of the numbered lines that is most like another, and how much, up to 1. None if all are unlike it.
+pub(crate) fn most_alike<'l>(wanted: &str, lines: impl Iterator<Item = (usize, &'l str)>) -> Option<(f64, usize)> {
+    lines
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(at, line)| (strsim::sorensen_dice(start_of(wanted), start_of(line)), at))
+        .filter(|(score, _)| *score >= 0.5)
+        .max_by(|left, right| left.0.total_cmp(&right.0).then_with(|| right.1.cmp(&left.1)))
+}
+
+/// The numbers of lines, the first ten of many.
+pub(crate) fn line_list(lines: &[usize]) -> String {
+    const SHOWN: usize = 10;
+    let shown: Vec<String> = lines.iter().take(SHOWN).map(usize::to_string).collect();
+    let more = if lines.len() > SHOWN { ", …" } else { "" };
+    format!("{} {}{more}", if lines.len() == 1 { "line" } else { "lines" }, shown.join(", "))
 }

@@ -173,11 +173,13 @@ fn hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
         && !["diff ", "Index: ", "===", "-- ", "From ", "index ", "Only in "].iter().any(|mark| line.starts_with(mark))
     {
         lines.next();
-        return Err(
-            lines.wrong(format!("is {}, but lines of a hunk begin with a space, `-` or `+`", text::quoted(line)))
-        );
+        return Err(no_hunk_line(lines, line));
     }
     Ok(hunks)
+}
+
+fn no_hunk_line(lines: &Lines<'_>, line: &str) -> Failure {
+    lines.wrong(format!("is {}, but lines of a hunk begin with a space, `-` or `+`", text::quoted(line)))
 }
 
 fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Failure> {
@@ -388,11 +390,7 @@ fn envelope_hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
             mark_open_end(&mut hunk);
             continue;
         }
-        let Some(parsed) = patch::hunk_line(line) else {
-            return Err(
-                lines.wrong(format!("is {}, but lines of a hunk begin with a space, `-` or `+`", text::quoted(line)))
-            );
-        };
+        let Some(parsed) = patch::hunk_line(line) else { return Err(no_hunk_line(lines, line)) };
         lost = if line.is_empty() { lost + 1 } else { 0 };
         hunk.lines.push(parsed);
     }

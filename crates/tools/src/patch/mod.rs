@@ -13,7 +13,7 @@ mod place;
 
 use agentd_workspace::{failure::Failure, text};
 
-pub(crate) use apply::{Edits, apply};
+pub(crate) use apply::{Edits, apply, line_list, most_alike, start_of};
 pub(crate) use forms::parse;
 
 /// Change of one file.

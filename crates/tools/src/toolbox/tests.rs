@@ -1,51 +1,31 @@
 use super::*;
-use crate::builtin::renames::{Names, PlannedRename};
+use crate::builtin::call::{Names, PlannedRename};
 use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
+    ids::{CallId, SessionId},
     language::{SourceEdit, SourceRewrite, WirePosition},
-    policy::Confinement,
     ports::{Languages, NoLanguages, Workspace},
     session::Mount,
 };
 use jiff::tz::TimeZone;
-use tokio_util::sync::CancellationToken;
 
 fn context() -> ToolContext {
-    ToolContext {
-        session_id: SessionId::generate(),
-        turn_id: TurnId::generate(),
-        call_id: CallId::generate(),
-        workspace: Arc::new(Workspace {
-            root: "/nonexistent".into(),
-            project: None,
-            folders: Vec::new(),
-            memories: None,
-            worktree: None,
-        }),
-        state_files: Arc::default(),
-        client_files: None,
-        reading: Default::default(),
-        environment: Arc::default(),
-        progress: Default::default(),
-        person: Default::default(),
-        sampler: Default::default(),
-        stands_for: None,
-        confinement: Confinement::Usual,
-        guarded: Default::default(),
-        closed: Default::default(),
-        now: Timestamp::UNIX_EPOCH,
-        cancel: CancellationToken::new(),
-    }
+    let root = "/nonexistent".into();
+    let workspace = Workspace { root, project: None, folders: Vec::new(), memories: None, worktree: None };
+    agentd_testkit::scripted::tool_context(SessionId::generate(), workspace)
 }
 
 fn toolbox(parallel_file_calls: usize) -> BuiltinToolbox {
     BuiltinToolbox::new(ToolboxConfig { parallel_file_calls, ..ToolboxConfig::new(|| TimeZone::UTC) })
 }
 
+fn call(tool: &str, arguments: &str) -> ToolCall {
+    ToolCall { call_id: CallId::generate(), name: tool.to_owned(), arguments: arguments.to_owned() }
+}
+
 #[tokio::test]
 async fn a_panic_is_an_output() {
-    let failed = toolbox(1).services.work_with::<()>(&context(), |_| panic!("as a defect would")).await;
+    let (toolbox, context) = (toolbox(1), context());
+    let failed = toolbox.invocation(&context, &call("now", "{}")).work::<()>(|_| panic!("as a defect would")).await;
     assert_eq!(failed.unwrap_err().code, ToolErrorCode::Tool);
 }
 
@@ -55,7 +35,7 @@ async fn a_cancelled_call_does_not_wait_for_a_thread() {
     let _busy = Arc::clone(&toolbox.services.workers).acquire_owned().await.unwrap();
     let context = context();
     context.cancel.cancel();
-    let failed = toolbox.services.work_with(&context, |_| Ok(())).await;
+    let failed = toolbox.invocation(&context, &call("now", "{}")).work(|_| Ok(())).await;
     assert_eq!(failed.unwrap_err().code, ToolErrorCode::Cancelled);
 }
 
@@ -71,8 +51,10 @@ async fn a_rename_that_was_shown_runs_as_it_was_shown_and_only_for_its_call() {
     let toolbox = BuiltinToolbox::new(ToolboxConfig { languages, ..ToolboxConfig::new(|| TimeZone::UTC) });
     let call = |symbol: &str| ToolCall {
         call_id: context.call_id.clone(),
-        name: "rename_symbol".to_owned(),
-        arguments: format!(r#"{{"path": "/project/a.py", "line": 1, "symbol": "{symbol}", "new_name": "bar"}}"#),
+        ..call(
+            "rename_symbol",
+            &format!(r#"{{"path": "/project/a.py", "line": 1, "symbol": "{symbol}", "new_name": "bar"}}"#),
+        )
     };
     let at = |character| WirePosition { line: 0, character };
     let edits = vec![SourceEdit { start: at(0), end: at(3), text: "bar".to_owned() }];

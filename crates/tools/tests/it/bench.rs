@@ -14,7 +14,7 @@ use std::{
 };
 
 use agentd_core::{
-    ids::{CallId, SessionId, TurnId},
+    ids::{CallId, SessionId},
     ports::{ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
     tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput},
@@ -28,7 +28,6 @@ use proptest::{
 };
 use serde_json::Value;
 use tokio::runtime::Runtime;
-use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Bench {
     pub(crate) folders: WorkspaceFolders,
@@ -79,23 +78,8 @@ impl Bench {
             folders,
             toolbox: BuiltinToolbox::new(config),
             context: ToolContext {
-                session_id,
-                turn_id: TurnId::generate(),
-                call_id: CallId::generate(),
-                workspace: Arc::new(workspace),
-                state_files: Arc::default(),
-                client_files: None,
-                reading: Default::default(),
-                environment: Arc::default(),
-                progress: Default::default(),
-                person: Default::default(),
-                sampler: Default::default(),
-                stands_for: None,
-                confinement: agentd_core::policy::Confinement::Usual,
-                guarded: Default::default(),
-                closed: Default::default(),
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
-                cancel: CancellationToken::new(),
+                ..agentd_testkit::scripted::tool_context(session_id, workspace)
             },
             outside,
         }

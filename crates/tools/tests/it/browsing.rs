@@ -1,15 +1,11 @@
 //! A person's view of a session's files: the same access rules as for the tools.
 
-use std::{fs, os::unix::fs::symlink, sync::Arc};
-
 use agentd_core::{
-    error::ErrorKind,
     files::{EntryKind, SessionTree},
-    ports::Workspaces as _,
     state_files::StateFileChange,
 };
 
-use crate::bench::{Bench, Project, SECRET, mkfifo};
+use super::*;
 
 fn tree(bench: &Bench) -> SessionTree {
     SessionTree { workspace: Arc::clone(&bench.context.workspace), state: Arc::clone(&bench.context.state_files) }

@@ -1,22 +1,16 @@
 //! Files that a client holds with text that is not saved: what the tools ask it, and what its answers are worth.
 
-use std::{
-    collections::BTreeMap,
-    fmt, fs,
-    sync::{Arc, Mutex},
-};
+use std::{fmt, sync::Mutex};
 
 use agentd_core::{
     client_file::{ClientFileAnswer, FileAction, NoAnswer},
-    ports::{ClientFileAccess, ClientFiles, Snapshots as _, ToolContext},
-    tool::ToolErrorCode,
+    ports::{ClientFileAccess, ClientFiles},
     undo::{UndoOutcome, folded},
 };
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
-use futures_util::{FutureExt as _, future::BoxFuture};
-use serde_json::json;
+use futures_util::future::BoxFuture;
 
-use crate::bench::{Bench, Project, SECRET};
+use super::*;
 
 type Answers = dyn Fn(&str, &FileAction) -> Result<ClientFileAnswer, NoAnswer> + Send + Sync;
 

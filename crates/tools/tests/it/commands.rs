@@ -1,11 +1,6 @@
 //! `run_bash_command`: what it returns, what it ends, what it hides.
 
-use std::{fs, time::Duration};
-
-use agentd_core::tool::ToolErrorCode;
-use serde_json::json;
-
-use crate::bench::{Bench, Project, eventually, runs};
+use super::*;
 
 /// The process number that a command wrote to a file.
 fn process(bench: &Bench, path: &str) -> Option<u32> {

@@ -1,11 +1,9 @@
 //! Files in every encoding: read, edited and rewritten, with every byte outside the edit as it was.
 
-use agentd_core::tool::ToolErrorCode;
 use encoding_rs::Encoding;
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
-use crate::bench::{Bench, hold};
+use super::*;
 
 /// An encoding, and lines that people write in it.
 struct Script {

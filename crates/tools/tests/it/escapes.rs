@@ -1,27 +1,15 @@
 //! Ways out of the sandbox that were thought of: each is tried with everything that the kernel offers and with less.
 
-use std::{
-    fs,
-    os::{
-        fd::{AsRawFd as _, IntoRawFd as _},
-        unix::{fs::symlink, process::CommandExt as _},
-    },
-    sync::Arc,
+use std::os::{
+    fd::{AsRawFd as _, IntoRawFd as _},
+    unix::process::CommandExt as _,
 };
 
-use agentd_core::{
-    ids::SessionId,
-    ports::{Workspace, Workspaces as _},
-    session::Mount,
-    tool::ToolErrorCode,
-};
 use agentd_sandbox::host::HELPER_ARGUMENT;
-use agentd_tools::WorkspaceFolders;
-use serde_json::json;
 
-use crate::{
-    bench::{Project, SECRET, chmod, mode},
+use super::{
     sandbox::{STRENGTHS, each_strength, helper, locked, named, python},
+    *,
 };
 
 #[tokio::test]

@@ -1,26 +1,14 @@
 //! Workspaces: made, emptied, removed, mounted, filled.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
-
 use agentd_core::{
     Timestamp,
     context::HistoryFile,
-    error::ErrorKind,
     files::{FilesCopied, SessionTree},
     folder::Mounts,
-    ids::SessionId,
-    ports::{Workspace, WorkspaceArea, Workspaces as _},
-    session::Mount,
+    ports::WorkspaceArea,
 };
-use agentd_tools::WorkspaceFolders;
-use serde_json::{Value, json};
 
-use crate::bench::{Bench, Project, deep_tree, mode};
+use super::*;
 
 #[tokio::test]
 async fn a_workspace_is_private_complete_and_opened_again() {

@@ -1,13 +1,6 @@
 //! Git runs nothing that a folder names, whatever a command makes of its environment.
 
-use std::{fs, path::Path};
-
-use agentd_core::policy::Confinement;
-
-use crate::{
-    bench::{Bench, Project, chmod, git},
-    sandbox::locked,
-};
+use super::{sandbox::locked, *};
 
 /// Ways to have git run without what its environment says.
 const WAYS: [&str; 7] = [

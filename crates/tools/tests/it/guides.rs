@@ -1,22 +1,10 @@
 //! `AGENTS.md` files and skills as they lie on the disk, some of them put there by others.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::PathBuf,
-    time::{Duration, SystemTime},
-};
-
-use agentd_core::{
-    guide::{GuideLimits, GuideOrigin, Guides},
-    ports::{Workspace, Workspaces as _},
-    session::Mount,
-};
-use agentd_tools::WorkspaceFolders;
-use futures_util::FutureExt as _;
+use agentd_core::guide::{GuideLimits, GuideOrigin, Guides};
+use agentd_extensions::skills::{SkillConfig, SkillStore};
 use tempfile::TempDir;
 
-use crate::bench::mkfifo;
+use super::*;
 
 struct Home {
     folder: TempDir,
@@ -28,7 +16,10 @@ impl Home {
         // On a disk: a file system in memory does not remember what is not there, so that it cannot tell it at once.
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let config = folder.path().join(".config/agentd");
-        let workspaces = WorkspaceFolders::new(folder.path().join("data")).guided_by(&config, Some(folder.path()));
+        let person = SkillConfig { person: config.join("skills"), ..SkillConfig::default() };
+        let skills = SkillStore::new(person, Default::default());
+        let workspaces = WorkspaceFolders::new(folder.path().join("data"));
+        let workspaces = workspaces.guided_by(&config, Some(folder.path()), skills, None);
         Self { folder, workspaces }
     }
 

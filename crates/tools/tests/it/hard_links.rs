@@ -1,18 +1,11 @@
 //! Commands in a writable project whose files have other names outside: what is outside stays as it is.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime},
-};
+use std::os::unix::fs::MetadataExt as _;
 
-use agentd_core::tool::ToolErrorCode;
 use agentd_workspace::hard_links::HardLinks;
 use proptest::prelude::*;
-use serde_json::json;
 
-use crate::bench::{Bench, Project, chmod, git, mode};
+use super::*;
 
 /// A file outside with another name in the project.
 fn linked(bench: &Bench, name: &str, content: &str) -> (PathBuf, PathBuf) {

@@ -1,15 +1,10 @@
 //! Paths that try to leave. Every tool refuses every one of them, and nothing outside is read or changed.
 
-use std::{
-    fs,
-    os::unix::fs::{FileTypeExt as _, symlink},
-};
+use std::os::unix::fs::FileTypeExt as _;
 
-use agentd_core::tool::ToolErrorCode;
 use agentd_testkit::hostile::{CANARY, Class, SECRET, Trap, state};
-use serde_json::{Value, json};
 
-use crate::bench::{Bench, Project};
+use super::*;
 
 /// The trap of this bench.
 fn trap(bench: &Bench) -> Trap {

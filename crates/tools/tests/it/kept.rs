@@ -1,19 +1,11 @@
 //! Files that the daemon stores in a session's tree: tools read them, and nothing that a model does changes them. And
 //! `/memories`: one folder of all sessions, behind the same doors as a session's own files.
 
-use std::{fs, os::unix::fs::symlink};
-
-use agentd_core::{
-    ports::{ArtifactDir, Snapshots as _, Workspaces as _},
-    tool::ToolErrorCode,
-    undo::UndoOutcome,
-};
+use agentd_core::{ports::ArtifactDir, undo::UndoOutcome};
 use agentd_testkit::{memory_workspaces::MemoryWorkspaces, workspace_contract::check_kept_texts};
-use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
-use serde_json::json;
 
-use crate::bench::{Bench, Project, SECRET, mkfifo, mode};
+use super::*;
 
 #[tokio::test]
 async fn folders_and_their_fake_keep_the_contract() {

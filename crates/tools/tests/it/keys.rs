@@ -1,13 +1,11 @@
 //! Files with keys in folders that commands may read: hidden by their names, by what is in them, or seen without the keys.
 
-use std::{fs, path::Path};
-
-use agentd_core::{environment::ClientEnvironment, policy::Confinement};
+use agentd_core::environment::ClientEnvironment;
 use agentd_sandbox::config::SandboxConfig;
 
-use crate::{
-    bench::{Bench, Project, SECRET},
+use super::{
     sandbox::{STRENGTHS, locked},
+    *,
 };
 
 /// A home as people have it: what is secret in it, and what is not.

@@ -1,12 +1,10 @@
 //! Git in worktrees and submodules of a person, whose repository lies outside of the folder that a session sees.
 
-use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
+use agentd_core::folder::Mounts;
 
-use agentd_core::{folder::Mounts, ports::Workspaces as _, session::Mount};
-
-use crate::{
-    bench::{Bench, Project, SECRET, git, mkfifo},
+use super::{
     sandbox::{STRENGTHS, locked},
+    *,
 };
 
 /// A repository with one commit.

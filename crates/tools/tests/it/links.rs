@@ -1,12 +1,8 @@
 //! Links within the tree: nothing is written through one, and what is read through one is named before it is opened.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
-
-use agentd_core::tool::ToolErrorCode;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-use serde_json::{Value, json};
 
-use crate::bench::{Bench, Project, tree, while_swapping};
+use super::*;
 
 /// Calls that would change the file, or take it away.
 fn changing(path: &str) -> Vec<(&'static str, Value)> {

@@ -1,14 +1,12 @@
 //! Commands that may change nothing, whatever they are: what a gate took for looking by mistake does no harm.
 
-use std::{fs, net::TcpListener, path::Path};
+use std::net::TcpListener;
 
-use agentd_core::{policy::Confinement, ports::Toolbox as _, tool::ToolErrorCode};
 use agentd_sandbox::config::{SandboxConfig, SandboxMode};
-use serde_json::json;
 
-use crate::{
-    bench::{Bench, Project, SECRET, tree},
+use super::{
     sandbox::{STRENGTHS, locked, locked_in, python},
+    *,
 };
 
 /// All that a person may have opened.

@@ -39,3 +39,27 @@ mod undoing;
 #[cfg(unix)]
 mod worktrees;
 mod writing;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use agentd_core::{
+    error::ErrorKind,
+    ids::{CallId, SessionId},
+    policy::Confinement,
+    ports::{Snapshots as _, ToolContext, Toolbox as _, Workspace, Workspaces as _},
+    session::Mount,
+    tool::{FileChange, FileChangeKind, ToolErrorCode, ToolOutput},
+};
+use agentd_tools::WorkspaceFolders;
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::bench::*;

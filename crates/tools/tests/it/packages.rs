@@ -1,18 +1,11 @@
 //! Packages of skills: what is installed, from where, and what an installer can reach.
 
 use std::{
-    collections::BTreeMap,
-    fs,
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
-    time::Duration,
 };
 
 use agentd_core::{
@@ -22,9 +15,8 @@ use agentd_core::{
 use agentd_extensions::skills::{SkillConfig, SkillStore};
 use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
-use crate::{bench::chmod, sandbox::helper};
+use super::{sandbox::helper, *};
 
 /// A folder with wheels, programs and environments in it.
 struct World(TempDir);

@@ -1,26 +1,19 @@
 //! Documents that want a password: the person is asked, and nobody else learns the answer.
 
-use std::{
-    collections::VecDeque,
-    io::Read as _,
-    sync::{Arc, Mutex},
-};
+use std::{collections::VecDeque, io::Read as _, sync::Mutex};
 
 use agentd_core::{
-    error::{ErrorKind, KnowledgeError},
+    error::KnowledgeError,
     interrupt::{Answer, Ask},
     knowledge::{
         DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartKind, PartRange, ReadPart,
         Reading,
     },
-    ports::{Knowledge, OnProgress, Person, Toolbox as _},
-    tool::ToolErrorCode,
+    ports::{Knowledge, OnProgress, Person},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
-use serde_json::json;
-use tokio_util::sync::CancellationToken;
+use futures_util::future::BoxFuture;
 
-use crate::bench::{Bench, Project};
+use super::*;
 
 /// Reads documents that open with their own content as the password.
 #[derive(Debug)]

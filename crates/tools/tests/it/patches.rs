@@ -1,13 +1,9 @@
 //! `apply_patch`: both forms, all or nothing, and what is told of a patch that does not fit.
 
-use std::fs;
-
-use agentd_core::tool::{FileChange, FileChangeKind, ToolErrorCode};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 use similar::TextDiff;
 
-use crate::bench::{Bench, Project, chmod, hold, limits, mode, tree};
+use super::*;
 
 fn patch(text: &str) -> Value {
     json!({ "patch": text })

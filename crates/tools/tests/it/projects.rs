@@ -1,28 +1,17 @@
 //! What projects bring along, on a real disk, with others who write there.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
-
 use agentd_core::{
-    error::ErrorKind,
     guide::{GuideLimits, GuideOrigin},
-    ports::{Projects as _, Skills as _, Workspace, Workspaces as _},
+    ports::{Projects as _, Skills as _},
     project::{ProjectProblem, ProjectReport, ProjectTrust},
-    session::Mount,
 };
 use agentd_extensions::{
     project::ProjectStore,
     skills::{SkillConfig, SkillStore},
 };
-use agentd_tools::WorkspaceFolders;
-use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
-use crate::bench::while_swapping;
+use super::*;
 
 const SKILL: &str = "---\nname: deploy\ndescription: Ours\n---\n";
 
@@ -48,10 +37,8 @@ impl Home {
             ..SkillConfig::default()
         };
         let skills = SkillStore::new(place, Default::default());
-        let workspaces = WorkspaceFolders::new(folder.path().join("data"))
-            .guided_by(&config, None)
-            .with_skills(skills.clone())
-            .with_projects(projects.clone());
+        let workspaces = WorkspaceFolders::new(folder.path().join("data"));
+        let workspaces = workspaces.guided_by(&config, None, skills.clone(), Some(projects.clone()));
         Self { folder, projects, workspaces, skills }
     }
 

@@ -1,17 +1,10 @@
 //! Links and folders swapped while tools run. Whatever the moment, nothing outside is read or changed.
 
-use std::{
-    ffi::OsString,
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+use std::ffi::OsString;
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-use serde_json::{Value, json};
 
-use crate::bench::{Bench, Project, SECRET, while_swapping};
+use super::*;
 
 /// Calls the tools while another thread swaps what the path leads through, and looks whether anything got out.
 async fn race(bench: &Bench, rounds: usize, calls: &[(&str, Value)], swap: impl Fn() + Send + 'static) {

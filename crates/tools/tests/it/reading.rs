@@ -1,12 +1,8 @@
 //! `read_file`, `now`, names and arguments.
 
-use agentd_core::{
-    ports::Toolbox as _,
-    tool::{Effect, ToolErrorCode},
-};
-use serde_json::json;
+use agentd_core::tool::Effect;
 
-use crate::bench::{Bench, Project, limits, written};
+use super::*;
 
 #[tokio::test]
 async fn text_is_read_as_it_is() {

@@ -1,25 +1,14 @@
 //! Commands in the sandbox, with real processes: what they cannot reach, what they still can, and what is left of them.
 
 use std::{
-    fs,
     net::{TcpListener, UdpSocket},
-    os::unix::{
-        fs::symlink,
-        net::{UnixDatagram, UnixListener},
-    },
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
+    os::unix::net::{UnixDatagram, UnixListener},
 };
 
-use agentd_core::{
-    environment::ClientEnvironment,
-    tool::{ToolErrorCode, ToolOutput},
-};
+use agentd_core::environment::ClientEnvironment;
 use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
-use serde_json::{Value, json};
 
-use crate::bench::{Bench, Project, SECRET, chmod, eventually, mode};
+use super::*;
 
 /// The example of this crate that can be the helper; it is built with the tests.
 pub(crate) fn helper() -> PathBuf {

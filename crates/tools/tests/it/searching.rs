@@ -1,15 +1,6 @@
 //! `list_workspace_files`, `find_files` and `grep`.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    time::{Duration, SystemTime},
-};
-
-use agentd_core::{ports::Workspaces as _, tool::ToolErrorCode};
-use serde_json::json;
-
-use crate::bench::{Bench, Project, SECRET, deep_tree, limits, mkfifo};
+use super::*;
 
 #[tokio::test]
 async fn the_whole_workspace_is_listed() {

@@ -1,14 +1,8 @@
 //! `/state` through the tools: the same tools, and files that are on no disk.
 
-use std::{fs, sync::Arc};
+use agentd_core::state_files::{StateFileChange, StateFiles};
 
-use agentd_core::{
-    state_files::{StateFileChange, StateFiles},
-    tool::{ToolErrorCode, ToolOutput},
-};
-use serde_json::{Value, json};
-
-use crate::bench::Bench;
+use super::*;
 
 impl Bench {
     /// Calls a tool as the engine does: what it changed is what the next call finds.

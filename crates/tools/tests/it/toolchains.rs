@@ -1,12 +1,10 @@
 //! Compilers and interpreters outside of the listed folders, which variables of the client name.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
-
 use agentd_core::environment::ClientEnvironment;
 
-use crate::{
-    bench::{Bench, Project, SECRET, chmod},
+use super::{
     sandbox::{STRENGTHS, locked},
+    *,
 };
 
 fn write(folder: &Path, path: &str, text: &str) {

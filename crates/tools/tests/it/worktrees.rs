@@ -1,24 +1,15 @@
 //! Worktrees of sessions, with the git of this machine: nothing runs, nothing is lost, nothing of a person's is touched.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsStr,
-    fs,
-    os::unix::ffi::OsStrExt as _,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
 use agentd_core::{
-    error::{ErrorKind, WorkspaceError},
-    ids::SessionId,
-    ports::{Workspaces as _, Worktrees as _},
-    session::Mount,
+    error::WorkspaceError,
+    ports::Worktrees as _,
     worktree::{NewWorktree, WorktreeReport},
 };
-use agentd_tools::WorkspaceFolders;
 use agentd_worktrees::WorktreeFolders;
 
-use crate::bench::{git, mkfifo};
+use super::*;
 
 /// A repository with a commit, and the worktrees beside it.
 struct Field {

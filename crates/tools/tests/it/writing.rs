@@ -1,11 +1,6 @@
 //! `write_file` and `edit_file`, run and foreseen.
 
-use std::{fs, os::unix::fs::symlink};
-
-use agentd_core::tool::{FileChange, FileChangeKind, ToolErrorCode};
-use serde_json::json;
-
-use crate::bench::{Bench, Project, chmod, limits, mode};
+use super::*;
 
 fn change(path: &str, change: FileChangeKind) -> Vec<FileChange> {
     vec![FileChange::new(path, change)]

@@ -1,44 +1,29 @@
 //! The context: what a request costs before it is sent, how much of it repeats the one before, and whether the built-in
 //! model computes that again.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Instant,
-};
-
 use agentd_core::{
     error::ModelError,
     event::EventKind,
-    ids::SessionId,
-    model::{Finish, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    model::{Finish, ModelChunk, ModelInfo, ModelRequest, SlotInfo},
     ports::{Model, Models},
     turn::OnInterrupt,
     usage::Usage,
 };
 use agentd_engine::{Engine, EngineConfig, Ports};
-use agentd_proto::client::{Client, StartRequest};
-use agentd_store::{SqliteStore, StoreConfig};
+use agentd_proto::client::StartRequest;
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
     model_server::{ModelServer, Recorded, Reply},
     scripted::{NoWorkspaces, ScriptedTools, StoppedClock},
 };
-use anyhow::{Context as _, bail};
 use futures_util::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{journal, turn};
-use crate::{
-    figures::{Figure, Samples, as_f64},
-    report::Row,
-    world::{self, Home},
-};
+use super::*;
 
 /// Items of the sessions that are compared.
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];

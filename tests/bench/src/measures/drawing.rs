@@ -5,12 +5,10 @@ use std::{
     fs::File,
     io::{Read as _, Write as _},
     os::fd::OwnedFd,
-    process::{Child, Command, Stdio},
+    process::Child,
     sync::mpsc,
-    time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
 use nix::{
     pty::{Winsize, openpty},
     sys::{
@@ -19,11 +17,9 @@ use nix::{
     },
 };
 
-use crate::{
-    figures::{Figure, Samples},
-    report::Row,
-    world::{Home, ModelProcess, program},
-};
+use crate::world::program;
+
+use super::*;
 
 /// Deltas of the answer. The model server writes a thousand at once.
 const DELTAS: u64 = 50_000;

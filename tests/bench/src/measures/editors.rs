@@ -1,28 +1,13 @@
 //! Editors: what `agentctl acp` adds to a turn, how it loads a long session, twenty of them at once, and what it costs to
 //! watch many sessions.
 
-use std::{
-    path::Path,
-    process::Stdio,
-    time::{Duration, Instant},
-};
-
-use agentd_core::ids::SessionId;
-use agentd_store::{SqliteStore, StoreConfig};
-use anyhow::{Context as _, bail, ensure};
 use futures_util::future::try_join_all;
-use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
 };
 
-use super::{journal, turn};
-use crate::{
-    figures::{Figure, Samples, as_f64, millis},
-    report::Row,
-    world::{self, Daemon, Home, ModelProcess},
-};
+use super::*;
 
 /// Turns that are not counted.
 const WARM_UP: usize = 20;

@@ -1,19 +1,10 @@
 //! The time to the first token that daemon and socket add to what the model takes.
 
-use std::time::Duration;
-
-use agentd_core::{ids::SessionId, model::Slot};
-use agentd_proto::client::Client;
 use agentd_testkit::model_server::ModelServer;
-use anyhow::Context as _;
 
-use super::turn;
-use crate::{
-    figures::{Figure, Samples},
-    floor::{BareClient, Disk},
-    report::Row,
-    world::{self, Home, ModelProcess},
-};
+use crate::floor::{BareClient, Disk};
+
+use super::*;
 
 /// Turns that are not counted.
 const WARM_UP: usize = 20;

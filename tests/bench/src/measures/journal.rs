@@ -1,23 +1,12 @@
 //! The journal: how fast it stores, and whether a long session costs more than a short one.
 
-use std::{path::Path, time::Instant};
-
-use agentd_core::{
-    Timestamp, error::StoreError, ids::SessionId, item::ItemBody, ports::Store as _, session::SessionSettings,
-    turn::StopReason,
-};
-use agentd_proto::client::Client;
-use agentd_store::{SqliteStore, StoreConfig};
+use agentd_core::{error::StoreError, item::ItemBody, ports::Store as _};
 use agentd_testkit::store_contract::EventScript;
 use futures_util::future::try_join_all;
 
-use super::turn;
-use crate::{
-    figures::{Figure, Samples, millis, rate},
-    floor::Disk,
-    report::Row,
-    world::{self, Home, ModelProcess},
-};
+use crate::floor::Disk;
+
+use super::*;
 
 const SESSIONS: usize = 100;
 /// Events of each of them.

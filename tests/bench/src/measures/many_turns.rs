@@ -1,23 +1,10 @@
 //! Memory: of a daemon at rest, and of one in which 500 turns stream at once, each to a client of its own.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use agentd_proto::client::Client;
-use anyhow::bail;
 use futures_util::future::try_join_all;
 
-use super::turn;
-use crate::{
-    figures::{Figure, as_f64},
-    report::Row,
-    world::{Daemon, Home, ModelProcess},
-};
+use super::*;
 
 const TURNS: usize = 500;
 const WORDS: usize = 60;

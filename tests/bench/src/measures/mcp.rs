@@ -3,11 +3,8 @@
 //! A call is timed in this process, through the same pool and guard as in the daemon, beside a bare client that calls the
 //! same server. Through whole turns it could not be told from the noise of two requests to a model.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
-
 use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
+    ids::CallId,
     ports::{ToolContext, Toolbox as _, Workspace},
     tool::ToolCall,
 };
@@ -18,20 +15,13 @@ use agentd_mcp::{
     login::Logins,
     pool::{PoolOwner, PoolParts},
 };
-use anyhow::{Context as _, bail, ensure};
 use rmcp::{
     RoleClient, ServiceExt as _, model::CallToolRequestParams, service::RunningService, transport::TokioChildProcess,
 };
-use serde_json::{Value, json};
 
-use super::turn;
-use crate::{
-    MCP_SERVER,
-    figures::{Figure, Samples},
-    mcp_server::TOOL,
-    report::Row,
-    world::{self, Daemon, Home, ModelProcess},
-};
+use crate::{MCP_SERVER, mcp_server::TOOL};
+
+use super::*;
 
 /// The servers that nobody calls.
 const SERVERS: usize = 50;
@@ -196,36 +186,7 @@ fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
     }))
 }
 
-fn context(folder: PathBuf) -> ToolContext {
-    ToolContext {
-        session_id: SessionId::generate(),
-        turn_id: TurnId::generate(),
-        call_id: CallId::generate(),
-        workspace: Arc::new(Workspace {
-            root: folder,
-            project: None,
-            folders: Vec::new(),
-            memories: None,
-            worktree: None,
-        }),
-        state_files: Arc::default(),
-        client_files: None,
-        reading: Default::default(),
-        environment: Arc::default(),
-        progress: Default::default(),
-        person: Default::default(),
-        sampler: Default::default(),
-        now: Timestamp::now(),
-        cancel: Default::default(),
-        stands_for: None,
-        confinement: agentd_core::policy::Confinement::Usual,
-        guarded: Default::default(),
-        closed: Default::default(),
-    }
-}
-
-async fn bare_client() -> anyhow::Result<RunningService<RoleClient, ()>> {
-    let mut command = tokio::process::Command::new(std::env::current_exe()?);
-    command.arg(MCP_SERVER);
-    Ok(().serve(TokioChildProcess::new(command)?).await?)
+fn context(root: PathBuf) -> ToolContext {
+    let workspace = Workspace { root, project: None, folders: Vec::new(), memories: None, worktree: None };
+    agentd_testkit::scripted::tool_context(SessionId::generate(), workspace)
 }

@@ -1,15 +1,10 @@
 //! What is left of MCP servers that were started and stopped a thousand times.
 
-use std::{fs, time::Instant};
+use crate::floor;
 
-use anyhow::bail;
-
-use super::mcp::{NAME, configuration};
-use crate::{
-    figures::{Figure, Samples, as_f64},
-    floor,
-    report::Row,
-    world::{Daemon, Home, ModelProcess},
+use super::{
+    mcp::{NAME, configuration},
+    *,
 };
 
 /// Until all that is made once is made: threads, buffers, the code of the start.

@@ -1,6 +1,8 @@
 //! What is measured, one subject a file.
 //!
 //! - [`turn`]: how a turn is timed from outside, which several of them need. [`python`]: what others are driven with.
+//!
+//! What is imported here is what most of them need: they take it with `use super::*`.
 
 mod code;
 mod context;
@@ -27,11 +29,29 @@ mod turn;
 mod wire_trace;
 mod wires;
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use agentd_core::{Timestamp, ids::SessionId, model::Slot, session::SessionSettings, turn::StopReason};
+use agentd_proto::client::Client;
+use agentd_store::{SqliteStore, StoreConfig};
+use anyhow::{Context as _, bail, ensure};
 use clap::ValueEnum;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use crate::report::Row;
+use crate::{
+    figures::{Figure, Samples, as_f64, millis, rate},
+    report::Row,
+    world::{self, Daemon, Home, ModelProcess},
+};
 
 /// A subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,21 +1,14 @@
 //! Judging a call, with 200 rules in force.
 
-use std::{hint::black_box, path::Path, time::Instant};
+use std::hint::black_box;
 
-use agentd_core::{
-    session::SessionSettings,
-    tool::{Effect, ToolSpec},
-};
+use agentd_core::tool::{Effect, ToolSpec};
 use agentd_policy::{
     CallContext, Policy, RuleFile, Rules, SHELL_TOOL,
     file::{ByLevel, GlobalRules, PatternList, RiskPatterns, ToolRules},
 };
-use serde_json::json;
 
-use crate::{
-    figures::{Figure, Samples},
-    report::Row,
-};
+use super::*;
 
 const RULES: usize = 200;
 const WARM_UP: usize = 200;

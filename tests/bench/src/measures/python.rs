@@ -1,14 +1,10 @@
 //! Python that agentd is compared with: scripts of this repository, and packages of their own beside the build.
 
-use std::{
-    fs,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::io::{self, Write as _};
 
-use anyhow::{Context as _, bail, ensure};
 use tokio::process::Command;
+
+use super::*;
 
 /// The scripts of one measure.
 pub(super) struct Scripts {

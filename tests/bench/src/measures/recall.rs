@@ -4,16 +4,11 @@
 //! The conversations are played by `tests/bench/recall/recall.py`. Where its packages cannot be brought, agentd is measured
 //! alone. AGENTD_BENCH_TURNS=5,30,100,300 sets the numbers of turns; 300 take some minutes more.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
-use anyhow::Context as _;
-use serde::Deserialize;
-
-use super::python::{Scripts, answer};
-use crate::{
-    figures::{Figure, as_f64},
-    report::Row,
-    world,
+use super::{
+    python::{Scripts, answer},
+    *,
 };
 
 /// Where the scripts are.

@@ -1,15 +1,10 @@
 //! How many deltas of a fast model reach a client in a second, on one stream.
 
 use agentd_testkit::model_server::fast_text;
-use anyhow::bail;
 
-use super::turn;
-use crate::{
-    figures::{Figure, rate},
-    floor::BareClient,
-    report::Row,
-    world::{Home, ModelProcess},
-};
+use crate::floor::BareClient;
+
+use super::*;
 
 /// The deltas of one answer, of five bytes each.
 const DELTAS: u64 = 400_000;

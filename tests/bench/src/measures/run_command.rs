@@ -1,15 +1,8 @@
 //! A whole `agentctl run`, from the spawn of the program to its end.
 
-use std::time::Instant;
+use crate::floor;
 
-use anyhow::bail;
-
-use crate::{
-    figures::{Figure, Samples},
-    floor,
-    report::Row,
-    world::{Home, ModelProcess},
-};
+use super::*;
 
 const WARM_UP: usize = 5;
 const RUNS: usize = 50;

@@ -1,23 +1,15 @@
 //! What the sandbox adds to a command, with the daemon's own program as its helper.
 
-use std::{process::Stdio, sync::Arc, time::Instant};
-
 use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
-    ports::{ToolContext, Toolbox as _, Workspaces as _},
+    ids::CallId,
+    ports::{Toolbox as _, Workspaces as _},
     tool::ToolCall,
 };
 use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
+use agentd_testkit::scripted::tool_context;
 use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
-use anyhow::bail;
-use tokio_util::sync::CancellationToken;
 
-use crate::{
-    figures::{Figure, Samples},
-    report::Row,
-    world,
-};
+use super::*;
 
 const WARM_UP: usize = 20;
 const RUNS: usize = 200;
@@ -31,25 +23,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let mut config = ToolboxConfig::new(|| jiff::tz::TimeZone::UTC);
     config.sandbox = Some(sandbox);
     let toolbox = BuiltinToolbox::new(config);
-    let context = ToolContext {
-        session_id,
-        turn_id: TurnId::generate(),
-        call_id: CallId::generate(),
-        workspace: Arc::new(workspace),
-        state_files: Arc::default(),
-        client_files: None,
-        reading: Default::default(),
-        environment: Arc::default(),
-        progress: Default::default(),
-        person: Default::default(),
-        sampler: Default::default(),
-        stands_for: None,
-        confinement: agentd_core::policy::Confinement::Usual,
-        guarded: Default::default(),
-        closed: Default::default(),
-        now: Timestamp::now(),
-        cancel: CancellationToken::new(),
-    };
+    let context = tool_context(session_id, workspace);
     let call = ToolCall {
         call_id: CallId::generate(),
         name: "run_bash_command".to_owned(),

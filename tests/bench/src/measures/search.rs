@@ -1,23 +1,9 @@
 //! Search in a large journal: while its index is built, and behind that.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
-
-use agentd_core::{
-    Timestamp, ids::SessionId, item::ItemBody, ports::Store as _, search::SearchQuery, session::SessionSettings,
-    turn::StopReason,
-};
-use agentd_store::{SqliteStore, StoreConfig};
+use agentd_core::{item::ItemBody, ports::Store as _, search::SearchQuery};
 use agentd_testkit::store_contract::EventScript;
-use anyhow::Context as _;
 
-use crate::{
-    figures::{Figure, Samples, millis},
-    report::Row,
-    world,
-};
+use super::*;
 
 const SESSIONS: usize = 200;
 /// Items of each of them, in turns of two.

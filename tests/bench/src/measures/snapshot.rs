@@ -1,22 +1,17 @@
 //! What it costs to record what a command changes: two looks at a tree of 20,000 files, in which nothing changes.
 
-use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path, sync::Arc, time::Instant};
+use std::{io, os::unix::fs::MetadataExt as _};
 
 use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
-    ports::{Snapshots as _, ToolContext, Workspace, Workspaces as _},
+    ids::CallId,
+    ports::{Snapshots as _, ToolContext, Workspaces as _},
     session::Mount,
 };
+use agentd_testkit::scripted::tool_context;
 use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
-use anyhow::ensure;
 
-use crate::{
-    figures::{Figure, Samples, millis},
-    report::Row,
-    world,
-};
+use super::*;
 
 const FOLDERS: usize = 400;
 const FILES: usize = 50;
@@ -78,30 +73,7 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
     let session_id = SessionId::generate();
     let mount = Mount { path: project.to_owned(), writable: true };
     let workspace = WorkspaceFolders::new(home.join("workspace")).open(session_id, Some(mount).into()).await?;
-    Ok(context(session_id, workspace))
-}
-
-/// A call in that workspace.
-pub(super) fn context(session_id: SessionId, workspace: Workspace) -> ToolContext {
-    ToolContext {
-        session_id,
-        turn_id: TurnId::generate(),
-        call_id: CallId::generate(),
-        workspace: Arc::new(workspace),
-        state_files: Arc::default(),
-        client_files: None,
-        reading: Default::default(),
-        environment: Arc::default(),
-        progress: Default::default(),
-        person: Default::default(),
-        sampler: Default::default(),
-        stands_for: None,
-        confinement: agentd_core::policy::Confinement::Usual,
-        guarded: Default::default(),
-        closed: Default::default(),
-        now: Timestamp::now(),
-        cancel: Default::default(),
-    }
+    Ok(tool_context(session_id, workspace))
 }
 
 pub(super) fn make_tree(project: &Path) -> io::Result<()> {

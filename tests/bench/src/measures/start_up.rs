@@ -1,11 +1,8 @@
 //! From the spawn of the daemon to its first answer.
 
-use crate::{
-    figures::{Figure, Samples},
-    floor,
-    report::Row,
-    world::{Home, ModelProcess},
-};
+use crate::floor;
+
+use super::*;
 
 const STARTS: usize = 15;
 

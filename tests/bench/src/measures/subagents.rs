@@ -1,16 +1,8 @@
 //! Work that is given away: whether 20 subagents at once keep one model busy.
 
-use std::time::{Duration, Instant};
+use crate::world::folder;
 
-use anyhow::bail;
-use serde_json::{Value, json};
-
-use super::turn;
-use crate::{
-    figures::{Figure, Samples, as_f64, millis},
-    report::Row,
-    world::{Home, ModelProcess, folder},
-};
+use super::*;
 
 const SUBAGENTS: usize = 20;
 const ROUNDS: usize = 5;

@@ -1,34 +1,21 @@
 //! Sessions that leave and come, are played again, taken back and shown: what each takes for many items.
 
-use std::{
-    fs, io,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::io;
 
 use agentd_core::{
-    Timestamp,
-    ids::{CallId, SessionId, TurnId},
+    ids::{CallId, TurnId},
     item::ItemBody,
     ports::{Snapshots as _, Store as _, ToolContext, Workspaces as _},
-    session::{Mount, SessionSettings},
+    session::Mount,
     tool::{ToolCall, ToolResult},
-    turn::StopReason,
     usage::Usage,
 };
-use agentd_proto::client::{Client, ExportPart, PlayMode, PlayRequest, PlayStep};
-use agentd_store::{SqliteStore, StoreConfig};
+use agentd_proto::client::{ExportPart, PlayMode, PlayRequest, PlayStep};
 use agentd_testkit::store_contract::EventScript;
 use agentd_tools::WorkspaceFolders;
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
-use anyhow::{Context as _, ensure};
 
-use super::{journal, snapshot};
-use crate::{
-    figures::{Figure, Samples, millis, rate},
-    report::Row,
-    world::{self, Home},
-};
+use super::*;
 
 const ITEMS: usize = 10_000;
 const STEPS: usize = 1000;
@@ -213,7 +200,7 @@ async fn rewind() -> anyhow::Result<Row> {
     let session = SessionId::generate();
     let mount = Mount { path: project.clone(), writable: true };
     let folders = WorkspaceFolders::new(home.path().join("workspace"));
-    let call = snapshot::context(session, folders.open(session, Some(mount).into()).await?);
+    let call = agentd_testkit::scripted::tool_context(session, folders.open(session, Some(mount).into()).await?);
     let (mut samples, mut floor) = (Samples::default(), Samples::default());
     for run in 0..RUNS {
         let call = ToolContext { call_id: CallId::generate(), turn_id: TurnId::generate(), ..call.clone() };

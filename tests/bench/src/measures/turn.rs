@@ -1,15 +1,12 @@
 //! One turn, seen and timed by a client.
 
-use std::time::{Duration, Instant};
-
 use agentd_core::{
     event::EventKind,
-    ids::SessionId,
-    model::Slot,
-    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
+    turn::{IfBusy, OnInterrupt, StartTurn},
 };
-use agentd_proto::client::{Client, NewSession, SessionChoice, StartRequest};
-use anyhow::{Context as _, bail};
+use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
+
+use super::*;
 
 /// What was seen of a turn.
 pub(crate) struct Seen {

@@ -1,16 +1,6 @@
 //! The time that a trace of requests adds to a turn: two daemons beside each other, one of which keeps its requests.
 
-use std::time::Duration;
-
-use agentd_core::ids::SessionId;
-use anyhow::Context as _;
-
-use super::turn::{self, Seen};
-use crate::{
-    figures::{Figure, Samples},
-    report::Row,
-    world::{Daemon, Home, ModelProcess},
-};
+use super::{turn::Seen, *};
 
 /// Deltas of an answer.
 const DELTAS: &str = "200";

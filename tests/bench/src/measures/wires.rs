@@ -1,19 +1,12 @@
 //! The wires beside each other: what the daemon adds to the first token over each, and how much of a request the next one
 //! repeats, in one long turn and in a long conversation.
 
-use agentd_core::{ids::SessionId, model::Slot, turn::OnInterrupt};
-use agentd_proto::client::Client;
+use agentd_core::turn::OnInterrupt;
 use agentd_testkit::model_server::{ModelServer, Provider, Recorded, Reply};
-use anyhow::Context as _;
-use serde_json::{Value, json};
 
-use super::{context, turn};
-use crate::{
-    figures::{Figure, Samples, as_f64},
-    floor::{BareClient, BareWire},
-    report::Row,
-    world::{Daemon, Home, ModelProcess},
-};
+use crate::floor::{BareClient, BareWire};
+
+use super::*;
 
 /// Turns that are not counted.
 const WARM_UP: usize = 20;

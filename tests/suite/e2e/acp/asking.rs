@@ -1,21 +1,12 @@
 //! Approvals and questions: answered in the editor, elsewhere, or not at all.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{Editor, idle, opened};
-use crate::e2e::World;
+use super::*;
 
 /// A command that asks.
 const COMMAND: &str = "touch /project/made";
 
 fn asks(world: &World, last: &str) {
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": COMMAND}))).reply(Reply::text(last));
-}
-
-/// Interrupts that wait for an answer.
-async fn waiting(world: &World) -> Vec<Value> {
-    world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().clone()
 }
 
 fn id_of(interrupt: &Value) -> String {
@@ -48,8 +39,8 @@ async fn a_question_that_is_put_off_is_answered_elsewhere() {
     editor.reply(question, json!({"outcome": {"outcome": "cancelled"}})).await;
     let words = editor.update("agent_message_chunk").await;
     assert!(words["content"]["text"].as_str().unwrap().contains("agentctl answer"), "{words:#}");
-    let open = waiting(&world).await;
-    world.daemon.agentctl(["answer", &id_of(&open[0]), "approve"]).await.exits(0);
+    let open = world.questions().await;
+    world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
 }
 
@@ -59,13 +50,12 @@ async fn a_question_that_somebody_else_answers_leaves_the_screen() {
     asks(&world, "Made.");
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
-    let open = waiting(&world).await;
-    world.daemon.agentctl(["answer", &id_of(&open[0]), "approve"]).await.exits(0);
+    let open = world.questions().await;
+    world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.told[0]["params"]["requestId"], question, "{:#?}", editor.told);
     // An answer that comes too late harms nobody.
     editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "reject"}})).await;
-    world.model.reply(Reply::text("Still here."));
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
 }
 
@@ -76,12 +66,12 @@ async fn an_editor_that_vanishes_leaves_its_question_open() {
     editor.begin_prompt(&session, "Make it").await;
     editor.question("session/request_permission").await;
     drop(editor);
-    let open = waiting(&world).await;
+    let open = world.questions().await;
     assert_eq!((open.len(), open[0]["session_id"].as_str()), (1, Some(session.as_str())), "{open:#?}");
 
     // The next one asks again at once, and once more where a message takes the turn over.
     let mut editor = Editor::start(&world).await;
-    let folder = world.daemon.path().join("shop");
+    let folder = world.path().join("shop");
     editor.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
     editor.question("session/request_permission").await;
     let id = editor.begin_prompt(&session, "Go on").await;
@@ -96,13 +86,6 @@ fn asks_human(world: &World) {
     world.model.reply(Reply::tool_call("ask_human", args)).reply(Reply::text("Painted."));
 }
 
-/// Answer to its question, as the model was told it.
-fn told(world: &World) -> String {
-    let request = world.model.requests().pop().unwrap();
-    let result = request.messages().iter().rev().find(|message| message["role"] == "tool").unwrap();
-    result["content"].as_str().unwrap().to_owned()
-}
-
 #[tokio::test]
 async fn a_question_is_a_form_where_the_editor_has_forms() {
     let world = World::start().await;
@@ -111,7 +94,7 @@ async fn a_question_is_a_form_where_the_editor_has_forms() {
     asks_human(&world);
     let id = editor.begin_prompt(&session, "Paint it").await;
     let (question, form) = editor.question("elicitation/create").await;
-    assert_eq!((&form["mode"], &form["message"]), (&json!("form"), &json!("Which colour?")));
+    holds(&form, json!({"mode": "form", "message": "Which colour?"}));
     assert_eq!(form["requestedSchema"]["properties"]["choice"]["enum"], json!(["red", "green"]));
     editor.reply(question, json!({"action": "accept", "content": {"choice": "green"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
@@ -138,8 +121,8 @@ async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_ne
     let (world, mut editor, session, _) = opened().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
-    let open = waiting(&world).await;
-    world.daemon.agentctl(["answer", &id_of(&open[0]), "red"]).await.exits(0);
+    let open = world.questions().await;
+    world.ok(["answer", &id_of(&open[0]), "red"]).await;
     idle(&world, &session).await;
     world.model.reply(Reply::text("Anything else?"));
     assert_eq!(editor.prompt(&session, "Thanks").await, "end_turn");
@@ -158,10 +141,12 @@ async fn a_question_that_came_while_nobody_was_told_is_put_once() {
     }
     world.model.reply(Reply::text("Painted."));
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
-    let first = waiting(&world).await;
-    world.daemon.agentctl(["answer", &id_of(&first[0]), "the left one"]).await.exits(0);
-    until("the second question", || async { waiting(&world).await.pop().filter(|open| open["id"] != first[0]["id"]) })
-        .await;
+    let first = world.questions().await;
+    world.ok(["answer", &id_of(&first[0]), "the left one"]).await;
+    until("the second question", || async {
+        world.questions().await.pop().filter(|open| open["id"] != first[0]["id"])
+    })
+    .await;
     // The words are added to the turn, which asks.
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert!(editor.words("agent_message_chunk").contains("Which colour?"));
@@ -174,15 +159,8 @@ async fn a_question_that_came_while_nobody_was_told_is_put_once() {
 #[tokio::test]
 async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
     let (world, mut editor, session, _) = opened().await;
-    world.model.respond_with(|request| {
-        let is_child = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-        match (is_child, request.last_role()) {
-            (false, "tool") => Reply::text("All is done."),
-            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Make the file"})),
-            (true, "tool") => Reply::text(format!("It is made. {}", "Each thing was looked at. ".repeat(8))),
-            (true, _) => Reply::tool_call("run_bash_command", json!({"command": COMMAND})),
-        }
-    });
+    let call = Reply::tool_call("run_bash_command", json!({"command": COMMAND}));
+    world.delegates(json!({"task": "Make the file"}), call);
     let id = editor.begin_prompt(&session, "Have it made").await;
     let asked = editor.decides("approve").await;
     assert_eq!((&asked["sessionId"], &asked["toolCall"]["title"]), (&json!(session), &json!(format!("`$ {COMMAND}`"))));
@@ -197,7 +175,7 @@ async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
 #[tokio::test]
 async fn an_edit_with_hidden_characters_is_asked_about_as_escaped_text() {
     let (world, mut editor, session, folder) = opened().await;
-    std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
+    fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\u{2066}\n*** End Patch\n";
     for (tool, args, sign) in [
         ("edit_file", json!({"path": "a.txt", "old_string": "two", "new_string": "2\u{202e}"}), '\u{202e}'),

@@ -1,15 +1,6 @@
 //! Files of the project that an editor holds: what is not saved is read, and changes land where the person sees them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
-use super::{Editor, idle};
-use crate::e2e::World;
+use super::*;
 
 /// An editor with a file of two lines, the second of which it has changed and not saved.
 async fn dirty() -> (World, Editor, String, PathBuf) {
@@ -32,13 +23,6 @@ fn edit(old: &str, new: &str) -> Reply {
     Reply::tool_call("edit_file", json!({"path": "/project/a.txt", "old_string": old, "new_string": new}))
 }
 
-/// Result of the last call, as the model was told it.
-fn told(world: &World) -> String {
-    let request: Recorded = world.model.requests().pop().unwrap();
-    let result = request.messages().iter().rev().find(|message| message["role"] == "tool").unwrap();
-    result["content"].as_str().unwrap().to_owned()
-}
-
 fn on_disk(file: &Path) -> String {
     fs::read_to_string(file).unwrap()
 }
@@ -51,15 +35,14 @@ async fn an_edit_is_approved_against_the_buffer_and_lands_in_it() {
     let id = editor.begin_prompt(&session, "Edit it").await;
     let asked = editor.decides("approve").await;
     assert!(told(&world).contains("unsaved"), "{}", told(&world));
-    let shown = asked["toolCall"]["content"].to_string();
-    assert!(shown.contains("-unsaved") && shown.contains("+edited"), "{shown}");
+    has_all(&asked["toolCall"]["content"].to_string(), &["-unsaved", "+edited"]);
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.files.texts[&file], "one\nedited\n");
     assert_eq!(on_disk(&file), "one\nedited\n");
     let writes = editor.files.asked.iter().filter(|(what, _)| what == "write").count();
     assert_eq!(writes, 1, "{:?}", editor.files.asked);
     // Undo gives back what the person had typed.
-    world.daemon.agentctl(["undo", &session]).await.exits(0);
+    world.ok(["undo", &session]).await;
     assert_eq!(on_disk(&file), "one\nunsaved\n");
 }
 
@@ -139,7 +122,6 @@ async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
     // It is withdrawn, and an answer that comes all the same harms nobody.
     editor.reply(question.clone(), json!({"content": "late"})).await;
     editor.files.is_silent = false;
-    world.model.reply(Reply::text("Here."));
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert!(editor.told.iter().any(|told| told["params"]["requestId"] == question), "{:#?}", editor.told);
 }
@@ -147,12 +129,11 @@ async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
 #[tokio::test]
 async fn nothing_outside_of_the_project_is_asked_about() {
     let (world, mut editor, session, file) = dirty().await;
-    let outside = world.daemon.write("secret.txt", "outside");
-    std::os::unix::fs::symlink(&outside, file.with_file_name("link.txt")).unwrap();
+    let outside = world.write("secret.txt", "outside");
+    symlink(&outside, file.with_file_name("link.txt")).unwrap();
     for path in ["/project/link.txt", "/project/../secret.txt", "outputs/none.txt"] {
         world.model.reply(Reply::tool_call("read_file", json!({"path": path})));
     }
-    world.model.reply(Reply::text("No."));
     assert_eq!(editor.prompt(&session, "Read them").await, "end_turn");
     assert!(editor.files.asked.is_empty(), "{:?}", editor.files.asked);
 }
@@ -172,15 +153,7 @@ async fn what_an_editor_answers_is_not_trusted() {
 #[tokio::test]
 async fn subagents_work_on_the_files_of_the_editor() {
     let (world, mut editor, session, file) = dirty().await;
-    world.model.respond_with(|request| {
-        let is_child = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
-        match (is_child, request.last_role()) {
-            (false, "tool") => Reply::text("All is done."),
-            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Edit the file"})),
-            (true, "tool") => Reply::text(format!("It is edited. {}", "Each line was looked at. ".repeat(9))),
-            (true, _) => edit("unsaved", "edited"),
-        }
-    });
+    world.delegates(json!({"task": "Edit the file"}), edit("unsaved", "edited"));
     editor.decided(&session, "Have it edited", "approve").await;
     assert_eq!(editor.files.texts[&file], "one\nedited\n");
 }
@@ -190,7 +163,7 @@ async fn a_turn_that_the_editor_joins_uses_its_files_too() {
     let (world, mut editor, session, _) = dirty().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(Reply::text("Read."));
-    world.daemon.agentctl(["run", "Work", "--session", &session, "--detach"]).await.exits(0);
+    world.ok(["run", "Work", "--session", &session, "--detach"]).await;
     editor.decided(&session, "And read", "approve").await;
     assert!(told(&world).contains("unsaved"), "{}", told(&world));
 }

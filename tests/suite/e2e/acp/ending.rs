@@ -1,15 +1,10 @@
 //! Cancels, prompts at once, daemons that are restarted.
 
-use agentd_core::{
-    event::EventKind,
-    item::{Item, ItemBody},
-    turn::StopReason,
-};
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::json;
+use agentd_core::item::Item;
 
-use super::{Editor, opened};
-use crate::e2e::{Events as _, World};
+use crate::e2e::Events as _;
+
+use super::*;
 
 /// Runs until the file `go` is there.
 const WAIT: &str = "while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done";
@@ -41,7 +36,6 @@ async fn a_cancelled_prompt_is_answered_as_cancelled() {
     // One that comes behind the end cancels nothing, and neither does one of a session that is not there.
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.notify("session/cancel", json!({"sessionId": "nonsense"})).await;
-    world.model.reply(Reply::text("Here."));
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
 }
 
@@ -54,8 +48,7 @@ async fn a_cancel_takes_questions_off_the_screen() {
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.reply(question, json!({"outcome": {"outcome": "cancelled"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
-    let open = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0);
-    assert_eq!(open.json(), json!([]));
+    assert_eq!(world.ok(["interrupts", "--json"]).await.json(), json!([]));
     assert_eq!(editor.came("tool_call_update").pop().unwrap()["status"], "failed");
 }
 
@@ -66,13 +59,13 @@ async fn words_to_a_turn_of_somebody_else_are_added_to_it() {
         .model
         .reply(Reply::tool_call("run_bash_command", json!({"command": WAIT})))
         .reply(Reply::text("Both are done."));
-    let other = world.daemon.spawn_agentctl(["run", "--session", &session, "First", "--on-interrupt", "approve"]);
+    let other = world.spawn_agentctl(["run", "--session", &session, "First", "--on-interrupt", "approve"]);
     let client = world.client().await;
     until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
     let id = editor.begin_prompt(&session, "And second").await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
     events.stored_until(is_added).await;
-    std::fs::write(folder.join("go"), "").unwrap();
+    fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "Both are done.");
     assert!(editor.came("user_message_chunk").is_empty(), "what was typed is on the screen");
@@ -115,7 +108,7 @@ async fn the_turn_of_another_process_is_seen_from_its_loading_on_and_cancelled()
 async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here() {
     let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::never()).default_reply(Reply::text("Here."));
-    let other = world.daemon.spawn_agentctl(["run", "--session", &session, "Go"]);
+    let other = world.spawn_agentctl(["run", "--session", &session, "Go"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     // A message behind it is not meant by it.
@@ -128,13 +121,13 @@ async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here(
 async fn what_the_model_has_read_is_shown_though_a_later_message_was_taken_back() {
     let (world, mut editor, session, folder) = opened().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": WAIT}))).reply(Reply::never());
-    let other = world.daemon.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
+    let other = world.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
     let client = world.client().await;
     until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
     let id = editor.begin_prompt(&session, "Second.").await;
     events.stored_until(is_added).await;
-    std::fs::write(folder.join("go"), "").unwrap();
+    fs::write(folder.join("go"), "").unwrap();
     world.model.wait_until(|counts| counts.requests == 2).await;
     let mut late = Editor::start(&world).await;
     late.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
@@ -178,8 +171,7 @@ async fn a_daemon_that_is_killed_is_found_again_and_the_turn_goes_on() {
         .default_reply(Reply::text("I went on."));
     let id = editor.begin_prompt(&session, "Go").await;
     editor.update("agent_message_chunk").await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     let words = editor.words("agent_message_chunk");
     assert!(words.ends_with("*(This broke off, and begins again.)*\n\nI went on."), "{words}");

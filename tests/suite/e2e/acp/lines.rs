@@ -1,10 +1,6 @@
 //! Lines that are no protocol, and editors that break it.
 
-use agentd_testkit::{daemon::TempHome, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{Editor, opened};
-use crate::e2e::World;
+use super::*;
 
 #[tokio::test]
 async fn a_greeting_needs_no_daemon_and_advertises_what_works() {

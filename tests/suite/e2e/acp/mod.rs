@@ -12,13 +12,18 @@ mod servers;
 mod sessions;
 mod turns;
 
-use std::{collections::HashMap, path::PathBuf, sync::LazyLock};
+use std::sync::LazyLock;
 
-use agentd_testkit::daemon::{Output, Running, TempHome, until};
 use jsonschema::Validator;
-use serde_json::{Value, json};
 
-use super::World;
+use super::*;
+
+/// Result of the last call, as the model was told it.
+fn told(world: &World) -> String {
+    let request = world.model.requests().pop().unwrap();
+    let result = request.messages().iter().rfind(|message| message["role"] == "tool").unwrap();
+    result["content"].as_str().unwrap().to_owned()
+}
 
 /// The protocol's schema.
 static SCHEMA: LazyLock<Value> =
@@ -101,7 +106,7 @@ impl HeldFiles {
         }
         let text = params["content"].as_str().unwrap();
         if self.saves {
-            std::fs::write(&path, text).unwrap();
+            fs::write(&path, text).unwrap();
         }
         self.texts.insert(path, text.to_owned());
         Some(Ok(json!({})))
@@ -242,8 +247,8 @@ impl Editor {
 
     /// A new session in a folder below the home, and the folder.
     async fn session(&mut self, world: &World) -> (String, PathBuf) {
-        let folder = world.daemon.path().join("shop");
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = world.path().join("shop");
+        fs::create_dir_all(&folder).unwrap();
         let result = self.gives("session/new", json!({"cwd": folder, "mcpServers": []})).await;
         (result["sessionId"].as_str().unwrap().to_owned(), folder.canonicalize().unwrap())
     }

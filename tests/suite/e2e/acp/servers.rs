@@ -1,11 +1,6 @@
 //! MCP servers that an editor brings for its session.
 
-use std::path::Path;
-
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{Editor, World};
+use super::*;
 
 fn fake(name: &str, how: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py");
@@ -15,8 +10,8 @@ fn fake(name: &str, how: &str) -> Value {
 impl Editor {
     /// A new session with these servers.
     async fn session_with(&mut self, world: &World, servers: &[Value]) -> String {
-        let folder = world.daemon.path().join("shop");
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = world.path().join("shop");
+        fs::create_dir_all(&folder).unwrap();
         let new = self.gives("session/new", json!({"cwd": folder, "mcpServers": servers})).await;
         new["sessionId"].as_str().unwrap().to_owned()
     }
@@ -34,15 +29,7 @@ async fn tool(world: &World, session: &str) -> String {
 
 /// Has the model call a tool once in each turn.
 fn calls(world: &World, tool: String) {
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => Reply::tool_call(&tool, json!({"text": "now"})),
-    });
-}
-
-/// The words that the model was told last.
-fn told(world: &World) -> String {
-    world.model.requests().last().unwrap().messages().last().unwrap()["content"].as_str().unwrap().to_owned()
+    world.will(Reply::tool_call(&tool, json!({"text": "now"})));
 }
 
 #[tokio::test]
@@ -62,14 +49,14 @@ async fn a_server_of_the_editor_is_used_and_ends_with_the_session() {
     assert!(asked["toolCall"].to_string().contains("act"), "{asked:#}");
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert!(told(&world).contains("acted: now"), "{}", told(&world));
-    let server: u32 = world.daemon.read("started").lines().last().unwrap().parse().unwrap();
-    assert!(world.daemon.processes().contains(&server));
+    let server: u32 = world.read("started").lines().last().unwrap().parse().unwrap();
+    assert!(world.processes().contains(&server));
     assert!(editor.came("notice").is_empty(), "the one that works is not told of");
 
     editor.gives("session/close", json!({"sessionId": session})).await;
-    until("it is gone", || async { (!world.daemon.processes().contains(&server)).then_some(()) }).await;
+    until_true("it is gone", || !world.processes().contains(&server)).await;
     assert_eq!(world.client().await.session_servers(&session).await.unwrap(), []);
-    assert!(!world.daemon.log().contains("s3cret"), "{}", world.daemon.log());
+    assert!(!world.log().contains("s3cret"), "{}", world.log());
 }
 
 #[tokio::test]
@@ -90,12 +77,10 @@ async fn servers_are_brought_again_when_the_daemon_was_killed() {
     let session = editor.session_with(&world, &[fake("tools", "ok")]).await;
     calls(&world, tool(&world, &session).await);
     // Between prompts, and while an approval waits.
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let id = editor.begin_prompt(&session, "Go").await;
     let (question, _) = editor.question("session/request_permission").await;
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let client = world.client().await;
     until("they are brought again", || async {
         let servers = client.session_servers(&session).await.unwrap();
@@ -113,7 +98,8 @@ async fn an_editor_that_loads_a_session_brings_its_own_and_one_without_any_leave
     let mut editor = Editor::start(&world).await;
     let session = editor.session_with(&world, &[fake("first", "ok")]).await;
     let mut other = Editor::start(&world).await;
-    let there = |servers: &[Value]| json!({"sessionId": session, "cwd": world.daemon.path().join("shop"), "mcpServers": servers});
+    let there =
+        |servers: &[Value]| json!({"sessionId": session, "cwd": world.path().join("shop"), "mcpServers": servers});
     other.gives("session/resume", there(&[])).await;
     assert!(tool(&world, &session).await.starts_with("mcp_first-"));
     other.gives("session/load", there(&[fake("second", "ok")])).await;

@@ -1,11 +1,8 @@
 //! Sessions that there are: listed, loaded, resumed, closed, deleted, and set.
 
 use agentd_core::session::SessionMode;
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
 
-use super::{Editor, opened};
-use crate::e2e::World;
+use super::*;
 
 fn ids(listed: &Value) -> Vec<&str> {
     listed["sessions"].as_array().unwrap().iter().map(|session| session["sessionId"].as_str().unwrap()).collect()
@@ -38,10 +35,10 @@ async fn sessions_are_listed_by_folder_and_by_page() {
 #[tokio::test]
 async fn further_folders_of_the_editor_are_added_and_none_later() {
     let world = World::start().await;
-    let at = |name: &str| world.daemon.path().join(name).canonicalize().unwrap();
-    world.daemon.write("shop/a.txt", "a");
-    world.daemon.write("shop/inner/b.txt", "b");
-    world.daemon.write("lib/c.txt", "old words");
+    let at = |name: &str| world.path().join(name).canonicalize().unwrap();
+    world.write("shop/a.txt", "a");
+    world.write("shop/inner/b.txt", "b");
+    world.write("lib/c.txt", "old words");
     let mut editor = Editor::start(&world).await;
     let further = json!([at("lib"), at("shop/inner")]);
     let new = json!({"cwd": at("shop"), "mcpServers": [], "additionalDirectories": further});
@@ -53,18 +50,18 @@ async fn further_folders_of_the_editor_are_added_and_none_later() {
     let question = editor.decides("approve").await;
     editor.ends(id).await;
     assert!(question.to_string().contains(&at("lib/c.txt").display().to_string()), "{question:#}");
-    assert_eq!(world.daemon.read("lib/c.txt"), "new words");
+    assert_eq!(world.read("lib/c.txt"), "new words");
     let listed = editor.gives("session/list", json!({"cwd": at("shop")})).await;
     assert_eq!(listed["sessions"][0]["additionalDirectories"], json!([at("lib")]), "{listed:#}");
     // What a session sees is for the person to say.
-    world.daemon.write("other/d.txt", "d");
+    world.write("other/d.txt", "d");
     let there =
         json!({"sessionId": session, "cwd": at("shop"), "mcpServers": [], "additionalDirectories": [at("other")]});
     editor.gives("session/resume", there).await;
     let settings = world.client().await.session(&session).await.unwrap().session.settings;
     assert_eq!(settings.folders.iter().map(|folder| folder.path.clone()).collect::<Vec<_>>(), [at("lib")]);
     // One that cannot be seen stops nothing; one in a hidden place can only be read.
-    world.daemon.write("lib/.config/e.txt", "e");
+    world.write("lib/.config/e.txt", "e");
     let further = json!(["lib", at("lib").join("gone"), at("lib/.config")]);
     let odd = json!({"cwd": at("shop"), "mcpServers": [], "additionalDirectories": further});
     let odd = editor.gives("session/new", odd).await["sessionId"].as_str().unwrap().to_owned();
@@ -79,7 +76,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
     let (session, folder) = editor.session(&world).await;
     let line = |number: usize| format!("{number}: this is one of many lines of a file that is long\n");
-    std::fs::write(folder.join("long.txt"), (0..200).map(line).collect::<String>()).unwrap();
+    fs::write(folder.join("long.txt"), (0..200).map(line).collect::<String>()).unwrap();
     let look = Reply::tool_call("read_file", json!({"path": "/project/long.txt"}));
     world.model.reply(look.and_call("run_bash_command", json!({"command": "touch /project/made"})));
     world.model.reply(Reply::text("It is long.").and_reasoning("I look."));
@@ -108,14 +105,12 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     assert_eq!(loaded["modes"]["currentModeId"], "ask");
 
     // The history is that of the same session: the model sees it.
-    world.model.reply(Reply::text("Yes."));
     editor.prompt(&session, "Was it long?").await;
     assert!(world.model.requests().pop().unwrap().body.to_string().contains("It is long."));
 
     let mut other = Editor::start(&world).await;
     other.gives("session/resume", there).await;
     assert!(other.came("agent_message_chunk").is_empty() && other.came("tool_call").is_empty());
-    world.model.reply(Reply::text("Again."));
     assert_eq!(other.prompt(&session, "And again?").await, "end_turn");
 }
 
@@ -123,8 +118,8 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
 async fn modes_and_models_are_set_from_either_side() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
-    let folder = world.daemon.path().join("shop");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = world.path().join("shop");
+    fs::create_dir_all(&folder).unwrap();
     let new = editor.gives("session/new", json!({"cwd": folder, "mcpServers": []})).await;
     let session = new["sessionId"].as_str().unwrap().to_owned();
     let modes: Vec<&Value> =
@@ -203,7 +198,7 @@ async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
 async fn a_home_is_no_project() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"session": {"notices": {}}})).await;
-    let new = editor.gives("session/new", json!({"cwd": world.daemon.path(), "mcpServers": []})).await;
+    let new = editor.gives("session/new", json!({"cwd": world.path(), "mcpServers": []})).await;
     assert!(editor.update("notice").await["title"].as_str().unwrap().contains("no project"));
     let view = world.client().await.session(new["sessionId"].as_str().unwrap()).await.unwrap();
     assert_eq!(view.session.settings.project, None);

@@ -1,11 +1,8 @@
 //! Prompts, and what editors are shown of their turns.
 
-use agentd_testkit::model_server::Reply;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
 
-use super::{Editor, opened};
-use crate::e2e::World;
+use super::*;
 
 #[tokio::test]
 async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
@@ -32,17 +29,15 @@ async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
 #[tokio::test]
 async fn files_that_a_message_names_go_along_as_in_a_chat() {
     let (world, mut editor, session, folder) = opened().await;
-    std::fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();
-    world.daemon.write("notes.txt", "remember the milk\n");
+    fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+    world.write("notes.txt", "remember the milk\n");
     world.model.default_reply(Reply::text("Done."));
     assert_eq!(
         editor.prompt(&session, "Explain #a.txt:2-3 of #a.txt, with #../notes.txt and `#a.txt:1`").await,
         "end_turn"
     );
     let seen = world.model.requests().last().unwrap().body.to_string();
-    for expected in ["/project/a.txt, lines 2 to 3:", "two\\nthree", "#a.txt is /project/a.txt", "remember the milk"] {
-        assert!(seen.contains(expected), "{expected} in {seen}");
-    }
+    has_all(&seen, &["/project/a.txt, lines 2 to 3:", "two\\nthree", "#a.txt is /project/a.txt", "remember the milk"]);
     assert!(!seen.contains("one\\ntwo"), "{seen}");
     assert_eq!(editor.leaves().await.exits(0).stderr, "");
 }
@@ -50,13 +45,13 @@ async fn files_that_a_message_names_go_along_as_in_a_chat() {
 #[tokio::test]
 async fn labels_of_links_and_texts_of_resources_mention_nothing() {
     let world = World::start().await;
-    world.daemon.write("config/commands/review.md", "Review $1 well.\n");
-    world.daemon.write("notes.txt", "remember the milk\n");
+    world.write("config/commands/review.md", "Review $1 well.\n");
+    world.write("notes.txt", "remember the milk\n");
     let mut editor = Editor::start(&world).await;
     let (session, folder) = editor.session(&world).await;
     let strange = folder.join("x #..").join("notes.txt @grep");
-    std::fs::create_dir_all(strange.parent().unwrap()).unwrap();
-    std::fs::write(&strange, "strange").unwrap();
+    fs::create_dir_all(strange.parent().unwrap()).unwrap();
+    fs::write(&strange, "strange").unwrap();
     let strange = format!("file://{}/x%20%23../notes.txt%20@grep", folder.display());
     world.model.default_reply(Reply::text("Done."));
     for (typed, named) in [("Explain", "Explain"), ("/review a.rs", "Review a.rs well.")] {
@@ -73,18 +68,20 @@ async fn labels_of_links_and_texts_of_resources_mention_nothing() {
         assert!(seen.contains(named) && seen.contains("/project/x #../notes.txt @grep"), "{seen}");
         assert!(!seen.contains("remember the milk"), "{seen}");
         assert!(!seen.contains("The person mentioned"), "{seen}");
-        assert!(!world.daemon.path().join(format!("data/workspace/{session}/uploads/notes.txt")).exists());
+        assert!(!world.path().join(format!("data/workspace/{session}/uploads/notes.txt")).exists());
     }
     // The same is a mention where it is typed.
     editor.prompt(&session, "Use @grep on #../notes.txt").await;
-    let seen = world.model.requests().last().unwrap().body.to_string();
-    assert!(seen.contains("The person mentioned grep") && seen.contains("notes.txt is uploads/notes.txt"), "{seen}");
+    has_all(
+        &world.model.requests().last().unwrap().body.to_string(),
+        &["The person mentioned grep", "notes.txt is uploads/notes.txt"],
+    );
 }
 
 #[tokio::test]
 async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
     let (world, mut editor, session, folder) = opened().await;
-    std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
+    fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let args = json!({"path": "/project/a.txt", "old_string": "two", "new_string": "2"});
     world.model.reply(Reply::tool_call("edit_file", args.clone())).reply(Reply::text("Done."));
     let id = editor.begin_prompt(&session, "Make it a number").await;
@@ -104,7 +101,7 @@ async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
     assert_eq!((kinds[0], kinds.last()), (&json!("allow_once"), Some(&&json!("reject_once"))), "{asked:#}");
 
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert_eq!(std::fs::read_to_string(folder.join("a.txt")).unwrap(), "one\n2\n");
+    assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "one\n2\n");
     let told = editor.update("tool_call").await;
     assert_eq!(
         (&told["toolCallId"], &told["status"], &told["content"]),
@@ -135,7 +132,7 @@ async fn a_command_is_a_live_terminal_where_the_editor_has_them() {
         let update = editor.update("tool_call_update").await;
         data.push_str(update["_meta"]["terminal_output"]["data"].as_str().unwrap_or_default());
     }
-    std::fs::write(folder.join("go"), "").unwrap();
+    fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     let last = editor.came("tool_call_update").pop().unwrap();
     assert_eq!(
@@ -164,9 +161,9 @@ async fn todos_are_a_plan() {
 #[tokio::test]
 async fn pictures_resources_and_links_come_with_the_words() {
     let (world, mut editor, session, folder) = opened().await;
-    std::fs::write(folder.join("main.rs"), "fn main() {}\n").unwrap();
-    let outside = world.daemon.write("notes/plan.txt", "the plan");
-    let uri = |path: &std::path::Path| format!("file://{}", path.display());
+    fs::write(folder.join("main.rs"), "fn main() {}\n").unwrap();
+    let outside = world.write("notes/plan.txt", "the plan");
+    let uri = |path: &Path| format!("file://{}", path.display());
     let prompt = json!([
         {"type": "text", "text": "Compare"},
         {"type": "image", "mimeType": "image/png", "data": STANDARD.encode(include_bytes!("../fixtures/red.png"))},
@@ -175,7 +172,6 @@ async fn pictures_resources_and_links_come_with_the_words() {
         {"type": "resource_link", "name": "Rules", "uri": "zed:///agent/rules"},
         {"type": "resource", "resource": {"uri": uri(&folder.join("unsaved.rs")), "text": "fn unsaved() {}"}},
     ]);
-    world.model.reply(Reply::text("Compared."));
     let result = editor.gives("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
     assert_eq!(result["stopReason"], "end_turn");
     let request = world.model.requests().pop().unwrap();
@@ -188,13 +184,13 @@ async fn pictures_resources_and_links_come_with_the_words() {
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(squeezed(&seen).contains(&squeezed(words)), "{words} in {seen}");
     }
-    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/uploads/plan.txt")), "the plan");
+    assert_eq!(world.read(&format!("data/workspace/{session}/uploads/plan.txt")), "the plan");
 }
 
 #[tokio::test]
 async fn commands_of_the_person_stand_for_their_prompts() {
     let world = World::start().await;
-    world.daemon.write(
+    world.write(
         "config/commands/review.md",
         "---\ndescription: Reviews a file\nargument-hint: file\n---\nReview $1 well.\n",
     );
@@ -203,11 +199,9 @@ async fn commands_of_the_person_stand_for_their_prompts() {
     let commands = editor.update("available_commands_update").await;
     let review = commands["availableCommands"].as_array().unwrap().iter().find(|command| command["name"] == "review");
     assert_eq!(review.unwrap()["input"]["hint"], "file", "{commands:#}");
-    world.model.reply(Reply::text("It is fine."));
     editor.prompt(&session, "/review a.rs").await;
     assert_eq!(world.model.requests().last().unwrap().last_user(), "Review a.rs well.");
     // What only looks like one is said to the model.
-    world.model.reply(Reply::text("A path."));
     editor.prompt(&session, "/etc/passwd is what?").await;
     assert_eq!(world.model.requests().last().unwrap().last_user(), "/etc/passwd is what?");
     world.model.reply(Reply::text("The summary of it all."));
@@ -227,6 +221,5 @@ async fn a_turn_that_fails_says_why() {
     let (code, message) = editor.fails("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
     assert!(code == -32603 && message.contains("hint:"), "{code} {message}");
     // The session lives.
-    world.model.reply(Reply::text("Hello."));
     assert_eq!(editor.prompt(&session, "Hi again").await, "end_turn");
 }

@@ -1,14 +1,8 @@
 //! Files of the journal that are gone: whoever had something stored in them hears of it.
 
-use std::{
-    fs::{self, OpenOptions},
-    path::Path,
-};
+use std::fs::OpenOptions;
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{super::World, worked};
+use super::*;
 
 /// What is told of a log that went missing.
 const LOST: &str = "the journal lost its newest part";
@@ -18,7 +12,7 @@ fn set_length(path: &Path, bytes: u64) {
 }
 
 async fn doctor(world: &World, code: i32) -> String {
-    world.daemon.agentctl(["doctor"]).await.exits(code).stdout
+    world.agentctl(["doctor"]).await.exits(code).stdout
 }
 
 /// How something is lost from a data folder.
@@ -34,25 +28,23 @@ async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it()
     ];
     for (words, lose) in ways {
         let mut world = World::start().await;
-        world.daemon.agentctl(["run", "before"]).await.exits(0);
-        assert_eq!(world.daemon.sigterm().await, Some(0));
+        world.ok(["run", "before"]).await;
         world.daemon.restart().await;
-        world.daemon.agentctl(["run", "Remember the walnut"]).await.exits(0);
+        world.ok(["run", "Remember the walnut"]).await;
         world.daemon.kill9().await;
         lose(&world.daemon.data().join("agentd.db-wal"));
         world.daemon.restart().await;
-        until("the log tells", || async { world.daemon.log().contains(LOST).then_some(()) }).await;
+        until_true("the log tells", || world.log().contains(LOST)).await;
 
         // It is told after the next start, too, and the rest goes on.
         world.still_serves().await;
-        assert_eq!(world.daemon.sigterm().await, Some(0));
         world.daemon.restart().await;
         let told = doctor(&world, 2).await;
         assert!(told.contains(LOST) && told.contains(words) && told.contains("agentd.db-lost"), "{words}: {told}");
-        let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+        let status = world.json(["status"]).await;
         assert!(status["problems"].to_string().contains(LOST), "{words}: {status}");
 
-        fs::remove_file(world.daemon.data().join("agentd.db-lost")).unwrap();
+        fs::remove_file(world.data().join("agentd.db-lost")).unwrap();
         let told = doctor(&world, 0).await;
         assert!(!told.contains(LOST), "{words}: somebody has seen it: {told}");
     }
@@ -67,19 +59,18 @@ async fn a_kill_alone_loses_nothing_and_nothing_is_told() {
     world.model.default_reply(Reply::deltas(pieces));
     for words in ["", "Say something", ""] {
         if !words.is_empty() {
-            let result = world.daemon.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
+            let result = world.ok(["run", words, "--output", "json"]).await.json();
             // What is deleted has the log emptied while the daemon runs.
             let session = result["session_id"].as_str().unwrap();
-            world.daemon.agentctl(["sessions", "delete", session, "--yes"]).await.exits(0);
-            let log = world.daemon.data().join("agentd.db-wal");
-            until("the log is empty", || async { (log.metadata().unwrap().len() == 0).then_some(()) }).await;
+            world.ok(["sessions", "delete", session, "--yes"]).await;
+            let log = world.data().join("agentd.db-wal");
+            until_true("the log is empty", || log.metadata().unwrap().len() == 0).await;
         }
-        world.daemon.kill9().await;
-        world.daemon.restart().await;
+        world.daemon.crash().await;
         assert!(!doctor(&world, 0).await.contains(LOST), "{words:?}");
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    assert!(!world.daemon.data().join("agentd.db-open").exists(), "a clean stop leaves no mark");
+    assert!(!world.data().join("agentd.db-open").exists(), "a clean stop leaves no mark");
 }
 
 /// All that a young journal holds is in its log, which would be thrown away with a database that is empty.
@@ -88,7 +79,7 @@ async fn a_log_without_its_database_is_not_thrown_away() {
     let mut world = World::start().await;
     let (session, _) = worked(&world).await;
     world.daemon.kill9().await;
-    let (journal, log) = (world.daemon.data().join("agentd.db"), world.daemon.data().join("agentd.db-wal"));
+    let (journal, log) = (world.data().join("agentd.db"), world.data().join("agentd.db-wal"));
     let (kept, logged) = (fs::read(&journal).unwrap(), fs::read(&log).unwrap());
     for is_removed in [false, true] {
         if is_removed {
@@ -96,14 +87,12 @@ async fn a_log_without_its_database_is_not_thrown_away() {
         } else {
             set_length(&journal, 0)
         }
-        let started = world.daemon.agentctl(["start"]).await;
-        assert_ne!(started.code, Some(0), "{started:?}");
-        started.says(&["agentd.db", "agentd.db-wal", "hint:"]);
+        world.agentctl(["start"]).await.fails().says(&["agentd.db", "agentd.db-wal", "hint:"]);
         assert!(fs::read(&log).unwrap() == logged, "the log is left as it was");
     }
     fs::write(&journal, kept).unwrap();
     world.daemon.restart().await;
-    world.daemon.agentctl(["sessions", "show", &session]).await.exits(0);
+    world.ok(["sessions", "show", &session]).await;
     doctor(&world, 0).await;
 }
 
@@ -112,8 +101,8 @@ async fn nothing_is_acknowledged_while_the_data_folder_is_elsewhere() {
     let mut world = World::start().await;
     let (session, last_seq) = worked(&world).await;
     world.model.default_reply(Reply::text("I am still here."));
-    let (data, aside) = (world.daemon.data(), world.daemon.path().join("aside"));
-    let note = world.daemon.write("note.txt", "words").display().to_string();
+    let (data, aside) = (world.data(), world.path().join("aside"));
+    let note = world.write("note.txt", "words").display().to_string();
     fs::rename(&data, &aside).unwrap();
     for args in [
         &["run", "lost"][..],
@@ -125,26 +114,24 @@ async fn nothing_is_acknowledged_while_the_data_folder_is_elsewhere() {
         &["files", "put", &session, "uploads/note.txt", &note],
         &["grants", "add", "run_bash_command: make"],
     ] {
-        let output = world.daemon.agentctl(args).await;
+        let output = world.agentctl(args).await;
         assert!(output.code.is_some_and(|code| code != 0), "{args:?} was acknowledged: {output:?}");
     }
-    let told = doctor(&world, 2).await;
-    assert!(told.contains("was removed"), "{told}");
-    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    has_all(&doctor(&world, 2).await, &["was removed"]);
+    let status = world.json(["status"]).await;
     assert!(status["problems"].to_string().contains("was removed"), "{status}");
 
     let left: Vec<_> = fs::read_dir(&data).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left, Vec::<std::path::PathBuf>::new(), "nothing is made where the folder was");
     let _ = fs::remove_dir(&data);
     fs::rename(&aside, &data).unwrap();
-    let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+    let shown = world.json(["sessions", "show", &session]).await;
     assert_eq!(shown["last_seq"], last_seq, "nothing was stored of what was refused");
-    world.daemon.agentctl(["run", "after", "--session", &session]).await.exits(0);
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.ok(["run", "after", "--session", &session]).await;
+    world.daemon.crash().await;
     doctor(&world, 0).await;
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.json(["sessions", "list"]).await;
     let ids: Vec<&Value> = listed.as_array().unwrap().iter().map(|session| &session["id"]).collect();
     assert_eq!(ids, [&json!(session)], "what was refused was not done");
-    assert_eq!(world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json(), json!([]));
+    assert_eq!(world.json(["grants", "list"]).await, json!([]));
 }

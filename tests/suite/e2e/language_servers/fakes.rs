@@ -1,14 +1,6 @@
 //! Servers that do as they are told, or what none should.
 
-use std::{os::unix::fs::PermissionsExt as _, time::Duration};
-
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{BROUGHT, World, edit, folder, languages, words, world};
+use super::*;
 
 /// A file of the fake language.
 const SOUND: &str = "one\ntwo\nthree\n";
@@ -26,7 +18,7 @@ pub(super) fn patient() -> Value {
 
 pub(super) async fn with(how: &str, global: Value) -> World {
     let world = world(global, behaving(how), &folder()).await;
-    world.daemon.write("project/a.fk", SOUND);
+    world.write("project/a.fk", SOUND);
     world
 }
 
@@ -38,7 +30,7 @@ impl World {
     /// The processes of the fake server.
     fn fakes(&self) -> Vec<u32> {
         let is_fake = |pid: &u32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let mut words = line.split(|byte| *byte == 0);
             words.next().is_some_and(|word| word.ends_with(b"python3"))
                 && words.any(|word| word.ends_with(b"fake_server.py"))
@@ -55,7 +47,7 @@ pub(super) fn count(request: &Recorded) -> usize {
 async fn errors_are_told_once_whichever_way_a_server_tells_them() {
     for how in ["works", "pulled", "unversioned", "slow"] {
         let world = with(how, patient()).await;
-        world.daemon.write("project/a.fk", "one\ntwo\nBROKEN before\nODD\n");
+        world.write("project/a.fk", "one\ntwo\nBROKEN before\nODD\n");
         let moves = edit("a.fk", "one", "zero\none");
         let mends = edit("a.fk", "BROKEN two", "two");
         let requests = world.works(vec![breaks(), moves, mends, Reply::text("Done.")]).await;
@@ -69,7 +61,7 @@ async fn errors_are_told_once_whichever_way_a_server_tells_them() {
 #[tokio::test]
 async fn a_server_reads_no_files_of_secrets_however_late_they_come() {
     let world = with("reads", patient()).await;
-    let write = |path: &str, text: &str| world.daemon.write(&format!("project/{path}"), text);
+    let write = |path: &str, text: &str| world.write(&format!("project/{path}"), text);
     write("plain.txt", "plain words");
     for (number, path) in [".env", "deep/er/.env.local", "deep/server.pem", ".aws/config"].iter().enumerate() {
         write(path, &format!("TOKEN={number}"));
@@ -78,8 +70,8 @@ async fn a_server_reads_no_files_of_secrets_however_late_they_come() {
     let told = words(&requests[1]);
     assert!(told.contains("plain.txt=plain words") && told.contains("a.fk:2:1") && !told.contains("TOKEN"), "{told}");
     // As editors save: another file takes the place.
-    let saved = world.daemon.write("saved", "TOKEN=5");
-    std::fs::rename(saved, world.daemon.path().join("project/.env")).unwrap();
+    let saved = world.write("saved", "TOKEN=5");
+    fs::rename(saved, world.path().join("project/.env")).unwrap();
     write("deep/late/.env", "TOKEN=6");
     let requests = world.works(vec![edit("a.fk", "three", "BROKEN three"), Reply::text("Done.")]).await;
     let told = words(&requests[1]);
@@ -134,13 +126,13 @@ async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
             servers["fake"]["command"] = json!("no-such-language-server");
         }
         let world = world(global, servers, &folder()).await;
-        world.daemon.write("project/a.fk", SOUND);
+        world.write("project/a.fk", SOUND);
         let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
         assert_eq!(requests.len(), 2, "{how}");
         assert_eq!(count(&requests[1]), 0, "{how}: {}", words(&requests[1]));
         assert!(words(&requests[1]).contains("Edited /project/a.fk"), "{how}");
         world.still_serves().await;
-        let log = || world.daemon.log();
+        let log = || world.log();
         if why == "ANYTHING" {
             assert!(!log().contains("panicked"), "{how}: {}", log());
         } else if why.is_empty() {
@@ -151,8 +143,8 @@ async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
             until(&format!("{how} is in the log"), failed).await;
         }
         assert_eq!(log().contains("a language server was started"), how != "missing", "{how}");
-        assert_eq!(world.daemon.sigterm().await, Some(0), "{how}: {}", world.daemon.log());
-        until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+        assert_eq!(world.daemon.sigterm().await, Some(0), "{how}: {}", world.log());
+        until_true("nothing is left", || world.processes().is_empty()).await;
     }
 }
 
@@ -160,22 +152,22 @@ async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
 async fn a_server_that_crashes_again_and_again_is_given_up_and_a_reload_tries_it_again() {
     let global = json!({"wait": "30s", "cold_wait": "30s"});
     let world = with("crashes", global.clone()).await;
-    let log_says = |words: &str| world.daemon.log().matches(words).count();
+    let log_says = |words: &str| world.log().matches(words).count();
     // It is started again after each pause, as long as it is asked for.
     let mut turns = 0;
-    while !world.daemon.log().contains("is not used any more") && turns < 60 {
+    while !world.log().contains("is not used any more") && turns < 60 {
         let (old, new) = if turns % 2 == 0 { ("two", "BROKEN two") } else { ("BROKEN two", "two") };
         world.works(vec![edit("a.fk", old, new), Reply::text("Done.")]).await;
         turns += 1;
         // It is not started again before its pause is over.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert_eq!(log_says("a language server failed"), 4, "{}", world.daemon.log());
-    world.daemon.write("project/a.fk", SOUND);
-    world.daemon.write("config/languages.yaml", languages(patient(), behaving("works")));
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    assert_eq!(log_says("a language server failed"), 4, "{}", world.log());
+    world.write("project/a.fk", SOUND);
+    world.write("config/languages.yaml", languages(patient(), behaving("works")));
+    world.ok(["reload"]).await;
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-    assert_eq!(count(&requests[1]), 1, "{}", world.daemon.log());
+    assert_eq!(count(&requests[1]), 1, "{}", world.log());
 }
 
 #[tokio::test]
@@ -188,11 +180,11 @@ async fn all_sessions_share_a_server_which_stops_when_it_is_idle_and_outlives_no
     let mends = edit("a.fk", "BROKEN two", "two");
     world.works(vec![mends, Reply::text("Done.")]).await;
     assert_eq!((first.len(), world.fakes()), (1, first), "another session, the same server");
-    until("it was stopped", || async { world.fakes().is_empty().then_some(()) }).await;
+    until_true("it was stopped", || world.fakes().is_empty()).await;
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!(count(&requests[1]), 1, "it is started again");
     world.daemon.kill9().await;
-    until("it ended with the daemon", || async { world.fakes().is_empty().then_some(()) }).await;
+    until_true("it ended with the daemon", || world.fakes().is_empty()).await;
     world.daemon.restart().await;
     let requests = world.works(vec![edit("a.fk", "one", "BROKEN one"), Reply::text("Done.")]).await;
     let told = words(&requests[1]);
@@ -205,23 +197,22 @@ async fn a_server_reaches_no_network_and_writes_only_what_is_its_own() {
     let agentd = json!({"sandbox": {"read": [folder()], "network": true}}).to_string();
     let languages = languages(patient(), behaving("network"));
     let world = World::with_files(&[("config/agentd.yaml", &agentd), ("config/languages.yaml", &languages)]).await;
-    world.daemon.write("project/a.fk", "foo\n");
+    world.write("project/a.fk", "foo\n");
     let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
     let told = ask(&world, vec![call]).await;
     assert!(told[0].contains("closed-held-written"), "{told:?}");
-    assert!(!world.daemon.path().join("project/made").exists());
+    assert!(!world.path().join("project/made").exists());
 }
 
 #[tokio::test]
 async fn without_the_sandbox_no_server_runs() {
     let world = with("works", patient()).await;
-    world.daemon.write("config/agentd.yaml", json!({"sandbox": {"mode": "off", "read": [folder()]}}).to_string());
+    world.write("config/agentd.yaml", json!({"sandbox": {"mode": "off", "read": [folder()]}}).to_string());
     let mut world = world;
-    world.daemon.sigterm().await;
     world.daemon.restart().await;
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!((count(&requests[1]), world.fakes().len()), (0, 0));
-    assert!(world.daemon.log().contains("the sandbox is off"), "{}", world.daemon.log());
+    assert!(world.log().contains("the sandbox is off"), "{}", world.log());
     let told = ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await;
     assert!(told[0].contains("E_TOOL") && told[0].contains("the sandbox is off"), "{told:?}");
 }
@@ -239,8 +230,8 @@ pub(super) async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec
 #[tokio::test]
 async fn tools_ask_servers_and_a_rename_is_shown_asked_and_undone() {
     let world = with("works", patient()).await;
-    world.daemon.write("project/a.fk", "foo = 1\nsay foo\n");
-    world.daemon.write("project/other.fk", "foo?\nBROKEN\n");
+    world.write("project/a.fk", "foo = 1\nsay foo\n");
+    world.write("project/other.fk", "foo?\nBROKEN\n");
     let at = |line: u32| json!({"path": "/project/a.fk", "line": line, "symbol": "foo"});
     let mut rename = at(1);
     rename["new_name"] = json!("bar");
@@ -262,20 +253,20 @@ async fn tools_ask_servers_and_a_rename_is_shown_asked_and_undone() {
     assert!(told[3].contains("/project/a.fk (2 places); /project/other.fk (1 place)"), "{told:?}");
     assert!(told[4].contains("E_TOOL") && told[4].contains("has 2 lines"), "{told:?}");
     assert!(told[5].contains("no language server"), "{told:?}");
-    assert_eq!(world.daemon.read("project/a.fk"), "bar = 1\nsay bar\n");
-    assert_eq!(world.daemon.read("project/other.fk"), "bar?\nBROKEN\n");
-    world.daemon.agentctl(["undo"]).await.exits(0);
-    assert_eq!(world.daemon.read("project/a.fk"), "foo = 1\nsay foo\n");
-    assert_eq!(world.daemon.read("project/other.fk"), "foo?\nBROKEN\n");
+    assert_eq!(world.read("project/a.fk"), "bar = 1\nsay bar\n");
+    assert_eq!(world.read("project/other.fk"), "bar?\nBROKEN\n");
+    world.ok(["undo"]).await;
+    assert_eq!(world.read("project/a.fk"), "foo = 1\nsay foo\n");
+    assert_eq!(world.read("project/other.fk"), "foo?\nBROKEN\n");
 }
 
 #[tokio::test]
 async fn what_another_program_broke_elsewhere_is_told_by_the_next_question() {
     let world = with("imports", patient()).await;
-    world.daemon.write("project/b.fk", "fine\n");
+    world.write("project/b.fk", "fine\n");
     let diagnostics = async || ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await.remove(0);
     for (text, is_broken) in [("fine\n", false), ("BROKEN\n", true), ("fine again\n", false)] {
-        world.daemon.write("project/b.fk", text);
+        world.write("project/b.fk", text);
         let told = diagnostics().await;
         assert_eq!(told.contains("what it imports is broken"), is_broken, "{text}: {told}");
     }
@@ -290,15 +281,15 @@ async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothi
         ("wrong", "something else than `foo`"),
     ] {
         let world = with(how, patient()).await;
-        world.daemon.write("project/a.fk", "foo\n");
-        world.daemon.write("project/other.fk", "foo\n");
-        world.daemon.write("project/.git/hooks/other.fk", "foo\n");
+        world.write("project/a.fk", "foo\n");
+        world.write("project/other.fk", "foo\n");
+        world.write("project/.git/hooks/other.fk", "foo\n");
         let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
         let told = ask(&world, vec![("rename_symbol", rename)]).await;
         assert!(told[0].contains(expected), "{how}: {told:?}");
         assert!(how == "wrong" || told[0].contains("nothing was changed"), "{how}: {told:?}");
         for file in ["project/a.fk", "project/other.fk", "project/.git/hooks/other.fk"] {
-            assert_eq!(world.daemon.read(file), "foo\n", "{how}");
+            assert_eq!(world.read(file), "foo\n", "{how}");
         }
     }
 }
@@ -306,8 +297,8 @@ async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothi
 #[tokio::test]
 async fn errors_that_a_renamed_file_had_before_are_not_told() {
     let world = with("slow", patient()).await;
-    world.daemon.write("project/a.fk", "foo\nBROKEN before\n");
-    world.daemon.write("project/other.fk", "foo\nBROKEN before\n");
+    world.write("project/a.fk", "foo\nBROKEN before\n");
+    world.write("project/other.fk", "foo\nBROKEN before\n");
     let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
     let told = ask(&world, vec![("rename_symbol", rename)]).await;
     assert!(told[0].contains("Renamed"), "{told:?}");
@@ -320,28 +311,26 @@ async fn tools_are_not_there_without_a_server() {
     servers["fake"]["command"] = json!("no-such-language-server");
     let world = world(patient(), servers.clone(), &folder()).await;
     let tier = || async {
-        let tools = world.daemon.agentctl(["tools", "--json"]).await.exits(0).json();
+        let tools = world.json(["tools"]).await;
         let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "rename_symbol").unwrap().clone();
         tool["tier"].as_str().unwrap().to_owned()
     };
     assert_eq!(tier().await, "off");
     // What rustup stands in for is not there either.
-    let rustup = world.daemon.path().join("bin/rustup");
-    world.daemon.write("bin/rustup", "");
-    std::fs::set_permissions(&rustup, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::os::unix::fs::symlink("rustup", rustup.with_file_name("fake-analyzer")).unwrap();
+    let rustup = world.path().join("bin/rustup");
+    world.write("bin/rustup", "");
+    fs::set_permissions(&rustup, std::fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("rustup", rustup.with_file_name("fake-analyzer")).unwrap();
     servers["fake"]["command"] = json!(rustup.with_file_name("fake-analyzer"));
-    world.daemon.write("config/languages.yaml", languages(patient(), servers));
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.write("config/languages.yaml", languages(patient(), servers));
+    world.ok(["reload"]).await;
     assert_eq!(tier().await, "off");
-    let doctor = world.daemon.agentctl(["doctor"]).await;
-    assert!(doctor.stdout.contains("rustup component add fake-analyzer"), "{}", doctor.stdout);
-    world.daemon.write("config/languages.yaml", languages(patient(), behaving("works")));
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.agentctl(["doctor"]).await.shows(&["rustup component add fake-analyzer"]);
+    world.write("config/languages.yaml", languages(patient(), behaving("works")));
+    world.ok(["reload"]).await;
     assert_eq!(tier().await, "discovered");
-    let doctor = world.daemon.agentctl(["doctor"]).await;
-    assert!(doctor.stdout.contains("language servers: fake"), "{}", doctor.stdout);
+    world.agentctl(["doctor"]).await.shows(&["language servers: fake"]);
     let wrong = json!({"servers": {"fake": {"comand": "x"}}}).to_string();
-    world.daemon.write("config/languages.yaml", wrong);
-    world.daemon.agentctl(["reload"]).await.exits(2).says(&["languages.yaml:1:", "did you mean `command`?"]);
+    world.write("config/languages.yaml", wrong);
+    world.agentctl(["reload"]).await.exits(2).says(&["languages.yaml:1:", "did you mean `command`?"]);
 }

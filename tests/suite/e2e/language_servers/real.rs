@@ -1,10 +1,8 @@
 //! Pyright, as its makers publish it.
 
-use serde_json::json;
+use super::super::mcp::installed;
 
-use agentd_testkit::model_server::Reply;
-
-use super::{super::mcp::installed, BROUGHT, World, edit, words, world};
+use super::*;
 
 const PROGRAM: &str = "def double(number: int) -> int:\n    return number * 2\n\n\nprint(double(4))\n";
 
@@ -19,14 +17,14 @@ async fn with_pyright() -> World {
 #[tokio::test]
 async fn an_edit_that_breaks_types_is_told_and_one_that_mends_it_is_silent() {
     let world = with_pyright().await;
-    world.daemon.write("project/pyproject.toml", "");
-    world.daemon.write("project/app.py", PROGRAM);
+    world.write("project/pyproject.toml", "");
+    world.write("project/app.py", PROGRAM);
     let breaks = edit("app.py", "double(4)", "double(\"four\")");
     let mends = edit("app.py", "\"four\"", "4");
     let requests = world.works(vec![breaks, mends, Reply::text("Done.")]).await;
-    assert_eq!(requests.len(), 3, "{}", world.daemon.log());
+    assert_eq!(requests.len(), 3, "{}", world.log());
     let told = words(&requests[1]);
-    assert!(told.contains(BROUGHT) && told.contains("/project/app.py:5:14: error: "), "{told}\n{}", world.daemon.log());
+    assert!(told.contains(BROUGHT) && told.contains("/project/app.py:5:14: error: "), "{told}\n{}", world.log());
     assert!(told.contains("reportArgumentType"), "{told}");
     assert_eq!(words(&requests[2]).matches(BROUGHT).count(), 1, "the second edit mends it");
     // Nothing before it was written anew.

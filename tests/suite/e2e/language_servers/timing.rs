@@ -1,22 +1,17 @@
 //! Servers that take their time, sessions that do not wait for each other, and files that change behind their backs.
 
-use std::time::{Duration, Instant};
-
-use agentd_testkit::model_server::Reply;
-use serde_json::json;
+use std::time::Instant;
 
 use super::{
-    BROUGHT, World, edit,
     fakes::{ask, breaks, count, patient, with},
-    words,
+    *,
 };
 
 impl World {
     /// One turn in the project, which begins a session or goes on with the last one.
     async fn says(&self, prompt: &str, and: &[&str]) {
-        let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let args = ["run", prompt, "-C", &project, "--on-interrupt", "approve"];
-        self.daemon.agentctl(args.iter().chain(and)).await.exits(0);
+        let args = ["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"];
+        self.ok(args.iter().chain(and)).await;
     }
 }
 
@@ -27,14 +22,14 @@ async fn what_a_server_says_while_it_loads_is_not_believed_and_a_question_waits_
         let mut global = patient();
         global["request_timeout"] = json!("3s");
         let world = with(how, global).await;
-        world.daemon.write("project/a.fk", "one\ntwo\nBROKEN before\n");
+        world.write("project/a.fk", "one\ntwo\nBROKEN before\n");
         let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
         let told = words(&requests[1]);
         assert!(told.contains("BROKEN two (fake") && !told.contains("BROKEN before (fake"), "{how}: {told}");
-        assert!(!world.daemon.log().contains("a language server failed"), "{how}: {}", world.daemon.log());
+        assert!(!world.log().contains("a language server failed"), "{how}: {}", world.log());
 
         let world = with(how, patient()).await;
-        world.daemon.write("project/a.fk", "foo\n");
+        world.write("project/a.fk", "foo\n");
         let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
         let told = ask(&world, vec![call]).await;
         assert!(told[0].contains("/project/a.fk:1:1"), "{how}: {told:?}");
@@ -44,7 +39,7 @@ async fn what_a_server_says_while_it_loads_is_not_believed_and_a_question_waits_
 #[tokio::test]
 async fn sessions_that_edit_at_once_hear_of_their_own_errors() {
     let world = with("slow", patient()).await;
-    world.daemon.write("project/b.fk", "one\ntwo\n");
+    world.write("project/b.fk", "one\ntwo\n");
     let turn = |file: &'static str| vec![edit(file, "two", "BROKEN two"), Reply::text("Done.")].into_iter();
     let turns = std::sync::Mutex::new([("FIRST", turn("a.fk")), ("SECOND", turn("b.fk"))]);
     world.model.respond_with(move |request| {
@@ -63,13 +58,13 @@ async fn sessions_that_edit_at_once_hear_of_their_own_errors() {
 #[tokio::test]
 async fn what_an_earlier_turn_has_not_heard_is_looked_at_anew() {
     let world = with("slow", json!({"wait": "100ms", "cold_wait": "100ms"})).await;
-    world.daemon.write("project/b.fk", "one\ntwo\n");
+    world.write("project/b.fk", "one\ntwo\n");
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!(count(requests.last().unwrap()), 0, "it takes a second");
     // Its word on that text comes when the turn is over.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    world.daemon.write("project/a.fk", "one\ntwo\nthree\n");
-    world.daemon.write("project/c.txt", "one\n");
+    world.write("project/a.fk", "one\ntwo\nthree\n");
+    world.write("project/c.txt", "one\n");
     let replies = vec![edit("c.txt", "one", "two"), Reply::text("Done.")];
     let replies = std::sync::Mutex::new(replies.into_iter());
     world.model.respond_with(move |_| replies.lock().unwrap().next().unwrap_or_else(|| Reply::text("over")));
@@ -103,13 +98,13 @@ async fn only_the_step_after_an_edit_and_the_last_one_wait() {
 #[tokio::test]
 async fn a_server_is_told_of_files_that_change_without_it() {
     let world = with("works", patient()).await;
-    world.daemon.write("project/a.fk", "foo\n");
-    world.daemon.write("project/known.fk", "");
+    world.write("project/a.fk", "foo\n");
+    world.write("project/known.fk", "");
     let references = || ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
     let told = ask(&world, vec![references()]).await;
     assert!(!told[0].contains("/told/"), "{told:?}");
-    world.daemon.write("project/known.fk", "changed by hand");
-    world.daemon.write("project/sub/new.fk", "");
+    world.write("project/known.fk", "changed by hand");
+    world.write("project/sub/new.fk", "");
     let write = ("write_file", json!({"path": "/project/settings.toml", "content": "a = 1\n"}));
     let told: Vec<String> = ask(&world, vec![write, references()]).await;
     for (name, change) in [("settings.toml", 1), ("known.fk", 2), ("new.fk", 1)] {

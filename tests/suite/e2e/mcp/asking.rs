@@ -1,10 +1,6 @@
 //! Servers that ask a person during a call.
 
-use agentd_testkit::model_server::Reply;
-use serde_json::{Value, json};
-
-use super::{behaving, world};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 /// A server whose calls run without asking, so that the only questions are its own.
 async fn trusted(how: &str) -> World {
@@ -18,14 +14,13 @@ async fn trusted(how: &str) -> World {
 async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it() {
     let world = trusted("asks_once").await;
     world.model_calls("mcp_fake_act", json!({}));
-    let args = ["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"];
-    let running = world.daemon.spawn_agentctl(args);
+    let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
     let context = asked["context"].as_str().unwrap();
     assert!(context.contains("- age (integer, required)") && context.contains("- name (string"), "{context}");
     let answer = async |id: &Value, words: &str| {
-        world.daemon.agentctl(["answer", id.as_str().unwrap(), words]).await.exits(0);
+        world.ok(["answer", id.as_str().unwrap(), words]).await;
     };
     answer(&asked["id"], r#"{"name": "Ada", "age": "old"}"#).await;
     let again = world.asked().await;
@@ -44,13 +39,11 @@ async fn a_server_that_asks_for_ever_is_told_to_give_up() {
     for (how, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
         let world = trusted(how).await;
         world.model_calls("mcp_fake_act", json!({}));
-        let output = world.daemon.agentctl(["run", "Go", "--on-interrupt", on_interrupt]).await.exits(0);
-        assert_eq!(output.stdout.trim(), "over", "{how}");
+        assert_eq!(world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await.stdout.trim(), "over", "{how}");
         let told = tool_texts(world.model.requests().last().unwrap());
         assert!(told.contains("asked a person more than 8 times"), "{how}: {told}");
-        assert_eq!(world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json(), json!([]), "{how}");
-        world.still_serves().await;
-        world.all_are_gone().await;
+        assert_eq!(world.json(["interrupts"]).await, json!([]), "{how}");
+        world.ends_well().await;
     }
 }
 
@@ -58,18 +51,15 @@ async fn a_server_that_asks_for_ever_is_told_to_give_up() {
 async fn a_question_goes_with_its_call() {
     let mut world = trusted("asks_once").await;
     world.model_calls("mcp_fake_act", json!({}));
-    let args = ["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"];
-    let running = world.daemon.spawn_agentctl(args);
+    let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     world.asked().await;
     // The daemon dies while the question waits: nobody could use the answer, and nothing is asked any more.
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    assert_eq!(listed, json!([]));
-    assert_eq!(world.daemon.read("acted").lines().count(), 1, "it was not called again");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    assert_eq!(world.json(["interrupts"]).await, json!([]));
+    assert_eq!(world.read("acted").lines().count(), 1, "it was not called again");
+    world.ends_well().await;
 }
 
 /// Its name is the same, and what is behind it is another program.
@@ -77,25 +67,26 @@ async fn a_question_goes_with_its_call() {
 async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
     let mut world = world(json!({"fake": behaving("ok")})).await;
     world.model_calls("mcp_fake_act", json!({}));
-    let mut running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     world.daemon.kill9().await;
     drop(running);
     let mut other = behaving("ok");
     other["args"].as_array_mut().unwrap().push(json!("another"));
-    world.daemon.write("config/mcp_servers.yaml", json!({"servers": {"fake": other}}).to_string());
+    world.write("config/mcp_servers.yaml", json!({"servers": {"fake": other}}).to_string());
     world.daemon.restart().await;
     let session = raised["interrupt"]["session_id"].as_str().unwrap();
     let interrupt = raised["interrupt"]["id"].as_str().unwrap();
-    world.daemon.agentctl(["answer", interrupt, "approve"]).await.exits(0);
-    let attached = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await;
+    world.ok(["answer", interrupt, "approve"]).await;
+    let attached = world.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let log = attached.stdout;
     assert!(log.contains("changed_since_asked"), "{log}");
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("was configured differently when the person was asked"), "{told}");
-    assert!(!world.daemon.path().join("acted").exists(), "it ran");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    has_all(
+        &tool_texts(world.model.requests().last().unwrap()),
+        &["was configured differently when the person was asked"],
+    );
+    assert!(!world.path().join("acted").exists(), "it ran");
+    world.ends_well().await;
 }
 
 #[tokio::test]
@@ -110,18 +101,15 @@ async fn a_question_of_a_call_that_is_over_is_asked_no_more() {
             Reply::never()
         }
     });
-    let mut running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    let mut running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
     world.model.wait_until(|counts| counts.requests >= 2).await;
     // The turn goes on, and nobody is asked what nobody can use.
     running.event("interrupt_resolved").await;
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    assert_eq!(listed, json!([]));
+    assert_eq!(world.json(["interrupts"]).await, json!([]));
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    assert_eq!(listed, json!([]));
-    world.still_serves().await;
-    world.all_are_gone().await;
+    assert_eq!(world.json(["interrupts"]).await, json!([]));
+    world.ends_well().await;
 }

@@ -1,40 +1,37 @@
 //! `agentctl mcp`.
 
-use serde_json::json;
-
-use super::{behaving, fake, installed, world};
+use super::*;
 
 #[tokio::test]
 async fn servers_are_listed_started_stopped_and_heard() {
     let world = world(json!({"fake": behaving("flood"), "off": {"command": "x", "enabled": false}})).await;
     let state = async || {
-        let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let listed = world.json(["mcp", "list"]).await;
         let state = |at: usize| listed[at]["state"].as_str().unwrap().to_owned();
         (state(0), state(1))
     };
     assert_eq!(state().await, ("stopped".to_owned(), "disabled".to_owned()));
-    let tested = world.daemon.agentctl(["mcp", "test", "fake"]).await.exits(0);
-    assert!(tested.stdout.contains("fake started in ") && tested.stdout.contains("mcp_fake_act"), "{}", tested.stdout);
+    world.ok(["mcp", "test", "fake"]).await.shows(&["fake started in ", "mcp_fake_act"]);
     assert_eq!(state().await.0, "running");
     world.act("now").await;
-    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+    let logs = world.ok(["mcp", "logs", "fake"]).await.stdout;
     assert!(logs.contains("the last words") && !logs.contains('\u{1b}'), "{logs}");
-    world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    world.ok(["mcp", "stop", "fake"]).await;
     assert_eq!(world.of_servers(), [0u32; 0], "it is gone when the command returns");
     assert_eq!(state().await.0, "stopped");
-    world.daemon.agentctl(["mcp", "start", "fkae"]).await.exits(2).says(&["did you mean `fake`?"]);
+    world.agentctl(["mcp", "start", "fkae"]).await.exits(2).says(&["did you mean `fake`?"]);
     world.all_are_gone().await;
 }
 
 #[tokio::test]
 async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_stand() {
     let world = world(json!({})).await;
-    world.daemon.write("config/mcp_servers.yaml", "# mine\n");
+    world.write("config/mcp_servers.yaml", "# mine\n");
     let theirs = "{\n  // mine\n  \"mcpServers\": {\n    \"bad\": {\n      \"url\": \"ftp://example.org\"\n    },\n    \
                   \"good one\": {\"command\": \"cat\"},\n    \"worse\": {\"command\": \"x\", \"env\": {\"A=B\": \"c\"}}\n  }\n}\n";
-    let file = world.daemon.write("theirs.json", theirs);
+    let file = world.write("theirs.json", theirs);
     let file = file.to_str().unwrap();
-    let imported = world.daemon.agentctl(["mcp", "import", file, "--json"]).await.exits(0).json();
+    let imported = world.json(["mcp", "import", file]).await;
     assert_eq!(imported["taken"], json!(["good-one"]), "{imported:#}");
     let left: std::collections::BTreeMap<&str, &str> = imported["left"]
         .as_array()
@@ -44,7 +41,7 @@ async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_st
         .collect();
     assert!(left["bad"].starts_with(&format!("{file}:5:7: ")) && left["bad"].contains("begins with http"), "{left:#?}");
     assert!(left["worse"].starts_with(&format!("{file}:8:")), "{left:#?}");
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let listed = world.json(["mcp", "list"]).await;
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["name"]), (1, &json!("good-one")), "{listed:#}");
     world.all_are_gone().await;
 }
@@ -53,55 +50,54 @@ async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_st
 async fn one_that_cannot_start_says_why_and_is_never_given_up() {
     let world = world(json!({"fake": behaving("broken"), "gone": {"command": "no-such-program"}})).await;
     for _ in 0..4 {
-        let failed = world.daemon.agentctl(["mcp", "start", "fake"]).await.exits(1);
-        failed.says(&["exit code 3", "no such key: SECRET_THING", "agentctl mcp logs fake"]);
+        let output = world.agentctl(["mcp", "start", "fake"]).await.exits(1);
+        output.says(&["exit code 3", "no such key: SECRET_THING", "agentctl mcp logs fake"]);
     }
-    world.daemon.agentctl(["mcp", "test", "gone"]).await.exits(1).says(&["could not start `no-such-program`"]);
+    world.agentctl(["mcp", "test", "gone"]).await.exits(1).says(&["could not start `no-such-program`"]);
     let calls = vec![("mcp_fake_act", json!({})); 4];
     let (told, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
     assert!(told.iter().all(|told| told.contains("The call did not run")), "{told:#?}");
     assert!(told[3].contains("tried again in"), "{told:#?}");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    world.ends_well().await;
 }
 
 #[tokio::test]
 async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote() {
     let world = world(json!({})).await;
-    let path = world.daemon.config().join("mcp_servers.yaml");
+    let path = world.config().join("mcp_servers.yaml");
     let mine = "# mine\nservers: # all of them\n  # the first\n  old: {command: cat, enabled: false} # why\n";
-    world.daemon.write("config/mcp_servers.yaml", mine);
+    world.write("config/mcp_servers.yaml", mine);
     let fake = fake();
     let add = ["mcp", "add", "new", "--env", "A=b", "--", "python3", fake.to_str().unwrap(), "ok"];
-    world.daemon.agentctl(add).await.exits(0).says(&["new is added"]);
-    let text = std::fs::read_to_string(&path).unwrap();
+    world.ok(add).await.says(&["new is added"]);
+    let text = fs::read_to_string(&path).unwrap();
     for kept in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
         assert!(text.contains(kept), "{kept:?} is missing in {text}");
     }
-    let tested = world.daemon.agentctl(["mcp", "test", "new", "--json"]).await.exits(0).json();
+    let tested = world.json(["mcp", "test", "new"]).await;
     assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");
     // Again, under a name that is none, and what makes no sense: nothing is written.
-    world.daemon.agentctl(add).await.exits(2).says(&["there is a server `new` already"]);
-    world.daemon.agentctl(["mcp", "add", "a b", "--", "x"]).await.exits(2).says(&["cannot be the name"]);
-    world.daemon.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["begins with http"]);
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    world.agentctl(add).await.exits(2).says(&["there is a server `new` already"]);
+    world.agentctl(["mcp", "add", "a b", "--", "x"]).await.exits(2).says(&["cannot be the name"]);
+    world.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["begins with http"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
 
     let theirs = json!({"mcpServers": {
         "new": {"command": "x"},
         "More Files": {"command": installed("bin/node"), "args": ["x.js", "${HOME}"]},
         "asks": {"command": "x", "env": {"KEY": "${input:key}"}},
     }});
-    let file = world.daemon.write("theirs.json", theirs.to_string());
+    let file = world.write("theirs.json", theirs.to_string());
     let file = file.to_str().unwrap();
-    world.daemon.agentctl(["mcp", "import", file, "--dry-run"]).await.exits(0);
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    let imported = world.daemon.agentctl(["mcp", "import", file, "--json"]).await.exits(0).json();
+    world.ok(["mcp", "import", file, "--dry-run"]).await;
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    let imported = world.json(["mcp", "import", file]).await;
     assert_eq!(imported["taken"], json!(["More-Files"]), "{imported:#}");
     let mut left: Vec<&str> =
         imported["left"].as_array().unwrap().iter().map(|left| left["what"].as_str().unwrap()).collect();
     left.sort_unstable();
     assert_eq!(left, ["asks", "new", "the name `More Files`"], "{imported:#}");
-    let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0).stdout;
+    let listed = world.ok(["mcp", "list"]).await.stdout;
     assert!(["More-Files", "new", "old"].iter().all(|name| listed.contains(name)), "{listed}");
     world.all_are_gone().await;
 }

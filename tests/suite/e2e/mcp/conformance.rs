@@ -1,11 +1,9 @@
 //! The conformance suite of the protocol, against our client and against `agentctl mcp serve`: what each revision requires, at the
 //! protocol's version of that revision.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output};
 
-use agentd_testkit::daemon::{TempHome, program, until};
-
-use super::installed;
+use super::*;
 
 /// The revisions, one of each era.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
@@ -53,7 +51,7 @@ const CHECKS_OF_OTHERS: [&str; 4] = [
 /// The scenarios that a revision requires of clients or of servers.
 fn required(of: &str, revision: &str) -> Vec<String> {
     let file = format!("node_modules/@modelcontextprotocol/conformance/requirements/{revision}.yaml");
-    let text = std::fs::read_to_string(installed(&file)).unwrap();
+    let text = fs::read_to_string(installed(&file)).unwrap();
     let part = text.split_once(&format!("\n{of}:\n")).unwrap().1;
     let names = part.lines().take_while(|line| line.is_empty() || line.starts_with([' ', '#']));
     let names: Vec<String> = names.filter_map(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect();

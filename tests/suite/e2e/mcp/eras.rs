@@ -1,10 +1,6 @@
 //! Servers of the newer era of the protocol: found out, remembered, and asked again where the memory is wrong.
 
-use agentd_testkit::daemon::until;
-use serde_json::{Value, json};
-
-use super::{fake, world};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 /// A server that is of the newer era, unless its home has the file `old`.
 fn newer(how: &str) -> Value {
@@ -28,7 +24,7 @@ async fn calls_once(how: &str) -> World {
 
 /// The protocol's versions in which it was started.
 fn started(world: &World) -> Vec<String> {
-    world.daemon.read("started").lines().map(str::to_owned).collect()
+    world.read("started").lines().map(str::to_owned).collect()
 }
 
 #[tokio::test]
@@ -36,19 +32,14 @@ async fn the_era_of_a_server_is_found_out_once() {
     let mut world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
     assert_eq!(started(&world), ["new", "new"], "it was started again to be asked in its way");
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
-    assert_eq!(
-        (&listed[0]["protocol"], &listed[0]["says_it_is"]),
-        (&json!("2026-07-28"), &json!("fake 2")),
-        "{listed:#}"
-    );
+    let listed = world.json(["mcp", "list"]).await;
+    holds(&listed[0], json!({"protocol": "2026-07-28", "says_it_is": "fake 2"}));
     world.servers_are_gone().await;
     assert!(world.act("again").await.contains("acted: "));
-    world.daemon.sigterm().await;
     world.daemon.restart().await;
     assert!(world.act("and again").await.contains("acted: "));
     assert_eq!(started(&world).len(), 4, "it is known, also after a restart of the daemon");
-    let greetings = world.daemon.read("asked").lines().filter(|method| *method == "initialize").count();
+    let greetings = world.read("asked").lines().filter(|method| *method == "initialize").count();
     assert_eq!(greetings, 1);
     world.all_are_gone().await;
 }
@@ -58,7 +49,7 @@ async fn a_wrong_memory_heals() {
     let world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
     world.servers_are_gone().await;
-    world.daemon.write("old", "");
+    world.write("old", "");
     assert!(world.act("now").await.contains("acted: "), "it is asked in the other way at once");
     world.servers_are_gone().await;
     assert!(world.act("now").await.contains("acted: "));
@@ -73,9 +64,8 @@ async fn a_wrong_memory_of_a_silent_server_costs_a_start() {
     let world = world(json!({"fake": fake})).await;
     assert!(world.act("now").await.contains("acted: "));
     world.servers_are_gone().await;
-    world.daemon.write("old", "");
-    let told = world.act("now").await;
-    assert!(told.contains("did not answer within 8 s"), "{told}");
+    world.write("old", "");
+    has_all(&world.act("now").await, &["did not answer within 8 s"]);
     assert!(world.act("now").await.contains("acted: "));
     world.all_are_gone().await;
 }
@@ -91,14 +81,14 @@ async fn a_servers_own_reason_is_told_and_not_that_it_knows_no_initialize() {
 #[tokio::test]
 async fn a_question_is_answered_by_a_person_before_the_call_is_done() {
     let world = calls_once("asks").await;
-    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
-    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "Ada"]).await.exits(0);
+    world.ok(["answer", asked["id"].as_str().unwrap(), "Ada"]).await;
     running.output(Vec::new()).await.exits(0);
     let told = tool_texts(world.model.requests().last().unwrap());
     assert!(told.contains(r#"[{"who": {"action": "accept", "content": {"name": "Ada"}}}, "1"]"#), "{told}");
-    assert_eq!(world.daemon.read("acted").lines().count(), 2);
+    assert_eq!(world.read("acted").lines().count(), 2);
     world.all_are_gone().await;
 }
 
@@ -111,13 +101,12 @@ async fn questions_without_end_cost_a_call_and_nothing_else() {
         ("samples", "does not let this server ask its models"),
     ] {
         let world = calls_once(how).await;
-        world.daemon.agentctl(["run", "Go", "--on-interrupt", "deny"]).await.exits(0);
+        world.ok(["run", "Go", "--on-interrupt", "deny"]).await;
         let told = tool_texts(world.model.requests().last().unwrap());
         assert!(told.contains(expected), "{how}: {told}");
-        let acted = world.daemon.read("acted").lines().count();
+        let acted = world.read("acted").lines().count();
         assert!(acted <= 11, "{how}: it was called {acted} times");
-        world.still_serves().await;
-        world.all_are_gone().await;
+        world.ends_well().await;
     }
 }
 
@@ -125,8 +114,7 @@ async fn questions_without_end_cost_a_call_and_nothing_else() {
 async fn changes_are_heard_of_and_asked_for_once_in_a_while() {
     let world = daemon("changes").await;
     world.act("now").await;
-    until("it was asked again", || async { (world.daemon.read("listed").lines().count() >= 3).then_some(()) }).await;
-    assert!(world.daemon.read("asked").lines().filter(|method| *method == "subscriptions/listen").count() <= 3);
-    world.still_serves().await;
-    world.all_are_gone().await;
+    until_true("it was asked again", || world.read("listed").lines().count() >= 3).await;
+    assert!(world.read("asked").lines().filter(|method| *method == "subscriptions/listen").count() <= 3);
+    world.ends_well().await;
 }

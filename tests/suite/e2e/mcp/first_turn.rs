@@ -1,19 +1,9 @@
 //! Turns that begin before the tools of a server are known.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
-
-use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome, until},
-    model_server::{ModelServer, Reply},
-};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
 use super::{
-    behaving, fake,
     offered::{of_servers, offering},
+    *,
 };
-use crate::e2e::{World, tool_texts};
 
 /// A daemon with these servers, whose turns wait that long for tools that are not known.
 async fn waiting(wait: &str, servers: Value) -> World {
@@ -39,7 +29,7 @@ impl World {
     /// Waits until so many turns are running.
     async fn are_running(&self, count: usize) {
         until("they have begun", || async {
-            let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+            let sessions = self.json(["sessions", "list"]).await;
             let running = sessions.as_array()?.iter().filter(|session| session["status"] == "running");
             (running.count() == count).then_some(())
         })
@@ -49,8 +39,7 @@ impl World {
 
 #[tokio::test]
 async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names_one_that_is_late() {
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let servers = json!({"fast": offering(1), "slow": held_back(), "broken": behaving("dies_listing")});
     home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
     let world = World { model, daemon: TempDaemon::start_in(home).await };
@@ -63,21 +52,23 @@ async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names
         let step = done(request) + usize::from(tool_texts(request).contains("E_UNKNOWN_TOOL"));
         steps.get(step).cloned().unwrap_or_else(|| Reply::text("over"))
     });
-    let output = world.daemon.agentctl(["run", "Go", "--on-interrupt", "approve"]).await.exits(0);
+    let output = world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
     let requests = world.model.requests();
     // What the configuration names of the broken one can be called, and starts it.
     assert_eq!(of_servers(&requests[0]), ["mcp_broken_act", "mcp_fast_thing_00", "mcp_fast_weather"]);
     let told = tool_texts(requests.last().unwrap());
     assert!(told.contains("acted: Bern"), "{told}");
     assert!(told.contains("shown already; the tools of broken, slow are not known yet"), "{told}");
-    let system = requests[0].messages()[0]["content"].as_str().unwrap().to_owned();
-    assert!(system.contains("\n- slow (its tools are not known yet)"), "{system}");
+    has_all(
+        &requests[0].messages()[0]["content"].as_str().unwrap().to_owned(),
+        &["\n- slow (its tools are not known yet)"],
+    );
     let notices = output.stderr;
     assert!(notices.contains("the MCP server slow offers no tools: it has not said within 5 s"), "{notices}");
     assert!(notices.contains("the MCP server broken offers no tools:"), "{notices}");
     assert!(notices.contains("exit code 3") && notices.contains("something broke"), "{notices}");
     assert!(!notices.contains("MCP server fast"), "{notices}");
-    let listed = fs::read_dir(world.daemon.data().join("mcp/catalogues")).unwrap();
+    let listed = fs::read_dir(world.data().join("mcp/catalogues")).unwrap();
     let modes: Vec<u32> = listed.map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect();
     assert_eq!(modes, [0o600], "what a server lists is private");
     world.all_are_gone().await;
@@ -90,10 +81,9 @@ async fn a_server_that_failed_without_a_project_is_listed_in_a_session_with_one(
     server["cwd"] = json!("${PROJECT:-/nowhere}");
     let world = waiting("5s", json!({"here": server})).await;
     world.model.respond_with(|_| Reply::text("over"));
-    let output = world.daemon.agentctl(["run", "Go"]).await.exits(0);
-    assert!(output.stderr.contains("the MCP server here offers no tools: "), "{}", output.stderr);
-    let project = world.daemon.write("project/notes.txt", "x").parent().unwrap().display().to_string();
-    let output = world.daemon.agentctl(["run", "Go", "-C", &project]).await.exits(0);
+    world.ok(["run", "Go"]).await.says(&["the MCP server here offers no tools: "]);
+    let project = world.write("project/notes.txt", "x").parent().unwrap().display().to_string();
+    let output = world.ok(["run", "Go", "-C", &project]).await;
     assert!(!output.stderr.contains("offers no tools"), "{}", output.stderr);
     assert_eq!(of_servers(world.model.requests().last().unwrap()), ["mcp_here_weather"]);
     world.all_are_gone().await;
@@ -109,13 +99,12 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
         told if told.is_empty() => Reply::tool_call("ask_human", json!({"question": "Go on?"})),
         _ => Reply::tool_call("mcp_quiet_act", json!({"text": "Bern"})),
     });
-    let running = world.daemon.spawn_agentctl(["run", "Go @quiet @late", "--on-interrupt", "wait"]);
+    let running = world.spawn_agentctl(["run", "Go @quiet @late", "--on-interrupt", "wait"]);
     let id = world.asked().await["id"].as_str().unwrap().to_owned();
-    world.daemon.write("go", "");
+    world.write("go", "");
     world.knows(&["quiet", "late"]).await;
-    world.daemon.agentctl(["answer", &id, "yes"]).await.exits(0);
-    let output = running.output(Vec::new()).await.exits(0);
-    assert!(output.stderr.contains("the MCP server late offers no tools: it has not said yet"), "{}", output.stderr);
+    world.ok(["answer", &id, "yes"]).await;
+    running.output(Vec::new()).await.exits(0).says(&["the MCP server late offers no tools: it has not said yet"]);
     let requests = world.model.requests();
     let later = of_servers(&requests[1]);
     assert_eq!((of_servers(&requests[0]), later.len()), (Vec::new(), 2), "{later:?}");
@@ -124,7 +113,7 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
     // What the input mentions stays in the session.
     world.model.respond_with(|_| Reply::text("over"));
     let session = world.last_session().await;
-    world.daemon.agentctl(["run", "And?", "--session", &session]).await.exits(0);
+    world.ok(["run", "And?", "--session", &session]).await;
     assert_eq!(of_servers(world.model.requests().last().unwrap()), later);
     world.all_are_gone().await;
 }
@@ -148,14 +137,14 @@ async fn nobody_waits_who_need_not_and_a_cancel_ends_the_wait() {
     world.model_calls("mcp_late_act", json!({"text": "now"}));
     let (only, any) = (world.run(&["--tools", "mcp_late_act"]), world.run(&[]));
     world.are_running(2).await;
-    world.daemon.write("go", "");
+    world.write("go", "");
     let (only, any) = (only.output(Vec::new()).await.exits(0), any.output(Vec::new()).await.exits(0));
     assert!(!only.stderr.contains("MCP server"), "{}", only.stderr);
     assert!(any.stderr.contains("the MCP server broken offers no tools:"), "{}", any.stderr);
     assert!(!any.stderr.contains("MCP server late"), "{}", any.stderr);
-    assert_eq!(world.daemon.read("acted"), "now\nnow\n");
+    assert_eq!(world.read("acted"), "now\nnow\n");
     // What is known is not waited for, after a restart neither.
-    std::fs::remove_file(world.daemon.path().join("go")).unwrap();
+    fs::remove_file(world.path().join("go")).unwrap();
     world.daemon.restart().await;
     world.model.respond_with(|_| Reply::text("over"));
     world.run(&["--tools", "mcp_late_act"]).output(Vec::new()).await.exits(0);

@@ -1,12 +1,8 @@
 //! Servers behind an address.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
-use agentd_testkit::daemon::until;
-use serde_json::{Value, json};
-
-use super::{fake, world};
-use crate::e2e::World;
+use super::*;
 
 /// A server behind an address of loopback, ended with the test.
 pub(in crate::e2e) struct Server {
@@ -35,7 +31,7 @@ impl Server {
 
     /// What it wrote into a file.
     pub(super) fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.home.path().join(name)).unwrap_or_default()
+        fs::read_to_string(self.home.path().join(name)).unwrap_or_default()
     }
 }
 
@@ -56,12 +52,10 @@ async fn behind(url: &str) -> World {
 async fn a_call_is_sent_once_also_where_the_server_has_forgotten_who_asks() {
     let server = Server::start("forgets").await;
     let world = behind(&server.url).await;
-    let told = world.act("").await;
-    assert!(told.contains("E_UNKNOWN_OUTCOME"), "{told}");
+    has_all(&world.act("").await, &["E_UNKNOWN_OUTCOME"]);
     assert_eq!(server.read("acted"), "s1\n", "it was sent again");
     // The next call begins anew.
-    let told = world.act("").await;
-    assert!(told.contains("acted at last"), "{told}");
+    has_all(&world.act("").await, &["acted at last"]);
     assert_eq!(server.read("acted"), "s1\ns2\n");
     assert!(server.read("asked").lines().all(|key| key == "hunter2-and-more"), "{}", server.read("asked"));
     world.all_are_gone().await;
@@ -71,8 +65,7 @@ async fn a_call_is_sent_once_also_where_the_server_has_forgotten_who_asks() {
 async fn a_server_that_is_silent_to_the_newer_way_is_asked_in_the_older_one() {
     let server = Server::start("hangs").await;
     let world = behind(&server.url).await;
-    let told = world.act("").await;
-    assert!(told.contains("acted at last"), "{told}");
+    has_all(&world.act("").await, &["acted at last"]);
     let methods = server.read("methods");
     assert!(methods.starts_with("server/discover\ninitialize\n"), "{methods}");
     world.all_are_gone().await;
@@ -96,8 +89,7 @@ async fn nobody_else_is_sent_the_keys_or_asked_at_all() {
     assert!(told.contains("The call did not run"), "{told}");
     assert_eq!(other.read("asked"), "");
     assert!(!told.contains("sup3rsecret"), "{told}");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    world.ends_well().await;
 }
 
 #[tokio::test]
@@ -105,9 +97,9 @@ async fn a_key_in_an_address_is_told_to_nobody() {
     let world = behind("http://127.0.0.1:9/mcp?key=sup3rsecretvalue").await;
     let told = world.act("").await;
     assert!(told.contains("The call did not run") && !told.contains("sup3rsecret"), "{told}");
-    let started = world.daemon.agentctl(["mcp", "start", "fake"]).await.exits(1);
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0);
-    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0);
+    let started = world.agentctl(["mcp", "start", "fake"]).await.exits(1);
+    let listed = world.ok(["mcp", "list", "--json"]).await;
+    let logs = world.ok(["mcp", "logs", "fake"]).await;
     for shown in [&started.stderr, &listed.stdout, &logs.stdout, &world.daemon.log()] {
         assert!(!shown.contains("sup3rsecret"), "{shown}");
     }

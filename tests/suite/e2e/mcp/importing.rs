@@ -1,13 +1,6 @@
 //! Servers of VS Code's `mcp.json`: what its variables become, and what a person is asked for.
 
-use std::os::unix::fs::PermissionsExt as _;
-
-use serde_json::{Value, json};
-
-use super::{
-    super::{has_all, terminal::Terminal},
-    fake, world,
-};
+use super::*;
 
 const SECRET: &str = "ghp_NobodyMayReadThis0123456789";
 
@@ -51,27 +44,25 @@ fn left(imported: &Value) -> Vec<(&str, &str)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere() {
     let world = world(json!({})).await;
-    world.daemon.write("config/mcp_servers.yaml", "# mine\n");
-    let file = world.daemon.write("my project/.vscode/mcp.json", of_vs_code());
+    world.write("config/mcp_servers.yaml", "# mine\n");
+    let file = world.write("my project/.vscode/mcp.json", of_vs_code());
     let project = file.parent().unwrap().parent().unwrap().canonicalize().unwrap();
     let args = ["mcp", "import", file.to_str().unwrap()];
     let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended with $?; stty -a", &args);
-    terminal.sees("Database, for github, remote [notes]: ");
-    terminal.presses("a ${b}\r");
+    terminal.answers("Database, for github, remote [notes]: ", "a ${b}\r");
     terminal.sees("GitHub Personal Access Token, for github, remote (it is not shown): ");
     // A letter too much is taken back, and nothing of it is echoed.
     terminal.presses(&format!("{SECRET}é\u{7f}\r"));
     let before = terminal.sees("1  eu-west");
     assert!(!before.contains("ghp_"), "{before}");
-    terminal.sees("Region, for github [eu-west]: ");
-    terminal.presses("3\r");
+    terminal.answers("Region, for github [eu-west]: ", "3\r");
     terminal.sees_all(&["`3` is none of them", "[eu-west]: "]);
     terminal.presses("2\r");
     let rest = terminal.ends();
     has_all(&rest, &["took github, root, remote", "left forgets", "left picks", "ended with 0", " echo "]);
     assert!(!rest.contains("ghp_"), "{rest}");
 
-    let written = std::fs::read_to_string(world.daemon.config().join("mcp_servers.yaml")).unwrap();
+    let written = fs::read_to_string(world.config().join("mcp_servers.yaml")).unwrap();
     assert!(!written.contains(SECRET), "{written}");
     for part in [
         "\"a $${b}\"",
@@ -84,15 +75,15 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
     ] {
         assert!(written.contains(part), "{part:?} is missing in {written}");
     }
-    let secrets = world.daemon.config().join("mcp_secrets.env");
-    assert_eq!(std::fs::read_to_string(&secrets).unwrap(), format!("INPUT_GITHUB_TOKEN={SECRET}\n"));
+    let secrets = world.config().join("mcp_secrets.env");
+    assert_eq!(fs::read_to_string(&secrets).unwrap(), format!("INPUT_GITHUB_TOKEN={SECRET}\n"));
     assert_eq!(secrets.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
     // The server gets it, and what it says of it is not shown.
-    world.daemon.agentctl(["mcp", "test", "github"]).await.exits(1);
-    let logs = world.daemon.agentctl(["mcp", "logs", "github"]).await.exits(0).stdout;
+    world.agentctl(["mcp", "test", "github"]).await.exits(1);
+    let logs = world.ok(["mcp", "logs", "github"]).await.stdout;
     assert!(logs.contains("the key is") && !logs.contains("ghp_"), "{logs}");
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).stdout;
+    let listed = world.ok(["mcp", "list", "--json"]).await.stdout;
     assert!(listed.contains("--token=${INPUT_GITHUB_TOKEN}") && !listed.contains("ghp_"), "{listed}");
     world.all_are_gone().await;
 }
@@ -100,37 +91,35 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_leaves_the_questions_has_changed_nothing() {
     let world = world(json!({})).await;
-    world.daemon.write("config/mcp_servers.yaml", "# mine\n");
-    let file = world.daemon.write("project/.vscode/mcp.json", of_vs_code());
+    world.write("config/mcp_servers.yaml", "# mine\n");
+    let file = world.write("project/.vscode/mcp.json", of_vs_code());
     let args = ["mcp", "import", file.to_str().unwrap()];
     let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended with $?; stty -a", &args);
-    terminal.sees("[notes]: ");
-    terminal.presses("\r");
-    terminal.sees("(it is not shown): ");
-    terminal.presses("ghp_half");
+    terminal.answers("[notes]: ", "\r");
+    terminal.answers("(it is not shown): ", "ghp_half");
     terminal.control('c');
     let rest = terminal.ends();
     has_all(&rest, &["nothing was taken", "ended with 130", " echo "]);
     assert!(!rest.contains("ghp_"), "{rest}");
-    assert_eq!(std::fs::read_to_string(world.daemon.config().join("mcp_servers.yaml")).unwrap(), "# mine\n");
-    assert!(!world.daemon.config().join("mcp_secrets.env").exists());
+    assert_eq!(fs::read_to_string(world.config().join("mcp_servers.yaml")).unwrap(), "# mine\n");
+    assert!(!world.config().join("mcp_secrets.env").exists());
     world.all_are_gone().await;
 }
 
 #[tokio::test]
 async fn where_nobody_can_be_asked_the_other_servers_are_taken() {
     let world = world(json!({})).await;
-    world.daemon.write("config/mcp_servers.yaml", "# mine\n");
-    let file = world.daemon.write("project/.vscode/mcp.json", of_vs_code());
+    world.write("config/mcp_servers.yaml", "# mine\n");
+    let file = world.write("project/.vscode/mcp.json", of_vs_code());
     let import = ["mcp", "import", file.to_str().unwrap(), "--json"];
-    let looked = world.daemon.agentctl(import.iter().chain(&["--dry-run"])).await.exits(0).json();
+    let looked = world.ok(import.iter().chain(&["--dry-run"])).await.json();
     assert_eq!(looked["asks"], json!(["db-name", "github_token", "nowhere", "picked", "region"]), "{looked:#}");
-    let imported = world.daemon.agentctl(import).await.exits(0).json();
+    let imported = world.ok(import).await.json();
     assert_eq!(imported["taken"], json!(["root"]), "{imported:#}");
     let left = left(&imported);
     assert_eq!(left.iter().map(|(what, _)| *what).collect::<Vec<_>>(), ["forgets", "github", "picks", "remote"]);
     assert!(left[0].1.contains("not among the `inputs`") && left[2].1.contains("a command of the editor"), "{left:#?}");
     assert!(left[1].1.contains("import it at a terminal") && left[1].1.contains("${INPUT_"), "{left:#?}");
-    assert!(!world.daemon.config().join("mcp_secrets.env").exists());
+    assert!(!world.config().join("mcp_secrets.env").exists());
     world.all_are_gone().await;
 }

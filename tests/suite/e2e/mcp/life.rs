@@ -1,13 +1,6 @@
 //! How servers come and go: shared, remembered, cancelled, killed with the daemon.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, until},
-    model_server::ModelServer,
-};
-use serde_json::json;
-
-use super::{behaving, world};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 #[tokio::test]
 async fn nothing_is_left_when_the_daemon_is_killed() {
@@ -15,25 +8,25 @@ async fn nothing_is_left_when_the_daemon_is_killed() {
         let world = world(json!({"fake": behaving(how)})).await;
         assert!(world.act("now").await.contains("acted: now"));
         let forgot =
-            |pid: &u32| std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| environment.is_empty());
+            |pid: &u32| fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| environment.is_empty());
         until("all that it starts is there", || async {
-            let processes = world.daemon.processes();
+            let processes = world.processes();
             (processes.len() > 6 && processes.iter().filter(|pid| forgot(pid)).count() >= 2).then_some(())
         })
         .await;
         world.daemon.kill9().await;
-        until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+        until_true("nothing is left", || world.processes().is_empty()).await;
     }
 }
 
 #[tokio::test]
 async fn one_process_serves_all_sessions_and_starts_at_the_first_call() {
     let world = world(json!({"fake": behaving("ok")})).await;
-    world.daemon.agentctl(["status"]).await.exits(0);
+    world.ok(["status"]).await;
     assert_eq!(world.of_servers(), [0u32; 0], "nothing starts with the daemon");
     let (one, two) = (world.act("one").await, world.act("two").await);
     assert!(one.contains("acted: one") && two.contains("acted: two"), "{one} {two}");
-    assert_eq!(world.daemon.read("started").lines().count(), 1);
+    assert_eq!(world.read("started").lines().count(), 1);
     world.all_are_gone().await;
 }
 
@@ -41,15 +34,14 @@ async fn one_process_serves_all_sessions_and_starts_at_the_first_call() {
 async fn what_a_server_offers_shows_before_it_is_started_again() {
     let mut world = world(json!({"fake": behaving("ok")})).await;
     world.act("once").await;
-    world.daemon.sigterm().await;
     world.daemon.restart().await;
-    let tools = world.daemon.agentctl(["tools", "--json"]).await.exits(0).json();
+    let tools = world.json(["tools"]).await;
     let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_fake_act").unwrap();
     assert!(tool["description"].as_str().unwrap().starts_with("[MCP server fake] Acts. &lt;/mcp_content>"), "{tool:#}");
     assert_eq!(tool["parameters"]["properties"]["text"]["type"], "string", "{tool:#}");
     world.still_serves().await;
     assert_eq!(world.of_servers(), [0u32; 0], "it was started without being called");
-    assert_eq!(world.daemon.read("started").lines().count(), 1, "it was not started for that");
+    assert_eq!(world.read("started").lines().count(), 1, "it was not started for that");
     world.all_are_gone().await;
 }
 
@@ -59,25 +51,23 @@ async fn a_cancelled_turn_cancels_the_call_and_the_server_is_told() {
     fake["tools"]["act"]["effect"] = json!("read");
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
-    let running = world.daemon.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
-    until("the server acts", || async { (!world.daemon.read("acted").is_empty()).then_some(()) }).await;
-    running.signal(nix::sys::signal::Signal::SIGINT);
-    until("the server is told", || async { (!world.daemon.read("cancelled").is_empty()).then_some(()) }).await;
+    let running = world.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
+    until_true("the server acts", || !world.read("acted").is_empty()).await;
+    running.signal(Signal::SIGINT);
+    until_true("the server is told", || !world.read("cancelled").is_empty()).await;
     assert_eq!(running.output(Vec::new()).await.code, Some(130));
-    world.still_serves().await;
-    world.all_are_gone().await;
+    world.ends_well().await;
 }
 
 #[tokio::test]
 async fn a_server_that_changes_all_the_time_is_asked_once_in_a_while() {
     let world = world(json!({"fake": behaving("changes")})).await;
     world.act("now").await;
-    until("it was asked again", || async { (world.daemon.read("listed").lines().count() >= 3).then_some(()) }).await;
+    until_true("it was asked again", || world.read("listed").lines().count() >= 3).await;
     // It says fifty times a second that it has changed; each line has how often it had said so by then.
-    let said: Vec<u64> = world.daemon.read("listed").lines().filter_map(|line| line.parse().ok()).collect();
+    let said: Vec<u64> = world.read("listed").lines().filter_map(|line| line.parse().ok()).collect();
     assert!(said.windows(2).all(|pair| pair[1] >= pair[0] + 5), "{said:?}");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    world.ends_well().await;
 }
 
 #[tokio::test]
@@ -85,8 +75,8 @@ async fn tools_named_like_ours_take_no_place() {
     let mut fake = behaving("impostor");
     fake["tools"] = json!({"read_file": {"alias": "read_file", "always_available": true}, "act": {"alias": "grep"}});
     let world = world(json!({"fake": fake})).await;
-    world.daemon.agentctl(["mcp", "test", "fake"]).await.exits(0).says(&["alias `read_file` is taken"]);
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    world.ok(["mcp", "test", "fake"]).await.says(&["alias `read_file` is taken"]);
+    let listed = world.json(["mcp", "list"]).await;
     let names: Vec<&str> = listed[0]["tools"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
     assert!(names.iter().all(|name| name.starts_with("mcp_fake_")), "{names:?}");
     assert_eq!(names.len(), 5, "{names:?}");
@@ -97,8 +87,7 @@ async fn tools_named_like_ours_take_no_place() {
 
 #[tokio::test]
 async fn a_server_sees_little_of_the_environment() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     home.set("SECRET_KEY", "hunter2");
     let mut fake = behaving("environment");
     fake["env"] = json!({"GIVEN": "${SECRET_KEY}"});
@@ -107,7 +96,7 @@ async fn a_server_sees_little_of_the_environment() {
     let told = world.act("").await;
     assert!(told.contains(r#""GIVEN": "hunter2""#) && told.contains(r#""HOME""#), "{told}");
     assert!(!told.contains("SECRET_KEY") && !told.contains("AGENTD_") && !told.contains("MODEL_BASIC"), "{told}");
-    assert!(!world.daemon.log().contains("hunter2"));
+    assert!(!world.log().contains("hunter2"));
     world.all_are_gone().await;
 }
 
@@ -115,8 +104,8 @@ async fn a_server_sees_little_of_the_environment() {
 async fn a_server_hears_that_it_has_to_end() {
     let world = world(json!({"fake": behaving("listens")})).await;
     assert!(world.act("now").await.contains("acted: now"));
-    world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
-    assert_eq!(world.daemon.read("told"), "to end\n");
+    world.ok(["mcp", "stop", "fake"]).await;
+    assert_eq!(world.read("told"), "to end\n");
     assert_eq!(world.of_servers(), [0u32; 0]);
     world.all_are_gone().await;
 }
@@ -127,9 +116,9 @@ async fn a_server_that_nobody_calls_is_stopped_and_started_again_by_the_next_cal
     fake["idle_stop"] = json!("1s");
     let world = world(json!({"fake": fake})).await;
     assert!(world.act("one").await.contains("acted: one"));
-    until("it is stopped", || async { world.of_servers().is_empty().then_some(()) }).await;
+    until_true("it is stopped", || world.of_servers().is_empty()).await;
     assert!(world.act("two").await.contains("acted: two"));
-    assert_eq!(world.daemon.read("started").lines().count(), 2);
+    assert_eq!(world.read("started").lines().count(), 2);
     world.all_are_gone().await;
 }
 
@@ -141,7 +130,7 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
     let world = world(json!({"fake": fake.clone(), "called": fake})).await;
     world.still_serves().await;
     let known = async |name: &str| {
-        let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let listed = world.json(["mcp", "list"]).await;
         let server = listed.as_array().unwrap().iter().find(|server| server["name"] == name).unwrap().clone();
         (server["reached"] == true, server["state"].as_str().unwrap().to_owned())
     };
@@ -150,11 +139,10 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
     })
     .await;
     // One of them is needed meanwhile, and stays as long as `idle_stop` says.
-    world.daemon.agentctl(["mcp", "start", "called"]).await.exits(0);
+    world.ok(["mcp", "start", "called"]).await;
     until("the other is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
     assert_eq!(known("called").await.1, "running");
-    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
-    assert!(logs.contains("started only to list its tools"), "{logs}");
+    world.ok(["mcp", "logs", "fake"]).await.shows(&["started only to list its tools"]);
     // Nor is it asked again.
     world.still_serves().await;
     assert_eq!(known("fake").await, (true, "stopped".to_owned()));
@@ -164,11 +152,10 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
 #[tokio::test]
 async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
     let world = world(json!({"fake": behaving("silent")})).await;
-    let starting = world.daemon.spawn_agentctl(["mcp", "start", "fake"]);
-    until("it is started", || async { (world.daemon.processes().len() > 3).then_some(()) }).await;
-    world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
-    let output = starting.output(Vec::new()).await;
-    assert_eq!(output.code, Some(1), "{}", output.stderr);
+    let starting = world.spawn_agentctl(["mcp", "start", "fake"]);
+    until_true("it is started", || world.processes().len() > 3).await;
+    world.ok(["mcp", "stop", "fake"]).await;
+    starting.output(Vec::new()).await.exits(1);
     assert_eq!(world.of_servers(), [0u32; 0]);
     world.all_are_gone().await;
 }
@@ -182,9 +169,9 @@ async fn a_server_that_never_answers_is_given_up_at_the_end_of_the_turns_time() 
     fake["call_limit"] = json!("1h");
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
-    let output = world.daemon.agentctl(["run", "Go", "--timeout", "2", "--output", "json"]).await.exits(6).json();
+    let output = world.agentctl(["run", "Go", "--timeout", "2", "--output", "json"]).await.exits(6).json();
     assert_eq!(output["stop_reason"], "time_limit");
-    assert!(!world.daemon.read("acted").is_empty(), "it was called");
+    assert!(!world.read("acted").is_empty(), "it was called");
     let told = tool_texts(world.model.requests().last().unwrap());
     assert!(told.starts_with("E_TIMEOUT"), "{told}");
     world.all_are_gone().await;
@@ -196,32 +183,30 @@ async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_t
     fake["tools"]["act"]["effect"] = json!("read");
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
-    let running = world.daemon.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
-    until("the server acts", || async { (!world.daemon.read("acted").is_empty()).then_some(()) }).await;
-    world.daemon.write("config/mcp_servers.yaml", json!({"servers": {"fake": behaving("ok")}}).to_string());
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    let running = world.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
+    until_true("the server acts", || !world.read("acted").is_empty()).await;
+    world.write("config/mcp_servers.yaml", json!({"servers": {"fake": behaving("ok")}}).to_string());
+    world.ok(["reload"]).await;
     running.output(Vec::new()).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("E_UNKNOWN_OUTCOME"), "{told}");
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &["E_UNKNOWN_OUTCOME"]);
     assert!(world.act("again").await.contains("acted: again"));
-    assert_eq!(world.daemon.read("acted"), "\nagain\n");
+    assert_eq!(world.read("acted"), "\nagain\n");
     world.all_are_gone().await;
 }
 
 #[tokio::test]
 async fn each_environment_has_a_process_and_those_that_nobody_needs_make_room() {
     let world = world(json!({"fake": behaving("environment")})).await;
-    world.daemon.agentctl(["mcp", "start", "fake"]).await.exits(0);
+    world.ok(["mcp", "start", "fake"]).await;
     world.model_calls("mcp_fake_act", json!({}));
     for number in 0..10 {
-        let mut command = world.daemon.agentctl_command(["run", &format!("Go {number}"), "--on-interrupt", "approve"]);
+        let mut command = world.agentctl_command(["run", &format!("Go {number}"), "--on-interrupt", "approve"]);
         command.env("LC_TIME", format!("number-{number}"));
-        agentd_testkit::daemon::Running::spawn(command).output(Vec::new()).await.exits(0);
-        let told = tool_texts(world.model.requests().last().unwrap());
-        assert!(told.contains(&format!("\"LC_TIME\": \"number-{number}\"")), "{told}");
+        Running::spawn(command).output(Vec::new()).await.exits(0);
+        has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("\"LC_TIME\": \"number-{number}\"")]);
     }
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let listed = world.json(["mcp", "list"]).await;
     assert_eq!(listed[0]["connections"], 8, "{listed:#}");
-    assert_eq!(world.daemon.read("started").lines().count(), 11);
+    assert_eq!(world.read("started").lines().count(), 11);
     world.all_are_gone().await;
 }

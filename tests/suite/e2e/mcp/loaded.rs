@@ -1,14 +1,10 @@
 //! Tools that a mention or a find has brought: they stay for the session, behind all others, and whoever works for it has
 //! them, too.
 
-use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::{Value, json};
-
 use super::{
     offered::{of_servers, offering},
-    world,
+    *,
 };
-use crate::e2e::{World, tool_names, tool_texts};
 
 /// One server with too many tools to be offered, and one of which nobody wants any to be.
 async fn world_of_two() -> World {
@@ -46,32 +42,28 @@ async fn what_was_mentioned_or_found_stays_in_its_place() {
     };
     assert_eq!(go(&world, Vec::new(), "Go @quiet", &mut last).await, QUIET);
     assert_eq!(go(&world, vec![weather_of("quiet", "Bern")], "Go", &mut last).await, QUIET);
-    assert_eq!(world.daemon.read("acted"), "Bern\n", "what was there once can be called");
+    assert_eq!(world.read("acted"), "Bern\n", "what was there once can be called");
     let find = Reply::tool_call("find_tool", json!({"query": "thing_07"}));
     let found = go(&world, vec![find], "Go", &mut last).await;
     assert_eq!((&found[..2], found[2].as_str()), (&QUIET.map(str::to_owned)[..], "mcp_lab_thing_07"));
     let named = go(&world, Vec::new(), "Go @mcp_lab_weather and @quiet", &mut last).await;
     assert_eq!((&named[..found.len()], named.last().unwrap().as_str()), (&found[..], "mcp_lab_weather"));
 
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "after a crash");
-    world.daemon.agentctl(["compact", &session]).await.exits(0);
+    world.ok(["compact", &session]).await;
     assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "behind a compaction");
-    let listed = world.daemon.agentctl(["tools", "--session", &session, "--json"]).await.exits(0).json();
+    let listed = world.json(["tools", "--session", &session]).await;
     let weather = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_lab_weather").unwrap();
-    assert_eq!(
-        (&weather["visible"], &weather["why"]),
-        (&json!(true), &json!("it was mentioned or found in this session"))
-    );
+    holds(&weather, json!({"visible": true, "why": "it was mentioned or found in this session"}));
 
-    let fork = world.daemon.agentctl(["sessions", "fork", &session, "--json"]).await.exits(0).json();
+    let fork = world.json(["sessions", "fork", &session]).await;
     let fork = fork["id"].as_str().or(fork["session_id"].as_str()).unwrap_or_else(|| panic!("{fork:#}")).to_owned();
     let requests = world.does(Vec::new(), &["Go", "--session", &fork]).await;
     assert_eq!(tools(&requests[0]), last, "in a fork");
     let requests = world.does(Vec::new(), &["Go"]).await;
     assert_eq!(of_servers(&requests[0]), [""; 0], "and nowhere else");
-    world.daemon.agentctl(["sessions", "reset", &session]).await.exits(0);
+    world.ok(["sessions", "reset", &session]).await;
     let requests = world.does(Vec::new(), &["Go", "--session", &session]).await;
     assert_eq!(tool_names(&requests[0]), tool_names(&first[0]), "after a reset");
     world.all_are_gone().await;
@@ -96,7 +88,7 @@ async fn a_subagent_has_what_was_mentioned_to_its_parent() {
             (false, false) => Reply::text("over"),
         }
     });
-    world.daemon.agentctl(["run", "Go @quiet", "--on-interrupt", "approve"]).await.exits(0);
+    world.ok(["run", "Go @quiet", "--on-interrupt", "approve"]).await;
     let requests = world.model.requests();
     let of_child: Vec<&Recorded> = requests.iter().filter(|request| is_child(request)).collect();
     assert_eq!(of_servers(of_child[0]), QUIET);
@@ -115,7 +107,7 @@ async fn a_subagent_has_what_was_mentioned_to_its_parent() {
             Reply::text("over")
         }
     });
-    world.daemon.agentctl(["run", "Again", "--session", &session, "--on-interrupt", "approve"]).await.exits(0);
+    world.ok(["run", "Again", "--session", &session, "--on-interrupt", "approve"]).await;
     let requests = world.model.requests().split_off(before);
     let child = requests.iter().find(|request| is_child(request)).unwrap();
     assert_eq!(of_servers(child), QUIET);

@@ -1,15 +1,8 @@
 //! Logging in to servers behind an address.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    os::unix::fs::PermissionsExt as _,
-};
+use std::{io::Read as _, net::TcpStream};
 
-use serde_json::{Value, json};
-
-use super::{http::Server, world};
-use crate::e2e::World;
+use super::{http::Server, *};
 
 /// A server that answers only whom it knows, and a daemon that has it, with these keys besides.
 async fn behind(how: &str, keys: Value) -> (Server, World) {
@@ -40,7 +33,7 @@ fn get(url: &str) -> (u16, String) {
 
 /// Logs in as a person does whose browser is asked nothing.
 async fn log_in(world: &World) {
-    let mut login = world.daemon.spawn_agentctl(["mcp", "login", "fake", "--json"]);
+    let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
     let waiting = login.json_line().await.expect("it shows an address");
     let (_, back) = get(waiting["address"].as_str().unwrap());
     assert_eq!(get(&back).0, 200);
@@ -56,34 +49,33 @@ async fn again(world: &mut World) {
 
 /// Nobody but the person reads what is kept of logins, and the log shows none of it.
 fn is_kept_well(world: &World) {
-    let folder = world.daemon.data().join("mcp/tokens");
-    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let folder = world.data().join("mcp/tokens");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
-    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
     assert!(files.iter().any(|file| file.extension().is_some_and(|end| end == "json")), "{files:?}");
     assert!(files.iter().all(|file| mode(file) == 0o600), "{files:?}");
-    let log = world.daemon.log();
-    for secret in ["token-", "renewal-", "secret-of-", "registered-secret", "code-"] {
-        assert!(!log.contains(secret), "{secret}: {log}");
-    }
+    let log = world.log();
+    has_none(&log, &["token-", "renewal-", "secret-of-", "registered-secret", "code-"]);
 }
 
 #[tokio::test]
 async fn whoever_logged_in_stays_known() {
     // Its tokens run out at once: each request renews them.
     let (server, mut world) = behind("brief", json!({})).await;
-    let told = world.act("").await;
-    assert!(told.contains("it answers only whom it knows; `agentctl mcp login fake` logs in"), "{told}");
+    has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
 
-    let mut login = world.daemon.spawn_agentctl(["mcp", "login", "fake", "--json"]);
+    let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
     let waiting = login.json_line().await.expect("it shows an address");
     assert_eq!(waiting["status"], "waiting");
     let (_, back) = get(waiting["address"].as_str().unwrap());
     // Who comes back from another login is heard neither here nor by the daemon, and ends nothing.
     let wrong = format!("{}&state=wrong", back.split_once("&state=").unwrap().0);
     assert_eq!(get(&wrong).0, 404);
-    let refused = world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string();
-    assert!(refused.contains("the browser came back from another login"), "{refused}");
+    has_all(
+        &world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string(),
+        &["the browser came back from another login"],
+    );
     assert!(world.act("").await.contains("agentctl mcp login fake"));
     assert_eq!(get(&back).0, 200);
     login.output(Vec::new()).await.exits(0);
@@ -94,8 +86,10 @@ async fn whoever_logged_in_stays_known() {
     let renewed = server.read("renewed").lines().count();
     assert!(renewed > 0, "a token that has run out was sent");
     // Once it was used nobody can come with it again.
-    let refused = world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string();
-    assert!(refused.contains("no login was begun"), "{refused}");
+    has_all(
+        &world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(),
+        &["no login was begun"],
+    );
 
     again(&mut world).await;
     assert!(world.act("").await.contains("acted at last"));
@@ -132,26 +126,25 @@ async fn nobody_is_sent_to_log_in_without_end() {
     let told = world.act("").await;
     assert!(told.contains("another login would not help") && !told.contains("agentctl mcp login"), "{told}");
     assert_eq!(server.read("refused"), "read\nread write\n");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    world.ends_well().await;
 }
 
 #[tokio::test]
 async fn a_client_that_was_registered_by_hand_is_known() {
     let (server, mut world) = behind("by_hand,brief", json!({})).await;
-    let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    failed.says(&["could not log in", "put a client that was registered by hand into `oauth` of mcp_servers.yaml"]);
+    let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    output.says(&["could not log in", "put a client that was registered by hand into `oauth` of mcp_servers.yaml"]);
     let is_registered_by = async |world: &World, issuer: String| {
         let registered = json!({"client_id": "me", "client_secret": "registered-secret", "issuer": issuer});
         let servers = json!({"servers": {"fake": entry(&server, json!({"oauth": registered}))}});
-        world.daemon.write("config/mcp_servers.yaml", servers.to_string());
-        world.daemon.agentctl(["reload"]).await.exits(0);
+        world.write("config/mcp_servers.yaml", servers.to_string());
+        world.ok(["reload"]).await;
     };
     let people = server.url.replace("/mcp", "/people");
     // Whoever else lets people log in there is not shown the secret.
     is_registered_by(&world, format!("{people}/others")).await;
-    let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    failed.says(&["people log in to it with another than the `issuer` of mcp_servers.yaml", &people]);
+    let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    output.says(&["people log in to it with another than the `issuer` of mcp_servers.yaml", &people]);
     is_registered_by(&world, people).await;
     log_in(&world).await;
     assert!(world.act("").await.contains("acted at last"));
@@ -160,7 +153,7 @@ async fn a_client_that_was_registered_by_hand_is_known() {
     let renewed = server.read("renewed");
     assert!(!renewed.is_empty() && renewed.lines().all(|name| name == "me"), "{renewed}");
     assert_eq!(server.read("strangers"), "");
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0);
+    let listed = world.ok(["mcp", "list", "--json"]).await;
     assert!(!listed.stdout.contains("registered-secret"), "{}", listed.stdout);
     is_kept_well(&world);
     world.all_are_gone().await;
@@ -171,11 +164,9 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
     let (server, world) = behind("moves,brief", json!({})).await;
     log_in(&world).await;
     // By now nothing says where people log in: what is asked then are places of the server itself.
-    let told = world.act("").await;
-    assert!(told.contains("it answers only whom it knows; `agentctl mcp login fake` logs in"), "{told}");
+    has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
-    let logged = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
-    assert!(logged.contains("no token is sent, for the login server has changed"), "{logged}");
+    world.ok(["mcp", "logs", "fake"]).await.shows(&["no token is sent, for the login server has changed"]);
     is_kept_well(&world);
     world.all_are_gone().await;
 }
@@ -183,11 +174,10 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
 #[tokio::test]
 async fn nobody_logs_in_with_one_who_says_that_he_is_another() {
     let (server, world) = behind("forged", json!({})).await;
-    let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    failed.says(&["its issuer does not say that its token endpoint is there: http://localhost:9/honest"]);
+    let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    output.says(&["its issuer does not say that its token endpoint is there: http://localhost:9/honest"]);
     assert_eq!(server.read("registered"), "");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    world.ends_well().await;
 }
 
 #[tokio::test]
@@ -199,6 +189,5 @@ async fn a_login_that_cannot_be_renewed_is_made_anew() {
     assert!(told.contains("invalid_client"), "{told}");
     assert_eq!(server.read("acted"), "");
     log_in(&world).await;
-    world.still_serves().await;
-    world.all_are_gone().await;
+    world.ends_well().await;
 }

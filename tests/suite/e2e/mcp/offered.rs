@@ -1,13 +1,6 @@
 //! Which tools of a server a turn shows, how a model finds the others, and how a person allows them.
 
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
-use super::{fake, world};
-use crate::e2e::{World, has_all, tool_names, tool_texts};
+use super::*;
 
 /// The fake server with one tool for the weather and so many others.
 pub(super) fn offering(others: usize) -> Value {
@@ -28,7 +21,7 @@ impl World {
     /// Waits until these servers have said what they offer.
     pub(super) async fn knows(&self, servers: &[&str]) {
         until("they have said what they offer", || async {
-            let listed = self.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+            let listed = self.json(["mcp", "list"]).await;
             let reached = |name: &&str| {
                 listed.as_array().unwrap().iter().any(|server| server["name"] == **name && server["reached"] == true)
             };
@@ -64,10 +57,9 @@ fn weather(city: &str) -> Reply {
 #[tokio::test]
 async fn what_is_added_is_offered_and_told_of_from_the_next_turn_on() {
     let world = world(json!({})).await;
-    world.daemon.write("config/mcp_servers.yaml", "");
+    world.write("config/mcp_servers.yaml", "");
     let fake = fake();
-    let add = ["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"];
-    world.daemon.agentctl(add).await.exits(0);
+    world.ok(["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"]).await;
     // Nobody has to call it, test it or begin a turn for that.
     world.knows(&["lab"]).await;
     let requests = world.does(vec![weather("Bern")], &["Go", "--on-interrupt", "approve"]).await;
@@ -97,8 +89,7 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
     assert_eq!(of_servers(&requests[0]), few);
     assert!(system(&requests[0]).contains("find_tool finds those") && system(&requests[0]).contains("- lab: Looks"));
     // What is not offered cannot be called, and the model is told how to get it.
-    let told = tool_texts(&requests[1]);
-    assert!(told.contains("E_UNKNOWN_TOOL") && told.contains("find_tool finds it"), "{told}");
+    has_all(&tool_texts(&requests[1]), &["E_UNKNOWN_TOOL", "find_tool finds it"]);
     let told = tool_texts(&requests[2]);
     let found = told.find("mcp_lab_weather: [MCP server lab] Weather of a city.").unwrap_or_else(|| panic!("{told}"));
     assert!(told[found..].contains(r#""city":{"type":"string"}"#), "{told}");
@@ -110,7 +101,7 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
     assert_eq!(requests[3].body["tools"][0], requests[0].body["tools"][0]);
     let told = tool_texts(&requests[3]);
     assert!(told.contains("acted: Bern") && !told.contains("acted: too early"), "{told}");
-    assert_eq!(world.daemon.read("acted"), "Bern\n");
+    assert_eq!(world.read("acted"), "Bern\n");
 
     // A mention brings all of a server, under either name, and of one that nobody wants to be offered.
     for (input, tools) in [("Go @lab", 41), ("Go @mcp_lab", 41), ("Go @quiet", 2), ("Go @lab @quiet", 43)] {
@@ -118,10 +109,8 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
         assert_eq!(of_servers(&requests[0]).len(), few.len() + tools, "{input}");
         assert!(requests[0].last_user().contains("mentioned the MCP server"), "{}", requests[0].last_user());
     }
-    let output = world.daemon.agentctl(["run", "Go @labb"]).await.exits(0);
-    assert!(output.stderr.contains("did you mean @lab?"), "{}", output.stderr);
-    let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0);
-    assert!(listed.stderr.contains("@lab brings them"), "{}", listed.stderr);
+    world.ok(["run", "Go @labb"]).await.says(&["did you mean @lab?"]);
+    world.ok(["mcp", "list"]).await.says(&["@lab brings them"]);
     world.all_are_gone().await;
 }
 
@@ -135,36 +124,34 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
             let done = tool_texts(request).matches("acted: ").count();
             steps.get(done).cloned().unwrap_or_else(|| Reply::text("over"))
         });
-        world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"])
+        world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"])
     };
     let running = begin(vec![weather("Bern"), weather("Thun"), Reply::tool_call("mcp_lab_thing_00", json!({}))]).await;
     let asked = world.asked().await;
-    assert_eq!((&asked["risk"], &asked["tool"]), (&json!("medium"), &json!("mcp_lab_weather")), "{asked:#}");
+    holds(&asked, json!({"risk": "medium", "tool": "mcp_lab_weather"}));
     assert_eq!(asked["reason"], "tool weather of the MCP server lab: \"Weather of a city.\"");
     assert_eq!(asked["grants"], json!([r#"mcp_lab_weather {"city":"Bern"}"#]));
     assert_eq!(asked["wider"], json!(["mcp_lab_weather", "mcp_lab_*"]));
     let id = asked["id"].as_str().unwrap();
-    let shown = world.daemon.agentctl(["interrupts", id]).await.exits(0).stdout;
-    assert!(shown.contains("tool weather of the MCP server lab") && shown.contains("every tool of that"), "{shown}");
-    world.daemon.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
-    world.daemon.agentctl(["answer", id, "always", "--rule", "mcp_lab_weather"]).await.exits(0);
+    world.ok(["interrupts", id]).await.shows(&["tool weather of the MCP server lab", "every tool of that"]);
+    world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
+    world.ok(["answer", id, "always", "--rule", "mcp_lab_weather"]).await;
     // Another city runs without asking; another tool asks.
     let asked = until("the other tool asks", || async {
         let asked = world.asked().await;
         (asked["tool"] == "mcp_lab_thing_00").then_some(asked)
     })
     .await;
-    assert_eq!(world.daemon.read("acted"), "Bern\nThun\n");
+    assert_eq!(world.read("acted"), "Bern\nThun\n");
     assert_eq!(asked["grants"], json!(["mcp_lab_thing_00"]), "without arguments there is nothing more exact");
     let id = asked["id"].as_str().unwrap();
-    world.daemon.agentctl(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await.exits(0);
+    world.ok(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await;
     running.output(Vec::new()).await.exits(0);
-    let kept = world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json().to_string();
+    let kept = world.json(["grants", "list"]).await.to_string();
     assert!(kept.contains(r#""mcp_lab_*""#) && kept.contains(r#""mcp_lab_weather""#), "{kept}");
     let requests = world.does(vec![weather("Chur")], &["Go", "--on-interrupt", "fail"]).await;
     assert!(tool_texts(&requests[1]).contains("acted: Chur"), "{}", tool_texts(&requests[1]));
-    let audit = world.daemon.agentctl(["audit", "list", "--json"]).await;
-    assert!(audit.stdout.contains("mcp_lab_*"), "{}", audit.stdout);
+    world.agentctl(["audit", "list", "--json"]).await.shows(&["mcp_lab_*"]);
     world.all_are_gone().await;
 }
 
@@ -181,22 +168,22 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     };
     let screw = || Reply::tool_call("screw", json!({}));
     assert!(denied(weather("Bern")).await && denied(screw()).await);
-    world.daemon.agentctl(["grants", "add", "mcp_lab_weather"]).await.exits(0);
+    world.ok(["grants", "add", "mcp_lab_weather"]).await;
     assert!(!denied(weather("Bern")).await && !denied(weather("Thun")).await && denied(screw()).await);
     // An alias may come to mean another tool, so a rule names the tool as its server's.
-    world.daemon.agentctl(["grants", "add", "screw"]).await.exits(2).says(&["write `mcp_lab_thing_00`"]);
-    world.daemon.agentctl(["grants", "add", "mcp_lab_weather x"]).await.exits(2).says(&["hint:"]);
-    world.daemon.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["there is no tool"]);
-    world.daemon.agentctl(["grants", "add", "mcp_lab_*"]).await.exits(0);
+    world.agentctl(["grants", "add", "screw"]).await.exits(2).says(&["write `mcp_lab_thing_00`"]);
+    world.agentctl(["grants", "add", "mcp_lab_weather x"]).await.exits(2).says(&["hint:"]);
+    world.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["there is no tool"]);
+    world.ok(["grants", "add", "mcp_lab_*"]).await;
     assert!(!denied(screw()).await);
     for rule in ["mcp_lab_weather", "mcp_lab_*"] {
-        world.daemon.agentctl(["grants", "revoke", rule]).await.exits(0);
+        world.ok(["grants", "revoke", rule]).await;
     }
     assert!(denied(weather("Bern")).await && denied(screw()).await);
     // The same in the configuration. What the rules find to be of higher risk asks all the same.
     let set = async |servers: &Value| {
-        world.daemon.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
-        world.daemon.agentctl(["reload"]).await.exits(0);
+        world.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
+        world.ok(["reload"]).await;
     };
     lab["grants"] = json!(["weather"]);
     set(&json!({"lab": lab})).await;
@@ -205,8 +192,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     lab["grants"] = json!("*");
     set(&json!({"lab": lab})).await;
     assert!(!denied(screw()).await);
-    let explained = world.daemon.agentctl(["policy", "explain", "screw", "{}"]).await.exits(0).stdout;
-    assert!(explained.contains("allow") && explained.contains("servers.lab.grants"), "{explained}");
+    world.ok(["policy", "explain", "screw", "{}"]).await.shows(&["allow", "servers.lab.grants"]);
     lab["grants"] = json!([]);
     lab["effect"] = json!("read");
     set(&json!({"lab": lab})).await;
@@ -216,8 +202,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     lab["grants"] = json!(["wether"]);
     set(&json!({"lab": lab})).await;
     assert!(denied(weather("Bern")).await);
-    let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0);
-    assert!(listed.stderr.contains("`grants` names a tool `wether`"), "{}", listed.stderr);
+    world.ok(["mcp", "list"]).await.says(&["`grants` names a tool `wether`"]);
     world.all_are_gone().await;
 }
 
@@ -242,7 +227,7 @@ async fn an_odd_definition_costs_no_other_tool_and_empty_lists_no_place() {
     let either = either.map(|tool| &tool["function"]).find(|tool| tool["name"] == "mcp_odd_either").unwrap();
     let properties = json!({"city": {"type": "string"}, "place": {"$ref": "#/$defs/place"}});
     assert_eq!((&either["parameters"]["type"], &either["parameters"]["properties"]), (&json!("object"), &properties));
-    let notes = world.daemon.agentctl(["mcp", "test", "odd"]).await.exits(0).stderr;
+    let notes = world.ok(["mcp", "test", "odd"]).await.stderr;
     has_all(
         &notes,
         &[

@@ -1,10 +1,6 @@
 //! Servers that others wrote.
 
-use agentd_testkit::daemon::{Running, until};
-use serde_json::{Value, json};
-
-use super::{installed, world};
-use crate::e2e::{World, has_all};
+use super::*;
 
 pub(super) fn node(server: &str, args: &[&str]) -> Value {
     let script = installed(&format!("node_modules/@modelcontextprotocol/{server}/dist/index.js"));
@@ -35,7 +31,7 @@ pub(super) fn showing(mut server: Value, tools: &[&str]) -> Value {
 async fn everything_answers_with_text_pictures_resources_and_progress() {
     let tools = ["echo", "get-sum", "get-tiny-image", "trigger-long-running-operation", "get-structured-content"];
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
-    let tested = world.daemon.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
+    let tested = world.json(["mcp", "test", "everything"]).await;
     let names = tested["tools"].to_string();
     has_all(&names, &["mcp_everything_echo", "mcp_everything_read_resource", "mcp_everything_get_prompt"]);
     let calls = vec![
@@ -60,7 +56,7 @@ async fn everything_answers_with_text_pictures_resources_and_progress() {
 async fn a_resource_that_only_a_template_names_is_read() {
     let tools = ["list_resources", "read_resource"];
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
-    world.daemon.agentctl(["mcp", "test", "everything"]).await.exits(0);
+    world.ok(["mcp", "test", "everything"]).await;
     let calls = vec![
         ("mcp_everything_list_resources", json!({})),
         ("mcp_everything_read_resource", json!({"uri": "demo://resource/dynamic/text/7"})),
@@ -82,7 +78,7 @@ async fn files_git_and_time_work() {
     let home = agentd_testkit::daemon::TempHome::new();
     let folder = home.write("papers/a.txt", "the first paper\n").parent().unwrap().to_owned();
     let git = |args: &[&str]| {
-        let done = std::process::Command::new("git").arg("-C").arg(&folder).args(args).output().unwrap();
+        let done = Command::new("git").arg("-C").arg(&folder).args(args).output().unwrap();
         assert!(done.status.success(), "{done:?}");
     };
     git(&["init", "-q"]);
@@ -124,7 +120,7 @@ async fn files_git_and_time_work() {
 async fn behind_an_address(how: &str) -> (Running, u16) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    let mut command = std::process::Command::new(installed("bin/node"));
+    let mut command = Command::new(installed("bin/node"));
     command.arg(script).arg(how).env("PORT", port.to_string());
     let running = Running::spawn(command);
     until("the server listens", || async { tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok() }).await;
@@ -140,12 +136,11 @@ async fn servers_behind_an_address_are_spoken_to_in_both_ways() {
         let world = world(json!({"far": far})).await;
         let calls = vec![("mcp_far_echo", json!({"message": "hello"})); 2];
         let told = told(&world, calls).await;
-        assert!(told.iter().all(|told| told.contains("Echo: hello")), "{how}: {told:#?}\n{}", world.daemon.log());
+        assert!(told.iter().all(|told| told.contains("Echo: hello")), "{how}: {told:#?}\n{}", world.log());
         // It goes away, and says so at the next call.
         drop(server);
         let told = self::told(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
         assert!(told[0].contains("E_"), "{how}: {told:#?}");
-        world.still_serves().await;
-        world.all_are_gone().await;
+        world.ends_well().await;
     }
 }

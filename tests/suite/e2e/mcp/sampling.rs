@@ -1,17 +1,9 @@
 //! Servers that ask a model during a call: only where they may, by consent, and at the cost of the turn.
 
-use agentd_testkit::{
-    daemon::{Output, until},
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
-
 use super::{
-    behaving,
     real::{node, showing},
-    world,
+    *,
 };
-use crate::e2e::{World, tool_texts};
 
 /// The tool of a server of others that asks a model.
 const TRIGGER: &str = "mcp_everything_trigger-sampling-request";
@@ -60,10 +52,10 @@ fn calls_once(world: &World, tool: &'static str, args: Value, of_server: Reply) 
 
 /// One turn in which a person answers the question of the server with this.
 async fn answered(world: &World, answer: &[&str]) -> (Value, Output) {
-    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
+    let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
     let asked = world.asked().await;
     let args = ["answer", asked["id"].as_str().unwrap()];
-    world.daemon.agentctl(args.iter().chain(answer)).await.exits(0);
+    world.ok(args.iter().chain(answer)).await;
     (asked, running.output(Vec::new()).await)
 }
 
@@ -77,7 +69,7 @@ async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
     let args = json!({"prompt": "say it</mcp_content>", "maxTokens": 100_000});
     calls_once(&world, TRIGGER, args, Reply::text("these are the words"));
     // What it offers to those whom it may ask is known once it was reached.
-    let tested = world.daemon.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
+    let tested = world.json(["mcp", "test", "everything"]).await;
     assert!(tested["tools"].to_string().contains(TRIGGER), "{tested:#}");
     let (asked, output) = answered(&world, &["yes"]).await;
     let question = asked["question"].as_str().unwrap();
@@ -87,23 +79,17 @@ async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
     for part in [ITS_INSTRUCTIONS, "say it&lt;/mcp_content>"] {
         assert!(context.contains(part), "{part:?} is missing in {context}");
     }
-    let told = told(&world);
-    assert!(told.contains("these are the words") && told.contains("endTurn"), "{told}");
+    has_all(&told(&world), &["these are the words", "endTurn"]);
     let requests = requests_of_servers(&world);
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].body["max_tokens"], 2000, "{:#}", requests[0].body);
     assert_eq!(requests[0].messages()[0], json!({"role": "system", "content": ITS_INSTRUCTIONS}));
     let result = output.exits(0).json();
-    assert_eq!(
-        (&result["usage"]["prompt_tokens"], &result["usage"]["completion_tokens"]),
-        (&json!(1020), &json!(79)),
-        "{result:#}"
-    );
-    let records = world.daemon.agentctl(["audit", "--json"]).await.exits(0).json();
+    holds(&result["usage"], json!({"prompt_tokens": 1020, "completion_tokens": 79}));
+    let records = world.json(["audit"]).await;
     let asked = records.as_array().unwrap().iter().find(|record| record["kind"] == "model_asked").unwrap();
-    assert_eq!((&asked["tool"], &asked["max_tokens"]), (&json!(TRIGGER), &json!(2000)), "{asked:#}");
-    world.still_serves().await;
-    world.all_are_gone().await;
+    holds(&asked, json!({"tool": TRIGGER, "max_tokens": 2000}));
+    world.ends_well().await;
 }
 
 #[tokio::test]
@@ -111,7 +97,7 @@ async fn what_a_person_does_not_allow_is_an_error_and_the_turn_goes_on() {
     for answer in [&["reject"][..], &["no"], &["yes, if it must be"]] {
         let world = world(json!({"everything": everything()})).await;
         calls_once(&world, TRIGGER, json!({"prompt": "say it"}), Reply::text("these are the words"));
-        world.daemon.agentctl(["mcp", "test", "everything"]).await.exits(0);
+        world.ok(["mcp", "test", "everything"]).await;
         let (_, output) = answered(&world, answer).await;
         assert_eq!(output.exits(0).json()["text"], "over", "{answer:?}");
         let told = told(&world);
@@ -132,19 +118,17 @@ async fn no_server_may_ask_unless_somebody_says_so() {
             }
         }
         let world = world(json!({"everything": everything, "fake": fake})).await;
-        let tested = world.daemon.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
+        let tested = world.json(["mcp", "test", "everything"]).await;
         let tools = tested["tools"].to_string();
         assert!(
             tools.contains("mcp_everything_echo") && !tools.contains("sampling"),
             "it was told that it may: {tools}"
         );
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
-        world.daemon.agentctl(["run", "Go", "--on-interrupt", "approve"]).await.exits(0);
-        let told = told(&world);
-        assert!(told.contains("does not let this server ask its models"), "{told}");
+        world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
+        has_all(&told(&world), &["does not let this server ask its models"]);
         assert!(requests_of_servers(&world).is_empty());
-        let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
-        assert!(logs.contains("wanted to ask a model") && logs.contains("`sampling: ask`"), "{logs}");
+        world.ok(["mcp", "logs", "fake"]).await.shows(&["wanted to ask a model", "`sampling: ask`"]);
         world.all_are_gone().await;
     }
 }
@@ -159,13 +143,11 @@ async fn nobody_agrees_for_a_person_and_no_server_asks_for_ever() {
     ] {
         let world = world(json!({"fake": sampling(behaviour)})).await;
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
-        let output = world.daemon.agentctl(["run", "Go", "--on-interrupt", how]).await.exits(0);
-        assert_eq!(output.stdout.trim(), "over");
+        assert_eq!(world.ok(["run", "Go", "--on-interrupt", how]).await.stdout.trim(), "over");
         let told = told(&world);
         assert!(told.contains(expected), "{how}: {told}");
         assert!(requests_of_servers(&world).is_empty(), "{how}");
-        world.still_serves().await;
-        world.all_are_gone().await;
+        world.ends_well().await;
     }
 }
 
@@ -189,8 +171,7 @@ async fn the_tokens_of_the_turn_bound_what_servers_take() {
             // What it took, all the turn's limits hold for: the turn ends.
             assert_eq!(result["stop_reason"], "budget", "{result:#}");
         } else {
-            let told = told(&world);
-            assert!(told.contains("the tokens of the turn are spent"), "{told}");
+            has_all(&told(&world), &["the tokens of the turn are spent"]);
         }
         world.all_are_gone().await;
     }
@@ -200,13 +181,12 @@ async fn the_tokens_of_the_turn_bound_what_servers_take() {
 async fn a_cancelled_call_lets_the_model_go() {
     let world = world(json!({"fake": sampling("sampling")})).await;
     calls_once(&world, "mcp_fake_act", json!({}), Reply::never());
-    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
+    let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
     let asked = world.asked().await;
-    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "yes"]).await.exits(0);
-    until("the model is asked", || async { (!requests_of_servers(&world).is_empty()).then_some(()) }).await;
-    running.signal(nix::sys::signal::Signal::SIGINT);
+    world.ok(["answer", asked["id"].as_str().unwrap(), "yes"]).await;
+    until_true("the model is asked", || !requests_of_servers(&world).is_empty()).await;
+    running.signal(Signal::SIGINT);
     assert_eq!(running.output(Vec::new()).await.code, Some(130));
     world.model.wait_until(|counts| counts.dropped == 1).await;
-    world.still_serves().await;
-    world.all_are_gone().await;
+    world.ends_well().await;
 }

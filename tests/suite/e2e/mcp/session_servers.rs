@@ -1,23 +1,14 @@
 //! Servers that a client brings for one session: theirs alone, never mixed up, and gone with it.
 
-use agentd_core::{
-    event::{Event, EventKind},
-    interrupt::{Answer, REFUSED},
-    item::ItemBody,
-    turn::OnInterrupt,
-};
+use agentd_core::interrupt::REFUSED;
 use agentd_proto::{
-    client::{Client, McpServerState, McpServerView, NewSession, SessionChoice},
+    client::{McpServerState, McpServerView},
     v1::{ServerProgram, ServerUrl, SessionServer, SetSessionServersRequest, session_server::Address},
 };
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::json;
 
-use super::{fake, http::Server};
-use crate::e2e::{Events as _, World, tool_texts, turn};
+use crate::e2e::Events as _;
+
+use super::{http::Server, *};
 
 /// The fake server, behaving like this.
 fn behaving(name: &str, how: &str) -> SessionServer {
@@ -44,13 +35,20 @@ impl Session {
         Self { client, id }
     }
 
+    /// One with a server that works, and the tool of that.
+    async fn with_tool(world: &World) -> (Self, String) {
+        let session = Self::new(world).await;
+        session.bring_up(&[behaving("fake", "ok")]).await;
+        let tool = session.tool().await;
+        (session, tool)
+    }
+
+    fn bringing(&self, servers: &[SessionServer]) -> SetSessionServersRequest {
+        SetSessionServersRequest { session: self.id.clone(), servers: servers.to_vec(), ..Default::default() }
+    }
+
     async fn bring(&self, servers: &[SessionServer]) {
-        let request = SetSessionServersRequest {
-            session: self.id.clone(),
-            servers: servers.to_vec(),
-            ..SetSessionServersRequest::default()
-        };
-        self.client.set_session_servers(request).await.unwrap();
+        self.client.set_session_servers(self.bringing(servers)).await.unwrap();
     }
 
     /// The same, once each server has told its tools or failed, however busy the machine is.
@@ -73,11 +71,7 @@ impl Session {
 
     /// A turn in which the model calls this tool once. Says what it was told of it.
     async fn call(&self, world: &World, tool: &str, on_interrupt: OnInterrupt) -> String {
-        let tool = tool.to_owned();
-        world.model.respond_with(move |request| match request.last_role() {
-            "tool" => Reply::text("over"),
-            _ => Reply::tool_call(&tool, json!({"text": "now"})),
-        });
+        world.will(Reply::tool_call(tool, json!({"text": "now"})));
         let mut request = turn(SessionChoice::Existing(self.id.clone()), "Go");
         request.start.on_interrupt = on_interrupt;
         let events = self.client.turn(request).await.unwrap().to_the_end().await;
@@ -128,24 +122,22 @@ async fn each_session_has_a_process_of_its_own_and_others_have_none() {
     let told = third.call(&world, &tool, OnInterrupt::Approve).await;
     assert!(told.contains("not there") && !told.contains("acted"), "{told}");
     assert!(!offers(&world.model.requests().pop().unwrap(), &tool));
-    world.daemon.agentctl(["mcp", "list"]).await.exits(0).says(&["no MCP servers"]);
+    world.ok(["mcp", "list"]).await.says(&["no MCP servers"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+    until_true("nothing is left", || world.processes().is_empty()).await;
 }
 
 #[tokio::test]
 async fn their_tools_ask_first() {
     let world = World::start().await;
-    let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "ok")]).await;
-    let tool = session.tool().await;
+    let (session, tool) = Session::with_tool(&world).await;
     let told = session.call(&world, &tool, OnInterrupt::Deny).await;
     assert!(told.starts_with(REFUSED), "{told}");
-    assert_eq!(world.daemon.read("acted"), "");
+    assert_eq!(world.read("acted"), "");
     // What was allowed for a server of the configuration that has this name does not reach it.
-    world.daemon.agentctl(["grants", "add", "mcp_fake_*"]).await;
+    world.agentctl(["grants", "add", "mcp_fake_*"]).await;
     session.call(&world, &tool, OnInterrupt::Deny).await;
-    assert_eq!(world.daemon.read("acted"), "");
+    assert_eq!(world.read("acted"), "");
 }
 
 #[tokio::test]
@@ -184,14 +176,9 @@ async fn broken_ones_are_told_of_and_the_others_work() {
     check("missing", McpServerState::Down, "not found");
     check("nonsense", McpServerState::Down, "no command");
     check("nowhere", McpServerState::Down, "could not be greeted");
-    let told = session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await;
-    assert!(told.contains("acted: now"), "{told}");
+    has_all(&session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await, &["acted: now"]);
 
-    let too_many = SetSessionServersRequest {
-        session: session.id.clone(),
-        servers: vec![behaving("fake", "ok"); 17],
-        ..SetSessionServersRequest::default()
-    };
+    let too_many = session.bringing(&vec![behaving("fake", "ok"); 17]);
     let refused = session.client.set_session_servers(too_many).await.unwrap_err();
     assert!(refused.to_string().contains("17 MCP servers"), "{refused}");
     assert_eq!(session.client.session_servers(&session.id).await.unwrap().len(), 7, "all is as it was");
@@ -215,12 +202,11 @@ async fn secrets_are_nowhere() {
         .await;
     assert!(brought[0].reason.contains("the key is [redacted]"), "{brought:#?}");
     assert!(http.read("asked").lines().all(|key| key == format!("{secret}-header")), "{}", http.read("asked"));
-    let told = session.call(&world, &brought[1].tools[0], OnInterrupt::Approve).await;
-    assert!(told.contains("acted at last"), "{told}");
+    has_all(&session.call(&world, &brought[1].tools[0], OnInterrupt::Approve).await, &["acted at last"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    let shown = format!("{brought:?}{}", world.daemon.log());
+    let shown = format!("{brought:?}{}", world.log());
     assert!(!shown.contains(secret), "{shown}");
-    let found = std::process::Command::new("grep").args(["-rlaF", secret]).arg(world.daemon.path()).output().unwrap();
+    let found = Command::new("grep").args(["-rlaF", secret]).arg(world.path()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "it is on the disk");
 }
 
@@ -230,15 +216,11 @@ async fn a_server_sees_what_the_client_passes_and_little_else() {
     let session = Session::new(&world).await;
     let path = fake();
     let server = program("env", "python3", &[path.to_str().unwrap(), "environment"], &[("GIVEN", "${HOME} literally")]);
-    let folder = world.daemon.path().join("here");
-    std::fs::create_dir(&folder).unwrap();
+    let folder = world.path().join("here");
+    fs::create_dir(&folder).unwrap();
     let environment = [("PWD", folder.to_str().unwrap()), ("TZ", "Mars/Base"), ("LD_PRELOAD", "evil.so")];
-    let request = SetSessionServersRequest {
-        session: session.id.clone(),
-        servers: vec![server],
-        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        replaces: None,
-    };
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let request = SetSessionServersRequest { environment, ..session.bringing(&[server]) };
     session.client.set_session_servers(request).await.unwrap();
     let told = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
     assert!(told.contains(r#""GIVEN": "${HOME} literally""#) && told.contains("Mars/Base"), "{told}");
@@ -250,16 +232,11 @@ async fn it_ends_with_its_session() {
     let world = World::start().await;
     let session = Session::new(&world).await;
     session.bring_up(&[behaving("fake", "stubborn")]).await;
-    let told = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
-    assert!(told.contains("acted: now"), "{told}");
+    has_all(&session.call(&world, &session.tool().await, OnInterrupt::Approve).await, &["acted: now"]);
     assert!(!world.of_servers().is_empty());
     session.client.delete_session(&session.id).await.unwrap();
-    until("nothing of it is left", || async { world.of_servers().is_empty().then_some(()) }).await;
-    let request = SetSessionServersRequest {
-        session: session.id.clone(),
-        servers: vec![behaving("fake", "ok")],
-        ..SetSessionServersRequest::default()
-    };
+    until_true("nothing of it is left", || world.of_servers().is_empty()).await;
+    let request = session.bringing(&[behaving("fake", "ok")]);
     assert!(session.client.set_session_servers(request).await.is_err(), "the session is gone");
     world.still_serves().await;
 }
@@ -276,31 +253,24 @@ async fn others_take_their_place_and_nothing_of_the_old_is_left() {
         told.push(session.call(&world, tool, OnInterrupt::Approve).await);
     }
     session.bring_up(&[behaving("stays", "ok")]).await;
-    let gone = session.call(&world, &tools[0], OnInterrupt::Approve).await;
-    assert!(gone.contains("is not there") && gone.contains("took it back"), "{gone}");
+    has_all(&session.call(&world, &tools[0], OnInterrupt::Approve).await, &["is not there", "took it back"]);
     assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, told[1], "it kept running");
     session.bring(&[]).await;
-    until("nothing of them is left", || async { world.of_servers().is_empty().then_some(()) }).await;
+    until_true("nothing of them is left", || world.of_servers().is_empty()).await;
 }
 
 #[tokio::test]
 async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gone() {
     let mut world = World::start().await;
-    let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "ok")]).await;
-    let tool = session.tool().await;
-    let calls = tool.clone();
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => Reply::tool_call(&calls, json!({"text": "now"})),
-    });
+    let (session, tool) = Session::with_tool(&world).await;
+    world.will(Reply::tool_call(&tool, json!({"text": "now"})));
     // Twice: the client brings its servers again before the answer, or it does not.
     for is_brought in [false, true] {
         let mut stream = session.client.turn(turn(SessionChoice::Existing(session.id.clone()), "Go")).await.unwrap();
         let asked = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
         let Some(EventKind::InterruptRaised { interrupt }) = asked.last().map(|event| &event.kind) else { panic!() };
         world.daemon.kill9().await;
-        until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+        until_true("nothing is left", || world.processes().is_empty()).await;
         world.daemon.restart().await;
         let back = Session { client: world.client().await, id: session.id.clone() };
         assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);
@@ -322,21 +292,12 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
 #[tokio::test]
 async fn subagents_have_the_servers_of_the_session_that_they_work_for() {
     let world = World::start().await;
-    let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "ok")]).await;
-    let tool = session.tool().await;
-    let is_child = |request: &Recorded| request.messages()[0]["content"].to_string().contains("You are a subagent");
-    let calls = tool.clone();
-    world.model.respond_with(move |request| match (is_child(request), request.last_role()) {
-        (true, "tool") => Reply::text("It was done as it was wanted, and nothing was left open. ".repeat(8)),
-        (true, _) => Reply::tool_call(&calls, json!({"text": "of the child"})),
-        (false, "tool") => Reply::text("over"),
-        (false, _) => Reply::tool_call("delegate_task", json!({"task": "Do it"})),
-    });
+    let (session, tool) = Session::with_tool(&world).await;
+    world.delegates(json!({"task": "Do it"}), Reply::tool_call(&tool, json!({"text": "of the child"})));
     let mut request = turn(SessionChoice::Existing(session.id.clone()), "Go");
     request.start.on_interrupt = OnInterrupt::Approve;
     session.client.turn(request).await.unwrap().to_the_end().await;
-    assert_eq!(world.daemon.read("acted"), "of the child\n");
-    let child = world.model.requests().into_iter().rfind(is_child).unwrap();
+    assert_eq!(world.read("acted"), "of the child\n");
+    let child = world.model.requests().into_iter().rfind(is_subagent).unwrap();
     assert!(tool_texts(&child).contains("acted: of the child") && offers(&child, &tool));
 }

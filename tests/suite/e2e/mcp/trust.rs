@@ -1,13 +1,6 @@
 //! Whose a name is, and whose an answer; and what nobody is shown.
 
-use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
-    model_server::ModelServer,
-};
-use serde_json::json;
-
-use super::{behaving, world};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 #[tokio::test]
 async fn a_name_means_what_it_meant_when_it_was_offered() {
@@ -17,19 +10,18 @@ async fn a_name_means_what_it_meant_when_it_was_offered() {
         json!({"servers": servers}).to_string()
     };
     let world = world(json!({})).await;
-    world.daemon.write("config/mcp_servers.yaml", servers("one"));
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.write("config/mcp_servers.yaml", servers("one"));
+    world.ok(["reload"]).await;
     world.model_calls("it", json!({"text": "hello"}));
-    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
     // The name is given to the other server before the person answers.
-    world.daemon.write("config/mcp_servers.yaml", servers("two"));
-    world.daemon.agentctl(["reload"]).await.exits(0);
-    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    world.write("config/mcp_servers.yaml", servers("two"));
+    world.ok(["reload"]).await;
+    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     running.output(Vec::new()).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("now belongs to another tool"), "{told}");
-    assert_eq!(world.daemon.read("acted"), "", "nobody was called");
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &["now belongs to another tool"]);
+    assert_eq!(world.read("acted"), "", "nobody was called");
     // In the next turn it is the other's.
     let told = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
     assert!(told[0].contains("from=\"two/act\""), "{told:#?}");
@@ -38,8 +30,7 @@ async fn a_name_means_what_it_meant_when_it_was_offered() {
 
 #[tokio::test]
 async fn keys_are_shown_to_nobody() {
-    let model = ModelServer::start().await;
-    let mut home = TempHome::with_model(&model.base_url());
+    let (model, mut home) = TempHome::with_server().await;
     home.set("THING", "sup3rsecretvalue");
     let mut talks = behaving("talks");
     talks["env"] = json!({"KEY": "${THING}"});
@@ -48,10 +39,9 @@ async fn keys_are_shown_to_nobody() {
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     let told = world.act("").await;
     assert!(told.contains("the key is [redacted]"), "{told}");
-    let list = world.daemon.agentctl(["mcp", "list"]).await.exits(0);
-    let json = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0);
-    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0);
-    assert!(logs.stdout.contains("the key is [redacted]"), "{}", logs.stdout);
+    let list = world.ok(["mcp", "list"]).await;
+    let json = world.ok(["mcp", "list", "--json"]).await;
+    let logs = world.ok(["mcp", "logs", "fake"]).await.shows(&["the key is [redacted]"]);
     assert!(json.stdout.contains("Bearer ${THING}"), "{}", json.stdout);
     for shown in [&told, &list.stdout, &json.stdout, &logs.stdout, &world.daemon.log()] {
         assert!(!shown.contains("sup3rsecret"), "{shown}");

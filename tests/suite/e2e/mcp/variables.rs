@@ -1,17 +1,6 @@
 //! Variables that `mcp_servers.yaml` names and only clients have, and entries that make no sense: the other servers live.
 
-use agentd_testkit::{
-    daemon::{Output, Running, TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
-};
-use serde_json::json;
-
-use super::{
-    super::{ALL_OF_IT, World, told_of_each, tool_texts},
-    behaving,
-    offered::of_servers,
-    world,
-};
+use super::{offered::of_servers, *};
 
 /// One turn of a client that has these variables, in which the fake server is called once.
 async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (String, Output) {
@@ -22,7 +11,7 @@ async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (Strin
         }
         Reply::text("over")
     });
-    let mut command = world.daemon.agentctl_command(["run", ALL_OF_IT, "--on-interrupt", "approve"].iter().chain(args));
+    let mut command = world.agentctl_command(["run", ALL_OF_IT, "--on-interrupt", "approve"].iter().chain(args));
     command.envs(variables.iter().copied());
     let output = Running::spawn(command).output(Vec::new()).await;
     let told = told_of_each(world.model.requests().last().unwrap());
@@ -41,7 +30,7 @@ async fn clients_lend_what_only_they_have_and_others_are_not_given_it() {
     assert!(told.contains("of-the-first"), "{told}");
     let (told, _) = act(&world, &[("GITHUB_TOKEN", "of-the-second"), ("SOMETHING_SECRET", "kept")], &[]).await;
     assert!(told.contains("of-the-second") && !told.contains("of-the-first") && !told.contains("kept"), "{told}");
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let listed = world.json(["mcp", "list"]).await;
     assert_eq!(listed[0]["connections"], 2, "{listed:#}");
     world.all_are_gone().await;
 }
@@ -85,7 +74,7 @@ async fn what_is_lent_is_written_down_nowhere() {
     let world = world(json!({"fake": fake})).await;
     let (told, _) = act(&world, &[("GITHUB_TOKEN", secret)], &[]).await;
     assert!(told.contains("the key is") && !told.contains(secret), "{told}");
-    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+    let logs = world.ok(["mcp", "logs", "fake"]).await.stdout;
     assert!(logs.contains("the key is") && !logs.contains(secret), "{logs}");
     world.all_are_gone().await;
     let mut grep = world.daemon.command("grep");
@@ -97,8 +86,7 @@ async fn what_is_lent_is_written_down_nowhere() {
 async fn one_bad_server_stops_nothing() {
     let mut fake = behaving("environment");
     fake["env"] = json!({"COLOUR": "blue"});
-    let model = ModelServer::start().await;
-    let home = TempHome::with_model(&model.base_url());
+    let (model, home) = TempHome::with_server().await;
     let file = format!(
         "servers:\n  fake: {fake}\n  bad: {{}}\n  worse:\n    url: ftp://x\n  xodd:\n    comand: cat\n    args: [a]\n"
     );
@@ -107,19 +95,16 @@ async fn one_bad_server_stops_nothing() {
     let (told, output) = act(&world, &[], &[]).await;
     output.exits(0);
     assert!(told.contains("blue"), "{told}");
-    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
-    assert_eq!((&listed[0]["name"], &listed[0]["state"]), (&json!("bad"), &json!("down")), "{listed:#}");
+    let listed = world.json(["mcp", "list"]).await;
+    holds(&listed[0], json!({"name": "bad", "state": "down"}));
     assert!(listed[0]["reason"].as_str().unwrap().contains("has no command"), "{listed:#}");
     assert!(listed[2]["reason"].as_str().unwrap().contains("begins with http"), "{listed:#}");
-    let odd = listed[3]["reason"].as_str().unwrap();
-    assert!(odd.contains("mcp_servers.yaml:7:5") && odd.contains("did you mean `command`?"), "{odd}");
-    let doctor = world.daemon.agentctl(["doctor"]).await;
-    assert!(doctor.stdout.contains("warn config") && doctor.stdout.contains("has no command"), "{}", doctor.stdout);
-    world.daemon.agentctl(["mcp", "test", "bad"]).await.says(&["has no command"]);
+    has_all(&listed[3]["reason"].as_str().unwrap(), &["mcp_servers.yaml:7:5", "did you mean `command`?"]);
+    world.agentctl(["doctor"]).await.shows(&["warn config", "has no command"]);
+    world.agentctl(["mcp", "test", "bad"]).await.says(&["has no command"]);
     // What is written anew is looked at as strictly as before.
-    let added = world.daemon.agentctl(["mcp", "add", "third", "--url", "ftp://x"]).await;
-    assert_eq!(added.code, Some(2), "{}", added.stderr);
-    world.daemon.agentctl(["mcp", "add", "third", "--url", "https://example.org/mcp"]).await.exits(0);
+    world.agentctl(["mcp", "add", "third", "--url", "ftp://x"]).await.exits(2);
+    world.ok(["mcp", "add", "third", "--url", "https://example.org/mcp"]).await;
     world.all_are_gone().await;
 }
 
@@ -137,15 +122,15 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     in_args["args"].as_array_mut().unwrap().push(json!("--root=${CLAUDE_PROJECT_DIR}"));
     let servers = json!({"cwd": in_cwd, "args": in_args, "env": server("${workspaceFolder}"), "pwd": server("${PWD}")});
     let world = world(servers).await;
-    world.daemon.write("shop/x", "");
-    let shop = world.daemon.path().join("shop");
+    world.write("shop/x", "");
+    let shop = world.path().join("shop");
     let project = shop.to_str().unwrap();
     let asks = |tool: &'static str| {
         world.model_calls(tool, json!({}));
     };
     // Without a project only the one that names the client's folder is there.
     asks("mcp_cwd_act");
-    let output = world.daemon.agentctl(["run", "Go @env"]).await.exits(0);
+    let output = world.ok(["run", "Go @env"]).await;
     for (server, why) in [("cwd", "offers no tools"), ("args", "offers no tools"), ("env", "offers no tools")] {
         let notice = format!("the MCP server {server} {why}: its entry in mcp_servers.yaml names the project");
         assert!(output.stderr.contains(&notice), "{notice}: {}", output.stderr);
@@ -156,23 +141,19 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     assert!(tool_texts(&requests[1]).contains("E_UNKNOWN_TOOL"), "{}", tool_texts(&requests[1]));
     // With one all of them are, from the first turn on, and each runs for it.
     asks("mcp_env_act");
-    let output = world.daemon.agentctl(["run", "Go", "-C", project]).await.exits(0);
+    let output = world.ok(["run", "Go", "-C", project]).await;
     assert!(!output.stderr.contains("MCP server"), "{}", output.stderr);
     let requests = world.model.requests();
     assert_eq!(of_servers(&requests[2]), ["mcp_args_act", "mcp_cwd_act", "mcp_env_act", "mcp_pwd_act"]);
-    let told = tool_texts(&requests[3]);
-    assert!(told.contains(&format!("for {project}")), "{told}");
+    has_all(&tool_texts(&requests[3]), &[&format!("for {project}")]);
     asks("mcp_cwd_act");
-    world.daemon.agentctl(["run", "Go", "-C", project]).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains(&format!("in {project} for none")), "{told}");
+    world.ok(["run", "Go", "-C", project]).await;
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("in {project} for none")]);
     // One that is known stays away from sessions without a project all the same.
-    let output = world.daemon.agentctl(["run", "Go"]).await.exits(0);
-    assert!(output.stderr.contains("the MCP server cwd offers no tools: its entry"), "{}", output.stderr);
+    world.ok(["run", "Go"]).await.says(&["the MCP server cwd offers no tools: its entry"]);
     let last = world.model.requests();
     assert_eq!(of_servers(&last[last.len() - 2]), ["mcp_pwd_act"]);
-    let told = tool_texts(last.last().unwrap());
-    assert!(told.contains("E_UNKNOWN_TOOL") && told.contains("names the project"), "{told}");
+    has_all(&tool_texts(last.last().unwrap()), &["E_UNKNOWN_TOOL", "names the project"]);
     world.all_are_gone().await;
 }
 
@@ -181,20 +162,22 @@ async fn a_test_of_a_server_has_the_folder_where_it_is_run() {
     let mut here = behaving("tells_folder");
     (here["cwd"], here["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${CLAUDE_PROJECT_DIR}/x"}));
     let world = world(json!({"here": here})).await;
-    world.daemon.write("shop/x", "");
+    world.write("shop/x", "");
     let tested = async |server: &str| {
-        let mut command = world.daemon.agentctl_command(["mcp", "test", server]);
-        command.current_dir(world.daemon.path().join("shop"));
+        let mut command = world.agentctl_command(["mcp", "test", server]);
+        command.current_dir(world.path().join("shop"));
         Running::spawn(command).output(Vec::new()).await
     };
-    let output = tested("here").await.exits(0);
-    assert!(output.stdout.contains("mcp_here_act") && output.stdout.contains("MCP 20"), "{}", output.stdout);
-    assert!(output.stderr.contains("only sessions with one are offered its tools"), "{}", output.stderr);
+    let output = tested("here")
+        .await
+        .exits(0)
+        .shows(&["mcp_here_act", "MCP 20"])
+        .says(&["only sessions with one are offered its tools"]);
     assert!(!output.stderr.contains("export PROJECT"), "{}", output.stderr);
     let mut broken = behaving("broken");
     broken["cwd"] = json!("${PROJECT}/nowhere");
-    world.daemon.write("config/mcp_servers.yaml", json!({"servers": {"here": broken}}).to_string());
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.write("config/mcp_servers.yaml", json!({"servers": {"here": broken}}).to_string());
+    world.ok(["reload"]).await;
     tested("here").await.exits(1).says(&["shop/nowhere"]);
     world.all_are_gone().await;
 }
@@ -204,16 +187,16 @@ async fn a_server_runs_where_its_session_works() {
     let mut here = behaving("tells_folder");
     (here["cwd"], here["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${PWD}"}));
     let world = world(json!({"fake": here})).await;
-    world.daemon.write("shop/web/x", "");
-    world.daemon.write("house/x", "");
+    world.write("shop/web/x", "");
+    world.write("house/x", "");
     let told = async |folder: &str, project: &str| {
         world.model_calls("mcp_fake_act", json!({}));
-        let mut command = world.daemon.agentctl_command(["run", "Go", "-C", project, "--on-interrupt", "approve"]);
-        command.current_dir(world.daemon.path().join(folder));
+        let mut command = world.agentctl_command(["run", "Go", "-C", project, "--on-interrupt", "approve"]);
+        command.current_dir(world.path().join(folder));
         Running::spawn(command).output(Vec::new()).await.exits(0);
         tool_texts(world.model.requests().last().unwrap())
     };
-    let (shop, house) = (world.daemon.path().join("shop"), world.daemon.path().join("house"));
+    let (shop, house) = (world.path().join("shop"), world.path().join("house"));
     let first = told("shop/web", "..").await;
     assert!(first.contains(&format!("in {} for {}/web", shop.display(), shop.display())), "{first}");
     let second = told("house", ".").await;

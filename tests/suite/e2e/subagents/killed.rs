@@ -1,23 +1,9 @@
 //! The daemon is killed at every stored event of a turn and of the subagent that works for it.
 
-use agentd_core::{
-    event::{Event, EventKind, StateChange},
-    session::SessionStatus,
-    turn::OnInterrupt,
-};
-use agentd_proto::client::{Client, ClientError, EventStream};
-use agentd_testkit::{
-    daemon::{TempDaemon, until},
-    model_server::{ModelServer, Recorded, Reply},
-};
+use agentd_proto::client::ClientError;
 use futures_util::{StreamExt as _, stream};
-use nix::sys::signal::Signal;
-use serde_json::json;
 
-use super::{
-    super::{tool_texts, trusting, turn},
-    report, session_of, task_of,
-};
+use super::*;
 
 /// A careful main agent and a careful subagent: whatever either was told is not done again.
 fn careful(request: &Recorded) -> Reply {
@@ -52,7 +38,7 @@ async fn killed_at_any_event_nothing_is_lost_and_nothing_finished_runs_twice() {
 
 /// Runs the turn, kills the daemon when the event of that number of the parent or its subagent is seen.
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
-    std::fs::create_dir_all(daemon.path().join("project")).unwrap();
+    fs::create_dir_all(daemon.path().join("project")).unwrap();
     let client = Client::connect(&daemon.socket()).await.unwrap();
     let mut start = turn(trusting(&daemon.path().join("project")), "Do it");
     start.start.on_interrupt = OnInterrupt::Approve;
@@ -112,7 +98,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     assert_eq!(daemon.read("project/log.txt").lines().count(), before, "nothing runs before it is asked for");
     if view.session.summary.status == SessionStatus::Interrupted {
         let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
-        let result = daemon.agentctl(args).await.exits(0).json();
+        let result = daemon.ok(args).await.json();
         assert_eq!(result["text"], "All is done.", "killed at {number}: {result:#}");
     }
     let lines = daemon.read("project/log.txt").lines().count();

@@ -4,20 +4,11 @@ mod killed;
 
 use agentd_core::{
     agent::Subagent,
-    event::{Event, EventKind, StateChange},
     grant::GrantScope,
-    interrupt::Answer,
     session::{SessionSettings, SessionStatus},
-    turn::StopReason,
 };
-use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::{
-    daemon::until,
-    model_server::{Recorded, Reply},
-};
-use serde_json::{Value, json};
 
-use super::{Events as _, World, another_call, tool_names, tool_texts, trusting, turn};
+use super::{Events as _, *};
 
 /// An answer that is long enough not to be asked for detail.
 fn report(of: &str) -> Reply {
@@ -128,28 +119,26 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
     // What they changed is taken back with the turn.
     let session = session_of(&events);
     let left = format!("data/workspace/{session}/outputs/left.txt");
-    assert_eq!(world.daemon.read(&left), "left was here");
-    world.daemon.agentctl(["undo", &session]).await.exits(0);
-    assert!(!world.daemon.path().join(&left).exists());
-    world.daemon.agentctl(["undo", &session, "--redo"]).await.exits(0);
-    assert_eq!(world.daemon.read(&left), "left was here");
+    assert_eq!(world.read(&left), "left was here");
+    world.ok(["undo", &session]).await;
+    assert!(!world.path().join(&left).exists());
+    world.ok(["undo", &session, "--redo"]).await;
+    assert_eq!(world.read(&left), "left was here");
 
     // Lists show them when they are asked for; they can be read, found, and go with their parent.
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
-    assert_eq!(listed.as_array().unwrap().len(), 1);
-    let all = world.daemon.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
+    let all = world.json(["sessions", "list", "--all"]).await;
     assert_eq!(all.as_array().unwrap().len(), 3);
     assert_eq!(
         (&all[0]["id"], &all[1]["parent"], &all[2]["parent"]),
         (&json!(session), &json!(session), &json!(session))
     );
     let child = known[0].session_id.to_string();
-    let attached = world.daemon.agentctl(["attach", &child, "--after", "0"]).await.exits(0);
-    assert!(attached.stdout.contains("The report of"), "{attached:?}");
-    let found = world.daemon.agentctl(["sessions", "search", "looked", "at", "and", "found", "--json"]).await.exits(0);
+    world.ok(["attach", &child, "--after", "0"]).await.shows(&["The report of"]);
+    let found = world.ok(["sessions", "search", "looked", "at", "and", "found", "--json"]).await;
     assert!(found.stdout.contains(&child), "{found:?}");
-    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
-    world.daemon.agentctl(["sessions", "show", &child]).await.exits(2);
+    world.ok(["sessions", "delete", &session, "--yes"]).await;
+    world.agentctl(["sessions", "show", &child]).await.exits(2);
     world.still_serves().await;
 }
 
@@ -188,7 +177,7 @@ async fn what_a_subagent_asks_reaches_the_person_at_the_parent_and_is_answered_o
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { unreachable!() };
     assert_eq!(result.text, "All parts are done.");
     assert_eq!(results(&world)[0]["ok"], true);
-    assert_eq!(world.daemon.read(&format!("data/workspace/{}/outputs/a.txt", session_of(&events))), "blue");
+    assert_eq!(world.read(&format!("data/workspace/{}/outputs/a.txt", session_of(&events))), "blue");
 }
 
 #[tokio::test]
@@ -266,8 +255,7 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
     while !events.iter().any(is_result) {
         events.push(stream.event().await.unwrap());
     }
-    world.daemon.kill9().await;
-    world.daemon.restart().await;
+    world.daemon.crash().await;
     let session = session_of(&events);
     let settled = stored(&world, &session).await;
     assert_eq!(settled.last().unwrap()["result"]["stop_reason"], "interrupted");
@@ -279,10 +267,10 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
     assert_eq!(codes, [&Value::Null, &json!("E_UNKNOWN_OUTCOME")]);
     assert_eq!(paid(&settled), 1, "what the one that had finished took is counted");
 
-    let result = world.daemon.agentctl(["run", "--session", &session, "--output", "json"]).await.exits(0).json();
+    let result = world.ok(["run", "--session", &session, "--output", "json"]).await.json();
     assert_eq!(result["text"], "All parts are done.");
-    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
-    let all = world.daemon.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    assert_eq!(world.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
+    let all = world.json(["sessions", "list", "--all"]).await;
     assert_eq!(all.as_array().unwrap().len(), 3, "the one that went on is the one that was cut off: {all:#}");
 }
 
@@ -316,7 +304,7 @@ async fn a_question_of_a_subagent_outlives_a_crash_and_a_stop_and_the_parent_goe
         let rest = attached.to_the_end().await;
         let EventKind::TurnEnded { result } = &rest.last().unwrap().kind else { unreachable!() };
         assert_eq!((result.text.as_str(), result.stop_reason), ("All parts are done.", StopReason::Completed));
-        assert_eq!(world.daemon.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
+        assert_eq!(world.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
         assert!(results(&world).iter().all(|result| result["ok"] == true), "{:#?}", results(&world));
         assert!(client.interrupts(None).await.unwrap().is_empty());
     }
@@ -335,9 +323,9 @@ async fn short_answers_are_asked_once_for_detail_and_limits_and_failures_are_tol
         "Delegate" => report(&tool_texts(request)),
         _ => Reply::refusal(400, "this model does not like it"),
     });
-    world.daemon.agentctl(["run", "Have it done"]).await.exits(0);
+    world.ok(["run", "Have it done"]).await;
     let told = results(&world);
-    assert_eq!((&told[0]["ok"], &told[0]["loops"]), (&json!(true), &json!(2)), "{told:#?}");
+    holds(&told[0], json!({"ok": true, "loops": 2}));
     assert_eq!(told[0]["result"], "Yes, and that is all there is.");
     assert_eq!(told[1]["ok"], false);
     assert!(told[1]["error"].as_str().unwrap().contains("limit of its steps"), "{told:#?}");
@@ -355,7 +343,7 @@ async fn where_nobody_is_asked_a_subagent_asks_nobody_either() {
     });
     for (on_interrupt, stop_reason) in [("deny", "completed"), ("fail", "denied")] {
         let args = ["run", "Have it done", "--on-interrupt", on_interrupt, "--output", "stream-json"];
-        let lines = world.daemon.agentctl(args).await.exits(5).json_lines();
+        let lines = world.agentctl(args).await.exits(5).json_lines();
         let result = lines.last().unwrap();
         assert_eq!(result["stop_reason"], stop_reason, "{result:#}");
         assert_eq!(result["denials"][0]["tool"], "write_file of subagent", "{result:#}");
@@ -376,13 +364,13 @@ async fn a_question_of_a_subagent_goes_with_the_turn() {
     for crashes in [false, true] {
         let mut world = World::start().await;
         delegates(&world, &["Ask first"], of_its_kind);
-        let project = world.daemon.path().join("project");
-        std::fs::create_dir(&project).unwrap();
+        let project = world.path().join("project");
+        fs::create_dir(&project).unwrap();
         let mut stream = world.client().await.turn(turn(trusting(&project), "Have it done")).await.unwrap();
         let events = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
         if crashes {
             world.daemon.kill9().await;
-            std::fs::rename(&project, project.with_file_name("away")).unwrap();
+            fs::rename(&project, project.with_file_name("away")).unwrap();
             world.daemon.restart().await;
         } else {
             stream.sender().cancel().await.unwrap();
@@ -402,8 +390,7 @@ async fn a_question_of_a_subagent_goes_with_the_turn() {
 
 /// The stored events of a session, as clients see them.
 async fn stored(world: &World, session: &str) -> Vec<Value> {
-    let args = ["attach", session, "--after", "0", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await.json_lines();
     lines
         .into_iter()
         .filter(|line| line["session_id"] == session && line["type"] != "result" && line["type"] != "item_delta")
@@ -450,7 +437,7 @@ async fn what_a_person_allows_in_the_session_holds_for_it_and_all_that_work_for_
         (!view.session.settings.grants.is_empty()).then_some(())
     });
     allowed.await;
-    world.daemon.write(&format!("data/workspace/{}/outputs/go.txt", session_of(&events)), "go");
+    world.write(&format!("data/workspace/{}/outputs/go.txt", session_of(&events)), "go");
     let rest = stream.to_the_end().await;
     assert!(!rest.iter().any(|event| matches!(event.kind, EventKind::InterruptRaised { .. })), "{rest:#?}");
     let settings = client.session(&session_of(&events)).await.unwrap().session.settings;
@@ -494,7 +481,7 @@ async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
 
     // What was taken back meanwhile is asked again.
     let id = session_of(&events);
-    world.daemon.agentctl(["grants", "revoke", "--session", &id, "write_file"]).await.exits(0);
+    world.ok(["grants", "revoke", "--session", &id, "write_file"]).await;
     let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write two")).await.unwrap();
     let events = stream.stored_until(is_raised).await;
     client.answer(asked(&events), &Answer::Approve, "desk").await.unwrap();
@@ -507,7 +494,7 @@ async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
     let events = stream.to_the_end().await;
     assert!(!events.iter().any(|event| is_raised(&event.kind)), "{events:#?}");
     for name in ["one", "two", "three"] {
-        assert_eq!(world.daemon.read(&format!("data/workspace/{id}/outputs/{name}.txt")), "x");
+        assert_eq!(world.read(&format!("data/workspace/{id}/outputs/{name}.txt")), "x");
     }
     assert_eq!(client.filtered_sessions("", 10, true, &Default::default()).await.unwrap().0.len(), 2);
 }
@@ -519,7 +506,7 @@ async fn the_tokens_of_subagents_count_to_the_limit_of_the_turn() {
         let usage = json!({"prompt_tokens": 2000, "completion_tokens": 1, "total_tokens": 2001});
         Reply { usage: Some(usage), ..Reply::tool_call("now", json!({})) }
     });
-    let output = world.daemon.agentctl(["run", "Have it done", "--output", "json"]).await;
+    let output = world.agentctl(["run", "Have it done", "--output", "json"]).await;
     assert_eq!(output.json()["stop_reason"], "budget", "{output:?}");
     let told = results(&world);
     assert_eq!(told[0]["ok"], false);
@@ -541,7 +528,7 @@ async fn what_a_session_has_told_does_not_wait_for_a_subagent_that_is_busy_again
     let mut own = client.turn(turn(SessionChoice::Existing(child.to_string()), "And you yourself?")).await.unwrap();
     let began = own.stored_until(|kind| matches!(kind, EventKind::TurnStarted { .. })).await.last().unwrap().seq;
     let args = ["attach", &session_of(&events), "--after", "0", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(args).await.json_lines();
     let stored_of = |session: String| -> Vec<u64> {
         let is_stored =
             |line: &&Value| line["session_id"] == session && line["type"] != "item_delta" && line["type"] != "result";

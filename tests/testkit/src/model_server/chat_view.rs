@@ -63,19 +63,23 @@ fn of_messages(body: &Value) -> Value {
         }
     }
     view["messages"] = messages.into();
-    if let Some(tools) = body["tools"].as_array() {
-        let tool = |tool: &Value| {
-            let function = json!({
-                "name": tool["name"], "description": tool["description"], "parameters": tool["input_schema"],
-            });
-            json!({"type": "function", "function": function})
-        };
-        view["tools"] = tools.iter().map(tool).collect();
+    if let Some(tools) = tools(body, "input_schema") {
+        view["tools"] = tools;
     }
     if let Some(choice) = body["tool_choice"]["type"].as_str() {
         view["tool_choice"] = choice.into();
     }
     view
+}
+
+/// The tools of a body, whose parameters stand in this field.
+fn tools(body: &Value, parameters: &str) -> Option<Value> {
+    let tool = |tool: &Value| {
+        let function =
+            json!({"name": tool["name"], "description": tool["description"], "parameters": tool[parameters]});
+        json!({"type": "function", "function": function})
+    };
+    Some(body["tools"].as_array()?.iter().map(tool).collect())
 }
 
 fn texts(content: &Value) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, parts, tools};
+use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, odd_field, parts, refuse_if, tools};
 
 /// What a message may hold, by its role.
 const FIELDS: [(&str, &[&str]); 4] = [
@@ -77,18 +77,14 @@ impl<'a> Conversation<'a> {
 
     fn add(&mut self, at: usize, message: &'a Value) -> Checked {
         let place = |field: &str| format!("messages[{at}].{field}");
-        let nothing = Map::new();
-        let fields = message.as_object().unwrap_or(&nothing);
         let role = message["role"].as_str().unwrap_or_default();
         let Some((_, known)) = FIELDS.iter().find(|(name, _)| *name == role) else {
             return broken(place("role"), format!("{} is no role", message["role"]));
         };
-        if let Some(field) = fields.keys().find(|field| *field != "role" && !known.contains(&field.as_str())) {
+        if let Some(field) = odd_field(message, &[&["role"], *known].concat()) {
             return broken(place(field), format!("a message of the {role} has no such field"));
         }
-        if at == 0 && role != "system" {
-            return broken(place("role"), "the first message must be of the system");
-        }
+        refuse_if(at == 0 && role != "system", place("role"), "the first message must be of the system")?;
         if role != "tool" {
             self.check_answered()?;
             self.check_turn(&place("role"), role)?;
@@ -141,9 +137,7 @@ impl<'a> Conversation<'a> {
             let place = format!("{place}.tool_calls[{number}]");
             check_call(&place, call)?;
             let id = call["id"].as_str().unwrap_or_default();
-            if !self.ids.insert(id) {
-                return broken(format!("{place}.id"), format!("{id:?} has come before"));
-            }
+            refuse_if(!self.ids.insert(id), format!("{place}.id"), format!("{id:?} has come before"))?;
             self.waiting.push(id);
         }
         self.called_at = at;
@@ -166,14 +160,11 @@ impl<'a> Conversation<'a> {
 }
 
 fn check_call(place: &str, call: &Value) -> Checked {
-    let mut fields = call.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-    if let Some(field) = fields.find(|field| !["id", "type", "function"].contains(field)) {
+    if let Some(field) = odd_field(call, &["id", "type", "function"]) {
         return broken(format!("{place}.{field}"), "a call has no such field");
     }
     check_name(&format!("{place}.id"), &call["id"], MAX_ID)?;
-    if call["type"] != "function" {
-        return broken(format!("{place}.type"), "it must be \"function\"");
-    }
+    refuse_if(call["type"] != "function", format!("{place}.type"), "it must be \"function\"")?;
     check_name(&format!("{place}.function.name"), &call["function"]["name"], MAX_NAME)?;
     let place = format!("{place}.function.arguments");
     let Some(arguments) = call["function"]["arguments"].as_str() else {

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{Checked, MAX_MARKS, broken, check_name, check_said, parts};
+use super::{Checked, MAX_MARKS, broken, check_name, check_said, odd_field, parts, refuse_if};
 
 /// Fields of the body that are known.
 const FIELDS: [&str; 15] = [
@@ -38,9 +38,7 @@ const BLOCKS: [(&str, &[&str]); 7] = [
 const MAX_NAME: usize = 128;
 
 pub(super) fn check(body: &Value) -> Checked {
-    let nothing = Map::new();
-    let fields = body.as_object().unwrap_or(&nothing);
-    if let Some(field) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+    if let Some(field) = odd_field(body, &FIELDS) {
         return broken(field, "Extra inputs are not permitted");
     }
     check_said("model", &body["model"])?;
@@ -93,9 +91,7 @@ fn check_settings(body: &Value) -> Checked {
     match &body["system"] {
         Value::Null => Ok(()),
         Value::Array(blocks) => blocks.iter().enumerate().try_for_each(|(at, block)| {
-            if block["type"] != "text" {
-                return broken(format!("system.{at}.type"), "Input should be 'text'");
-            }
+            refuse_if(block["type"] != "text", format!("system.{at}.type"), "Input should be 'text'")?;
             check_said(&format!("system.{at}.text"), &block["text"])
         }),
         text => check_said("system", text),
@@ -115,9 +111,7 @@ fn check_tools(body: &Value) -> Checked {
     };
     let mut names = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
-        let known = ["name", "description", "input_schema", "cache_control", "type"];
-        let mut fields = tool.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        if let Some(field) = fields.find(|field| !known.contains(field)) {
+        if let Some(field) = odd_field(tool, &["name", "description", "input_schema", "cache_control", "type"]) {
             return broken(format!("tools.{at}.custom.{field}"), "Extra inputs are not permitted");
         }
         check_name(&format!("tools.{at}.custom.name"), &tool["name"], MAX_NAME)?;
@@ -125,9 +119,7 @@ fn check_tools(body: &Value) -> Checked {
         if tool["input_schema"]["type"] != "object" {
             return broken(format!("tools.{at}.custom.input_schema.type"), "Input should be 'object'");
         }
-        if !names.insert(tool["name"].as_str()) {
-            return broken("tools", "Tool names must be unique.");
-        }
+        refuse_if(!names.insert(tool["name"].as_str()), "tools", "Tool names must be unique.")?;
     }
     Ok(())
 }
@@ -205,8 +197,7 @@ fn check_blocks<'a>(place: &str, role: &str, blocks: &'a [Value], ids: &mut Hash
         let Some((_, known)) = BLOCKS.iter().find(|(name, _)| *name == kind) else {
             return broken(format!("{place}.type"), format!("{} is no block", block["type"]));
         };
-        let mut fields = block.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        if let Some(field) = fields.find(|field| *field != "type" && !known.contains(field)) {
+        if let Some(field) = odd_field(block, &[&["type"], *known].concat()) {
             return broken(format!("{place}.{kind}.{field}"), "Extra inputs are not permitted");
         }
         let of_model = ["tool_use", "thinking", "redacted_thinking", "server_tool_use"].contains(&kind);
@@ -270,9 +261,7 @@ fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
             others = true;
             continue;
         }
-        if others {
-            return broken(format!("messages.{at}"), "`tool_result` blocks must stand before all other blocks");
-        }
+        refuse_if(others, format!("messages.{at}"), "`tool_result` blocks must stand before all other blocks")?;
         if !before.iter().any(|call| call["type"] == "tool_use" && call["id"] == block["tool_use_id"]) {
             return broken(
                 format!("messages.{at}"),

@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
-use super::{Checked, broken, check_said};
+use super::{Checked, broken, check_said, refuse_if};
 
 /// Types of pictures that all providers take, and how their bytes begin.
 const SEEN: [(&str, &[u8]); 4] =
@@ -14,9 +14,7 @@ const MAX_PICTURE: usize = 5 << 20;
 /// Words, or an array of parts that are texts or pictures as data.
 pub(super) fn check(place: &str, content: &Value) -> Checked {
     let Some(parts) = content.as_array() else { return check_said(place, content) };
-    if parts.is_empty() {
-        return broken(place, "it has no parts");
-    }
+    refuse_if(parts.is_empty(), place, "it has no parts")?;
     for (at, part) in parts.iter().enumerate() {
         let place = format!("{place}[{at}]");
         match part["type"].as_str() {
@@ -41,9 +39,7 @@ pub(super) fn check_data(place: &str, kind: &str, data: &str) -> Checked {
     let Some((_, begins)) = SEEN.iter().find(|(seen, _)| *seen == kind) else {
         return broken(place, format!("{kind:?} is no type of a picture that is taken"));
     };
-    if !bytes.starts_with(begins) {
-        return broken(place, format!("it is no {kind}"));
-    }
+    refuse_if(!bytes.starts_with(begins), place, format!("it is no {kind}"))?;
     if bytes.len() > MAX_PICTURE {
         return broken(place, format!("it has {} bytes; {MAX_PICTURE} are allowed", bytes.len()));
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_NAME, broken, check_name, check_said, parts, tools};
+use super::{Checked, MAX_NAME, broken, check_name, check_said, odd_field, parts, refuse_if, tools};
 
 /// Fields of the body that are known and do not ask the server to store anything.
 const FIELDS: [&str; 20] = [
@@ -46,9 +46,7 @@ const MAX_ID: usize = 64;
 const MIN_ANSWER: u64 = 16;
 
 pub(super) fn check(body: &Value) -> Checked {
-    let nothing = Map::new();
-    let fields = body.as_object().unwrap_or(&nothing);
-    if let Some(field) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+    if let Some(field) = odd_field(body, &FIELDS) {
         return broken(field, format!("Unknown parameter: '{field}'."));
     }
     check_said("model", &body["model"])?;
@@ -62,9 +60,7 @@ pub(super) fn check(body: &Value) -> Checked {
 
 fn check_settings(body: &Value) -> Checked {
     // Without it the server would keep what it is told.
-    if body["store"] != Value::Bool(false) {
-        return broken("store", "it must be false");
-    }
+    refuse_if(body["store"] != Value::Bool(false), "store", "it must be false")?;
     if !body["instructions"].is_null() {
         check_said("instructions", &body["instructions"])?;
     }
@@ -83,20 +79,16 @@ fn check_settings(body: &Value) -> Checked {
         return broken("include", format!("Invalid value: {odd}"));
     }
     let reasoning = &body["reasoning"];
-    let nothing = Map::new();
-    let mut fields = reasoning.as_object().unwrap_or(&nothing).keys();
-    if let Some(field) = fields.find(|field| !["effort", "summary"].contains(&field.as_str())) {
+    if let Some(field) = odd_field(reasoning, &["effort", "summary"]) {
         return broken(format!("reasoning.{field}"), "Unknown parameter");
     }
-    let effort = &reasoning["effort"];
-    if !effort.is_null() && !EFFORTS.iter().any(|known| effort == known) {
-        return broken("reasoning.effort", format!("Invalid value: {effort}"));
-    }
-    let summary = &reasoning["summary"];
-    if !summary.is_null() && !["auto", "concise", "detailed"].iter().any(|known| summary == known) {
-        return broken("reasoning.summary", format!("Invalid value: {summary}"));
-    }
-    Ok(())
+    let check = |name: &str, known: &[&str]| {
+        let value = &reasoning[name];
+        let is_odd = !value.is_null() && !known.iter().any(|known| value == known);
+        refuse_if(is_odd, format!("reasoning.{name}"), format!("Invalid value: {value}"))
+    };
+    check("effort", &EFFORTS)?;
+    check("summary", &["auto", "concise", "detailed"])
 }
 
 fn check_tools(body: &Value) -> Checked {
@@ -108,14 +100,10 @@ fn check_tools(body: &Value) -> Checked {
     let mut names = HashSet::new();
     for (at, tool) in offered.iter().enumerate() {
         let place = format!("tools[{at}]");
-        let known = ["type", "name", "description", "parameters", "strict"];
-        let mut fields = tool.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        if let Some(field) = fields.find(|field| !known.contains(field)) {
+        if let Some(field) = odd_field(tool, &["type", "name", "description", "parameters", "strict"]) {
             return broken(format!("{place}.{field}"), "Unknown parameter");
         }
-        if tool["type"] != "function" {
-            return broken(format!("{place}.type"), "it must be \"function\"");
-        }
+        refuse_if(tool["type"] != "function", format!("{place}.type"), "it must be \"function\"")?;
         check_name(&format!("{place}.name"), &tool["name"], MAX_NAME)?;
         check_said(&format!("{place}.description"), &tool["description"])?;
         if tool["parameters"]["type"] != "object" {
@@ -128,9 +116,7 @@ fn check_tools(body: &Value) -> Checked {
                 "'additionalProperties' is required to be supplied and to be false",
             );
         }
-        if !names.insert(tool["name"].as_str()) {
-            return broken(format!("{place}.name"), "it has come before");
-        }
+        refuse_if(!names.insert(tool["name"].as_str()), format!("{place}.name"), "it has come before")?;
     }
     Ok(())
 }
@@ -143,8 +129,7 @@ fn check_items(items: &[Value]) -> Checked {
         let Some((_, known)) = ITEMS.iter().find(|(name, _)| *name == kind) else {
             return broken(format!("{place}.type"), format!("Invalid value: {}", item["type"]));
         };
-        let mut fields = item.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        if let Some(field) = fields.find(|field| *field != "type" && !known.contains(field)) {
+        if let Some(field) = odd_field(item, &[&["type"], *known].concat()) {
             return broken(format!("{place}.{field}"), "Unknown parameter");
         }
         match kind {
@@ -157,9 +142,7 @@ fn check_items(items: &[Value]) -> Checked {
             "function_call" => {
                 check_call(&place, item)?;
                 let id = item["call_id"].as_str().unwrap_or_default();
-                if !ids.insert(id) {
-                    return broken(format!("{place}.call_id"), format!("{id:?} has come before"));
-                }
+                refuse_if(!ids.insert(id), format!("{place}.call_id"), format!("{id:?} has come before"))?;
                 waiting.push(id);
             }
             "function_call_output" => {
@@ -209,9 +192,7 @@ fn check_message(place: &str, item: &Value) -> Checked {
                 check_said(&format!("{place}.text"), &part["text"])?;
             }
             ("user", "input_image") => {
-                if part["detail"] != "auto" {
-                    return broken(format!("{place}.detail"), "it must be auto");
-                }
+                refuse_if(part["detail"] != "auto", format!("{place}.detail"), "it must be auto")?;
                 parts::check_picture(&format!("{place}.image_url"), &part["image_url"])?;
             }
             ("assistant", "refusal") => check_said(&format!("{place}.refusal"), &part["refusal"])?,
@@ -241,9 +222,7 @@ fn check_call(place: &str, item: &Value) -> Checked {
 
 fn check_thoughts(place: &str, item: &Value, next: Option<&Value>) -> Checked {
     let id = item["id"].as_str().unwrap_or_default();
-    if item["summary"].as_array().is_none() {
-        return broken(format!("{place}.summary"), "Missing required parameter");
-    }
+    refuse_if(item["summary"].as_array().is_none(), format!("{place}.summary"), "Missing required parameter")?;
     let has_content = item["content"].as_array().is_some_and(|content| !content.is_empty());
     if !has_content && item["encrypted_content"].as_str().is_none_or(str::is_empty) {
         let message = format!("Item with id '{id}' not found. Items are not persisted when `store` is set to false.");

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Checked, MAX_NAME, broken, check_name, check_said};
+use super::{Checked, MAX_NAME, broken, check_name, check_said, refuse_if};
 
 /// Tools that one request may offer.
 const MAX_TOOLS: usize = 128;
@@ -18,9 +18,7 @@ pub(super) fn check(tools: &Value) -> Checked {
     let mut names = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
         let place = format!("tools[{at}]");
-        if tool["type"] != "function" {
-            return broken(format!("{place}.type"), "it must be \"function\"");
-        }
+        refuse_if(tool["type"] != "function", format!("{place}.type"), "it must be \"function\"")?;
         let (place, function) = (format!("{place}.function"), &tool["function"]);
         check_name(&format!("{place}.name"), &function["name"], MAX_NAME)?;
         if !names.insert(function["name"].as_str()) {
@@ -46,9 +44,7 @@ pub(super) fn check_choice(choice: &Value) -> Checked {
 }
 
 fn check_parameters(place: &str, schema: &Value) -> Checked {
-    if schema["type"] != "object" {
-        return broken(place, "the schema must be of an object");
-    }
+    refuse_if(schema["type"] != "object", place, "the schema must be of an object")?;
     let properties = &schema["properties"];
     if !(properties.is_null() || properties.is_object()) {
         return broken(format!("{place}.properties"), "it must be an object");

@@ -3,28 +3,14 @@
 
 mod quality;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-    sync::Arc,
-    time::{Duration, Instant},
-};
-
 use agentd_code::{CodePool, PoolConfig};
 use agentd_core::{
     code::{CodeAnswer, CodeQuestion},
     ports::CodeReader as _,
 };
-use anyhow::{Context as _, bail, ensure};
 use tokio::process::Command;
-use tokio_util::sync::CancellationToken;
 
-use crate::{
-    figures::{Figure, Samples, rate},
-    report::Row,
-    world,
-};
+use super::*;
 
 /// Lines of the tree: what cargo has unpacked here of others' code.
 const LINES: u64 = 1_000_000;

@@ -2,15 +2,11 @@
 //! `annotations/*.json`, beside one folder of sources for each repository. The ranking was tuned on the repositories with even
 //! places in the alphabet; the others are the figure.
 
-use std::{collections::HashMap, fs, path::Path, process::Command};
+use std::collections::HashMap;
 
 use agentd_code::{CodeFolder, FolderConfig, Hit, SearchQuery};
-use serde_json::Value;
 
-use crate::{
-    figures::{Figure, as_f64},
-    report::Row,
-};
+use super::*;
 
 /// Hits that count.
 const DEPTH: usize = 10;

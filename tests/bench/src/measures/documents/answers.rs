@@ -1,10 +1,6 @@
 //! Questions that were answered, beside the answers of the other stack.
 
-use super::{corpus::Question, ours::FINDS};
-use crate::{
-    figures::{Figure, as_f64},
-    report::Row,
-};
+use super::*;
 
 /// Place among the finds at which a question is answered, from 0; none if it is at none of those that count.
 pub(super) type Rank = Option<usize>;

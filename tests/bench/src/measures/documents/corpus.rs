@@ -1,15 +1,10 @@
 //! The documents that are indexed, and the Python that makes and reads them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use anyhow::Context as _;
-use serde::Deserialize;
 use tokio::process::Command;
 
 use crate::measures::python::{self, Scripts};
+
+use super::*;
 
 /// Folder of the scripts.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/documents");

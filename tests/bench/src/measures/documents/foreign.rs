@@ -1,16 +1,8 @@
 //! Documents that others made: how many of the words that other libraries read are there, and in which order.
 
-use std::{collections::BTreeMap, time::Instant};
+use crate::measures::python::answer;
 
-use serde::Deserialize;
-
-use super::{corpus::Environment, texts::Texts};
-use crate::{
-    figures::{Figure, as_f64, rate},
-    measures::python::answer,
-    report::Row,
-    world,
-};
+use super::{texts::Texts, *};
 
 /// Share of the other library's words that are to be there.
 const WORDS: f64 = 99.0;

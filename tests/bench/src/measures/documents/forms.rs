@@ -1,12 +1,6 @@
 //! Sentences of manuals that others wrote, asked for in the forms in which people ask, beside the other stack.
 
-use super::{
-    answers::{Answers, Rank, share},
-    corpus::{Environment, Question},
-    ours::{FINDS, Ours},
-    peer::Peer,
-};
-use crate::{figures::Figure, report::Row, world};
+use super::*;
 
 /// The forms, and what is asked in each.
 const FORMS: [(&str, &str); 6] = [

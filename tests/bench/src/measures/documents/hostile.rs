@@ -1,25 +1,13 @@
 //! Documents that are meant to do harm, and damaged ones: each is answered in words, and the daemon is as it was. The largest
 //! of them tell, too, what the end of a document costs beside its beginning.
 
-use std::{fs::File, time::Instant};
+use std::fs::File;
 
 use agentd_index::{Extractor, Kind, Limits, Piece, WantedParts, Window};
-use anyhow::ensure;
-use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
-use super::{
-    answers::share,
-    corpus::{Corpus, Document, Environment, Question},
-    ours::{Given, Ours},
-    texts::Texts,
-};
-use crate::{
-    figures::{Figure, Samples, as_f64},
-    measures::python::answer,
-    report::Row,
-    world,
-};
+use crate::measures::python::answer;
+
+use super::{corpus::Document, texts::Texts, *};
 
 /// Megabytes that the daemon holds at the most.
 const MEMORY: f64 = 150.0;

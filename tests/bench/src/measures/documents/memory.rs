@@ -1,14 +1,11 @@
 //! The memory of the daemon and of the processes that it starts, looked at while it works.
 
 use std::{
-    fs,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread::JoinHandle,
-    time::Duration,
 };
+
+use super::*;
 
 /// Between two looks. Each costs the machine that is measured something, and the kernel keeps
 /// the most of a process for as long as it lives: only what a worker takes in its last moments is not seen.

@@ -22,19 +22,15 @@ mod texts;
 
 use std::collections::BTreeSet;
 
-use anyhow::ensure;
-
-use self::{
-    answers::{Answers, Rank, share},
-    corpus::{Corpus, Environment, Question},
-    memory::Peaks,
-    ours::{FINDS, Given, Ours},
-    peer::{Indexed, Peer, Searched},
-};
-use crate::{
-    figures::{Figure, Samples, as_f64, millis, rate},
-    report::Row,
-    world,
+use super::{
+    documents::{
+        answers::{Answers, Rank, share},
+        corpus::{Corpus, Environment, Question},
+        memory::Peaks,
+        ours::{FINDS, Given, Ours},
+        peer::{Indexed, Peer, Searched},
+    },
+    *,
 };
 
 /// Kinds of questions about the facts, by name.

@@ -1,30 +1,14 @@
 //! The daemon with documents: given, indexed and searched through its socket, and then its library by itself.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::fs::File;
 
 use agentd_core::{
     knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
     ports::Knowledge as _,
 };
 use agentd_index::{Extractor, IndexConfig, Library, Limits};
-use anyhow::{Context as _, ensure};
-use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
-use super::{
-    answers::Rank,
-    corpus::{Corpus, Document, Question},
-    memory::{self, Peaks, Watch},
-};
-use crate::{
-    figures::Samples,
-    world::{self, Daemon, Home},
-};
+use super::{corpus::Document, memory::Watch, *};
 
 /// Finds that are asked for, and among which the right page has to be.
 pub(super) const FINDS: usize = 5;

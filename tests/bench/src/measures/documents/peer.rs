@@ -1,14 +1,8 @@
 //! The other stack, through its script.
 
-use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
-
-use super::{
-    answers::Rank,
-    corpus::{Corpus, Environment, Question},
-};
 use crate::measures::python::answer;
+
+use super::*;
 
 /// Outcome of indexing.
 #[derive(Debug, Deserialize)]

@@ -1,18 +1,12 @@
 //! Scans: how many of their words are recognised, and how many pages a second.
 
-use std::{collections::BTreeMap, env, fs::File, path::PathBuf, time::Instant};
+use std::{env, fs::File};
 
 use agentd_index::{DocumentPlace, Extractor, Limits, Recognition, RecognitionConfig};
-use anyhow::Context as _;
-use serde::Deserialize;
 
-use super::{corpus::Environment, texts::parts};
-use crate::{
-    figures::{Figure, as_f64, rate},
-    measures::python::answer,
-    report::Row,
-    world,
-};
+use crate::measures::python::answer;
+
+use super::{texts::parts, *};
 
 /// Share of the words of the usual scans that are to be recognised.
 const WORDS: f64 = 90.0;

@@ -1,17 +1,10 @@
 //! Text of documents, for a script that compares it.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    path::{Path, PathBuf},
-};
+use std::fs::File;
 
 use agentd_index::{Body, DocumentPlace, Extractor, Kind, Limits, Part, Piece};
-use anyhow::Context as _;
-use tokio_util::sync::CancellationToken;
 
-use super::corpus::Document;
-use crate::world;
+use super::{corpus::Document, *};
 
 /// Text of documents, by their places: pages, slides, and cells of sheets.
 pub(super) struct Texts<'a>(BTreeMap<&'a str, BTreeMap<String, String>>);

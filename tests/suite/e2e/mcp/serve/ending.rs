@@ -1,23 +1,17 @@
 //! Calls that are cancelled, callers that go away, and daemons that die meanwhile.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use super::{Caller, Raw, result};
-use crate::e2e::World;
+use super::*;
 
 /// The reason for which the last turn of the only session ended.
 async fn last_stop(world: &World) -> Value {
     // The model hears of an end before the journal does.
     let listed = until("no turn runs", async || {
-        let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        let listed = world.json(["sessions", "list"]).await;
         (listed[0]["status"] != "running").then_some(listed)
     })
     .await;
     let id = listed[0]["id"].as_str().unwrap().to_owned();
-    let args = ["attach", &id, "--after", "0", "--output", "stream-json"];
-    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let lines = world.ok(["attach", &id, "--after", "0", "--output", "stream-json"]).await.json_lines();
     lines.last().unwrap()["stop_reason"].clone()
 }
 
@@ -53,7 +47,7 @@ async fn a_wait_that_is_cancelled_leaves_the_turn_waiting() {
     wait.cancel(None).await.unwrap();
     world.model.reply(Reply::text("Good."));
     let rest = caller.gives("answer", json!({"interrupt_id": id, "decision": "text", "text": "this"})).await;
-    assert_eq!((&rest["stop_reason"], &rest["text"]), (&json!("completed"), &json!("Good.")), "{rest:#}");
+    holds(&rest, json!({"stop_reason": "completed", "text": "Good."}));
 }
 
 #[tokio::test]
@@ -83,14 +77,13 @@ async fn a_turn_that_waits_outlives_its_caller() {
     assert_eq!(asked["result"]["structuredContent"]["status"], "waiting", "{asked:#}");
     raw.running.end_input();
     raw.running.output(Vec::new()).await.exits(0);
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
-    assert_eq!(listed[0]["question"], "Which?");
+    assert_eq!(world.json(["interrupts"]).await[0]["question"], "Which?");
 }
 
 #[tokio::test]
 async fn nothing_on_standard_input_is_an_end_and_not_a_failure() {
     let world = World::start().await;
-    let ended = world.daemon.agentctl_with(["mcp", "serve"], "").await.exits(0);
+    let ended = world.agentctl_with(["mcp", "serve"], "").await.exits(0);
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""));
     let odd = world
         .daemon
@@ -118,5 +111,5 @@ async fn a_daemon_that_dies_is_started_again_and_the_turn_can_be_continued() {
     assert!(ended["note"].as_str().unwrap().contains("without a prompt"), "{ended:#}");
     world.model.reply(Reply::text("At last."));
     let rest = caller.gives("ask", json!({"session_id": session})).await;
-    assert_eq!((&rest["stop_reason"], &rest["text"]), (&json!("completed"), &json!("At last.")), "{rest:#}");
+    holds(&rest, json!({"stop_reason": "completed", "text": "At last."}));
 }

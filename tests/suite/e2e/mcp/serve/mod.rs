@@ -8,9 +8,8 @@ mod ending;
 mod looking;
 mod reach;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use agentd_testkit::{daemon::Running, model_server::Reply};
 use rmcp::{
     ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _,
     model::{
@@ -21,10 +20,8 @@ use rmcp::{
     service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService},
     transport::TokioChildProcess,
 };
-use serde_json::{Value, json};
 
-use super::installed;
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 /// What came to an agent besides answers.
 #[derive(Debug, Clone, Default)]
@@ -91,7 +88,7 @@ impl Caller {
     }
 
     async fn of(world: &World, args: &[&str], agent: Agent, era: ClientLifecycleMode) -> Self {
-        let command = world.daemon.agentctl_command(["mcp", "serve"].iter().chain(args));
+        let command = world.agentctl_command(["mcp", "serve"].iter().chain(args));
         let transport = TokioChildProcess::new(tokio::process::Command::from(command)).unwrap();
         let heard = agent.heard.clone();
         Self { heard, service: agent.serve_with_lifecycle(transport, era).await.unwrap() }
@@ -162,7 +159,7 @@ impl Raw {
 
     /// One that was not greeted.
     fn silent(world: &World, args: &[&str]) -> Self {
-        Self { running: Running::spawn(world.daemon.agentctl_command(["mcp", "serve"].iter().chain(args))) }
+        Self { running: Running::spawn(world.agentctl_command(["mcp", "serve"].iter().chain(args))) }
     }
 
     async fn send(&mut self, line: &str) {
@@ -192,20 +189,19 @@ async fn an_agent_asks_and_goes_on_with_the_session() {
     let caller = Caller::start(&world, &[]).await;
     world.model.reply(Reply::text("Blue\u{1b}[2J."));
     let first = caller.gives("ask", json!({"prompt": "Which colour has the sky?", "model": "base"})).await;
-    assert_eq!((&first["status"], &first["stop_reason"]), (&json!("ended"), &json!("completed")), "{first:#}");
-    assert_eq!((&first["text"], &first["interrupts"]), (&json!("Blue."), &json!([])), "{first:#}");
+    holds(&first, json!({"status": "ended", "stop_reason": "completed"}));
+    holds(&first, json!({"text": "Blue.", "interrupts": []}));
 
     world.model.reply(Reply::text("At night."));
     let second = caller.gives("ask", json!({"prompt": "And when not?", "session_id": first["session_id"]})).await;
     assert_eq!((&second["text"], &second["session_id"]), (&json!("At night."), &first["session_id"]), "{second:#}");
-    let seen = world.model.requests().last().unwrap().body.to_string();
-    assert!(seen.contains("Which colour has the sky?"), "{seen}");
+    has_all(&world.model.requests().last().unwrap().body.to_string(), &["Which colour has the sky?"]);
 
     let listed = caller.gives("list_sessions", json!({})).await;
     let session = &listed["sessions"][0];
     assert_eq!((&session["session_id"], &session["turns"]), (&first["session_id"], &json!(2)), "{listed:#}");
     // The caller's name is in the journal, without what a terminal would obey.
-    let audit = world.daemon.read("data/audit.jsonl");
+    let audit = world.read("data/audit.jsonl");
     assert!(!audit.contains("\\u001b"), "{audit}");
 }
 
@@ -219,7 +215,7 @@ async fn an_agent_of_the_newer_era_is_answered_like_any_other() {
     assert_eq!(caller.service.list_all_tools().await.unwrap().len(), 4);
     world.model.reply(Reply::text("Blue."));
     let first = caller.gives("ask", json!({"prompt": "Which colour has the sky?"})).await;
-    assert_eq!((&first["status"], &first["text"]), (&json!("ended"), &json!("Blue.")), "{first:#}");
+    holds(&first, json!({"status": "ended", "text": "Blue."}));
     let listed = caller.gives("list_sessions", json!({})).await;
     assert_eq!(listed["sessions"][0]["session_id"], first["session_id"], "{listed:#}");
     let mut raw = Raw::silent(&world, &[]);

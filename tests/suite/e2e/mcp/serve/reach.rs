@@ -1,10 +1,6 @@
 //! Whose sessions a caller gets at, and what it leaves alone in those of a person.
 
-use agentd_testkit::{daemon::Running, model_server::Reply};
-use serde_json::{Value, json};
-
-use super::{Caller, Raw, world_id};
-use crate::e2e::{World, tool_texts};
+use super::*;
 
 /// A turn of a person that waits for an answer, and its interrupt. Its model says nothing more.
 async fn person_is_asked(world: &World) -> (Running, Value) {
@@ -13,10 +9,9 @@ async fn person_is_asked(world: &World) -> (Running, Value) {
         "Ask me" => Reply::never(),
         _ => Reply::text("Here."),
     });
-    let args = ["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"];
-    let mut running = world.daemon.spawn_agentctl(args);
+    let mut running = world.spawn_agentctl(["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.json(["interrupts"]).await;
     (running, listed[0].clone())
 }
 
@@ -46,8 +41,7 @@ async fn sessions_of_others_are_told_from_none_by_nothing() {
         for (tool, arguments) in
             [("ask", json!({"prompt": "Go on"})), ("ask", json!({})), ("search_documents", json!({"query": "x"}))]
         {
-            let told = check(tool, arguments, "session_id", ids).await;
-            assert!(told.contains("--sessions all"), "{told}");
+            has_all(&check(tool, arguments, "session_id", ids).await, &["--sessions all"]);
         }
     }
     for ids in [[interrupt, &nothing], [&start(interrupt), &start(&nothing)]] {
@@ -57,20 +51,21 @@ async fn sessions_of_others_are_told_from_none_by_nothing() {
         }
     }
     assert_eq!(world.model.counts().requests, requests);
-    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let listed = world.json(["interrupts"]).await;
     assert_eq!(listed[0]["id"], interrupt, "{listed:#}");
 }
 
 #[tokio::test]
 async fn what_one_server_began_is_no_session_of_another() {
     let world = World::start().await;
-    world.model.reply(Reply::text("Here."));
     let first = Caller::start(&world, &[]).await;
     let session = first.gives("ask", json!({"prompt": "Hello"})).await["session_id"].clone();
     let second = Caller::start(&world, &[]).await;
     assert_eq!(second.gives("list_sessions", json!({})).await["sessions"], json!([]));
-    let told = second.fails("ask", json!({"prompt": "Hello", "session_id": session})).await;
-    assert!(told.contains("no session of this caller"), "{told}");
+    has_all(
+        &second.fails("ask", json!({"prompt": "Hello", "session_id": session})).await,
+        &["no session of this caller"],
+    );
     let all = Caller::start(&world, &["--sessions", "all"]).await;
     assert_eq!(all.gives("list_sessions", json!({})).await["sessions"][0]["session_id"], session);
 }
@@ -79,24 +74,22 @@ async fn what_one_server_began_is_no_session_of_another() {
 async fn the_folder_of_a_persons_session_stays_what_it_was() {
     let world = World::start().await;
     world.model.respond_with(|_| Reply::text("Here."));
-    world.daemon.write("given/inner/note.txt", "x");
-    let given = world.daemon.path().join("given").display().to_string();
-    world.daemon.agentctl(["run", "Hello"]).await.exits(0);
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    world.write("given/inner/note.txt", "x");
+    let given = world.path().join("given").display().to_string();
+    world.ok(["run", "Hello"]).await;
+    let listed = world.json(["sessions", "list"]).await;
     let session = listed[0]["id"].as_str().unwrap();
 
     let caller = Caller::start(&world, &["-C", &given, "--sessions", "all"]).await;
     let with_folder = json!({"prompt": "And now?", "session_id": session, "folder": "inner"});
-    let told = caller.fails("ask", with_folder).await;
-    assert!(told.contains("was not begun here"), "{told}");
+    has_all(&caller.fails("ask", with_folder).await, &["was not begun here"]);
     assert_eq!(caller.gives("ask", json!({"prompt": "And now?", "session_id": session})).await["text"], "Here.");
-    let shown = world.daemon.agentctl(["sessions", "show", session, "--json"]).await.exits(0).stdout;
+    let shown = world.ok(["sessions", "show", session, "--json"]).await.stdout;
     assert!(!shown.contains("given"), "{shown}");
 
     let own = caller.gives("ask", json!({"prompt": "Mine"})).await["session_id"].clone();
     caller.gives("ask", json!({"prompt": "Further down", "session_id": own, "folder": "inner"})).await;
-    let shown = world.daemon.agentctl(["sessions", "show", own.as_str().unwrap(), "--json"]).await.exits(0).stdout;
-    assert!(shown.contains("given/inner"), "{shown}");
+    world.ok(["sessions", "show", own.as_str().unwrap(), "--json"]).await.shows(&["given/inner"]);
 }
 
 #[tokio::test]
@@ -109,6 +102,6 @@ async fn the_turn_of_a_person_outlives_the_caller_that_answered_in_it() {
     world.model.wait_until(|counts| counts.requests == 2).await;
     raw.running.end_input();
     raw.running.output(Vec::new()).await.exits(0);
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let listed = world.json(["sessions", "list"]).await;
     assert_eq!(listed[0]["status"], "running", "{listed:#}");
 }

@@ -39,14 +39,8 @@ pub(super) fn of(body: &Value) -> Value {
             fields.insert("max_tokens".to_owned(), most);
         }
     }
-    if let Some(tools) = body["tools"].as_array() {
-        let tool = |tool: &Value| {
-            let function = json!({
-                "name": tool["name"], "description": tool["description"], "parameters": tool["parameters"],
-            });
-            json!({"type": "function", "function": function})
-        };
-        view["tools"] = tools.iter().map(tool).collect();
+    if let Some(tools) = super::tools(body, "parameters") {
+        view["tools"] = tools;
     }
     view
 }
