@@ -122,11 +122,22 @@ impl PatchedName<'_> {
 
 /// The files that a patch names, in all forms that patches have: whatever may be a name is taken for one.
 fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
-    const MARKS: &str = "*** Add File:|*** Update File:|*** Delete File:|*** Move to:|+++ |--- |rename from |rename to |\
-        copy from |copy to |diff --git ";
+    const MARKS: [&str; 11] = [
+        "*** Add File:",
+        "*** Update File:",
+        "*** Delete File:",
+        "*** Move to:",
+        "+++ ",
+        "--- ",
+        "rename from ",
+        "rename to ",
+        "copy from ",
+        "copy to ",
+        GIT,
+    ];
     const GIT: &str = "diff --git ";
     text.lines().flat_map(|line| {
-        let found = MARKS.split('|').find_map(|mark| Some((mark, line.trim_start().strip_prefix(mark)?)));
+        let found = MARKS.iter().find_map(|mark| Some((*mark, line.trim_start().strip_prefix(mark)?)));
         let names: Vec<PatchedName<'_>> = match found {
             Some((_, rest)) if rest.contains('"') && rest.contains('\\') => vec![PatchedName::Escaped(line)],
             // What stands behind the closing quote belongs to no name, or to another one.
