@@ -16,29 +16,61 @@ use crate::Access;
 /// The newest interface that was tried. Kernels with an older one give what they have.
 const KNOWN: ABI = ABI::V7;
 
-/// Numbers of system calls of these names.
-macro_rules! calls {
-    ($($name:ident)*) => { &[$(libc::$name),*] };
-}
-
 /// All that computing takes: memory, threads and their waiting, reading and writing what is open, the time, the end.
-const ALLOWED: &[i64] = calls! {
-    SYS_brk SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_madvise SYS_membarrier SYS_read SYS_readv SYS_pread64
-    SYS_write SYS_writev SYS_lseek SYS_fstat SYS_statx SYS_newfstatat SYS_close SYS_ppoll SYS_futex
-    SYS_set_robust_list SYS_rseq SYS_sched_yield SYS_sched_getaffinity SYS_sigaltstack SYS_rt_sigaction
-    SYS_rt_sigprocmask SYS_rt_sigreturn SYS_restart_syscall SYS_getpid SYS_gettid SYS_getrandom SYS_clock_gettime
-    SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday SYS_exit SYS_exit_group
-};
+const ALLOWED: &[i64] = &[
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    libc::SYS_newfstatat,
+    libc::SYS_close,
+    libc::SYS_ppoll,
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[i64] = &[libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
 /// Further calls for reading the files of a folder, and for hearing of changes in it.
-const READING: &[i64] = calls! {
-    SYS_getdents64 SYS_readlinkat SYS_faccessat SYS_getcwd SYS_inotify_init1 SYS_inotify_add_watch
-    SYS_inotify_rm_watch
-};
+const READING: &[i64] = &[
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_getcwd,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_rm_watch,
+];
 #[cfg(target_arch = "x86_64")]
 const READING_HERE: &[i64] = &[libc::SYS_readlink, libc::SYS_stat, libc::SYS_lstat];
 #[cfg(not(target_arch = "x86_64"))]

@@ -31,22 +31,56 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 /// Not in the library yet. The number is the same on every architecture.
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// Numbers of system calls of these names, and others.
-macro_rules! calls {
-    ($($name:ident)* $(; $($number:expr),+)?) => { &[$(libc::$name,)* $($($number,)+)?] };
-}
-
 /// Refused with "operation not permitted", whatever their arguments: they inspect or change other processes, mounts,
 /// keys, the kernel, or the machine.
-const FORBIDDEN: &[i64] = calls! {
-    SYS_acct SYS_add_key SYS_adjtimex SYS_bpf SYS_chroot SYS_clock_adjtime SYS_clock_settime SYS_delete_module
-    SYS_fanotify_init SYS_finit_module SYS_fsconfig SYS_fsmount SYS_fsopen SYS_fspick SYS_init_module SYS_kcmp
-    SYS_kexec_file_load SYS_kexec_load SYS_keyctl SYS_mount SYS_mount_setattr SYS_move_mount SYS_open_by_handle_at
-    SYS_open_tree SYS_perf_event_open SYS_pidfd_getfd SYS_pivot_root SYS_process_madvise SYS_process_vm_readv
-    SYS_process_vm_writev SYS_ptrace SYS_quotactl SYS_reboot SYS_request_key SYS_setdomainname SYS_sethostname
-    SYS_setns SYS_settimeofday SYS_swapoff SYS_swapon SYS_syslog SYS_umount2 SYS_unshare SYS_userfaultfd
-    SYS_vhangup; OPEN_TREE_ATTR
-};
+const FORBIDDEN: &[i64] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_bpf,
+    libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+];
 
 #[cfg(target_arch = "x86_64")]
 const FORBIDDEN_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib];
@@ -54,17 +88,33 @@ const FORBIDDEN_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_mod
 const FORBIDDEN_HERE: &[i64] = &[];
 
 /// Refused where processes of the person outside can be named: memory, queues and counters that are known by a number.
-const SHARED: &[i64] = calls! {
-    SYS_mq_open SYS_mq_unlink SYS_msgctl SYS_msgget SYS_msgrcv SYS_msgsnd SYS_semctl SYS_semget SYS_semop
-    SYS_semtimedop SYS_shmat SYS_shmctl SYS_shmget
-};
+const SHARED: &[i64] = &[
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_msgctl,
+    libc::SYS_msgget,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_semctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmget,
+];
 
 /// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here, or,
 /// of those that watch files, they tell the names in folders that may not be listed.
-const UNKNOWN: &[i64] = calls! {
-    SYS_clone3 SYS_inotify_init1 SYS_inotify_add_watch SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register
-    SYS_openat2
-};
+const UNKNOWN: &[i64] = &[
+    libc::SYS_clone3,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_openat2,
+];
 
 #[cfg(target_arch = "x86_64")]
 const UNKNOWN_HERE: &[i64] = &[libc::SYS_inotify_init];
@@ -74,16 +124,33 @@ const UNKNOWN_HERE: &[i64] = &[];
 /// Refused as if no file had any: attributes of files by their paths, which Landlock lets be read of every file that
 /// can be named, and changed. Those of an open file are for whoever could open it. The last are newer than their names:
 /// `setxattrat`, `getxattrat`, `listxattrat`, `removexattrat`.
-const ATTRIBUTES: &[i64] = calls! {
-    SYS_getxattr SYS_lgetxattr SYS_listxattr SYS_llistxattr SYS_setxattr SYS_lsetxattr SYS_removexattr
-    SYS_lremovexattr; 463, 464, 465, 466
-};
+const ATTRIBUTES: &[i64] = &[
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    463,
+    464,
+    465,
+    466,
+];
 
 /// Owners, modes, times and attributes, which Landlock does not know: refused to what may change nothing, where no file
 /// system is read-only.
-const CHANGES: &[i64] = calls! {
-    SYS_fchmod SYS_fchmodat SYS_fchmodat2 SYS_fchown SYS_fchownat SYS_fremovexattr SYS_fsetxattr SYS_utimensat
-};
+const CHANGES: &[i64] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_utimensat,
+];
 
 #[cfg(target_arch = "x86_64")]
 const CHANGES_HERE: &[i64] =
