@@ -138,11 +138,37 @@ mod tests {
             check(name, &[], false);
             check(name, &added, true);
         }
-        let names = "LD_PRELOAD¦LD_LIBRARY_PATH¦ld_preload¦DYLD_INSERT_LIBRARIES¦BASH_ENV¦ENV¦PROMPT_COMMAND¦\
-            BASH_FUNC_ls%%¦BASH_FUNC_x¦IFS¦PS4¦SHELLOPTS¦SSH_AUTH_SOCK¦DBUS_SESSION_BUS_ADDRESS¦GITHUB_TOKEN¦\
-            OPENAI_API_KEY¦AWS_SECRET_ACCESS_KEY¦MY_PASSWORD¦MY_APIKEY¦NPM_AUTHTOKEN¦HOME¦TMPDIR¦WORKSPACE¦\
-            AGENTD_COMMAND¦¦A=B¦A B¦1A¦PATH\n";
-        for name in names.split('¦') {
+        for name in [
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "ld_preload",
+            "DYLD_INSERT_LIBRARIES",
+            "BASH_ENV",
+            "ENV",
+            "PROMPT_COMMAND",
+            "BASH_FUNC_ls%%",
+            "BASH_FUNC_x",
+            "IFS",
+            "PS4",
+            "SHELLOPTS",
+            "SSH_AUTH_SOCK",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "GITHUB_TOKEN",
+            "OPENAI_API_KEY",
+            "AWS_SECRET_ACCESS_KEY",
+            "MY_PASSWORD",
+            "MY_APIKEY",
+            "NPM_AUTHTOKEN",
+            "HOME",
+            "TMPDIR",
+            "WORKSPACE",
+            "AGENTD_COMMAND",
+            "",
+            "A=B",
+            "A B",
+            "1A",
+            "PATH\n",
+        ] {
             check(name, &[], false);
             check(name, &added, false);
         }

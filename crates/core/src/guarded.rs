@@ -214,17 +214,50 @@ mod tests {
     fn what_others_run_or_obey_is_guarded_at_any_depth() {
         let names =
             GuardedNames::with(&["Tiltfile".to_owned(), "ops/*.hcl".to_owned(), "conf[1].yml".to_owned()]).unwrap();
-        let paths = ".git/hooks/pre-commit a/b/.GIT/config .git x.code-workspace a/AGENTS.md a/agents.MD \
-            .devcontainer.json .zed/tasks.json .envrc.local .unheard-of a/.unheard-of/b mise.toml tiltfile \
-            ops/x.hcl conf[1].yml .yarn/releases/yarn.cjs .hg/hgrc lefthook.yml Jenkinsfile .env .gitignore.exe \
-            .GITIGNORE .husky/_/h GIT~1/config";
-        for path in paths.split(' ') {
+        for path in [
+            ".git/hooks/pre-commit",
+            "a/b/.GIT/config",
+            ".git",
+            "x.code-workspace",
+            "a/AGENTS.md",
+            "a/agents.MD",
+            ".devcontainer.json",
+            ".zed/tasks.json",
+            ".envrc.local",
+            ".unheard-of",
+            "a/.unheard-of/b",
+            "mise.toml",
+            "tiltfile",
+            "ops/x.hcl",
+            "conf[1].yml",
+            ".yarn/releases/yarn.cjs",
+            ".hg/hgrc",
+            "lefthook.yml",
+            "Jenkinsfile",
+            ".env",
+            ".gitignore.exe",
+            ".GITIGNORE",
+            ".husky/_/h",
+            "GIT~1/config",
+        ] {
             assert!(names.covers(path.as_bytes()), "{path}");
             assert!(names.plants(path.as_bytes()), "{path}");
         }
-        let paths = "src/main.rs .gitignore a/.editorconfig Makefile package.json notes.md x.hcl \
-            .pytest_cache/v/cache/lastfailed .coverage .coverage.host.1 a/git mise .hg/dirstate";
-        for path in paths.split(' ') {
+        for path in [
+            "src/main.rs",
+            ".gitignore",
+            "a/.editorconfig",
+            "Makefile",
+            "package.json",
+            "notes.md",
+            "x.hcl",
+            ".pytest_cache/v/cache/lastfailed",
+            ".coverage",
+            ".coverage.host.1",
+            "a/git",
+            "mise",
+            ".hg/dirstate",
+        ] {
             assert!(!names.covers(path.as_bytes()), "{path}");
         }
         for path in ["node_modules/x/.eslintrc", ".venv/lib/x.pth", "target/debug/.fingerprint/x"] {

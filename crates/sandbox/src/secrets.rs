@@ -187,19 +187,36 @@ mod tests {
             let is_folder = path.ends_with('/');
             assert_eq!(named(Path::new(path), is_folder), expected, "{path}");
         }
-        let paths = "/h/.config/git/credentials /h/.local/share/uv/credentials/ \
-            /h/.local/share/uv/credentials/credentials.toml /h/.netrc /h/x/.npmrc /h/.docker/config.json \
-            /h/.config/gh/hosts.yml /h/.kube/ /h/.aws/ /h/.config/gcloud/ /h/.local/share/keyrings/ \
-            /h/.bash_history /h/x/passwords.KDBX /h/.config/google-chrome/";
-        for path in paths.split(' ') {
+        for path in [
+            "/h/.config/git/credentials",
+            "/h/.local/share/uv/credentials/",
+            "/h/.local/share/uv/credentials/credentials.toml",
+            "/h/.netrc",
+            "/h/x/.npmrc",
+            "/h/.docker/config.json",
+            "/h/.config/gh/hosts.yml",
+            "/h/.kube/",
+            "/h/.aws/",
+            "/h/.config/gcloud/",
+            "/h/.local/share/keyrings/",
+            "/h/.bash_history",
+            "/h/x/passwords.KDBX",
+            "/h/.config/google-chrome/",
+        ] {
             check(path, SecretName::Secret);
         }
         for path in ["/h/x/id_ed25519", "/h/id_work", "/h/x/server.pem", "/h/x/server.key"] {
             check(path, SecretName::Key);
         }
-        let paths = "/h/.config/git/config /h/x/id_ed25519.pub /h/go/pkg/mod/grpc/credentials/ /h/x/config.json \
-            /h/x/hosts.yml /h/.config/git/ /h/x/history";
-        for path in paths.split(' ') {
+        for path in [
+            "/h/.config/git/config",
+            "/h/x/id_ed25519.pub",
+            "/h/go/pkg/mod/grpc/credentials/",
+            "/h/x/config.json",
+            "/h/x/hosts.yml",
+            "/h/.config/git/",
+            "/h/x/history",
+        ] {
             check(path, SecretName::Other);
         }
     }

@@ -28,17 +28,32 @@ use crate::{
     usage::{self, CountedEvent},
 };
 
-macro_rules! migrations {
-    ($($name:literal)*) => { &[$(M::up(include_str!(concat!("../migrations/", $name, ".sql")))),*] };
-}
-
 /// Every version of the schema. Append only: a file that was released never changes.
-const MIGRATIONS: &[M<'static>] = migrations! {
-    "0001_journal" "0002_queue" "0003_grants" "0004_state_files" "0005_window" "0006_search"
-    "0007_state_file_changes" "0008_held" "0009_handed_over" "0010_children" "0011_agents" "0012_removed"
-    "0013_audit_head" "0014_damaged" "0015_files_left" "0016_order_of_use" "0017_surroundings" "0018_usage"
-    "0019_counters" "0020_imported" "0021_counted" "0022_origin" "0023_withdrawn"
-};
+const MIGRATIONS: &[M<'static>] = &[
+    M::up(include_str!("../migrations/0001_journal.sql")),
+    M::up(include_str!("../migrations/0002_queue.sql")),
+    M::up(include_str!("../migrations/0003_grants.sql")),
+    M::up(include_str!("../migrations/0004_state_files.sql")),
+    M::up(include_str!("../migrations/0005_window.sql")),
+    M::up(include_str!("../migrations/0006_search.sql")),
+    M::up(include_str!("../migrations/0007_state_file_changes.sql")),
+    M::up(include_str!("../migrations/0008_held.sql")),
+    M::up(include_str!("../migrations/0009_handed_over.sql")),
+    M::up(include_str!("../migrations/0010_children.sql")),
+    M::up(include_str!("../migrations/0011_agents.sql")),
+    M::up(include_str!("../migrations/0012_removed.sql")),
+    M::up(include_str!("../migrations/0013_audit_head.sql")),
+    M::up(include_str!("../migrations/0014_damaged.sql")),
+    M::up(include_str!("../migrations/0015_files_left.sql")),
+    M::up(include_str!("../migrations/0016_order_of_use.sql")),
+    M::up(include_str!("../migrations/0017_surroundings.sql")),
+    M::up(include_str!("../migrations/0018_usage.sql")),
+    M::up(include_str!("../migrations/0019_counters.sql")),
+    M::up(include_str!("../migrations/0020_imported.sql")),
+    M::up(include_str!("../migrations/0021_counted.sql")),
+    M::up(include_str!("../migrations/0022_origin.sql")),
+    M::up(include_str!("../migrations/0023_withdrawn.sql")),
+];
 
 /// "agnt", which the first migration writes into the file's header.
 const APPLICATION_ID: i64 = 0x6167_6e74;

@@ -43,17 +43,32 @@ const TEMP: &str = "temp";
 
 /// Settings that stand above those of the repository. All that names a program is turned off; where names are free, as of filters,
 /// they are looked for (see [`Git::own_programs`]).
-const SETTINGS: &str = "core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.splitIndex=false \
-    core.attributesFile=/dev/null core.excludesFile=/dev/null core.sparseCheckout=false core.trustctime=true \
-    core.quotePath=false core.pager=cat core.editor=true core.sshCommand=false core.askPass=false \
-    commit.gpgSign=false gpg.program=false merge.verifySignatures=false merge.renormalize=false \
-    submodule.recurse=false status.submoduleSummary=false diff.ignoreSubmodules=dirty protocol.allow=never \
-    protocol.ext.allow=never gc.auto=0 maintenance.auto=false";
-
-/// Variables that are always the same.
-const ENVIRONMENT: &str = "LANG=C.UTF-8 LC_ALL=C.UTF-8 GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 \
-    GIT_TERMINAL_PROMPT=0 GIT_NO_LAZY_FETCH=1 GIT_OPTIONAL_LOCKS=0 GIT_LITERAL_PATHSPECS=1 \
-    GIT_MERGE_AUTOEDIT=no GIT_EDITOR=true GIT_PAGER=cat";
+const SETTINGS: [&str; 24] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.splitIndex=false",
+    "core.attributesFile=/dev/null",
+    "core.excludesFile=/dev/null",
+    "core.sparseCheckout=false",
+    "core.trustctime=true",
+    "core.quotePath=false",
+    "core.pager=cat",
+    "core.editor=true",
+    "core.sshCommand=false",
+    "core.askPass=false",
+    "commit.gpgSign=false",
+    "gpg.program=false",
+    "merge.verifySignatures=false",
+    "merge.renormalize=false",
+    "submodule.recurse=false",
+    "status.submoduleSummary=false",
+    "diff.ignoreSubmodules=dirty",
+    "protocol.allow=never",
+    "protocol.ext.allow=never",
+    "gc.auto=0",
+    "maintenance.auto=false",
+];
 
 /// Runs git.
 #[derive(Debug)]
@@ -152,7 +167,7 @@ impl Git {
         self.check()?;
         let scratch = self.scratch_folder().map_err(broken)?;
         let mut command: Vec<OsString> = ["git", "--no-pager", "--no-replace-objects"].map(OsString::from).into();
-        for setting in SETTINGS.split(' ') {
+        for setting in SETTINGS {
             command.extend(["-c".into(), OsString::from(setting)]);
         }
         command.extend(["-C".into(), place.work_tree.as_os_str().to_owned()]);
@@ -201,9 +216,18 @@ impl Git {
         set("PATH", &self.path);
         set("HOME", &temp);
         set("TMPDIR", &temp);
-        for (name, value) in ENVIRONMENT.split(' ').filter_map(|pair| pair.split_once('=')) {
-            set(name, &value);
-        }
+        set("LANG", &"C.UTF-8");
+        set("LC_ALL", &"C.UTF-8");
+        set("GIT_CONFIG_NOSYSTEM", &"1");
+        set("GIT_CONFIG_GLOBAL", &"/dev/null");
+        set("GIT_ATTR_NOSYSTEM", &"1");
+        set("GIT_TERMINAL_PROMPT", &"0");
+        set("GIT_NO_LAZY_FETCH", &"1");
+        set("GIT_OPTIONAL_LOCKS", &"0");
+        set("GIT_LITERAL_PATHSPECS", &"1");
+        set("GIT_MERGE_AUTOEDIT", &"no");
+        set("GIT_EDITOR", &"true");
+        set("GIT_PAGER", &"cat");
         set("GIT_DIR", &place.git_dir);
         set("GIT_COMMON_DIR", &place.common);
         set("GIT_WORK_TREE", &place.work_tree);

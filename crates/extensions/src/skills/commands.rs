@@ -82,16 +82,38 @@ fn wanted(workspace: &Workspace, name: &str) -> Option<SkillPackages> {
 }
 
 /// Packages whose modules have other names.
-const OTHER_NAMES: &str = "Crypto=pycryptodome OpenSSL=pyOpenSSL PIL=pillow attr=attrs bs4=beautifulsoup4 cv2=opencv-python-headless \
-    dateutil=python-dateutil docx=python-docx dotenv=python-dotenv fitz=pymupdf git=GitPython github=PyGithub \
-    jose=python-jose jwt=PyJWT magic=python-magic mpl_toolkits=matplotlib pkg_resources=setuptools \
-    pptx=python-pptx psycopg2=psycopg2-binary serial=pyserial skimage=scikit-image sklearn=scikit-learn \
-    slugify=python-slugify telegram=python-telegram-bot win32com=pywin32 yaml=PyYAML";
+const OTHER_NAMES: [(&str, &str); 26] = [
+    ("Crypto", "pycryptodome"),
+    ("OpenSSL", "pyOpenSSL"),
+    ("PIL", "pillow"),
+    ("attr", "attrs"),
+    ("bs4", "beautifulsoup4"),
+    ("cv2", "opencv-python-headless"),
+    ("dateutil", "python-dateutil"),
+    ("docx", "python-docx"),
+    ("dotenv", "python-dotenv"),
+    ("fitz", "pymupdf"),
+    ("git", "GitPython"),
+    ("github", "PyGithub"),
+    ("jose", "python-jose"),
+    ("jwt", "PyJWT"),
+    ("magic", "python-magic"),
+    ("mpl_toolkits", "matplotlib"),
+    ("pkg_resources", "setuptools"),
+    ("pptx", "python-pptx"),
+    ("psycopg2", "psycopg2-binary"),
+    ("serial", "pyserial"),
+    ("skimage", "scikit-image"),
+    ("sklearn", "scikit-learn"),
+    ("slugify", "python-slugify"),
+    ("telegram", "python-telegram-bot"),
+    ("win32com", "pywin32"),
+    ("yaml", "PyYAML"),
+];
 
 /// The package that brings a Python module, as far as is known.
 pub(super) fn package_of(module: &str) -> &str {
-    let mut pairs = OTHER_NAMES.split(' ').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(name, _)| *name == module).map_or(module, |(_, package)| package)
+    OTHER_NAMES.iter().find(|(name, _)| *name == module).map_or(module, |(_, package)| package)
 }
 
 /// The module that a Python program lacked, as its last words say.

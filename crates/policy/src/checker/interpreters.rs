@@ -143,9 +143,23 @@ mod tests {
         for program in ["1,20p", "$d", "p", "s/a/b/", "s|/usr|/opt|g", r"s/a\n/b/2p"] {
             assert!(prints(program) || replaces(program), "{program}");
         }
-        let programs = "¦e id¦1e id¦w x¦r ../x¦s/a/b/e¦s/a/b/w x¦s/a/b/;e id¦s/[]/X/;#]/id/e¦s/a\\/b/c/¦s;a;b;e¦/x/p¦s/a/b¦\
-            p;e id¦1,20p\ne id";
-        for program in programs.split('¦') {
+        for program in [
+            "",
+            "e id",
+            "1e id",
+            "w x",
+            "r ../x",
+            "s/a/b/e",
+            "s/a/b/w x",
+            "s/a/b/;e id",
+            "s/[]/X/;#]/id/e",
+            r"s/a\/b/c/",
+            "s;a;b;e",
+            "/x/p",
+            "s/a/b",
+            "p;e id",
+            "1,20p\ne id",
+        ] {
             assert!(!prints(program) && !replaces(program), "{program}");
         }
     }

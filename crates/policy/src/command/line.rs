@@ -363,8 +363,22 @@ mod tests {
 
     #[test]
     fn what_the_shell_puts_in_is_known_as_such() {
-        let texts = "$x \"$x\" ~ ~root/x PATH=~/bin a:~ $@ $0 $- ${x} ${x:-y} a{b,c} {1..3} {a";
-        for text in texts.split(' ') {
+        for text in [
+            "$x",
+            "\"$x\"",
+            "~",
+            "~root/x",
+            "PATH=~/bin",
+            "a:~",
+            "$@",
+            "$0",
+            "$-",
+            "${x}",
+            "${x:-y}",
+            "a{b,c}",
+            "{1..3}",
+            "{a",
+        ] {
             assert!(plain(&format!("a {text}")).is_some_and(|found| !found[0][0].is_static()), "{text}");
         }
         for text in ["*", "a?", "[a]", "a[b]c"] {
@@ -378,14 +392,55 @@ mod tests {
     #[test]
     fn more_than_plain_words_is_known_as_such() {
         let unclear = |text: &str| matches!(read(text), Line::Other(Doubt::Unclear(_)));
-        let texts = "$(a)¦`a`¦<(a)¦a <<<b¦(a)¦{ a; }¦if a; then b; fi¦[[ a ]]¦! a¦a |& b¦$'a'¦a $\"b\"";
-        for text in texts.split('¦') {
+        for text in [
+            "$(a)",
+            "`a`",
+            "<(a)",
+            "a <<<b",
+            "(a)",
+            "{ a; }",
+            "if a; then b; fi",
+            "[[ a ]]",
+            "! a",
+            "a |& b",
+            "$'a'",
+            "a $\"b\"",
+        ] {
             assert!(plain(text).is_none() && !unclear(text), "{text}");
         }
-        let texts = "'a¦\"a¦a\\¦((a))¦$((1))¦$[1]¦f() { a; }¦${x@P}¦${x:=y}¦${!x}¦${a[1]}¦a <<E¦a <<\"E\"\nE\n¦\
-            a <<E <<F\nE\nF\n¦a {x}>b¦(a¦a)¦if a¦fi¦;;¦a &&¦| a¦a ; ; b¦a >¦a\rb¦a\0b¦あ\\;b¦echo $(<< \\|n ¦\
-            cat <<$( x¦<<-$((  )¦$'rm\\0x'";
-        for text in texts.split('¦') {
+        for text in [
+            "'a",
+            "\"a",
+            "a\\",
+            "((a))",
+            "$((1))",
+            "$[1]",
+            "f() { a; }",
+            "${x@P}",
+            "${x:=y}",
+            "${!x}",
+            "${a[1]}",
+            "a <<E",
+            "a <<\"E\"\nE\n",
+            "a <<E <<F\nE\nF\n",
+            "a {x}>b",
+            "(a",
+            "a)",
+            "if a",
+            "fi",
+            ";;",
+            "a &&",
+            "| a",
+            "a ; ; b",
+            "a >",
+            "a\rb",
+            "a\0b",
+            "あ\\;b",
+            "echo $(<< \\|n ",
+            "cat <<$( x",
+            "<<-$((  )",
+            "$'rm\\0x'",
+        ] {
             assert!(unclear(text), "{text}");
         }
     }

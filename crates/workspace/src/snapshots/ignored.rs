@@ -261,11 +261,17 @@ mod tests {
         check(None, &format!("{NEW}[user]\n\tname = A B\n\temail = a@b.c\n[commit]\n\tgpgsign = false\n"), true);
         check(Some(NEW), &format!("{NEW}[branch \"topic\"]\n\tremote = .\n\tmerge = refs/heads/main\n"), true);
         check(Some(&format!("{NEW}[user]\n\tname = A\n")), &format!("[user]\n\tname = A\n{NEW}"), false);
-        let mores = "[core]\n\tfsmonitor = ./x\n¦[core] fsmonitor = ./x\n¦[core]\n\tbare = false \\\n¦\
-            [branch \"x\"]\n\tremote = ext::sh\n¦[branch \"x\"]\n\tremote = ../evil\n¦\
-            [branch \"x\"]\n\tmergeoptions = -sx\n¦[include]\n\tpath = x\n¦[alias]\n\tst = !x\n¦\
-            [remote \"origin\"]\n\tuploadpack = ./x\n";
-        for more in mores.split('¦') {
+        for more in [
+            "[core]\n\tfsmonitor = ./x\n",
+            "[core] fsmonitor = ./x\n",
+            "[core]\n\tbare = false \\\n",
+            "[branch \"x\"]\n\tremote = ext::sh\n",
+            "[branch \"x\"]\n\tremote = ../evil\n",
+            "[branch \"x\"]\n\tmergeoptions = -sx\n",
+            "[include]\n\tpath = x\n",
+            "[alias]\n\tst = !x\n",
+            "[remote \"origin\"]\n\tuploadpack = ./x\n",
+        ] {
             check(Some(NEW), &format!("{NEW}{more}"), false);
             check(None, &format!("{NEW}{more}"), false);
         }
