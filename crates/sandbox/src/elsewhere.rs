@@ -84,7 +84,7 @@ pub(super) fn find(
 /// The real path of a folder that looks like a toolchain.
 fn toolchain(named: &Path, marks: &[&str]) -> Option<PathBuf> {
     let real = named.canonicalize().ok().filter(|_| named.is_absolute())?;
-    let is_system = SYSTEM.split(' ').any(|system| Path::new(system) == real);
+    let is_system = SYSTEM.iter().any(|system| Path::new(system) == real);
     (!is_system && marks.iter().all(|mark| real.join(mark).exists())).then_some(real)
 }
 

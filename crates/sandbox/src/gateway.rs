@@ -33,8 +33,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The name beside the random word.
 const USER: &str = "agentd";
 /// Headers that are between two neighbours, and the name of the host, which is written anew.
-const DROPPED: &str =
-    "connection content-length host keep-alive proxy-authorization proxy-connection te transfer-encoding upgrade";
+const DROPPED: [&str; 9] = [
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
 
 /// A host in lower case, and a port.
 pub type Target = (String, u16);
@@ -139,7 +148,7 @@ impl Gateway {
         let url = url.ok_or(Refusal("400 Bad Request"))?;
         self.allowed(target_of(&url).ok_or(Refusal("400 Bad Request"))?)?;
         let passed =
-            headers.iter().filter(|(name, _)| !DROPPED.split(' ').any(|dropped| name.eq_ignore_ascii_case(dropped)));
+            headers.iter().filter(|(name, _)| !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped)));
         let passed = passed.map(|(name, value)| format!("{name}:{value}\r\n")).collect();
         Ok(Request::Plain(url, method.to_owned(), passed))
     }

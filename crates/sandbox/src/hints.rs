@@ -14,14 +14,37 @@ use crate::{
 /// Bytes of the end of standard error that are looked at.
 const LOOKED_AT: usize = 8 * 1024;
 
-const NETWORK: &str = "network is unreachable|could not resolve|couldn't resolve|name resolution|name or service not known|getaddrinfo|\
-    eai_again|socket: operation not permitted|dial tcp|failed to lookup address|couldn't connect|\
-    could not connect|unable to connect|failed to connect|create socket|socket(";
+const NETWORK: &[&str] = &[
+    "network is unreachable",
+    "could not resolve",
+    "couldn't resolve",
+    "name resolution",
+    "name or service not known",
+    "getaddrinfo",
+    "eai_again",
+    "socket: operation not permitted",
+    "dial tcp",
+    "failed to lookup address",
+    "couldn't connect",
+    "could not connect",
+    "unable to connect",
+    "failed to connect",
+    "create socket",
+    "socket(",
+];
 
-const FILES: &str = "permission denied|operation not permitted|read-only file system|eacces|eperm|erofs";
+const FILES: &[&str] =
+    &["permission denied", "operation not permitted", "read-only file system", "eacces", "eperm", "erofs"];
 
-const LIMITS: &str = "cannot allocate memory|memory exhausted|file size limit exceeded|file too large|too many open files|\
-    fork: resource temporarily unavailable|fork: retry: resource temporarily unavailable";
+const LIMITS: &[&str] = &[
+    "cannot allocate memory",
+    "memory exhausted",
+    "file size limit exceeded",
+    "file too large",
+    "too many open files",
+    "fork: resource temporarily unavailable",
+    "fork: retry: resource temporarily unavailable",
+];
 
 /// The end of a text.
 fn end_of(text: &str) -> &str {
@@ -40,7 +63,7 @@ pub struct CommandRights {
 /// One sentence for the model, if the words of a failed command look as if the sandbox had been in its way.
 pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -> Option<&'static str> {
     let said = end_of(stderr).to_ascii_lowercase();
-    let says = |words: &str| words.split('|').any(|word| said.contains(word));
+    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if read_only && (says(NETWORK) || says(FILES)) {
         return Some(
             "[this command ran without approval because it only reads: it can change nothing but a private /tmp, has no \

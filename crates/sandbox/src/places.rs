@@ -22,14 +22,65 @@ use crate::{
 };
 
 /// Parts of the system that every program needs.
-pub(super) const SYSTEM: &str = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /opt /nix/store /gnu/store /run/current-system /proc \
-    /sys/devices/system/cpu /sys/fs/cgroup /var/lib/dpkg";
+pub(super) const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/run/current-system",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/var/lib/dpkg",
+];
 
 /// Parts of `/etc` that programs need: how to load, resolve, spell and encrypt. The rest may hold passwords.
-const SYSTEM_SETTINGS: &str = "alternatives bash.bashrc ca-certificates ca-certificates.conf debian_version fonts gai.conf gitconfig group \
-    host.conf hostname hosts inputrc java ld.so.cache ld.so.conf ld.so.conf.d ld.so.preload libreoffice \
-    locale.alias locale.conf localtime lsb-release magic mime.types nsswitch.conf os-release passwd pki profile \
-    protocols python3 resolv.conf services shells ssl terminfo timezone";
+const SYSTEM_SETTINGS: &[&str] = &[
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "gitconfig",
+    "group",
+    "host.conf",
+    "hostname",
+    "hosts",
+    "inputrc",
+    "java",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "ld.so.preload",
+    "libreoffice",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki",
+    "profile",
+    "protocols",
+    "python3",
+    "resolv.conf",
+    "services",
+    "shells",
+    "ssl",
+    "terminfo",
+    "timezone",
+];
 
 /// Devices that hold nothing. They may be written to as well.
 pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -93,8 +144,8 @@ pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
 /// Parts that a command of this workspace may reach, with those of the configuration.
 pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf], hidden: &[PathBuf]) -> Places {
     let mut places = Places::default();
-    places.read.extend(SYSTEM.split(' ').map(PathBuf::from));
-    places.read.extend(SYSTEM_SETTINGS.split(' ').map(|name| Path::new("/etc").join(name)));
+    places.read.extend(SYSTEM.iter().map(PathBuf::from));
+    places.read.extend(SYSTEM_SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
     places.read.extend(read.iter().cloned());
     places.read.push(workspace.root.clone());
     places.read.extend(workspace.memories.clone());
@@ -210,7 +261,34 @@ mod tests {
             project,
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/home/p/data/memories".into()),
-            ..Workspace::default()
+            worktree: None,
+        }
+    }
+
+    fn of(project: Option<Mount>) -> Places {
+        let read = ["/tmp/tools".into(), "/home/p/.rustup".into()];
+        places(&workspace(project), &read, &["/home/p/cache".into()], &["/home/p/data".into()])
+    }
+
+    #[test]
+    fn only_the_areas_and_a_writable_project_are_written() {
+        let written = |places: Places| places.write.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let own = ["/home/p/cache", "/home/p/data/workspace/1/uploads", "/home/p/data/workspace/1/outputs"];
+        let own: Vec<&str> = own.into_iter().chain(["/home/p/data/workspace/1/temp"]).collect();
+        assert_eq!(written(of(None)), own);
+        let mount = |writable| Some(Mount { path: "/code".into(), writable });
+        assert_eq!(written(of(mount(false))), own);
+        assert_eq!(written(of(mount(true))).last().map(String::as_str), Some("/code"));
+        assert!(["/code", "/srv/lib"].iter().all(|path| of(mount(false)).read.contains(&path.into())));
+    }
+
+    #[test]
+    fn what_is_closed_can_be_read_and_not_written() {
+        let mut places = of(Some(Mount { path: "/code".into(), writable: true }));
+        places.confine(&workspace(None), Confinement::ReadOnly, &[]);
+        assert!(places.write.is_empty() && places.trees.iter().all(|tree| !tree.writable), "{places:?}");
+        for path in ["/code", "/home/p/cache", "/home/p/data/workspace/1/outputs"] {
+            assert!(places.read.contains(&path.into()), "{path}");
         }
     }
 
@@ -228,8 +306,9 @@ mod tests {
             let workspace = Workspace {
                 root: "/home/p/data/workspace/1".into(),
                 project: Some(Mount { path: worktree.top.clone(), writable }),
+                folders: Vec::new(),
+                memories: None,
                 worktree: Some(worktree.clone()),
-                ..Workspace::default()
             };
             (places(&workspace, &[], &[], &[]), workspace)
         };
@@ -249,6 +328,30 @@ mod tests {
         assert!(writable(&found).is_empty() && found.read.contains(&common.into()));
     }
 
+    #[test]
+    fn nothing_of_a_home_is_read_that_is_not_listed() {
+        let places = of(None);
+        let home: Vec<_> =
+            places.read.iter().filter(|path| path.starts_with("/home") || path.starts_with("/root")).collect();
+        let own = ["/home/p/data/workspace/1", "/home/p/data/memories"].map(Path::new);
+        assert_eq!(home, [&[Path::new("/home/p/.rustup")], &own[..]].concat());
+        assert!(
+            !places
+                .read
+                .iter()
+                .any(|path| ["/", "/etc", "/home", "/dev", "/run", "/var"].map(Path::new).contains(&path.as_path()))
+        );
+    }
+
+    #[test]
+    fn what_lies_below_a_fresh_folder_is_put_back() {
+        let trees = of(None).trees;
+        assert!(trees.contains(&Tree { path: "/tmp/tools".into(), writable: false }));
+        // What all sessions share lies in a hidden folder: it is seen there, and cannot be written.
+        assert!(trees.contains(&Tree { path: "/home/p/data/memories".into(), writable: false }));
+        assert!(!trees.iter().any(|tree| tree.path == Path::new("/home/p/.rustup")));
+    }
+
     fn names_of(project: &str, read: &[&str]) -> Vec<String> {
         let workspace = workspace(Some(Mount { path: project.into(), writable: true }));
         let read: Vec<PathBuf> = read.iter().map(PathBuf::from).collect();
@@ -257,6 +360,20 @@ mod tests {
             .iter()
             .map(|name| format!("{}={}", name.name.display(), name.path.display()))
             .collect()
+    }
+
+    #[test]
+    fn a_file_has_the_name_that_file_tools_use() {
+        let names = names_of("/home/p/code", &[]);
+        for name in [
+            "/project=/home/p/code",
+            "/memories=/home/p/data/memories",
+            "/uploads=/home/p/data/workspace/1/uploads",
+            "/folders/lib=/srv/lib",
+        ] {
+            assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
+        }
+        assert_eq!(names.len(), 9);
     }
 
     #[test]

@@ -6,18 +6,74 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 use agentd_core::ports::SecretFile;
 
 /// Folders that hold nothing else, wherever they lie.
-const FOLDERS: &str = ".aws .azure .gnupg .kube .mozilla .oci .password-store .ssh .terraform.d .thunderbird";
+const FOLDERS: &[&str] = &[
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".mozilla",
+    ".oci",
+    ".password-store",
+    ".ssh",
+    ".terraform.d",
+    ".thunderbird",
+];
 
 /// Files that hold nothing else, wherever they lie.
-const FILES: &str = ".boto .dockercfg .env .envrc .git-credentials .htpasswd .my.cnf .mylogin.cnf .netrc .npmrc .pgpass .pypirc \
-    .s3cfg .terraformrc .vault-token .yarnrc.yml _netrc access_tokens.db application_default_credentials.json \
-    auth.json cookies cookies.sqlite credentials credentials.db credentials.json credentials.tfrc.json \
-    credentials.toml key4.db kubeconfig logins.json rclone.conf secring.gpg";
+const FILES: &[&str] = &[
+    ".boto",
+    ".dockercfg",
+    ".env",
+    ".envrc",
+    ".git-credentials",
+    ".htpasswd",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".netrc",
+    ".npmrc",
+    ".pgpass",
+    ".pypirc",
+    ".s3cfg",
+    ".terraformrc",
+    ".vault-token",
+    ".yarnrc.yml",
+    "_netrc",
+    "access_tokens.db",
+    "application_default_credentials.json",
+    "auth.json",
+    "cookies",
+    "cookies.sqlite",
+    "credentials",
+    "credentials.db",
+    "credentials.json",
+    "credentials.tfrc.json",
+    "credentials.toml",
+    "key4.db",
+    "kubeconfig",
+    "login data",
+    "logins.json",
+    "rclone.conf",
+    "secring.gpg",
+];
 
 /// Common names that mean keys in the folder of one program.
-const BELOW: &str = ".bundle/config .config/bravesoftware .config/chromium .config/gcloud .config/google-chrome .docker/config.json \
-    .gradle/gradle.properties .m2/settings-security.xml .m2/settings.xml etc/npmrc gh/hosts.yml glab-cli/config.yml \
-    share/keyrings share/kwalletd uv/credentials";
+const BELOW: &[(&str, &str)] = &[
+    (".bundle", "config"),
+    (".config", "bravesoftware"),
+    (".config", "chromium"),
+    (".config", "gcloud"),
+    (".config", "google-chrome"),
+    (".docker", "config.json"),
+    (".gradle", "gradle.properties"),
+    (".m2", "settings-security.xml"),
+    (".m2", "settings.xml"),
+    ("etc", "npmrc"),
+    ("gh", "hosts.yml"),
+    ("glab-cli", "config.yml"),
+    ("share", "keyrings"),
+    ("share", "kwalletd"),
+    ("uv", "credentials"),
+];
 
 /// Endings of names of stores of keys.
 const ENDINGS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".pfx", ".ppk"];
@@ -30,11 +86,45 @@ const REDUCED: &[(&str, &str)] =
 pub(super) const PRIVATE: &str = "PRIVATE KEY-----";
 
 /// Words of lines that hold a key.
-const WORDS: &str = "_auth access-key access_key accesskey api-key api_key apikey authorization bearer credential oauth passphrase \
-    passwd password private-key private_key secret smtppass token";
+const WORDS: &[&str] = &[
+    "_auth",
+    "access-key",
+    "access_key",
+    "accesskey",
+    "api-key",
+    "api_key",
+    "apikey",
+    "authorization",
+    "bearer",
+    "credential",
+    "oauth",
+    "passphrase",
+    "passwd",
+    "password",
+    "private key-----",
+    "private-key",
+    "private_key",
+    "secret",
+    "smtppass",
+    "token",
+];
 
 /// Beginnings of keys that tell what they are. The rest is longer than any word.
-const PREFIXES: &str = "AKIA ghp_ gho_ ghs_ ghu_ github_pat_ glpat- npm_ pypi- sk- xoxa- xoxb- xoxp-";
+const PREFIXES: &[&str] = &[
+    "AKIA",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "github_pat_",
+    "glpat-",
+    "npm_",
+    "pypi-",
+    "sk-",
+    "xoxa-",
+    "xoxb-",
+    "xoxp-",
+];
 const LONG: usize = 16;
 
 /// A name, as far as it tells what a file or folder holds.
@@ -52,15 +142,13 @@ pub(super) enum SecretName {
 pub(super) fn named(path: &Path, is_folder: bool) -> SecretName {
     let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let (name, parent) = (part(path.file_name()), part(path.parent().and_then(Path::file_name)));
-    let is_below = BELOW.split(' ').any(|known| known.split_once('/') == Some((parent.as_str(), name.as_str())));
-    let is_in = |list: &str| list.split(' ').any(|known| known == name);
+    let is_below = BELOW.contains(&(parent.as_str(), name.as_str()));
     if is_folder {
-        return if is_below || is_in(FOLDERS) { SecretName::Secret } else { SecretName::Other };
+        return if is_below || FOLDERS.contains(&name.as_str()) { SecretName::Secret } else { SecretName::Other };
     }
     let is_history = name.starts_with('.') && name.ends_with("_history");
     let is_login = name.starts_with("id_") && !name.ends_with(".pub");
-    let is_file = is_in(FILES) || name == "login data" || ENDINGS.iter().any(|end| name.ends_with(end));
-    if is_below || is_history || is_file {
+    if is_below || is_history || FILES.contains(&name.as_str()) || ENDINGS.iter().any(|end| name.ends_with(end)) {
         SecretName::Secret
     } else if is_login || name.ends_with(".pem") || name.ends_with(".key") {
         SecretName::Key
@@ -119,13 +207,12 @@ fn goes_on(line: &str) -> bool {
 fn is_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     let assigns = || line.contains(['=', ':', '[']) || line.contains("-----");
-    let is_named =
-        (WORDS.split(' ').any(|word| lower.contains(word)) || lower.contains("private key-----")) && assigns();
+    let is_named = WORDS.iter().any(|word| lower.contains(word)) && assigns();
     let is_long = |(place, prefix): (usize, &str)| {
         let rest = line.get(place + prefix.len()..).unwrap_or_default();
         rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || "_-".contains(*letter)).count() >= LONG
     };
-    let is_key = || PREFIXES.split(' ').any(|prefix| line.match_indices(prefix).any(is_long));
+    let is_key = || PREFIXES.iter().any(|prefix| line.match_indices(prefix).any(is_long));
     is_named || is_key() || names_user(line)
 }
 

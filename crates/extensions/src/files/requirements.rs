@@ -131,8 +131,20 @@ fn is_hash(word: &str) -> bool {
 /// Comparisons, the longest first.
 const COMPARISONS: [&str; 8] = ["===", "~=", "==", "!=", "<=", ">=", "<", ">"];
 /// Variables that a marker may ask for.
-const VARIABLES: &str = "python_version python_full_version os_name sys_platform platform_release platform_system platform_version \
-    platform_machine platform_python_implementation implementation_name implementation_version extra";
+const VARIABLES: [&str; 12] = [
+    "python_version",
+    "python_full_version",
+    "os_name",
+    "sys_platform",
+    "platform_release",
+    "platform_system",
+    "platform_version",
+    "platform_machine",
+    "platform_python_implementation",
+    "implementation_name",
+    "implementation_version",
+    "extra",
+];
 /// Parentheses of a marker within each other.
 const MAX_DEPTH: usize = 8;
 
@@ -212,7 +224,7 @@ impl<'a> Reader<'a> {
             }
         }
         let name = self.run(|letter| letter.is_ascii_alphanumeric() || letter == '_')?;
-        VARIABLES.split(' ').any(|known| known == name).then_some(())
+        VARIABLES.contains(&name).then_some(())
     }
 
     fn any_of(&mut self, words: &[&'static str]) -> Option<&'static str> {

@@ -40,7 +40,21 @@ const TRANSLATED: [(&str, &str); 8] = [
 const UNKNOWN: [&str; 6] = ["${input:", "${config:", "${command:", "${file", "${workspaceFolder", "${user_config."];
 
 /// Keys of a server that are understood, or say nothing to agentd.
-const KNOWN: &str = "$schema args command cwd description env headers name serverUrl title transport type url";
+const KNOWN: [&str; 13] = [
+    "$schema",
+    "args",
+    "command",
+    "cwd",
+    "description",
+    "env",
+    "headers",
+    "name",
+    "serverUrl",
+    "title",
+    "transport",
+    "type",
+    "url",
+];
 
 /// Beginnings of names of variables by which loaders, shells, interpreters and package managers find what they run.
 const STEERING: &str = "BASH_ BUN_ CARGO CORECLR_ DENO_ DOTNET_ DYLD_ ELECTRON_ GCONV_ GEM_ GIT_ GLIBC_ GOFLAGS GOTOOLCHAIN \
@@ -154,7 +168,7 @@ impl FoundServers {
         if entry.name != name {
             self.problems.note(file, format!("the server {} goes by {}", shown(name), entry.name));
         }
-        for key in server.keys().filter(|key| !KNOWN.split(' ').any(|known| known == *key)) {
+        for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
             self.problems.note(file, format!("{}: {} is not known here, and ignored", entry.name, shown(key)));
         }
         Ok(entry)

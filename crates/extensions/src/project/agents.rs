@@ -20,10 +20,26 @@ const MAX_AGENTS: usize = 50;
 const MAX_STEPS: u64 = 1000;
 
 /// Keys that mean something here: one that cannot be read must not leave an agent with more than it was to have.
-const KEYS: &str = "name id description prompt prompt_file enabled tools allowed-tools allowed_tools skills slot model max_steps \
-    maxTurns max_turns";
+const KEYS: [&str; 15] = [
+    "name",
+    "id",
+    "description",
+    "prompt",
+    "prompt_file",
+    "enabled",
+    "tools",
+    "allowed-tools",
+    "allowed_tools",
+    "skills",
+    "slot",
+    "model",
+    "max_steps",
+    "maxTurns",
+    "max_turns",
+];
 /// Keys that other systems write and that change nothing here.
-const PASSED_OVER: &str = "color version author license metadata tags mode temperature permissionMode";
+const PASSED_OVER: [&str; 9] =
+    ["color", "version", "author", "license", "metadata", "tags", "mode", "temperature", "permissionMode"];
 
 /// The agents of a project, each with its file, and what is wrong with others. Of two with one name the first is used, those of
 /// `agents.yaml` before those of their own files.
@@ -59,7 +75,7 @@ impl FoundAgents {
 
     /// Reads a file of an agent; `name` is the file's without its ending.
     pub(crate) fn of_markdown(&mut self, file: &str, name: &str, text: &str) {
-        match MarkdownParts::of(text, &KEYS.split(' ').collect::<Vec<_>>()) {
+        match MarkdownParts::of(text, &KEYS) {
             Ok(MarkdownParts { fields, body, notes }) => {
                 notes.into_iter().for_each(|note| self.problems.note(file, note.message));
                 self.add(file, name, &fields, Some(body));
@@ -141,7 +157,7 @@ impl FoundAgents {
                     Some(steps @ 1..=MAX_STEPS) => card.max_steps = u32::try_from(steps).ok(),
                     _ => return refuse("the number of its steps is from 1 to 1000"),
                 },
-                other if PASSED_OVER.split(' ').any(|known| known == other) => {}
+                other if PASSED_OVER.contains(&other) => {}
                 other => self.problems.note(file, format!("{} is not known here", shown(other))),
             }
         }

@@ -275,8 +275,14 @@ const NAME: &str = ".agentd";
 const STAGE_OPTIONS: &str = "mode=0755,size=8m";
 
 /// Places in which systems keep git. It starts the one in its own folder for parts of itself.
-const GITS: &str = "/usr/bin/git /usr/local/bin/git /usr/lib/git-core/git /usr/libexec/git-core/git /usr/local/libexec/git-core/git \
-    /usr/local/lib/git-core/git";
+const GITS: [&str; 6] = [
+    "/usr/bin/git",
+    "/usr/local/bin/git",
+    "/usr/lib/git-core/git",
+    "/usr/libexec/git-core/git",
+    "/usr/local/libexec/git-core/git",
+    "/usr/local/lib/git-core/git",
+];
 
 /// Puts these texts in the place of files, and fronts before git. The file system is as the command will see it, and read-only.
 ///
@@ -300,7 +306,7 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
         let read = fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut first));
         read.is_ok() && &first == b"\x7fELF"
     };
-    for (number, git) in GITS.split(' ').enumerate() {
+    for (number, git) in GITS.iter().enumerate() {
         // One that is a script knows better where it is.
         let Some(git) = fs::canonicalize(git).ok().filter(|git| is_program(git) && !fronted.contains(git)) else {
             continue;
