@@ -85,7 +85,7 @@ impl DaemonControl {
     /// # Errors
     /// As of [`Self::reread`].
     pub async fn follow(&self, is_asked_for: bool) -> Result<ReloadOutcome, Failure> {
-        let before = self.rules_sha256();
+        let before = self.config().rules.sha256.clone();
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
             Ok(_) => audit::rules_read(&self.config().rules),
@@ -94,7 +94,7 @@ impl DaemonControl {
                 AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(with_causes(failure)) }
             }
         };
-        if is_asked_for || outcome.is_err() || self.rules_sha256() != before {
+        if is_asked_for || outcome.is_err() || self.config().rules.sha256 != before {
             self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
         }
         match &outcome {
@@ -105,10 +105,6 @@ impl DaemonControl {
             Err(failure) => tracing::error!("the configuration was not changed: {}", with_causes(failure)),
         }
         outcome
-    }
-
-    fn rules_sha256(&self) -> String {
-        self.config().rules.sha256.clone()
     }
 
     /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.

@@ -135,9 +135,7 @@ impl<'a> Presence<'a> {
     async fn renew(&mut self) -> Result<(), Failure> {
         let before = self.path().to_owned();
         // Its lock has the name of the socket, and is to be taken again.
-        if let Some(SocketName { is_ours: true, .. }) = self.name {
-            self.name = None;
-        }
+        self.name.take_if(|name| name.is_ours);
         let others: Vec<PathBuf> = self.places.all().filter(|path| **path != before).cloned().collect();
         let (incoming, name) = bind_any(std::iter::once(&before).chain(&others)).await?;
         self.accepting.abort();
