@@ -150,9 +150,12 @@ pub async fn assemble(
     let folders = {
         let (skills, Paths { data, config, .. }) = (skills.clone(), paths.clone());
         move |base: PathBuf, home: Option<&Path>| {
-            WorkspaceFolders::new(base)
-                .keeping_private(&[&data, &config])
-                .guided_by(&config, home, skills.clone(), Some(projects.clone()))
+            WorkspaceFolders::new(base).keeping_private(&[&data, &config]).guided_by(
+                &config,
+                home,
+                skills.clone(),
+                Some(projects.clone()),
+            )
         }
     };
     let mut workspaces = folders(paths.data.join("workspace"), env.path("HOME").as_deref())

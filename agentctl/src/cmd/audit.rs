@@ -300,7 +300,8 @@ fn event(fact: &AuditFact) -> [String; 5] {
                 parts.iter().map(|part| format!("{}: {}", part.part.as_str(), report::bytes(part.bytes))).collect();
             ("cleaned", parts.join(", "), by.clone())
         }
-        AuditFact::CallDecided(_) | AuditFact::CallEnded(_) => (fact.name(), String::new(), nobody()),
+        // These have columns of their own.
+        AuditFact::CallDecided(_) | AuditFact::CallEnded(_) => ("call", String::new(), nobody()),
     };
     [what.to_owned(), about, nobody(), by, nobody()]
 }

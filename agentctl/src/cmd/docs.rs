@@ -283,7 +283,7 @@ fn print_reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()
     let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
     let title = title.as_deref().map(|title| format!("  {}", clean_line(title))).unwrap_or_default();
-    let whole = format!("{}  {format}, {}{title}", clean_line(path), report::count(*total, parts_are.noun()));
+    let whole = format!("{}  {format}, {}{title}", clean_line(path), report::count(*total, parts_are.as_str()));
     writeln!(out, "{}", paint(color, QUIET, &whole))?;
     for part in parts {
         writeln!(out, "\n{}\n{}", paint(color, STRONG, &clean_line(&part.label)), clean(part.text.trim_end()))?;
@@ -296,12 +296,12 @@ fn print_reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()
         if let Some(PartCursor { row, column }) = part.next {
             let row = if row > 0 { format!(" --row {row}") } else { String::new() };
             let column = if column > 0 { format!(" --column {column}") } else { String::new() };
-            let (noun, number) = (parts_are.noun(), part.number);
+            let (noun, number) = (parts_are.as_str(), part.number);
             note(&format!("there is more of this {noun}: --page {number}{row}{column}"));
         }
     }
     match parts.last() {
-        None if *total > 0 => note(&format!("it has {}", report::count(*total, parts_are.noun()))),
+        None if *total > 0 => note(&format!("it has {}", report::count(*total, parts_are.as_str()))),
         None => note("it has no text"),
         Some(last) if last.number < *total && first <= *total => {
             note(&format!("there is more: --page {}", last.number + 1));

@@ -51,7 +51,7 @@ use std::{
 
 use agentd_core::{
     error::ErrorKind,
-    ids::{CallId, SessionId},
+    ids::SessionId,
     policy::Confinement,
     ports::{Snapshots as _, ToolContext, Toolbox as _, Workspace, Workspaces as _},
     session::Mount,

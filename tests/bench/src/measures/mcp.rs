@@ -190,3 +190,9 @@ fn context(root: PathBuf) -> ToolContext {
     let workspace = Workspace { root, project: None, folders: Vec::new(), memories: None, worktree: None };
     agentd_testkit::scripted::tool_context(SessionId::generate(), workspace)
 }
+
+async fn bare_client() -> anyhow::Result<RunningService<RoleClient, ()>> {
+    let mut command = tokio::process::Command::new(std::env::current_exe()?);
+    command.arg(MCP_SERVER);
+    Ok(().serve(TokioChildProcess::new(command)?).await?)
+}

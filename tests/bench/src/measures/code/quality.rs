@@ -157,12 +157,12 @@ fn counting(code: &CodeFolder, root: &Path, query: &str) -> Vec<Hit> {
 }
 
 fn has_ripgrep() -> bool {
-    Command::new("rg").arg("--version").output().is_ok_and(|output| output.status.success())
+    std::process::Command::new("rg").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// Lines of each file, as ripgrep counts them; none where it is not installed.
 fn ripgrep(root: &Path, words: &[&str]) -> Option<Vec<(String, u16)>> {
-    let mut command = Command::new("rg");
+    let mut command = std::process::Command::new("rg");
     command.args(["--count", "--ignore-case", "--fixed-strings", "--no-config", "--color=never"]);
     command.args(words.iter().flat_map(|word| ["-e", word])).arg(".").current_dir(root);
     let told = String::from_utf8(command.output().ok()?.stdout).ok()?;
