@@ -195,7 +195,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "unpin" => number(argument).map(Slash::Unpin),
         "pin" => Ok(Slash::Pin(given.map(str::to_owned))),
         "model" => given.map(str::parse).transpose().map(Slash::Model).map_err(str::to_owned),
-        "mode" => given.map(str::parse).transpose().map(Slash::Mode).map_err(|error| format!("{error}")),
+        "mode" => given.map(str::parse).transpose().map(Slash::Mode),
         "compact" if argument == "undo" => Ok(Slash::UndoCompaction),
         "compact" => {
             let how = given.unwrap_or("auto");

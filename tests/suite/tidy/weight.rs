@@ -8,35 +8,35 @@ use super::{Source, files, none, product, root};
 
 /// Lines and tokens that each crate may have. A crate that shrinks lowers its own; a commit that raises one says why.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 26_690, 285_850),
-    ("agentd", 11_040, 115_900),
-    ("crates/archive", 1_190, 12_150),
-    ("crates/audit", 1_580, 15_400),
-    ("crates/code", 3_330, 34_200),
-    ("crates/confine", 262, 2_895),
-    ("crates/context", 2_050, 23_100),
-    ("crates/core", 7_300, 61_050),
-    ("crates/engine", 18_090, 196_650),
-    ("crates/exchange", 870, 8_850),
-    ("crates/extensions", 4_740, 53_150),
-    ("crates/http", 29, 295),
-    ("crates/index", 12_160, 139_150),
-    ("crates/local", 2_410, 28_450),
-    ("crates/lsp", 2_640, 28_050),
-    ("crates/mcp", 5_870, 59_800),
-    ("crates/models", 8_000, 84_100),
-    ("crates/ocr", 690, 8_400),
-    ("crates/policy", 4_740, 53_950),
-    ("crates/replay", 1_360, 14_000),
-    ("crates/sandbox", 3_570, 36_850),
-    ("crates/store", 4_070, 40_400),
-    ("crates/telemetry", 1_500, 16_200),
-    ("crates/tools", 5_780, 62_900),
-    ("crates/trace", 1_010, 10_500),
-    ("crates/web", 1_140, 12_200),
-    ("crates/workspace", 8_120, 93_500),
-    ("crates/worktrees", 1_670, 19_200),
-    ("proto", 3_970, 41_400),
+    ("agentctl", 25_740, 279_650),
+    ("agentd", 10_500, 112_100),
+    ("crates/archive", 1_140, 11_850),
+    ("crates/audit", 1_520, 14_950),
+    ("crates/code", 3_220, 33_550),
+    ("crates/confine", 251, 2_815),
+    ("crates/context", 1_990, 22_650),
+    ("crates/core", 7_040, 59_200),
+    ("crates/engine", 17_210, 190_500),
+    ("crates/exchange", 860, 8_750),
+    ("crates/extensions", 4_600, 52_150),
+    ("crates/http", 28, 285),
+    ("crates/index", 11_930, 137_900),
+    ("crates/local", 2_320, 27_800),
+    ("crates/lsp", 2_600, 27_650),
+    ("crates/mcp", 5_700, 58_550),
+    ("crates/models", 7_670, 81_550),
+    ("crates/ocr", 680, 8_300),
+    ("crates/policy", 4_640, 53_250),
+    ("crates/replay", 1_330, 13_800),
+    ("crates/sandbox", 3_460, 36_100),
+    ("crates/store", 3_850, 38_850),
+    ("crates/telemetry", 1_470, 16_050),
+    ("crates/tools", 5_570, 61_300),
+    ("crates/trace", 990, 10_350),
+    ("crates/web", 1_080, 11_850),
+    ("crates/workspace", 7_890, 91_600),
+    ("crates/worktrees", 1_650, 19_000),
+    ("proto", 3_620, 38_300),
 ];
 
 /// Code in other languages, and data that programs embed: ending, folders, and the bytes that they may have.
@@ -72,11 +72,13 @@ impl Weight {
     fn add(&mut self, stream: TokenStream) {
         let mut tokens = stream.into_iter().peekable();
         while let Some(token) = tokens.next() {
-            if let (TokenTree::Punct(sign), Some(TokenTree::Group(group))) = (&token, tokens.peek())
-                && sign.as_char() == '#'
-                && group.delimiter() == Delimiter::Bracket
-            {
-                let attribute = group.stream().to_string().replace(' ', "");
+            if matches!(&token, TokenTree::Punct(sign) if sign.as_char() == '#') {
+                // `#!` of an attribute of the whole file.
+                let inner = tokens.next_if(|next| matches!(next, TokenTree::Punct(sign) if sign.as_char() == '!'));
+                let attribute = match tokens.peek() {
+                    Some(TokenTree::Group(group)) => group.stream().to_string().replace(' ', ""),
+                    _ => String::new(),
+                };
                 if attribute.starts_with("doc=") {
                     tokens.next();
                     continue;
@@ -86,6 +88,7 @@ impl Weight {
                     self.skip_item(&mut tokens);
                     continue;
                 }
+                self.tokens += usize::from(inner.is_some());
             }
             self.tokens += 1;
             match token {
