@@ -60,7 +60,7 @@ impl Redactor {
         known.all = all;
     }
 
-    /// What takes out secrets, by their form too, that are not known.
+    /// Function that takes out secrets, those that are not known by their form.
     pub fn by_form_too(self) -> impl Fn(&str) -> String + Send + Sync + 'static {
         let patterns = Patterns::default();
         move |text| patterns.clean(&self.clean(text))

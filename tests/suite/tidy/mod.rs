@@ -316,7 +316,8 @@ fn the_environment_is_read_at_the_edge_only() {
 }
 
 /// Files of the engine with a lock on a memo or a record: it is held for one look, never across an await.
-const MEMOS: [&str; 4] = ["agents/active.rs", "context/src/tokens.rs", "context/src/windows.rs", "turn/call_record.rs"];
+const MEMOS: [&str; 4] =
+    ["engine/src/agents.rs", "context/src/tokens.rs", "context/src/windows.rs", "turn/call_record.rs"];
 
 #[test]
 fn the_engine_holds_no_lock_and_no_globals() {

@@ -63,7 +63,7 @@ struct OpenTurn {
     /// The program's ids of calls whose commands failed, and whose results are not read yet.
     failed: HashSet<String>,
     has_work: bool,
-    /// What is known of its result.
+    /// Its result, as far as it is known.
     result: TurnResult,
 }
 

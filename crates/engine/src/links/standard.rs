@@ -60,7 +60,7 @@ pub(crate) fn chain() -> Chain {
             "results",
             "around all that answers calls: no bytes reach the prompt, what programs print is reduced to what decides, and what is \
              too long for the window is kept in a file",
-            Results,
+            Results::default(),
         ),
         link(
             "approvals",

@@ -16,7 +16,7 @@
 mod reduce;
 pub(crate) mod undo;
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use agentd_context::{
     text::{self, Excerpt, IN_PARTS, ResultLimits, aside, from_behind, grouped, lines_at_once, reason, sizes},
@@ -33,9 +33,12 @@ use agentd_core::{
 use futures_util::FutureExt as _;
 use serde::de::IgnoredAny;
 
-use crate::turn::{
-    Phase, TurnContext, TurnExit, TurnState,
-    hooks::{Hook, Invocation, Link, Next, Reminder},
+use crate::{
+    links::results::reduce::Patterns,
+    turn::{
+        Phase, TurnContext, TurnExit, TurnState,
+        hooks::{Hook, Invocation, Link, Next, Reminder},
+    },
 };
 
 /// Pieces of one result that are kept at the most.
@@ -52,7 +55,15 @@ const MOST_SHOWN: u64 = 2_000;
 /// The tool that shows parts of files: a model reads on in the file itself, and a person in what is stored.
 pub(crate) const READS_FILES: &str = "read_file";
 
-pub(crate) struct Results;
+pub(crate) struct Results {
+    patterns: Option<Arc<Patterns>>,
+}
+
+impl Default for Results {
+    fn default() -> Self {
+        Self { patterns: Patterns::read().map(Arc::new) }
+    }
+}
 
 impl Link for Results {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
@@ -63,8 +74,10 @@ impl Link for Results {
             let mut output = without_bytes(call, next.run(call).await?).await?;
             // No token has less than a byte.
             let is_above = |output: &ToolOutput, limit: u64| output.text.len() as u64 > limit;
-            if let Some(limit) = feedback.filter(|limit| runs_something && is_above(&output, *limit)) {
-                output = feedback_of(call, output, limit).await;
+            if let Some(limit) = feedback.filter(|limit| runs_something && is_above(&output, *limit))
+                && let Some(patterns) = &self.patterns
+            {
+                output = feedback_of(call, output, limit, Arc::clone(patterns)).await;
             }
             if !is_above(&output, large) {
                 return Ok(output);
@@ -150,11 +163,11 @@ fn file_name(call: &str, data: &ToolData, number: usize, taken: &mut HashSet<Str
 }
 
 /// The result with its text reduced, when the whole is kept; the whole where it is not: nothing is lost without a need.
-async fn feedback_of(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) -> ToolOutput {
+async fn feedback_of(call: &Invocation<'_>, mut output: ToolOutput, limit: u64, patterns: Arc<Patterns>) -> ToolOutput {
     let keywords = reduce::pattern(at_work(call));
     let (text, reduced) = aside(output.text, move |text| {
         // Not all of the limit is used: a text that lost next to nothing would not be worth a file.
-        (estimate(text) > limit).then(|| reduce::reduce(text, keywords.as_ref(), limit * 3 / 4)).flatten()
+        (estimate(text) > limit).then(|| reduce::reduce(&patterns, text, keywords.as_ref(), limit * 3 / 4)).flatten()
     })
     .await;
     output.text = text;

@@ -8,7 +8,6 @@
 use std::{
     borrow::Cow,
     collections::{BTreeSet, HashMap},
-    sync::LazyLock,
 };
 
 use agentd_context::{text::grouped, tokens::estimate};
@@ -30,8 +29,7 @@ const MOST_LINES: usize = 1_000_000;
 const GAP: u64 = 14;
 
 /// The lines of the text that decide, in about so many tokens, with the gaps between them said.
-pub(super) fn reduce(text: &str, keywords: Option<&Regex>, tokens: u64) -> Option<String> {
-    let patterns = PATTERNS.as_ref()?;
+pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, tokens: u64) -> Option<String> {
     let ends = text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
     if ends > MOST_LINES {
         return None;
@@ -175,11 +173,8 @@ enum Mark {
     Doubtful,
 }
 
-/// Nothing where one cannot be read, which a test excludes.
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(Patterns::read);
-
 /// Patterns of a search, compiled once.
-struct Patterns {
+pub(super) struct Patterns {
     wrong: Regex,
     doubtful: Regex,
     nothing: Regex,
@@ -187,7 +182,7 @@ struct Patterns {
 }
 
 impl Patterns {
-    fn read() -> Option<Self> {
+    pub(super) fn read() -> Option<Self> {
         let read = |pattern| Regex::new(pattern).ok();
         let (wrong, doubtful) = (read(WRONG)?, read(DOUBTFUL)?);
         Some(Self { wrong, doubtful, nothing: read(NOTHING)?, passed: read(PASSED)? })

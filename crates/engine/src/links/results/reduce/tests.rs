@@ -1,11 +1,15 @@
 //! Outputs as the programs write them, long enough to be reduced.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
 
+static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns::read().unwrap());
+
 fn marker(wanted: Option<&Regex>) -> Marker<'_> {
-    Marker::new(PATTERNS.as_ref().unwrap(), wanted)
+    Marker::new(&PATTERNS, wanted)
 }
 
 /// Lines as they stand between what is of interest.
@@ -18,7 +22,7 @@ fn reduces(text: &str, asked: &str, shown: &[&str], gone: &[&str]) {
     const TOKENS: u64 = 900;
     assert!(estimate(text) > 2 * TOKENS, "the sample is too short");
     let keywords = pattern([asked]);
-    let reduced = reduce(text, keywords.as_ref(), TOKENS).expect("it is long enough");
+    let reduced = reduce(&PATTERNS, text, keywords.as_ref(), TOKENS).expect("it is long enough");
     for words in shown {
         assert!(reduced.contains(words), "{words:?} is missing in:\n{reduced}");
     }
@@ -133,10 +137,10 @@ fn progress_bars_and_huge_lines_take_no_place() {
 
 #[test]
 fn what_is_short_stays_as_it_is() {
-    assert_eq!(reduce("", None, 100), None);
-    assert_eq!(reduce("exit code 0\nall is well\n", None, 100), None);
-    assert_eq!(reduce("error\n\n\n", None, 0), None);
-    assert_eq!(reduce(&"\n".repeat(2 * MOST_LINES), None, 1_000), None, "that is not worth its room");
+    assert_eq!(reduce(&PATTERNS, "", None, 100), None);
+    assert_eq!(reduce(&PATTERNS, "exit code 0\nall is well\n", None, 100), None);
+    assert_eq!(reduce(&PATTERNS, "error\n\n\n", None, 0), None);
+    assert_eq!(reduce(&PATTERNS, &"\n".repeat(2 * MOST_LINES), None, 1_000), None, "that is not worth its room");
 }
 
 fn line() -> impl Strategy<Value = String> {
@@ -160,7 +164,7 @@ proptest! {
     ) {
         let text = lines.join("\n");
         let keywords = pattern([asked.as_str()]);
-        if let Some(reduced) = reduce(&text, keywords.as_ref(), tokens) {
+        if let Some(reduced) = reduce(&PATTERNS, &text, keywords.as_ref(), tokens) {
             prop_assert!(reduced.len() < text.len());
             prop_assert!(estimate(&reduced) <= tokens + 2 * 420 + 3 * GAP, "{} of {tokens}", estimate(&reduced));
             let mut marker = marker(None);
