@@ -347,8 +347,8 @@ mod tests {
         let id = DocumentId::new(ContentHash::of(b"slow"), Kind::Pdf, 1);
         let open = index.take().await.unwrap();
         let claim = open.claim(&id, &RecognitionStamp::default()).await.unwrap().unwrap();
-        drop(open);
         let indexing = claim.begin(None).await.unwrap();
+        drop(open);
         tokio::time::sleep(after * 3).await;
         assert!(index.is_open().await);
         tokio::time::resume();
