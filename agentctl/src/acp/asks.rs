@@ -499,4 +499,19 @@ mod tests {
         check(json!({"action": "_other"}), None);
         assert_eq!(form_answer(&Err(json!({}))), None);
     }
+
+    #[test]
+    fn answers_of_editors_are_read_for_what_they_are() {
+        let refused = |why: &str| ClientFileAnswer::Refused(why.to_owned());
+        let check = |outcome: Outcome, expected: ClientFileAnswer| assert_eq!(given(Some(outcome)), expected);
+        check(Ok(json!({"content": "a"})), ClientFileAnswer::Text("a".to_owned()));
+        check(Ok(json!({"content": 7})), refused("its answer holds no text"));
+        check(Ok(json!(null)), refused("its answer holds no text"));
+        check(Err(json!({"code": -32002, "message": "gone"})), ClientFileAnswer::Absent);
+        check(Err(json!({"code": -32603, "message": "no\u{1b}[31m\nmore"})), refused("no more"));
+        check(Err(json!("odd")), refused(""));
+        assert_eq!(given(None), refused("it did not answer in time"));
+        assert_eq!(taken(Some(Ok(Value::Null))), ClientFileAnswer::Written);
+        assert_eq!(taken(Some(Err(json!({"message": "read-only"})))), refused("read-only"));
+    }
 }

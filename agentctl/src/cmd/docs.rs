@@ -424,6 +424,17 @@ mod tests {
     }
 
     #[test]
+    fn documents_that_need_a_password_are_named_once_with_the_command_that_asks_for_it() {
+        let told = |count: usize| {
+            let locked = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
+            left_out(&DocumentFinds { locked, ..DocumentFinds::default() })
+        };
+        let one = "uploads/0.odt needs a password and was not searched; `agentctl docs show FILE` asks for it";
+        assert_eq!((told(0), told(1)), (Vec::new(), vec![one.to_owned()]));
+        assert!(told(7).concat().contains("uploads/4.odt and 2 more need a password"), "{:?}", told(7));
+    }
+
+    #[test]
     fn of_many_documents_that_cannot_be_read_a_few_lines_are_told() {
         let broken = |count: usize| {
             let one =

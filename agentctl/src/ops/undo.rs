@@ -127,6 +127,52 @@ pub(crate) fn question(session_id: SessionId, preview: &UndoReport) -> Interrupt
 mod tests {
     use super::*;
 
+    fn file(path: &str, change: FileChangeKind, outcome: UndoOutcome) -> UndoneFile {
+        let is_left = matches!(outcome, UndoOutcome::Conflict);
+        UndoneFile {
+            path: path.to_owned(),
+            change,
+            outcome,
+            reason: is_left.then(|| "it has been changed since".to_owned()),
+            diff: Some("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-new\n+old\n".to_owned()),
+        }
+    }
+
+    fn report(preview: bool) -> UndoReport {
+        UndoReport {
+            turn_id: "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap(),
+            turn: 3,
+            redo: false,
+            preview,
+            files: vec![
+                file("outputs/a.txt", FileChangeKind::Modified, UndoOutcome::Done),
+                file("outputs/b\u{1b}[2J.txt", FileChangeKind::Deleted, UndoOutcome::Done),
+                file("outputs/c.txt", FileChangeKind::Created, UndoOutcome::Already),
+                file("outputs/d.txt", FileChangeKind::Modified, UndoOutcome::Conflict),
+            ],
+        }
+    }
+
+    #[test]
+    fn diffs_are_shown_of_what_is_foreseen_and_of_conflicts() {
+        insta::assert_snapshot!(lines(&report(false), false).join("\n"), @r"
+        ✓ outputs/a.txt: is as it was
+        ✓ outputs/b\u{1b}[2J.txt: removed
+        · outputs/c.txt: is already as it was
+        ✗ outputs/d.txt: left alone, it has been changed since
+            --- a/x
+            +++ b/x
+            @@ -1 +1 @@
+          1 -new
+          1 +old
+        turn 3: 2 paths undone, 1 conflict left alone
+        ");
+        let foreseen = lines(&report(true), false);
+        assert_eq!(foreseen[0], "✓ outputs/a.txt: becomes as it was");
+        assert_eq!(foreseen[1], "    --- a/x");
+        assert_eq!(foreseen.last().unwrap(), "turn 3: 2 paths would be undone, 1 conflict left alone");
+    }
+
     #[test]
     fn turns_are_named_by_number_or_id() {
         assert_eq!(turn("12"), Ok(TurnChoice::Number(12)));

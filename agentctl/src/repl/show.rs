@@ -139,3 +139,35 @@ fn fields(json: &str) -> Option<String> {
     }
     Some(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::ids::TurnId;
+
+    use super::*;
+
+    fn item(body: ItemBody) -> Item {
+        Item::new(TurnId::generate(), body)
+    }
+
+    #[test]
+    fn a_result_is_shown_whole_with_its_call() {
+        let call_id = CallId::generate();
+        let arguments = r#"{"path": "a.rs", "content": "fn a() {}\n\nfn b() {}\n"}"#.to_owned();
+        let call = ToolCall { call_id: call_id.clone(), name: "write_file".to_owned(), arguments };
+        let result = ToolResult {
+            text: "written\n\u{1b}[2J".to_owned(),
+            duration_ms: 12,
+            ..ToolResult::empty(call_id, "write_file")
+        };
+        let reasoning = ItemBody::Reasoning { text: "First this.\nThen that.".to_owned() };
+        let items = [item(reasoning), item(ItemBody::ToolCall(call)), item(ItemBody::ToolResult(result))];
+        let Some(ShownItem::Result(call, result)) = nth_last(&items, 1) else { panic!("no result") };
+        assert_eq!(
+            whole_result(call, result, result.own_text()),
+            "● write_file a.rs → 2 lines · 12 ms\n\npath: a.rs\ncontent:\nfn a() {}\n\nfn b() {}\n\n\nwritten\n\\u{1b}[2J\n"
+        );
+        assert!(matches!(nth_last(&items, 2), Some(ShownItem::Reasoning("First this.\nThen that."))));
+        assert!(nth_last(&items, 3).is_none() && nth_last(&items, 0).is_none());
+    }
+}

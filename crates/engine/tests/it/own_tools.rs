@@ -96,6 +96,15 @@ async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts()
 }
 
 #[tokio::test]
+async fn a_question_that_is_not_allowed_is_never_asked() {
+    let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..]), says("Then not.")]).begun().await;
+    let (mut started, approval) = asked(&session).await;
+    answer(&session, &approval, Answer::Reject { reason: None }).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.text, "Then not.");
+    assert_eq!(world.log(&session).matches(" ? ").count(), 1);
+}
+
+#[tokio::test]
 async fn a_question_that_a_person_has_edited_stays_so_over_a_restart_and_both_answers_are_told() {
     let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..])]).begun().await;
     let (mut started, approval) = asked(&session).await;

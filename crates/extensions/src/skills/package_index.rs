@@ -259,6 +259,13 @@ mod tests {
     }
 
     #[test]
+    fn folders_of_wheels_are_readable() {
+        let links = variables(&[("PIP_FIND_LINKS", "/opt/wheels file:///w https://x/y"), ("PIP_CERT", "/etc/c.pem")]);
+        let links = PackageIndex::read(&links);
+        assert_eq!(links.places(), ["/opt/wheels", "/w", "/etc/c.pem"].map(PathBuf::from));
+    }
+
+    #[test]
     fn passwords_are_not_told() {
         let check = |text: &str, safe: &str| assert_eq!(without_passwords(text), safe);
         check("at https://me:secret@x/simple and http://y/a@b", "at https://***@x/simple and http://y/a@b");

@@ -1,11 +1,66 @@
 //! What was acknowledged is there again, however the process ended.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
-use agentd_core::{error::ErrorKind, ids::SessionId, ports::Store};
+use agentd_core::{error::ErrorKind, ids::SessionId, ports::Store, session::SessionStatus};
 use agentd_store::SqliteStore;
 
-use crate::{file, one_session, open};
+use crate::{file, new_session, one_session, open};
+
+/// Names the folder to the child process, which is this test binary again.
+const CHILD_FOLDER: &str = "STORE_TEST_FOLDER";
+
+/// The child's part, which does nothing when the suite runs it: appends for ever and tells of every acknowledged event.
+#[tokio::test]
+async fn child_that_appends() {
+    let Ok(folder) = std::env::var(CHILD_FOLDER) else { return };
+    let store = open(&PathBuf::from(folder));
+    let mut script = new_session(&store).await;
+    store.append(vec![script.turn_started()]).await.unwrap();
+    let mut out = std::io::stdout();
+    loop {
+        store.append(vec![script.input("more")]).await.unwrap();
+        writeln!(out, "acked {} {}", script.session, script.seq).unwrap();
+        out.flush().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn acknowledged_events_survive_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::child_that_appends", "--nocapture"])
+        .env(CHILD_FOLDER, folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut acknowledged = None;
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while acknowledged.as_ref().is_none_or(|(_, seq)| *seq < 200) {
+        let line = lines.next().expect("the child goes on").unwrap();
+        if let Some((session, seq)) = line.split_once("acked ").and_then(|(_, ack)| ack.split_once(' ')) {
+            acknowledged = Some((session.parse::<SessionId>().unwrap(), seq.parse::<u64>().unwrap()));
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (session, acknowledged) = acknowledged.unwrap();
+
+    let store = open(folder.path());
+    let events = store.events(session, 0, usize::MAX).await.unwrap();
+    let numbers: Vec<u64> = events.iter().map(|event| event.seq).collect();
+    assert!(numbers.len() as u64 >= acknowledged, "{} of {acknowledged}", numbers.len());
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    let summary = store.session(session).await.unwrap().unwrap().summary;
+    assert_eq!(summary.last_seq, numbers.len() as u64);
+    assert_eq!(summary.status, SessionStatus::Running);
+    assert_eq!(store.open_turns().await.unwrap(), [session]);
+    store.close().await.unwrap();
+}
 
 /// What a machine that lost power has on its disk: the files as they were in the middle.
 fn copy_files(from: &Path, to: &Path) {

@@ -312,6 +312,7 @@ mod tests {
         let unrun = ("read_file", UnrunReason::Doubtful);
         let check = |text: String, is_doubtful: bool| check(true, &text, &text, None, is_doubtful.then_some(unrun));
         check(format!("Sure:\n```json\n{CALL}\n```"), true);
+        check(format!("A call would look so, e.g.\n```json\n{CALL}\n```\nThat is all."), true);
         check(format!("```json\n{CALL}\n// a comment\n```"), true);
         check(format!("```python\n{CALL} # no\nx = 1\n{CALL}\n```"), true);
         check(format!("I could call {CALL} but I must not."), true);
@@ -325,10 +326,12 @@ mod tests {
         check(format!("The README says:\n{CALL}\n```"), true);
         // Nobody knows which of several calls was meant.
         check(format!("1. {CALL}\n2. {CALL}"), true);
+        check(format!("Not {CALL} but\n{CALL}"), true);
         check(format!("Not <tool_call>{CALL}</tool_call> but\n{CALL}"), true);
         check(format!("Not {CALL} but\n<tool_call>\n<function=now>\n</function>\n</tool_call>"), true);
         // Tags that are no marks of models.
         check(format!("<code>{CALL}</code>"), true);
+        check(format!("<document>\n{CALL}\n</document>"), true);
         check(format!("<!-- {CALL} -->"), true);
         check(format!("{CALL} [example]"), true);
         check(format!("One writes `{CALL}` for that."), false);

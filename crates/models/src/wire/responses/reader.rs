@@ -292,3 +292,25 @@ impl Numbering {
         EventPlace::Next
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cached_tokens_are_counted_in() {
+        let told = json!({
+            "input_tokens": 7, "input_tokens_details": {"cached_tokens": 100, "cache_write_tokens": 20},
+            "output_tokens": 30, "output_tokens_details": {"reasoning_tokens": 12}, "total_tokens": 157,
+        });
+        let expected = Usage {
+            prompt_tokens: 127,
+            cached_tokens: 100,
+            cache_write_tokens: 20,
+            completion_tokens: 30,
+            reasoning_tokens: 12,
+            ..Usage::default()
+        };
+        assert_eq!(usage(&told), expected);
+    }
+}
