@@ -5,7 +5,8 @@
 //!   offers.
 //! - `process`: a program of this machine, and how messages go to it and come from it.
 //! - `http`: a server behind an address, and the ways of speaking with it.
-//! - `handler`: what a server may ask of us, and how much at once. `calls`: what is under way, so that progress and questions find their call.
+//! - `handler`: what a server may ask of us, and how much at once. `calls`: what is under way, so that progress and questions
+//!   find their call.
 //! - `call`: one request, with its time, its cancel and its end.
 //! - `listing`: what a server offers, asked for in bounds.
 
