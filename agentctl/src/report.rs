@@ -241,7 +241,8 @@ impl Table {
             for part in &parts {
                 cells.pop();
                 cells.push(part);
-                text += &(line(&cells) + "\n");
+                text.push_str(&line(&cells));
+                text.push('\n');
                 cells.fill("");
             }
         }

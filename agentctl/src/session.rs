@@ -301,7 +301,7 @@ impl SessionTarget {
         }
     }
 
-    /// The same by name; nothing of one that is still to be made.
+    /// Name or id of the session; empty where it is still to be made.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Named(name) => name.clone(),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use agent_client_protocol_schema::v1::{
-    ConfigOptionUpdate, CurrentModeUpdate, Error, InitializeRequest, NoticeSeverity, SessionConfigOption,
+    ConfigOptionUpdate, CurrentModeUpdate, Error, InitializeRequest, Notice, NoticeSeverity, SessionConfigOption,
     SessionConfigOptionCategory, SessionConfigOptionValue, SessionConfigSelectOption, SessionId as WireId,
     SessionInfoUpdate, SessionMode as WireMode, SessionModeState, SessionUpdate, SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
@@ -36,7 +36,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     report,
-    terminal::sanitize::clean_line,
+    terminal::sanitize::{clean, clean_line},
 };
 
 /// Characters of an editor's name.
@@ -177,11 +177,7 @@ impl Bridge {
     /// Says something in a turn: as notices where the editor shows them, else in the place of the agent's words.
     pub(super) async fn say(&self, session: &OpenSession, words: &[String]) {
         if self.editor().shows.notices {
-            self.update(
-                session,
-                words.iter().filter_map(|words| updates::notice(NoticeSeverity::Info, words)).collect(),
-            )
-            .await;
+            self.update(session, words.iter().map(|words| notice(words)).collect()).await;
         } else if !words.is_empty() {
             let lines: Vec<String> = words.iter().map(|words| format!("> {}", words.replace('\n', "\n> "))).collect();
             self.update(session, vec![updates::message(&format!("{}\n\n", lines.join("\n>\n")))]).await;
@@ -191,7 +187,7 @@ impl Bridge {
     /// Tells something that the person should know: as a notice where the editor shows them, else with the next turn.
     pub(super) async fn tell(&self, session: &OpenSession, words: &str) {
         if self.editor().shows.notices {
-            self.say(session, &[words.to_owned()]).await;
+            self.update(session, vec![notice(words)]).await;
         } else {
             session.state().notices.push(words.to_owned());
         }
@@ -205,6 +201,12 @@ pub(super) fn places(daemon: &Daemon, id: SessionId, settings: &SessionSettings)
         folders: settings.folders.clone(),
         workspace: daemon.client.hello().data_dir.join("workspace").join(settings.files_of(id).to_string()),
     }
+}
+
+fn notice(words: &str) -> SessionUpdate {
+    let (title, rest) = words.split_once('\n').unwrap_or((words, ""));
+    let rest = Some(clean(rest)).filter(|rest| !rest.is_empty());
+    SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, clean_line(title)).description(rest))
 }
 
 const MODE: &str = "mode";

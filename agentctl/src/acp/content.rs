@@ -295,7 +295,7 @@ pub(super) async fn apply_command(
 fn command_in(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('/')?;
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    own_commands::is_name(name).then(|| (name, arguments.trim_start()))
+    own_commands::is_own_name(name).then(|| (name, arguments.trim_start()))
 }
 
 /// Hands over the files that typed text names, and returns what stands behind the words.

@@ -173,7 +173,11 @@ impl Updates {
             }
             EventKind::StateChanged { change } => self.changed(change),
             EventKind::Warning { message, .. } => self.notice(NoticeSeverity::Warning, message),
-            _ => Vec::new(),
+            EventKind::UsageUpdated { .. }
+            | EventKind::IntentClassified { .. }
+            | EventKind::InterruptRaised { .. }
+            | EventKind::InterruptResolved { .. }
+            | EventKind::TurnEnded { .. } => Vec::new(),
         }
     }
 
@@ -412,17 +416,18 @@ impl Updates {
     }
 
     fn notice(&self, severity: NoticeSeverity, text: &str) -> Vec<SessionUpdate> {
-        notice(severity, text).filter(|_| self.shows.notices).into_iter().collect()
+        if !self.shows.notices {
+            return Vec::new();
+        }
+        let text = clean(text);
+        let (title, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
+        if title.is_empty() {
+            return Vec::new();
+        }
+        let notice = Notice::new(severity, clean_line(title));
+        let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
+        vec![SessionUpdate::Notice(notice.description(rest))]
     }
-}
-
-/// A notice whose title is the first line of a text; none of an empty one.
-pub(super) fn notice(severity: NoticeSeverity, text: &str) -> Option<SessionUpdate> {
-    let text = clean(text);
-    let (title, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
-    let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
-    let notice = Notice::new(severity, clean_line(title)).description(rest);
-    (!title.is_empty()).then_some(SessionUpdate::Notice(notice))
 }
 
 /// The tokens in the window, and the money that the session cost.

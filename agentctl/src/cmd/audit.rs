@@ -300,8 +300,8 @@ fn event(fact: &AuditFact) -> [String; 5] {
                 parts.iter().map(|part| format!("{}: {}", part.part.as_str(), report::bytes(part.bytes))).collect();
             ("cleaned", parts.join(", "), by.clone())
         }
-        // These have columns of their own.
-        AuditFact::CallDecided(_) | AuditFact::CallEnded(_) => ("call", String::new(), nobody()),
+        AuditFact::CallDecided(_) => ("call_decided", String::new(), nobody()),
+        AuditFact::CallEnded(_) => ("call_ended", String::new(), nobody()),
     };
     [what.to_owned(), about, nobody(), by, nobody()]
 }

@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::{models::check_lines, service::logout_note};
 use crate::{
-    daemon::{self, Daemon},
+    daemon::{self, Daemon, Weights},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -327,8 +327,8 @@ fn window(slot: &SlotInfo, what: String) -> ModelCheck {
 /// The built-in model works if its weights are there.
 async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let what = format!("{}: {}", slot.slot, slot.model.id);
-    match daemon.weights().await {
-        Ok(file) => {
+    match Weights::find(daemon).await {
+        Weights::File(file) => {
             // What this shell has for a better one is told as such.
             let hint = if daemon.shell_notes(true).is_empty() {
                 "for a better one set MODEL_BASIC_BASE_URL, or name one in models.yaml"
@@ -337,7 +337,7 @@ async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
             };
             warn(format!("{what}: the small built-in model ({})", file.display()), hint)
         }
-        Err(path) => fail(
+        Weights::Missing(path) => fail(
             format!("{what}: there are no weights at {}", path.display()),
             format!(
                 "download them with `{}`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",

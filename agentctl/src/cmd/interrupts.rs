@@ -413,13 +413,13 @@ pub(crate) async fn handle_grants(global: &Global, command: GrantsCommand) -> an
         GrantsCommand::Add { rule, place } => {
             let (rule, session) = (rule.join(" ").trim().to_owned(), place.session(&daemon).await?);
             daemon.client.add_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
-            done(json, "kept", &rule, session.as_deref())
+            tell_grant(json, "kept", &rule, session.as_deref())
         }
         GrantsCommand::Revoke { rule, place } => {
             let session = place.session(&daemon).await?;
-            let (rule, session) = meant(&daemon, &rule.join(" "), session).await?;
+            let (rule, session) = meant_rule(&daemon, &rule.join(" "), session).await?;
             daemon.client.revoke_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
-            done(json, "revoked", &rule, session.as_deref())
+            tell_grant(json, "revoked", &rule, session.as_deref())
         }
     }
 }
@@ -433,7 +433,7 @@ impl GrantPlace {
 }
 
 /// The rule that is meant by its words or its number, and where it is kept.
-async fn meant(daemon: &Daemon, words: &str, session: Option<String>) -> anyhow::Result<(String, Option<String>)> {
+async fn meant_rule(daemon: &Daemon, words: &str, session: Option<String>) -> anyhow::Result<(String, Option<String>)> {
     let Ok(number) = words.trim().parse::<usize>() else { return Ok((words.to_owned(), session)) };
     let held = daemon.client.grants(session.as_deref()).await?;
     match number.checked_sub(1).and_then(|at| held.get(at)) {
@@ -472,7 +472,7 @@ async fn list_grants(daemon: &Daemon, session: Option<&str>, json: bool) -> anyh
     })
 }
 
-fn done(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
+fn tell_grant(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
     let place = session.map_or_else(|| "permanent".to_owned(), |id| format!("for session {}", report::short_id(id)));
     let verb = if what == "kept" { format!("added ({place})") } else { format!("removed (was {place})") };
     let told = json!({ "status": what, "rule": rule, "session_id": session });

@@ -63,7 +63,7 @@ fn last(days: u32) -> UsageQuery {
     UsageQuery { last_days: Some(days), ..UsageQuery::default() }
 }
 
-/// The question about the days from this one on.
+/// The question about the days from a typed beginning on.
 fn first_day(text: &str) -> Result<UsageQuery, String> {
     let problem = || format!("{text:?} is no beginning; write 7d, 2w, today, all or a date such as 2026-11-25");
     let (count, days) = match (text, text.parse(), text.strip_suffix('d'), text.strip_suffix('w')) {
@@ -256,8 +256,8 @@ fn print_days(days: &[DayCounters], usage: &UsageReport) -> anyhow::Result<()> {
 }
 
 async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
-    let usage = daemon.client.usage(&UsageQuery::default()).await?;
     let days = daemon.client.counters(None, None).await?;
+    let usage = daemon.client.usage(&UsageQuery::default()).await?;
     let (status, storage) = (daemon.client.status().await?, daemon.client.storage().await?);
     let mut text = Exposition::default();
     let total = total(&days);

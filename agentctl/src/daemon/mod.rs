@@ -31,7 +31,7 @@ use agentd_proto::client::{Client, ClientErrorKind};
 
 use crate::{exit::Exit, failure::Failure, flags::Global};
 
-pub(crate) use place::{DaemonPlace, ShellNote, Sight, is_same_folder, silent};
+pub(crate) use place::{DaemonPlace, ShellNote, Sight, Weights, is_same_folder, silent};
 
 /// Our name in the daemon's audit.
 pub(crate) const CLIENT: &str = "agentctl";

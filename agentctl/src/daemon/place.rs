@@ -185,26 +185,35 @@ pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failur
 /// The folders below that of the models in which a file is looked for.
 const DEEPEST: u8 = 3;
 
-impl Daemon {
-    /// Looks for the file of the built-in model that the daemon would load: the one that its configuration names, the one in its
-    /// data folder, or one that came with the programs.
-    ///
-    /// # Errors
-    /// The path at which, or below which, it is missing.
-    pub(crate) async fn weights(&self) -> Result<PathBuf, PathBuf> {
-        let named = named(self).await;
+/// The file of the built-in model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Weights {
+    /// It is there.
+    File(PathBuf),
+    /// It is not, at this path or below it.
+    Missing(PathBuf),
+}
+
+impl Weights {
+    /// Looks for the file that the daemon would load: the one that its configuration names, the one in its data folder,
+    /// or one that came with the programs.
+    pub(crate) async fn find(daemon: &Daemon) -> Self {
+        let named = named(daemon).await;
         let is_named = named.is_some();
         let path = match named {
-            Some(path) if path.is_file() => return Ok(path),
+            Some(path) if path.is_file() => return Self::File(path),
             Some(path) => path,
             None => {
-                let theirs = &self.client.hello().data_dir;
+                let theirs = &daemon.client.hello().data_dir;
                 let ours = || super::data_dir().unwrap_or_default();
                 if theirs.as_os_str().is_empty() { ours() } else { theirs.clone() }.join("models")
             }
         };
         let packaged = || if is_named { None } else { file_below(&packaged::models()?, DEEPEST) };
-        file_below(&path, DEEPEST).or_else(packaged).ok_or(path)
+        match file_below(&path, DEEPEST).or_else(packaged) {
+            Some(file) => Self::File(file),
+            None => Self::Missing(path),
+        }
     }
 }
 

@@ -47,7 +47,7 @@ fn is_gone(wanted: PollFlags, patience: PollTimeout) -> io::Result<bool> {
     Ok(found(wanted, patience)?.intersects(PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL))
 }
 
-/// Findings about standard input after such a wait; none where a signal ended it.
+/// Findings about standard input, after a wait of so long at the most; none where a signal ended it.
 pub(super) fn found(wanted: PollFlags, patience: PollTimeout) -> io::Result<PollFlags> {
     let stdin = io::stdin();
     let mut looked = [PollFd::new(stdin.as_fd(), wanted)];

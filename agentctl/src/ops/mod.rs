@@ -45,7 +45,8 @@ pub(crate) async fn remove_pin(daemon: &Daemon, session: &str, number: usize) ->
     Ok(removed)
 }
 
-/// Hands the pieces of a file on, one after the other. A file that changes meanwhile is none that anybody wrote.
+/// Hands the pieces of a file on, one after the other; of an empty file `take` gets one empty piece. A file that
+/// changes meanwhile is none that anybody wrote.
 ///
 /// # Errors
 /// When it cannot be read, or was changed meanwhile.

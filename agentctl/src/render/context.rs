@@ -59,7 +59,21 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         NoticeTopic::ReadAgain => ("read again", sources.iter().map(|source| source.name.as_str()).collect()),
         NoticeTopic::Recall => ("recalled", sources.iter().map(|source| source.name.as_str()).collect()),
         NoticeTopic::CodeMap => return "map of the code".to_owned(),
-        _ => return format!("reminder: {text}"),
+        NoticeTopic::Advice
+        | NoticeTopic::Todos
+        | NoticeTopic::Pins
+        | NoticeTopic::Mode
+        | NoticeTopic::Level
+        | NoticeTopic::Mentions
+        | NoticeTopic::LastAnswer
+        | NoticeTopic::AnswerForm
+        | NoticeTopic::TurnInstructions
+        | NoticeTopic::Diagnostics
+        | NoticeTopic::Interrupted
+        | NoticeTopic::Continue
+        | NoticeTopic::Plan
+        | NoticeTopic::Planned
+        | NoticeTopic::Repetition => return format!("reminder: {text}"),
     };
     match names.as_slice() {
         [] => format!("{what}: none any more"),

@@ -15,8 +15,9 @@ pub(crate) fn state_lines(change: &StateChange, look: TerminalStyle) -> Vec<Stri
         StateChange::TokenLevel { level, tokens, window } => level_line(*level, *tokens, *window),
         StateChange::Window { .. } => Some("the last compaction was undone".to_owned()),
         StateChange::Todos { todos } => return todo_rows(todos, look),
+        StateChange::Queue { length: 0, .. } | StateChange::Title { .. } | StateChange::Settings { .. } => None,
         StateChange::Queue { length: 1, .. } => Some("one more turn waits".to_owned()),
-        StateChange::Queue { length: length @ 1.., .. } => Some(format!("{length} more turns wait")),
+        StateChange::Queue { length, .. } => Some(format!("{length} more turns wait")),
         StateChange::Reset => Some("the history was cleared".to_owned()),
         StateChange::Agent { stack } if stack.is_empty() => Some("back to main".to_owned()),
         StateChange::Agent { stack } => {
@@ -31,7 +32,12 @@ pub(crate) fn state_lines(change: &StateChange, look: TerminalStyle) -> Vec<Stri
         }
         // The notice that comes with it says what was done, and so does the tool that wrote a file. A file that was
         // handed over is told with the turn that it goes with, and a tool by whoever mentioned or found it.
-        _ => None,
+        StateChange::Withdrawn { .. }
+        | StateChange::Undone { .. }
+        | StateChange::File(_)
+        | StateChange::HandedOver { .. }
+        | StateChange::Tools { .. }
+        | StateChange::Surroundings(_) => None,
     };
     let columns = look.columns().saturating_sub(1);
     line.map(|line| paint(look.err_color, QUIET, &clip(&line, columns))).into_iter().collect()

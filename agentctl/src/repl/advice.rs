@@ -4,7 +4,11 @@
 use agentd_proto::{client::SessionView, packaged};
 
 use super::{chat::Chat, conversation::ChatBackend as _};
-use crate::{daemon::ShellNote, terminal::sanitize::clean_line, turn};
+use crate::{
+    daemon::{ShellNote, Weights},
+    terminal::sanitize::clean_line,
+    turn,
+};
 
 /// The lines that there may be.
 const MOST_LINES: usize = 3;
@@ -13,9 +17,9 @@ impl Chat {
     /// Says what stands in the way of a good answer.
     pub(super) async fn advise(&mut self, view: Option<&SessionView>) {
         let advice = if self.model_of(view).model.embedded {
-            match self.daemon.weights().await {
-                Ok(_) => turn::builtin_notice(&self.daemon),
-                Err(path) => {
+            match Weights::find(&self.daemon).await {
+                Weights::File(_) => turn::builtin_notice(&self.daemon),
+                Weights::Missing(path) => {
                     let path = clean_line(&path.display().to_string());
                     format!("No model can answer yet: the built-in one has no weights at {path}.\n{}", self.way_out())
                 }

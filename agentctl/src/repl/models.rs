@@ -105,8 +105,8 @@ impl Chat {
     pub(super) fn foreseen(&self, choice: &ModelChoice) -> SlotInfo {
         let slot = choice.slot.unwrap_or_default();
         let own = self.slots.iter().find(|info| info.slot == slot).cloned();
-        let unknown = || SlotInfo { slot, falls_back_to: None, model: ModelInfo::default() };
-        let mut info = own.unwrap_or_else(unknown);
+        let unknown = || ModelInfo { native_tools: true, ..ModelInfo::default() };
+        let mut info = own.unwrap_or_else(|| SlotInfo { slot, falls_back_to: None, model: unknown() });
         if let Some(id) = choice.id.as_ref().filter(|id| **id != info.model.id) {
             info.model.id.clone_from(id);
             info.model.window_source = WindowSource::Default;

@@ -19,7 +19,7 @@ use agentd_core::{
 use agentd_proto::client::Client;
 
 use super::slash;
-pub(crate) use super::slash::is_own_name as is_name;
+pub(crate) use super::slash::is_own_name;
 use crate::{daemon, failure::Failure, project, terminal::sanitize::clean_line};
 
 /// The largest file, in bytes.
@@ -208,7 +208,7 @@ fn read(name: &str, path: &Path) -> Result<Option<OwnCommand>, String> {
 
 /// A text as a command. A problem names the file.
 fn parse(origin: CommandOrigin, name: &str, file: String, text: &str) -> Result<OwnCommand, String> {
-    if !slash::is_own_name(name) {
+    if !is_own_name(name) {
         return Err(format!(
             "{file}: its name may have letters, digits, - and _ only, and begins with one of the first two"
         ));

@@ -37,6 +37,8 @@ pub(crate) use signals::{AtEnd, Signals};
 pub(crate) const LOST: &str = "the connection to the daemon was lost; waiting for it to come back";
 
 /// Shows a turn as it happens. Calls come in the order of the events; each event comes once.
+///
+/// A renderer around another one overrides [`Renderer::inner`]: without it, what it does not take itself is lost.
 pub(crate) trait Renderer: Send {
     /// The renderer around which this one is: it gets all calls that this one does not take.
     fn inner(&mut self) -> Option<&mut dyn Renderer> {

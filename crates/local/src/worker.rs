@@ -135,8 +135,10 @@ fn write(inference: &mut Inference, order: &Order, limit: usize, reply: &Reply) 
 fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<Inference, ModelError> {
     let started = Instant::now();
     let inference = Inference::load(&config.path, config.context as usize, Arc::clone(counters))?;
-    let mut status = counters.status();
-    (status.loaded, status.loads) = (true, status.loads + 1);
+    {
+        let mut status = counters.status();
+        (status.loaded, status.loads) = (true, status.loads + 1);
+    }
     let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(path = %config.path.display(), ms, "the built-in model was loaded");
     Ok(inference)

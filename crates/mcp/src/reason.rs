@@ -127,6 +127,7 @@ pub(crate) fn span(time: Duration) -> String {
 type Cleaner = dyn Fn(&str) -> String + Send + Sync;
 
 /// Takes secrets out of words. Servers may say what they were told: the keys that they are given.
+// No Debug: the values are secrets.
 #[derive(Clone, Default)]
 pub struct Clean(Option<Arc<Cleaner>>);
 

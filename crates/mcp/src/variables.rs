@@ -74,6 +74,7 @@ pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<St
 }
 
 /// The values that clients lent.
+// No Debug: the values are secrets.
 #[derive(Default)]
 pub(crate) struct LentValues {
     /// By sessions, the one that was lent to longest ago first.

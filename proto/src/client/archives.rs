@@ -64,7 +64,16 @@ impl ExportStream {
     /// # Errors
     /// When the session cannot be read to its end, or the connection fails.
     pub async fn next(&mut self) -> Result<Option<ExportPart>, ClientError> {
-        next_known(&mut self.pieces, |piece| Wire::from_wire(piece.part, "a part")).await
+        while let Some(piece) = self.pieces.message().await? {
+            let Some(part) = piece.part else { continue };
+            let is_event = matches!(part, export_piece::Part::Event(_));
+            match ExportPart::try_from(part) {
+                // From a newer daemon. Nothing else of a session may be missing.
+                Err(error) if is_event && error.is_unknown_kind() => {}
+                known => return Ok(Some(known?)),
+            }
+        }
+        Ok(None)
     }
 }
 

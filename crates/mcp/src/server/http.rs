@@ -238,7 +238,7 @@ const LONGEST: usize = 16 << 20;
 /// A server that is spoken to so.
 struct EventStream {
     client: Client,
-    /// Where messages go.
+    /// Address that messages go to.
     post: Url,
     /// The events; none once it is closed.
     events: Option<Events>,

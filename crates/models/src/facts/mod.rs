@@ -48,7 +48,7 @@ const MAX_ASKED_AGAIN: u32 = 3;
 const REFUTED_BY: u64 = 20;
 
 /// States of the facts that one life of the daemon can have: they change a few times, and each is held as long as the model.
-const MAX_STATES: usize = 256;
+const MAX_STATES: u32 = 256;
 
 /// Facts about one model.
 pub(crate) struct ModelFacts {
@@ -56,9 +56,9 @@ pub(crate) struct ModelFacts {
     pub(crate) config: ModelConfig,
     /// Where it is.
     pub(crate) target: Target,
-    /// The first of the states, and those that took its place: whoever was lent an older one still holds it.
-    first: ModelInfo,
-    later: Box<[OnceLock<Box<ModelInfo>>]>,
+    /// First of the states: whoever was lent an older one still holds it.
+    first: KnownFacts,
+    states: AtomicU32,
     /// Facts learnt about the model.
     pub(crate) record: RecordHandle,
     /// The server's own words, once it was asked.
@@ -77,14 +77,36 @@ pub(crate) struct ModelFacts {
     asking_again: AsyncMutex<()>,
 }
 
+/// One state of the facts, and the one that took its place.
+#[derive(Debug)]
+struct KnownFacts {
+    info: ModelInfo,
+    next: OnceLock<Box<KnownFacts>>,
+}
+
+impl KnownFacts {
+    fn of(info: ModelInfo) -> Self {
+        Self { info, next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &Self {
+        let mut last = self;
+        while let Some(next) = last.next.get() {
+            last = next;
+        }
+        last
+    }
+}
+
 impl ModelFacts {
     /// Facts that are known from the configuration and the record.
     pub(crate) fn new(config: ModelConfig, target: Target, record: RecordHandle) -> Self {
+        let info = known(&config, &target, &record.known());
         Self {
-            first: known(&config, &target, &record.known()),
-            later: (0..MAX_STATES).map(|_| OnceLock::new()).collect(),
             config,
             target,
+            first: KnownFacts::of(info),
+            states: AtomicU32::new(0),
             record,
             told: OnceCell::new(),
             sight: OnceCell::new(),
@@ -98,7 +120,7 @@ impl ModelFacts {
 
     /// All that is known now.
     pub(crate) fn info(&self) -> &ModelInfo {
-        self.later.iter().map_while(OnceLock::get).last().map_or(&self.first, |info| &**info)
+        &self.first.last().info
     }
 
     /// Abilities of the model, as far as its server told.
@@ -126,16 +148,15 @@ impl ModelFacts {
 
     /// Takes in what the record has now.
     fn renew(&self) {
-        let mut info = Box::new(known(&self.config, &self.target, &self.record.known()));
-        if *info == *self.info() {
+        let mut info = known(&self.config, &self.target, &self.record.known());
+        let mut last = self.first.last();
+        if info == last.info || self.states.fetch_add(1, Ordering::Relaxed) >= MAX_STATES {
             return;
         }
-        for state in &self.later {
-            // Where somebody else was sooner, both have read the same record, or this is the newer word.
-            match state.set(info) {
-                Ok(()) => return,
-                Err(refused) => info = refused,
-            }
+        while let Err(refused) = last.next.set(Box::new(KnownFacts::of(info))) {
+            // Somebody else was sooner; both have read the same record, or this is the newer word.
+            info = refused.info;
+            last = last.last();
         }
     }
 

@@ -1,8 +1,9 @@
 //! What servers tell of their models: which there are, and how large their windows are.
 //!
-//! These are the list of models, prices in it, and documents of single kinds of server beside it. Each server tells other things of a
-//! model, under other names; what has another type than it should is passed over, and so is an id that could be none. All of it is a server's word: bounded, and believed only where it is plausible. A window that turns out to be smaller is
-//! learnt from the server's refusals.
+//! These are the list of models, prices in it, and documents of single kinds of server beside it. Each server tells
+//! other things of a model, under other names; what has another type than it should is passed over, and so is an id
+//! that could be none. All of it is a server's word: bounded, and believed only where it is plausible. A window that
+//! turns out to be smaller is learnt from the server's refusals.
 
 use agentd_core::{
     error::ErrorKind,

@@ -188,7 +188,12 @@ struct Part<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum PartContent<'a> {
     Text { text: Cow<'a, str> },
-    ImageUrl { image_url: Value },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Debug, Serialize)]
+struct ImageUrl {
+    url: String,
 }
 
 impl Serialize for Content<'_> {
@@ -217,8 +222,7 @@ impl<'a> Content<'a> {
         for shown in pictures {
             let Some(content) = &shown.content else { continue };
             let url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
-            self.0
-                .push(Part { shown: PartContent::ImageUrl { image_url: json!({ "url": url }) }, cache_control: None });
+            self.0.push(Part { shown: PartContent::ImageUrl { image_url: ImageUrl { url } }, cache_control: None });
         }
     }
 
@@ -234,9 +238,15 @@ impl<'a> Content<'a> {
 struct WireCall<'a> {
     id: Cow<'a, str>,
     r#type: &'static str,
-    function: Value,
+    function: WireCallFunction<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extra_content: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Serialize)]
+struct WireCallFunction<'a> {
+    name: Cow<'a, str>,
+    arguments: Cow<'a, str>,
 }
 
 /// Writes the messages.
@@ -343,7 +353,7 @@ fn wire_call<'a>(
     WireCall {
         id: ids.of_call(&call.call_id, fields.map(|fields| fields.call_id.as_str())),
         r#type: "function",
-        function: json!({"name": tool_name(&call.name), "arguments": tool_arguments(&call.arguments)}),
+        function: WireCallFunction { name: tool_name(&call.name), arguments: tool_arguments(&call.arguments) },
         extra_content: recipient.extra_content(fields, is_first),
     }
 }
