@@ -236,9 +236,10 @@ mod tests {
 
     #[test]
     fn folders_are_made_where_they_are_named() {
-        let base = tempfile::tempdir().unwrap();
-        let base = base.path().canonicalize().unwrap();
-        fs::create_dir(base.join("real")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        // One below, so that nobody else makes what lies beside it.
+        let base = folder.path().canonicalize().unwrap().join("base");
+        fs::create_dir_all(base.join("real")).unwrap();
         symlink("real", base.join("link")).unwrap();
         symlink("none", base.join("dangling")).unwrap();
         fs::write(base.join("file"), "x").unwrap();
