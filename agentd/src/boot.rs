@@ -175,11 +175,9 @@ pub async fn assemble(
         redact: Arc::new(own_redactor.by_form_too()),
     });
     let (plays, drafts) = (Arc::clone(&player), workspaces.clone());
-    let _ = tokio::task::spawn_blocking(move || {
-        plays.sweep();
-        drafts.sweep();
-    })
-    .await;
+    // One that fails does not keep the other from its work.
+    let _ = tokio::task::spawn_blocking(move || plays.sweep()).await;
+    let _ = tokio::task::spawn_blocking(move || drafts.sweep()).await;
     let engine = Engine::new(
         Ports {
             models: models.clone(),

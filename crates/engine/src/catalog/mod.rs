@@ -66,11 +66,6 @@ impl ToolCatalog {
         Arc::ptr_eq(&self.source, catalogue)
     }
 
-    /// Returns whether the toolbox still has the catalogue that it was made from.
-    pub(crate) fn is_current(&self) -> bool {
-        Arc::strong_count(&self.source) > 1
-    }
-
     /// Tools that a turn may use, where these were mentioned or found so far.
     pub(crate) fn shown(&self, loaded: &[String], reach: &ToolScope) -> ToolSet {
         if loaded.is_empty() && *reach == ToolScope::default() {
