@@ -39,7 +39,7 @@ use crate::{
     models::{ModelMaker, ReloadableModels},
     paths::{ConfigSource, Paths},
     redact::Redactor,
-    replay::Player,
+    replay::{PLAYS, Player},
     retention::Retention,
     sandbox, skills,
     toolbox::{self, DaemonTools},
@@ -173,6 +173,7 @@ pub async fn assemble(
         languages: languages.clone(),
         audit: audit.clone(),
         redact: Arc::new(own_redactor.by_form_too()),
+        room: tokio::sync::Semaphore::new(PLAYS),
     });
     let (plays, drafts) = (Arc::clone(&player), workspaces.clone());
     // One that fails does not keep the other from its work.
