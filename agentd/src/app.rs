@@ -62,7 +62,8 @@ type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 /// Something that is needed cannot be had, or the stop was cut short.
 pub async fn run(
     started: Instant,
-    (config, recipe): (Config, ConfigSource),
+    config: Config,
+    recipe: ConfigSource,
     sockets: SocketPlaces,
     mut supervisor: Supervisor,
     log: LogHandle,

@@ -107,9 +107,9 @@ pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
 /// The setting for no collector.
 const NONE: &str = "none";
 
-/// Starts to send what ends from now on, or has ended since the last run and was not acknowledged, by tasks that end with what
-/// is returned. Where nobody asks for it,
-/// the position of an earlier run is forgotten: what happens now is not sent later.
+/// Starts to send what ends from now on, or has ended since the last run and was not acknowledged, by tasks that end
+/// with what is returned. Where nobody asks for it, the position of an earlier run is forgotten: what happens now is not
+/// sent later.
 pub(crate) async fn start(
     config: &Config,
     env: &Environment,

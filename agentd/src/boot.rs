@@ -39,7 +39,7 @@ use crate::{
     models::{ModelMaker, ReloadableModels},
     paths::{ConfigSource, Paths},
     redact::Redactor,
-    replay::Player,
+    replay::{PLAYS, Player},
     retention::Retention,
     sandbox, skills,
     toolbox::{self, DaemonTools},
@@ -173,13 +173,12 @@ pub async fn assemble(
         languages: languages.clone(),
         audit: audit.clone(),
         redact: Arc::new(own_redactor.by_form_too()),
+        room: tokio::sync::Semaphore::new(PLAYS),
     });
     let (plays, drafts) = (Arc::clone(&player), workspaces.clone());
-    let _ = tokio::task::spawn_blocking(move || {
-        plays.sweep();
-        drafts.sweep();
-    })
-    .await;
+    // One that fails does not keep the other from its work.
+    let _ = tokio::task::spawn_blocking(move || plays.sweep()).await;
+    let _ = tokio::task::spawn_blocking(move || drafts.sweep()).await;
     let engine = Engine::new(
         Ports {
             models: models.clone(),

@@ -150,22 +150,29 @@ Exit codes: 0 stopped as asked, 1 could not start or run, 2 usage or configurati
 const OTHERS: u32 = 0o002;
 const GROUP: u32 = 0o020;
 
+/// The user and group that agentd runs as.
+#[derive(Debug, Clone, Copy)]
+struct Identity {
+    user: u32,
+    group: u32,
+}
+
 /// Names who else may write a file or folder that is to be obeyed, as the end of a sentence that begins with its path.
 pub(crate) fn objection(found: &Metadata) -> Option<String> {
-    let we = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+    let we = Identity { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() };
     judged(we, found.uid(), found.gid(), found.mode())
 }
 
-/// We are the user and group that agentd runs as. The machine's administrator could write it anyway. A group that is our own is mostly ours alone, and what it may
+/// The machine's administrator could write it anyway. A group that is our own is mostly ours alone, and what it may
 /// write is how many systems make files.
-fn judged((we, our_group): (u32, u32), user: u32, group: u32, mode: u32) -> Option<String> {
-    if user != we && user != 0 {
-        return Some(format!("it belongs to the user {user}, and agentd runs as the user {we}"));
+fn judged(we: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
+    if user != we.user && user != 0 {
+        return Some(format!("it belongs to the user {user}, and agentd runs as the user {}", we.user));
     }
     if mode & OTHERS != 0 {
         return Some(format!("every user of the machine may write to it (mode {:04o})", mode & 0o7777));
     }
-    if mode & GROUP != 0 && group != our_group {
+    if mode & GROUP != 0 && group != we.group {
         return Some(format!("the group {group} may write to it (mode {:04o})", mode & 0o7777));
     }
     None
@@ -199,7 +206,7 @@ mod tests {
     #[test]
     fn only_what_nobody_else_can_write_is_obeyed() {
         let check = |user, group, mode, why: Option<&str>| {
-            let said = judged((1000, 1000), user, group, mode);
+            let said = judged(Identity { user: 1000, group: 1000 }, user, group, mode);
             assert_eq!(said.is_some(), why.is_some(), "{said:?}");
             assert!(said.unwrap_or_default().contains(why.unwrap_or_default()));
         };

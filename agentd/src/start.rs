@@ -70,7 +70,7 @@ pub fn start(
     allow_many_files();
     footprint::bound_heaps();
     let runtime = runtime()?;
-    let outcome = runtime.block_on(app::run(started, (config, recipe), sockets, supervisor, log, &mut lock));
+    let outcome = runtime.block_on(app::run(started, config, recipe, sockets, supervisor, log, &mut lock));
     runtime.shutdown_timeout(LAST_WAIT);
     outcome
 }

@@ -296,9 +296,9 @@ impl Search {
             set("provider");
         }
         let SearchFile { base_url, api_key_env, results, title, url, snippet, key_header, .. } = over;
+        let server = [("base_url", base_url), ("api_key_env", api_key_env)];
         let fields = [("results", results), ("title", title), ("url", url), ("snippet", snippet)];
-        let texts = [("base_url", base_url), ("api_key_env", api_key_env), ("key_header", key_header)];
-        for (key, text) in texts.into_iter().chain(fields) {
+        for (key, text) in server.into_iter().chain(fields).chain([("key_header", key_header)]) {
             let Some(text) = text else { continue };
             self.texts.insert(key, reader.text(&text)?);
             set(key);

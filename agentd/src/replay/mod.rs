@@ -36,8 +36,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::replay::drive::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
 
-/// Room for plays at once. Each has a journal of its own.
-static ROOM: Semaphore = Semaphore::const_new(8);
+/// Plays at once. Each has a journal of its own.
+pub const PLAYS: usize = 8;
 
 /// Events that are read at once.
 const PAGE: usize = 1000;
@@ -63,6 +63,8 @@ pub struct Player {
     pub audit: Arc<dyn Audit>,
     /// Takes out secrets.
     pub redact: Redaction,
+    /// Room for [`PLAYS`] at once.
+    pub room: Semaphore,
 }
 
 /// Wishes for a play.
@@ -168,7 +170,7 @@ impl Player {
         news: mpsc::Sender<Arc<Event>>,
         stop: &CancellationToken,
     ) -> Result<PlayOutcome, PlayError> {
-        let _turn = ROOM.acquire().await.map_err(|_| PlayError::Stopping)?;
+        let _turn = self.room.acquire().await.map_err(|_| PlayError::Stopping)?;
         let folder = PlayFolder::create(&self.folder)?;
         let script = Arc::new(Script::new(recording, options.play, Arc::clone(&self.redact)));
         let clock = Arc::new(PlayedClock::new(options.play));

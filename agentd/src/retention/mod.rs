@@ -40,6 +40,8 @@ use crate::config::RetentionSettings;
 /// Client name of scheduled cleanings.
 pub const SCHEDULE: &str = "schedule";
 
+/// Sessions that are looked at together when many are removed.
+const PAGE: usize = 200;
 /// Removed sessions that are named.
 const NAMED: usize = 1000;
 
@@ -136,9 +138,18 @@ impl Retention {
         by: &str,
     ) -> Result<PruneReport, EngineError> {
         let _turn = self.turn.lock().await;
-        let sessions = self.engine.filtered_page(None, usize::MAX, false, filter).await?.sessions;
+        let mut candidates = Vec::new();
+        let mut next = None;
+        loop {
+            let page = self.engine.filtered_page(next, PAGE, false, filter).await?;
+            candidates.extend(page.sessions.into_iter().filter(|session| session.updated_at < unused_since));
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
         let mut report = PruneReport::default();
-        for session in sessions.into_iter().filter(|session| session.updated_at < unused_since) {
+        for session in candidates {
             self.prune_one(session, trial, &mut report).await;
         }
         if !trial && report.count > 0 {

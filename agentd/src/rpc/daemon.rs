@@ -98,7 +98,10 @@ service! { Daemon:
     }
 
     async fn models(&self, request: v1::ModelsRequest) -> v1::ModelsResponse {
-        let slots = if request.look_up { self.engine.models_looked_up().await } else { self.engine.ports().models.list() };
+        let slots = match request.look_up {
+            true => self.engine.models_looked_up().await,
+            false => self.engine.ports().models.list(),
+        };
         Ok(v1::ModelsResponse { slots: slots.iter().map(Into::into).collect() })
     }
 

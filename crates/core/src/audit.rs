@@ -364,3 +364,6 @@ pub struct AuditLine {
     #[serde(flatten)]
     pub entry: AuditEntry,
 }
+
+#[cfg(test)]
+mod tests;

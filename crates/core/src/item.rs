@@ -187,16 +187,31 @@ impl NoticeTopic {
     /// Returns whether the notice is meant for the model alone.
     #[must_use]
     pub fn is_for_model(self) -> bool {
-        !matches!(
-            self,
+        match self {
             Self::General
-                | Self::Memory
-                | Self::FolderMemory
-                | Self::Skills
-                | Self::Files
-                | Self::ReadAgain
-                | Self::Recall
-        )
+            | Self::Memory
+            | Self::FolderMemory
+            | Self::Skills
+            | Self::Files
+            | Self::ReadAgain
+            | Self::Recall => false,
+            Self::Todos
+            | Self::Mode
+            | Self::Level
+            | Self::Mentions
+            | Self::LastAnswer
+            | Self::Continue
+            | Self::Pins
+            | Self::Plan
+            | Self::Planned
+            | Self::AnswerForm
+            | Self::TurnInstructions
+            | Self::CodeMap
+            | Self::Diagnostics
+            | Self::Interrupted
+            | Self::Repetition
+            | Self::Advice => true,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Who works in a turn: the main agent, one that it has handed the session to, or a subagent; and
-//! the agents that a project brings along, beside the configured ones. Pure.
+//! The agent that works in a turn: the main agent, one that it has handed the session to, or a subagent; and the agents that
+//! a project brings along, beside the configured ones. Pure.
 //!
 //! The tools by which agents hand work on: `delegate_task`, with what models are told of the agents that it can give work to,
 //! and `transfer_to_…`, with what the next one is told.

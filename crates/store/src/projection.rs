@@ -93,8 +93,28 @@ impl Projection {
             EventKind::StateChanged { change: StateChange::Window { window } } => self.window = *window,
             // What the copied turns took was paid for in the other session.
             EventKind::StateChanged { change: StateChange::Forked { .. } } => self.usage = Usage::default(),
+            EventKind::StateChanged {
+                change:
+                    StateChange::Todos { .. }
+                    | StateChange::Settings { .. }
+                    | StateChange::Queue { .. }
+                    | StateChange::File(_)
+                    | StateChange::HandedOver { .. }
+                    | StateChange::Subagent(_)
+                    | StateChange::Agent { .. }
+                    | StateChange::Tools { .. }
+                    | StateChange::Surroundings(_)
+                    | StateChange::TokenLevel { .. }
+                    | StateChange::Withdrawn { .. }
+                    | StateChange::Undone { .. },
+            }
+            | EventKind::ItemStarted { .. }
+            | EventKind::InterruptRaised { .. }
+            | EventKind::InterruptResolved { .. }
+            | EventKind::IntentClassified { .. }
+            | EventKind::ModelChosen { .. }
+            | EventKind::Warning { .. } => {}
             EventKind::ItemDelta { .. } => return Err(Fault::invalid("deltas are not stored")),
-            _ => {}
         }
         Ok(())
     }
@@ -147,7 +167,13 @@ fn is_use(kind: &EventKind) -> bool {
                 | StateChange::Surroundings(_)
                 | StateChange::TokenLevel { .. }
         ),
-        _ => false,
+        EventKind::ItemStarted { .. }
+        | EventKind::ItemDelta { .. }
+        | EventKind::ItemCompleted { .. }
+        | EventKind::UsageUpdated { .. }
+        | EventKind::IntentClassified { .. }
+        | EventKind::ModelChosen { .. }
+        | EventKind::Warning { .. } => false,
     }
 }
 

@@ -65,6 +65,7 @@ pub fn without_nul(text: String) -> String {
 /// Bytes in hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
+        // Writing to a string cannot fail.
         let _ = write!(digits, "{byte:02x}");
         digits
     })

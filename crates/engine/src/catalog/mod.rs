@@ -3,13 +3,13 @@
 //! - [`ToolCatalog`]: every tool that there is, those that links answer included; made anew only where the toolbox hands out
 //!   another catalogue.
 //! - [`ToolScope`]: what a turn may use at the most, whatever is mentioned: by its agent, its depth, its model.
-//! - `standing`: from these and from what is mentioned to what is shown, and why.
+//! - [`Availability`]: from these and from what is mentioned to what is shown, and why.
 //! - [`Finds`]: what the model of a turn finds of the tools that the turn does not show, and may call from there on; how well a tool
 //!   fits what is looked for, and which one a model may have meant that calls one that is not there.
 
 mod finds;
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use agentd_context::ToolSet;
 use agentd_core::{
@@ -66,11 +66,6 @@ impl ToolCatalog {
         Arc::ptr_eq(&self.source, catalogue)
     }
 
-    /// Returns whether the toolbox still has the catalogue that it was made from.
-    pub(crate) fn is_current(&self) -> bool {
-        Arc::strong_count(&self.source) > 1
-    }
-
     /// Tools that a turn may use, where these were mentioned or found so far.
     pub(crate) fn shown(&self, loaded: &[String], reach: &ToolScope) -> ToolSet {
         if loaded.is_empty() && *reach == ToolScope::default() {
@@ -82,8 +77,7 @@ impl ToolCatalog {
     /// The tools that the turn shows: those that were mentioned or found so far behind the others, in their order.
     fn set(&self, loaded: &[String], reach: &ToolScope) -> ToolSet {
         let mentioned: MentionedTools = loaded.iter().cloned().collect();
-        let shown = self.judged(&mentioned, reach).filter(|(_, visibility, _)| *visibility == Visibility::Shown);
-        let shown = shown.map(|(tool, ..)| tool);
+        let shown = self.judged(&mentioned, reach).filter(|(_, standing)| standing.is_shown()).map(|(tool, _)| tool);
         let (mut added, sorted): (Vec<_>, Vec<_>) = shown.partition(|tool| mentioned.contains(&tool.spec.name));
         added.sort_by_key(|tool| loaded.iter().position(|name| *name == tool.spec.name));
         ToolSet::of(&sorted).followed_by(&added)
@@ -92,15 +86,15 @@ impl ToolCatalog {
     /// Returns whether a mention makes a turn show that tool, which it would not show otherwise.
     pub(crate) fn needs_mention(&self, name: &str, reach: &ToolScope) -> bool {
         let mut judged = self.judged_each(None, reach, true);
-        judged.any(|(tool, visibility, _)| tool.spec.name == name && visibility == Visibility::Unmentioned)
+        judged.any(|(tool, standing)| tool.spec.name == name && standing.is_unmentioned())
     }
 
     /// Every tool, and why a turn shows it or not.
     pub(crate) fn standings(&self, mentioned: &MentionedTools, reach: &ToolScope) -> Vec<ToolStanding> {
-        let told = |(tool, visibility, why): JudgedTool<'_>| ToolStanding {
+        let told = |(tool, standing): (&CatalogueTool, Availability<'_>)| ToolStanding {
             tool: tool.clone(),
-            visible: visibility == Visibility::Shown,
-            why: why.into_owned(),
+            visible: standing.is_shown(),
+            why: standing.to_string(),
         };
         self.judged(mentioned, reach).map(told).collect()
     }
@@ -110,7 +104,7 @@ impl ToolCatalog {
         &'a self,
         mentioned: &'a MentionedTools,
         reach: &'a ToolScope,
-    ) -> impl Iterator<Item = JudgedTool<'a>> {
+    ) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
         // Whatever is mentioned, so that a turn that mentions all of them shows the same besides.
         let finds = self.hidden(reach).next().is_some();
         self.judged_each(Some(mentioned), reach, finds)
@@ -121,17 +115,15 @@ impl ToolCatalog {
         mentioned: Option<&'a MentionedTools>,
         reach: &'a ToolScope,
         finds: bool,
-    ) -> impl Iterator<Item = JudgedTool<'a>> {
+    ) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
         self.tools.iter().enumerate().map(move |(index, tool)| {
             let first = self.tools[..index].iter().rev().take_while(|before| before.spec.name == tool.spec.name).last();
-            let (visibility, why) = match first {
-                Some(first) => (Visibility::Hidden, format!("another tool has its name ({})", first.origin).into()),
-                None if !finds && tool.spec.name == FIND_TOOL => {
-                    (Visibility::Hidden, "every known tool of an MCP server is shown already".into())
-                }
+            let standing = match first {
+                Some(first) => Availability::Shadowed { by: &first.origin },
+                None if !finds && tool.spec.name == FIND_TOOL => Availability::NothingToFind,
                 None => standing(tool, mentioned, reach),
             };
-            (tool, visibility, why)
+            (tool, standing)
         })
     }
 
@@ -175,16 +167,17 @@ impl ToolCatalog {
 
     /// The tools of others that a turn may use, mentioned or not.
     pub(crate) fn usable<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
-        self.of_others(reach).filter(|(_, visibility, _)| *visibility != Visibility::Hidden).map(|(tool, ..)| tool)
+        let is_usable = |standing: &Availability<'_>| standing.is_shown() || standing.is_unmentioned();
+        self.of_others(reach).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
     }
 
     /// Those of them that a turn shows only where they are mentioned or found.
     pub(crate) fn hidden<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
-        self.of_others(reach).filter(|(_, visibility, _)| *visibility == Visibility::Unmentioned).map(|(tool, ..)| tool)
+        self.of_others(reach).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
     }
 
-    fn of_others<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = JudgedTool<'a>> {
-        self.judged_each(None, reach, true).filter(|(tool, ..)| tool.foreign.is_some())
+    fn of_others<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
+        self.judged_each(None, reach, true).filter(|(tool, _)| tool.foreign.is_some())
     }
 
     /// The names of all tools, sorted.
@@ -194,8 +187,8 @@ impl ToolCatalog {
 
     /// Why a turn does not show a tool, in a sentence; none where it does, or there is no such tool.
     pub(crate) fn why_not(&self, name: &str, mentioned: &MentionedTools, reach: &ToolScope) -> Option<String> {
-        let (_, visibility, why) = self.judged(mentioned, reach).find(|(tool, ..)| tool.spec.name == name)?;
-        (visibility != Visibility::Shown).then(|| why.into_owned())
+        let (_, standing) = self.judged(mentioned, reach).find(|(tool, _)| tool.spec.name == name)?;
+        (!standing.is_shown()).then(|| standing.to_string())
     }
 
     /// Specifications of all tools that calls can mean, sorted by name.
@@ -259,59 +252,101 @@ impl ToolScope {
     }
 }
 
-/// Visibility of a tool in a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Visibility {
-    Shown,
-    /// A mention is all that it takes.
-    Unmentioned,
-    Hidden,
+/// Why a turn shows a tool, or does not.
+#[derive(Debug, Clone, Copy)]
+enum Availability<'a> {
+    Core,
+    Enabled,
+    Mentioned,
+    NamedBy(&'a str),
+    ForPictures,
+    ForCode,
+    NotMentioned { name: &'a str, server: Option<&'a str> },
+    Off,
+    NoProject,
+    NothingToFind,
+    Forbidden { agent: &'a str },
+    Child,
+    Allowed,
+    NotAllowed,
+    Shadowed { by: &'a ToolOrigin },
 }
 
-/// A tool, its visibility in a turn, and why, in a sentence.
-type JudgedTool<'a> = (&'a CatalogueTool, Visibility, Cow<'static, str>);
-
-fn standing(
-    tool: &CatalogueTool,
-    mentioned: Option<&MentionedTools>,
-    reach: &ToolScope,
-) -> (Visibility, Cow<'static, str>) {
-    use Visibility::{Hidden, Shown, Unmentioned};
-    let (name, label, foreign) = (tool.spec.name.as_str(), &tool.label, tool.foreign.as_ref());
-    if label.tier == ToolTier::Off {
-        return (Hidden, "tools.yaml says `enabled: never`, or what it works with is not configured".into());
+impl Availability<'_> {
+    fn is_shown(&self) -> bool {
+        matches!(
+            self,
+            Self::Core
+                | Self::Enabled
+                | Self::Mentioned
+                | Self::Allowed
+                | Self::NamedBy(_)
+                | Self::ForPictures
+                | Self::ForCode
+        )
     }
-    if reach.without_project && foreign.is_some_and(|foreign| foreign.needs_project) {
-        return (Hidden, format!("its MCP server cannot be used here: {NO_PROJECT}").into());
+
+    /// Returns whether a mention is all that it takes.
+    fn is_unmentioned(&self) -> bool {
+        matches!(self, Self::NotMentioned { .. })
+    }
+}
+
+impl fmt::Display for Availability<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Core => f.write_str("it belongs to every turn"),
+            Self::Enabled => f.write_str("it is enabled"),
+            Self::Mentioned => f.write_str("it was mentioned or found in this session"),
+            Self::NamedBy(agent) => write!(f, "the agent {agent} names it"),
+            Self::ForPictures => f.write_str("it is for pictures, and the model sees them"),
+            Self::ForCode => f.write_str("it is for code, and so is the model"),
+            Self::NotMentioned { name, server: None } => write!(f, "@{name} in an input loads it for the session"),
+            Self::NotMentioned { name, server: Some(server) } => {
+                write!(f, "@{name} or @{server} in an input loads it for the session, and {FIND_TOOL} finds it")
+            }
+            Self::NothingToFind => f.write_str("every known tool of an MCP server is shown already"),
+            Self::NoProject => write!(f, "its MCP server cannot be used here: {NO_PROJECT}"),
+            Self::Off => f.write_str("tools.yaml says `enabled: never`, or what it works with is not configured"),
+            Self::Forbidden { agent } => write!(f, "the agent {agent} does not name it"),
+            Self::Child => f.write_str("a session that works for another hands nothing on"),
+            Self::Allowed => f.write_str("the client allows it for this turn"),
+            Self::NotAllowed => f.write_str("the client does not allow it for this turn"),
+            Self::Shadowed { by } => write!(f, "another tool has its name ({by})"),
+        }
+    }
+}
+
+fn standing<'a>(tool: &'a CatalogueTool, mentioned: Option<&MentionedTools>, reach: &'a ToolScope) -> Availability<'a> {
+    let (name, label) = (tool.spec.name.as_str(), &tool.label);
+    if label.tier == ToolTier::Off {
+        return Availability::Off;
+    }
+    if reach.without_project && tool.foreign.as_ref().is_some_and(|foreign| foreign.needs_project) {
+        return Availability::NoProject;
     }
     if reach.is_child && (name == DELEGATE || name.starts_with(TRANSFERS)) {
-        return (Hidden, "a session that works for another hands nothing on".into());
+        return Availability::Child;
     }
     if reach.only.as_ref().is_some_and(|only| !only.contains(name)) {
-        return (Hidden, "the client does not allow it for this turn".into());
+        return Availability::NotAllowed;
     }
     if let Some(AgentScope { id, tools: Some(named) }) = &reach.agent
         && !label.always_available
     {
-        return match named.contains(name) {
-            true => (Shown, format!("the agent {id} names it").into()),
-            false => (Hidden, format!("the agent {id} does not name it").into()),
-        };
+        return if named.contains(name) { Availability::NamedBy(id) } else { Availability::Forbidden { agent: id } };
     }
     let tagged = |tag: &str| label.tags.iter().any(|known| known == tag);
-    match (label.tier, foreign) {
-        (ToolTier::Core, _) => (Shown, "it belongs to every turn".into()),
-        (ToolTier::Enabled, _) => (Shown, "it is enabled".into()),
-        _ if reach.only.is_some() => (Shown, "the client allows it for this turn".into()),
-        _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => {
-            (Shown, "it was mentioned or found in this session".into())
-        }
-        _ if reach.sees && tagged("vision") => (Shown, "it is for pictures, and the model sees them".into()),
-        _ if reach.codes && tagged("code") => (Shown, "it is for code, and so is the model".into()),
-        (_, None) => (Unmentioned, format!("@{name} in an input loads it for the session").into()),
-        (_, Some(foreign)) => {
-            let either = format!("@{name} or @{}", foreign.server);
-            (Unmentioned, format!("{either} in an input loads it for the session, and {FIND_TOOL} finds it").into())
+    match label.tier {
+        ToolTier::Core => Availability::Core,
+        ToolTier::Enabled => Availability::Enabled,
+        _ if reach.only.is_some() => Availability::Allowed,
+        _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Availability::Mentioned,
+        _ if reach.sees && tagged("vision") => Availability::ForPictures,
+        _ if reach.codes && tagged("code") => Availability::ForCode,
+        _ => {
+            let server = tool.foreign.as_ref().map(|foreign| foreign.server.as_str());
+            Availability::NotMentioned { name, server }
         }
     }
 }
@@ -371,5 +406,25 @@ mod tests {
         check(&["delegate_task"], &named(&["lint", "shell", "grep"]), &["ask_human", "grep", "lint"]);
         let free = ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools: None }), ..any };
         check(&[], &free, &["ask_human", "grep", "read_file", "transfer_to_x"]);
+    }
+
+    #[test]
+    fn each_says_why() {
+        let (mentioned, reach) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
+        let why: Vec<String> = tools().standings(&mentioned, &reach).into_iter().map(|standing| standing.why).collect();
+        assert_eq!(
+            why,
+            [
+                "it belongs to every turn",
+                "@delegate_task in an input loads it for the session",
+                "@draw in an input loads it for the session",
+                "it is enabled",
+                "another tool has its name (built in)",
+                "it was mentioned or found in this session",
+                "it belongs to every turn",
+                "tools.yaml says `enabled: never`, or what it works with is not configured",
+                "it is enabled",
+            ]
+        );
     }
 }

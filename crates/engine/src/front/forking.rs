@@ -303,21 +303,22 @@ fn beside(change: &FileChange, folder: &str) -> Option<FileChange> {
 
 /// Sum of all changes of files behind that event, those that took others back among them.
 async fn changes_behind(store: &dyn Store, id: SessionId, through: u64) -> Result<Vec<FileChange>, EngineError> {
-    let (mut changes, mut is_damaged) = (Vec::new(), false);
+    let mut changes = Vec::new();
     let note = |event: Arc<Event>| {
-        is_damaged |= event.is_damaged();
+        if event.is_damaged() {
+            let message =
+                "a part of what happened behind that turn is damaged on the disk: files cannot be brought back";
+            return Err(EngineError::new(ErrorKind::Storage, message)
+                .with_hint("fork without --files, which copies them as they are now"));
+        }
         changes.extend_from_slice(match &event.kind {
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => &result.files,
             EventKind::StateChanged { change: StateChange::Undone { files, .. } } => files,
             _ => &[],
         });
+        Ok(())
     };
     reading::each_after(store, id, through, note).await?;
-    if is_damaged {
-        let message = "a part of what happened behind that turn is damaged on the disk: files cannot be brought back";
-        return Err(EngineError::new(ErrorKind::Storage, message)
-            .with_hint("fork without --files, which copies them as they are now"));
-    }
     Ok(folded(&changes))
 }
 

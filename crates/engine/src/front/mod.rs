@@ -32,7 +32,7 @@ use tokio::{
 
 use crate::{
     agents::{ActiveAgent, ToolSetCache},
-    catalog::{MentionedTools, ToolScope},
+    catalog::{MentionedTools, ToolCatalog, ToolScope},
     config::{EngineConfig, Ports},
     error::EngineError,
     grants::KeptHandle,
@@ -65,13 +65,15 @@ impl Engine {
     /// An engine on these ports, with these settings. Must be called inside a tokio runtime.
     pub fn new(ports: Ports, config: EngineConfig) -> Self {
         let chain = Arc::new(links::standard::chain());
+        let stock = watch::Sender::new(Arc::new(ToolCatalog::new(ports.toolbox.catalogue(), chain.tools())));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&ports.store));
         let (commands, asked) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
             closed: ClosedFolders::default(),
             ports: Arc::new(ports),
-            stocks: watch::Sender::default(),
+            stock,
+            session_stocks: watch::Sender::default(),
             toolsets: ToolSetCache::default(),
             scales: Arc::default(),
             windows: Arc::default(),

@@ -4,23 +4,25 @@ use std::sync::Arc;
 
 use agentd_core::{error::StoreError, event::Event, ids::SessionId, ports::Store};
 
+use crate::error::EngineError;
+
 /// Events that are read at once.
 const PAGE: usize = 1000;
 /// Events that are read first of what is mostly found near the end.
 pub(crate) const TAIL: u64 = 64;
 
-/// Shows every event behind that number.
+/// Shows every event behind that number, until one is refused.
 pub(crate) async fn each_after(
     store: &dyn Store,
     id: SessionId,
     mut after: u64,
-    mut each: impl FnMut(Arc<Event>),
-) -> Result<(), StoreError> {
+    mut each: impl FnMut(Arc<Event>) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
     loop {
         let page = store.events(id, after, PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.seq;
-        page.into_iter().for_each(&mut each);
+        page.into_iter().try_for_each(&mut each)?;
     }
 }
 

@@ -182,7 +182,11 @@ fn never_began() -> SubagentStatus {
 
 async fn events_after(ports: &Ports, session: SessionId, after: u64) -> Result<Vec<Arc<Event>>, EngineError> {
     let mut events = Vec::new();
-    reading::each_after(&*ports.store, session, after, |event| events.push(event)).await?;
+    let keep = |event| {
+        events.push(event);
+        Ok(())
+    };
+    reading::each_after(&*ports.store, session, after, keep).await?;
     Ok(events)
 }
 

@@ -157,9 +157,9 @@ impl Actor {
         let drawn = self.shared.ports.workspaces.map(&workspace, tokens);
         let Ok(Some(drawn)) = timeout(patience, drawn).await else { return Ok(None) };
         // Those that the rules let a model read without asking.
-        let session = (self.state.settings.clone(), self.shared.kept.now(), Arc::clone(&workspace));
-        let rules =
-            read_rules(PolicyInForce(self.shared.config.clone()), session, (read_tool(), None, "{}".to_owned()));
+        let (settings, kept) = (self.state.settings.clone(), self.shared.kept.now());
+        let in_force = PolicyInForce(self.shared.config.clone());
+        let rules = read_rules(in_force, settings, kept, Arc::clone(&workspace), read_tool(), None, "{}".to_owned());
         let may_show = |file: &MapFile| rules.allow(&format!("/project/{}", file.path));
         let shown: Vec<MapFile> = drawn.into_iter().filter(may_show).collect();
         self.map_search.is_empty = shown.is_empty();

@@ -91,9 +91,12 @@ impl Actor {
     /// Changes of files in the journal.
     async fn ledger(&self) -> Result<Ledger, Fault> {
         let mut ledger = Ledger::default();
-        let note = |event: Arc<Event>| match event.is_damaged() {
-            true => ledger.note_damage(event.turn_id),
-            false => ledger.note(event.turn_id, &event.kind),
+        let note = |event: Arc<Event>| {
+            match event.is_damaged() {
+                true => ledger.note_damage(event.turn_id),
+                false => ledger.note(event.turn_id, &event.kind),
+            }
+            Ok(())
         };
         reading::each_after(&*self.shared.ports.store, self.id, 0, note).await?;
         Ok(ledger)

@@ -353,8 +353,8 @@ impl TurnContext {
     fn rules_of(&self, tool: ToolSpec, own: String) -> ReadRules {
         let settings = self.rules.grants.of_session().over(&self.settings);
         let (kept, foreign) = (self.rules.grants.kept.now(), self.foreign(&tool));
-        let session = (settings, kept, Arc::clone(&self.files.workspace));
-        read_rules(self.rules.policy.clone(), session, (tool, foreign, own))
+        let workspace = Arc::clone(&self.files.workspace);
+        read_rules(self.rules.policy.clone(), settings, kept, workspace, tool, foreign, own)
     }
 
     /// The session, for those that start servers for it.
@@ -402,8 +402,12 @@ impl TurnContext {
 /// arguments of the call itself.
 pub(crate) fn read_rules(
     in_force: PolicyInForce,
-    (settings, kept, workspace): (SessionSettings, Arc<[Grant]>, Arc<Workspace>),
-    (tool, foreign, own): (ToolSpec, Option<Arc<Foreign>>, String),
+    settings: SessionSettings,
+    kept: Arc<[Grant]>,
+    workspace: Arc<Workspace>,
+    tool: ToolSpec,
+    foreign: Option<Arc<Foreign>>,
+    own: String,
 ) -> ReadRules {
     let is_address = tool.effect == Effect::Network;
     let look = Arc::new(move |arguments: &str, look: &dyn Fn(&Policy, &CallContext<'_>) -> bool| {

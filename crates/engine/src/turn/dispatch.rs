@@ -70,10 +70,11 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     let mut outcomes = Vec::with_capacity(batch.len());
     // All come to their end, also where one cannot: none is cut off without a word in the audit log.
     loop {
-        let is_stopped = context.control.calls.is_cancelled();
+        let calls = &context.control.calls;
+        let is_stopped = calls.is_cancelled();
         tokio::select! {
             biased;
-            () = context.control.stopwatch.reaches(context.limits.time), if !is_stopped => context.control.calls.cancel(),
+            () = context.control.stopwatch.reaches(context.limits.time), if !is_stopped => calls.cancel(),
             ended = running.next() => match ended {
                 Some(Ok(ended)) => outcomes.push(store(context, ended, step, &mut usage).await),
                 Some(Err(stop)) => outcomes.push(Err(stop)),

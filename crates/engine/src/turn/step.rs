@@ -53,3 +53,42 @@ fn reached(state: &TurnState, limits: Limits, worked: Duration) -> Option<StopRe
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{ids::CallId, tool::ToolCall, usage::Usage};
+
+    use super::*;
+    use crate::turn::unusable::Problem;
+
+    const LIMITS: Limits = Limits { max_steps: 3, time: Some(Duration::from_secs(60)), tokens: Some(1000) };
+
+    fn check(state: TurnState, worked_s: u64, expected: Step) {
+        assert_eq!(next(&state, LIMITS, Duration::from_secs(worked_s)), expected, "{state:?}");
+    }
+
+    #[test]
+    fn the_next_step() {
+        let call = ToolCall { call_id: CallId::generate(), name: "now".to_owned(), arguments: "{}".to_owned() };
+        let spent = Usage { prompt_tokens: 900, completion_tokens: 100, ..Usage::default() };
+        check(TurnState::default(), 0, Step::Sample);
+        check(TurnState { steps: 2, ..TurnState::default() }, 0, Step::Sample);
+        check(TurnState { steps: 3, ..TurnState::default() }, 0, Step::Finalize(StopReason::MaxSteps));
+        check(TurnState::default(), 60, Step::Finalize(StopReason::TimeLimit));
+        check(TurnState { usage: spent, ..TurnState::default() }, 0, Step::Finalize(StopReason::Budget));
+        check(
+            TurnState { answer: Some("42".to_owned()), steps: 3, ..TurnState::default() },
+            0,
+            Step::End(StopReason::Completed),
+        );
+        let unusable = |times: u32| {
+            let mut state = TurnState::default();
+            (0..times).for_each(|_| state.take_problem(Some(Problem::Empty { thoughts: false }), false));
+            state
+        };
+        check(unusable(2), 0, Step::Sample);
+        check(unusable(2), 60, Step::Finalize(StopReason::TimeLimit));
+        check(unusable(3), 60, Step::End(StopReason::NoAnswer));
+        check(TurnState { pending_calls: vec![call], steps: 3, ..TurnState::default() }, 99, Step::Dispatch);
+    }
+}

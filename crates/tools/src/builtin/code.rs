@@ -122,9 +122,13 @@ impl<'a> ShownPaths<'a> {
 
     /// The path of a file as it is shown; none where it may not be.
     fn show(&mut self, below: &str) -> Option<String> {
-        let Self { scope, reading, known } = self;
-        let path = || scope.path(below).map(|path| path.to_string()).filter(|path| reading.allow(path));
-        known.entry(below.to_owned()).or_insert_with(path).clone()
+        if let Some(known) = self.known.get(below) {
+            return known.clone();
+        }
+        let path = self.scope.path(below).map(|path| path.to_string());
+        let shown = path.filter(|path| self.reading.allow(path));
+        self.known.insert(below.to_owned(), shown.clone());
+        shown
     }
 }
 

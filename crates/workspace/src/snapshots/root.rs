@@ -50,15 +50,15 @@ pub(super) struct Stamp {
     pub(super) changed: (i64, i64),
 }
 
-/// Kind of a path. Records hold its number.
+/// Kind of a path. The numbers are on the disk, in records: none may change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    File,
-    Link,
-    Folder,
+    File = 0,
+    Link = 1,
+    Folder = 2,
     /// A pipe, socket or device.
     #[default]
-    Special,
+    Special = 3,
 }
 
 impl Stamp {

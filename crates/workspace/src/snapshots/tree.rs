@@ -56,17 +56,17 @@ pub(super) enum Content {
     Absent,
 }
 
-/// Reason why nothing is stored of a file. Records hold its number.
+/// Reason why nothing is stored of a file. The numbers are on the disk, in records: none may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// It is larger than is kept of one file.
-    Large,
+    Large = 0,
     /// There is no room for more.
-    Full,
+    Full = 1,
     /// It may not be read.
-    Unreadable,
+    Unreadable = 2,
     /// It changed all the while.
-    Busy,
+    Busy = 3,
 }
 
 impl Entry {

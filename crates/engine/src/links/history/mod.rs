@@ -202,8 +202,11 @@ impl SetAside {
     }
 }
 
-/// A passage, behind where it is from.
-type Passage = (String, String);
+/// A passage, and where it is from.
+struct Passage {
+    from: String,
+    text: String,
+}
 
 /// The best passages for the input of the turn.
 async fn passages(context: &TurnContext, state: &TurnState, set_aside: &SetAside) -> Vec<Passage> {
@@ -220,7 +223,7 @@ async fn passages(context: &TurnContext, state: &TurnState, set_aside: &SetAside
     let mut found: Vec<Passage> = Vec::new();
     for query in recall::queries(&input.join("\n"), &in_view.join("\n")) {
         for passage in finds(context, set_aside, &query).await {
-            if found.len() < MOST && !found.iter().any(|(_, text)| *text == passage.1) {
+            if found.len() < MOST && !found.iter().any(|known| known.text == passage.text) {
                 found.push(passage);
             }
         }
@@ -250,7 +253,7 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
         let (passage, score) = recall::passage(&text, query);
         if score >= query.least {
             let from = format!("{}, {}", kind.as_str(), hit.at.strftime("%Y-%m-%d %H:%M UTC"));
-            scored.push((score, (from, passage.to_owned())));
+            scored.push((score, Passage { from, text: passage.to_owned() }));
         }
     }
     if scored.len() > query.most {
@@ -263,7 +266,7 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
 fn notice(passages: &[Passage]) -> ItemBody {
     let mut text = PREFACE.to_owned();
     let mut sources = Vec::new();
-    for (from, passage) in passages {
+    for Passage { from, text: passage } in passages {
         text.push_str(&format!("\n<passage from=\"{}\">\n{}\n</passage>", one_line(from), harmless(passage)));
         sources.push(NoticeSource { name: from.clone(), bytes: passage.len() as u64, ..NoticeSource::default() });
     }

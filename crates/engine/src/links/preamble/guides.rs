@@ -201,7 +201,8 @@ impl Link for Skills {
                 if let Err(error) = skills.install(wanted, &progress, &call.context.control.calls).await {
                     let is_stopped = call.context.control.calls.is_cancelled();
                     let code = if is_stopped { call.context.stop_code() } else { ToolErrorCode::Tool };
-                    return Ok(ToolOutput::error(code, format!("{}. The command did not run", EngineError::from(error).sentence())));
+                    let message = format!("{}. The command did not run", EngineError::from(error).sentence());
+                    return Ok(ToolOutput::error(code, message));
                 }
             }
             let mut output = next.run(call).await?;

@@ -82,7 +82,7 @@ struct Nothing {}
 /// Replaces the todo list of this session. Use it for work of three steps or more: write the whole list first, keep exactly
 /// one entry in_progress while you work on it, and mark each completed as soon as it is done.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename = "Arguments", deny_unknown_fields)]
 struct TodoList {
     /// The whole list, in order.
     todos: Vec<Entry>,
@@ -190,7 +190,7 @@ pub(crate) struct Questions;
 /// Asks the person a question and waits for the answer. Use it when you need something that only the person knows; never to
 /// ask for permission to use a tool: that is asked automatically.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename = "Arguments", deny_unknown_fields)]
 struct QuestionArguments {
     /// The question, one sentence.
     question: String,

@@ -252,6 +252,7 @@ impl Actor {
             if event.turn_id == Some(turn_id) || event.is_damaged() {
                 events.push(event);
             }
+            Ok(())
         };
         reading::each_after(&*self.shared.ports.store, self.id, first_seq.saturating_sub(1), of_turn).await?;
         Ok(events)

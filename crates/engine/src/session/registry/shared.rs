@@ -8,7 +8,6 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use agentd_context::{tokens::TokenCalibration, windows::ContextWindows};
 use agentd_core::{
-    catalogue::Catalogue,
     event::{Event, EventKind, StateChange},
     ids::SessionId,
     model::ModelInfo,
@@ -34,15 +33,16 @@ use crate::{
     turn::hooks::{Chain, Subagents},
 };
 
-/// Catalogs that are kept: of most sessions, and of those with tools of their own.
-const STOCKS: usize = 17;
+/// Catalogs that are kept of sessions with tools of their own.
+const SESSION_STOCKS: usize = 16;
 
 /// State that all sessions share.
 pub(crate) struct Shared {
     pub(crate) ports: Arc<Ports>,
-    /// All tools that there were when somebody last looked, and those of sessions that have more than all have, the latest at
-    /// the end.
-    pub(crate) stocks: watch::Sender<Vec<Arc<ToolCatalog>>>,
+    /// All tools that there were when somebody last looked.
+    pub(crate) stock: watch::Sender<Arc<ToolCatalog>>,
+    /// Those of sessions that have more tools than all have, the latest at the end.
+    pub(crate) session_stocks: watch::Sender<Vec<Arc<ToolCatalog>>>,
     /// The tools that agents were shown last.
     pub(crate) toolsets: ToolSetCache,
     /// Calibration of token counts, model by model.
@@ -73,28 +73,31 @@ impl Shared {
 
     /// All tools that there are now.
     pub(crate) fn stock(&self) -> Arc<ToolCatalog> {
-        self.stock_from(self.ports.toolbox.catalogue())
+        let catalogue = self.ports.toolbox.catalogue();
+        let known = Arc::clone(&self.stock.borrow());
+        if known.is_of(&catalogue) {
+            return known;
+        }
+        let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
+        self.stock.send_replace(Arc::clone(&new));
+        new
     }
 
     /// All tools that there are now for a session.
     pub(crate) fn stock_of(&self, session: SessionId) -> Arc<ToolCatalog> {
-        let toolbox = &self.ports.toolbox;
-        self.stock_from(toolbox.session_catalogue(session).unwrap_or_else(|| toolbox.catalogue()))
-    }
-
-    fn stock_from(&self, catalogue: Arc<Catalogue>) -> Arc<ToolCatalog> {
-        let known = self.stocks.borrow().iter().find(|stock| stock.is_of(&catalogue)).cloned();
-        known.unwrap_or_else(|| {
-            let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
-            self.stocks.send_modify(|stocks| {
-                stocks.retain(|stock| stock.is_current());
-                if stocks.len() == STOCKS {
-                    stocks.remove(0);
-                }
-                stocks.push(Arc::clone(&new));
-            });
-            new
-        })
+        let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.stock() };
+        let known = self.session_stocks.borrow().iter().find(|stock| stock.is_of(&catalogue)).cloned();
+        if let Some(known) = known {
+            return known;
+        }
+        let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
+        self.session_stocks.send_modify(|stocks| {
+            if stocks.len() == SESSION_STOCKS {
+                stocks.remove(0);
+            }
+            stocks.push(Arc::clone(&new));
+        });
+        new
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a turn is given: the wishes of its client, or what the turn had that it goes on with; and its task, which holds to that
+//! The launch of a turn: the wishes of its client, or what the turn had that it goes on with; and its task, which holds to that
 //! from here on, and what it goes on from after a restart.
 
 use std::{sync::Arc, time::Duration};
