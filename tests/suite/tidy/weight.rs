@@ -8,15 +8,15 @@ use super::{Source, files, none, product, root};
 
 /// Lines and tokens that each crate may have. A crate that shrinks lowers its own; a commit that raises one says why.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 25_740, 279_650),
-    ("agentd", 10_500, 112_100),
+    ("agentctl", 25_780, 280_000),
+    ("agentd", 10_520, 112_250),
     ("crates/archive", 1_140, 11_850),
     ("crates/audit", 1_520, 14_950),
     ("crates/code", 3_220, 33_550),
     ("crates/confine", 251, 2_815),
     ("crates/context", 1_990, 22_650),
-    ("crates/core", 7_040, 59_200),
-    ("crates/engine", 17_210, 190_500),
+    ("crates/core", 7_060, 59_300),
+    ("crates/engine", 17_280, 191_000),
     ("crates/exchange", 860, 8_750),
     ("crates/extensions", 4_600, 52_150),
     ("crates/http", 28, 285),
@@ -24,19 +24,19 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("crates/local", 2_320, 27_800),
     ("crates/lsp", 2_600, 27_650),
     ("crates/mcp", 5_700, 58_550),
-    ("crates/models", 7_670, 81_550),
+    ("crates/models", 7_690, 81_700),
     ("crates/ocr", 680, 8_300),
     ("crates/policy", 4_640, 53_250),
     ("crates/replay", 1_330, 13_800),
     ("crates/sandbox", 3_460, 36_100),
-    ("crates/store", 3_850, 38_850),
+    ("crates/store", 3_880, 39_050),
     ("crates/telemetry", 1_470, 16_050),
-    ("crates/tools", 5_570, 61_300),
+    ("crates/tools", 5_570, 61_350),
     ("crates/trace", 990, 10_350),
     ("crates/web", 1_080, 11_850),
     ("crates/workspace", 7_890, 91_600),
     ("crates/worktrees", 1_650, 19_000),
-    ("proto", 3_620, 38_300),
+    ("proto", 3_630, 38_400),
 ];
 
 /// Code in other languages, and data that programs embed: ending, folders, and the bytes that they may have.
