@@ -53,6 +53,9 @@ pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<edit_file::WriteFile>(),
 ];
 
+/// Files that a call changes; none if its arguments do not name them.
+type ChangedPaths = Option<Result<Vec<ToolPath>, Failure>>;
+
 /// Future of what a tool does with a call.
 type Doing<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
@@ -66,7 +69,7 @@ pub(crate) struct Builtin {
     /// Text for the person who is asked about a call; none where there is nothing to show.
     pub(crate) preview: for<'a> fn(Call<'a>, &Value) -> Doing<'a, Option<String>>,
     /// The files that a call changes; none if its arguments do not tell.
-    pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> Option<Result<Vec<ToolPath>, Failure>>,
+    pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> ChangedPaths,
 }
 
 impl Builtin {
