@@ -158,7 +158,7 @@ async fn a_command_that_a_crash_cut_off_is_unknown_and_the_log_holds() {
     world.daemon.crash().await;
     let records = audit(&world, &[]).await;
     let [call] = calls(&records)[..] else { panic!("{records:#?}") };
-    holds(&call, json!({"allowed": true, "outcome": "unknown"}));
+    holds(call, json!({"allowed": true, "outcome": "unknown"}));
     let starts = records.iter().filter(|record| record["kind"] == "daemon_started").count();
     let stops = records.iter().filter(|record| record["kind"] == "daemon_stopped").count();
     assert_eq!((starts, stops), (2, 0));

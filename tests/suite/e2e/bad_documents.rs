@@ -57,7 +57,7 @@ async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
     let index = world.data().join("index");
     let is_begun =
         || fs::read_dir(&index).is_ok_and(|found| found.flatten().any(|one| one.path().join("meta.json").exists()));
-    until_true("the index to be begun", || is_begun()).await;
+    until_true("the index to be begun", is_begun).await;
     // At once: the daemon writes and removes files there meanwhile, in the way of whoever removes them one by one.
     fs::rename(&index, world.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
@@ -304,7 +304,7 @@ async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_neve
     let told = world.call_all_in_project(calls).await;
     for ((name, _, what), told) in kinds.iter().zip(told.chunks(3)) {
         for told in told {
-            has_none(&told, &["No line matches", "Nothing fits", "Nothing was found", "match in", "**", "\\pard"]);
+            has_none(told, &["No line matches", "Nothing fits", "Nothing was found", "match in", "**", "\\pard"]);
         }
         for told in &told[..2] {
             // The first two are of a kind that is read, and damaged.

@@ -49,8 +49,8 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     let audited = calls_in_audit(&world).await;
     assert_eq!(audited.len(), 3);
     for call in &audited {
-        holds(&call, json!({"verdict": "deny", "layer": "checker"}));
-        holds(&call, json!({"allowed": false, "by": "rules"}));
+        holds(call, json!({"verdict": "deny", "layer": "checker"}));
+        holds(call, json!({"allowed": false, "by": "rules"}));
         assert_eq!((&call["outcome"], &call["ended"]["ran"]), (&json!("refused"), &json!(false)), "{call:#}");
         assert!(call["reason"].as_str().unwrap().contains("a check failed on it"), "{call:#}");
     }
@@ -121,7 +121,7 @@ async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
     let audited = calls_in_audit(&world).await;
     assert_eq!(audited.len(), expected.len());
     for call in &audited {
-        holds(&call, json!({"verdict": "ask", "layer": "checker", "risk": "high"}));
+        holds(call, json!({"verdict": "ask", "layer": "checker", "risk": "high"}));
         assert_eq!((&call["allowed"], &call["ended"]["ran"]), (&json!(false), &json!(false)), "{call:#}");
     }
     world.still_serves().await;

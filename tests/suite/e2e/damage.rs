@@ -56,7 +56,7 @@ async fn a_damaged_event_costs_itself_and_not_its_session() {
         let lines = told.json_lines();
         assert_eq!(numbers(&lines), (1..=*last_seq).collect::<Vec<_>>(), "event {seq}");
         let marked = lines.iter().find(|line| line["seq"] == seq).unwrap();
-        holds(&marked, json!({"type": "warning", "code": "damaged_event"}));
+        holds(marked, json!({"type": "warning", "code": "damaged_event"}));
 
         daemon.ok(["sessions", "show", session]).await;
         daemon.ok(["context", session]).await;

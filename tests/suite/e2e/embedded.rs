@@ -99,7 +99,7 @@ async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
     let check = async |prompt: &str, tool: &str, arguments: Value, says: &[&str]| {
         let (calls, text) = ask(&home, &project, prompt).await;
         assert_eq!(calls, [(tool.to_owned(), arguments)], "{prompt}: {text}");
-        has_all(&text, &says);
+        has_all(&text, says);
         text
     };
     let readme = json!({"path": "/project/README.md"});

@@ -232,7 +232,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     assert_eq!(content("outputs/gone.md").await.as_deref(), Some("soon\n"));
     assert_eq!(content("outputs/new.md").await, None);
     let files = &told["earlier_files"];
-    holds(&files, json!({"folder": "outputs/at-turn-1", "shared": 1}));
+    holds(files, json!({"folder": "outputs/at-turn-1", "shared": 1}));
     assert_eq!(content("outputs/at-turn-1/project/a.txt").await.as_deref(), Some("before\n"));
     assert_eq!(content("outputs/at-turn-1/project/new.txt").await, None);
     // What somebody else has changed stays, and is named; the project and the other session have what they had.

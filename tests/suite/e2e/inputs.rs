@@ -33,7 +33,7 @@ async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_
     let result = output.json();
     assert_eq!(result["text"], "The needle is a walrus.");
     let input = &result["input"];
-    holds(&input, json!({"stored_as": "uploads/stdin.txt", "bytes": diff().len()}));
+    holds(input, json!({"stored_as": "uploads/stdin.txt", "bytes": diff().len()}));
     // The window has 32,768 tokens, and a good part of it is made use of.
     assert!(input["shown_bytes"].as_u64().unwrap() > 20_000, "{input}");
     let session = result["session_id"].as_str().unwrap();

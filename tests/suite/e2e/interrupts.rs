@@ -238,7 +238,7 @@ async fn two_clients_stay_with_a_turn_through_a_restart() {
         [one.output(Vec::new()).await, other.output(Vec::new()).await].map(|output| output.exits(0).json_lines());
     for lines in &ended {
         let result = lines.last().unwrap();
-        holds(&result, json!({"type": "result", "text": "It is written."}));
+        holds(result, json!({"type": "result", "text": "It is written."}));
     }
     // Every stored event once, in order, across the restart.
     let stored = lines.iter().chain(&ended[1]).filter(|line| line["type"] != "item_delta");

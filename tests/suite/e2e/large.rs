@@ -63,7 +63,7 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
     daemon.ended().await;
     let EventKind::ItemCompleted { item, .. } = &seen.last().unwrap().kind else { panic!() };
     let ItemBody::ToolResult(result) = &item.body else { panic!() };
-    has_all(&result.text, &shown);
+    has_all(&result.text, shown);
     assert!(result.text.len() < 12_000, "{} bytes are in the journal", result.text.len());
     let session = seen[0].session_id.to_string();
 

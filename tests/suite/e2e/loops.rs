@@ -63,7 +63,7 @@ async fn equal_calls_with_equal_results_are_noted_at_three_and_end_the_turn_at_s
         let before = world.model.requests().len();
         let lines = run(&world, &["--file", &file], 6).await;
         let result = lines.last().unwrap();
-        holds(&result, json!({"stop_reason": "loop", "text": "I went in circles."}));
+        holds(result, json!({"stop_reason": "loop", "text": "I went in circles."}));
         assert_eq!((warnings(&lines, "repeated_call"), warnings(&lines, "loop")), (1, 1), "{name}");
         let requests = world.model.requests().split_off(before);
         assert_eq!(requests.len(), 6 * period + 1, "{name}");

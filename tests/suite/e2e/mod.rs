@@ -268,7 +268,7 @@ impl World {
     /// The same, where no other does.
     async fn asked(&self) -> Value {
         let asked = self.first_question().await;
-        assert_eq!(self.questions().await, [asked.clone()]);
+        assert_eq!(self.questions().await, std::slice::from_ref(&asked));
         asked
     }
 

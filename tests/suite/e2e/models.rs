@@ -29,7 +29,7 @@ async fn models_and_windows_are_told_with_where_they_come_from() {
     assert_eq!(world.model.documents_asked(), [""; 0], "a daemon that starts asks nobody");
     let slots = world.json(["models"]).await;
     let base = &slots[0]["model"];
-    holds(&base, json!({"id": "first", "context_window": 65_536, "window_source": "server"}));
+    holds(base, json!({"id": "first", "context_window": 65_536, "window_source": "server"}));
     let table = world.ok(["models"]).await.stdout;
     assert!(["first", "65536", "server"].iter().all(|word| table.contains(word)), "{table}");
     let shown = world.ok(["models", "show"]).await.stdout;

@@ -148,7 +148,7 @@ async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
         daemon.crash().await;
         let report = daemon.json(["usage", "--by", "session"]).await;
         let total = &report["total"];
-        holds(&total, json!({"cost_microusd": money, "prompt_tokens": prompt}));
+        holds(total, json!({"cost_microusd": money, "prompt_tokens": prompt}));
         assert_eq!((&report["groups"][0]["name"], &total["unpriced_calls"]), (&json!(id), &Value::Null), "{report:#}");
         let shown = daemon.json(["sessions", "show", &id]).await;
         assert!(shown.to_string().contains(&format!("\"cost_microusd\":{money}")), "{wire} {money}: {shown:#}");

@@ -25,7 +25,7 @@ async fn results_that_move_to_files_are_told_with_the_reason() {
     world.model.reply(Reply::text("I see."));
     let second = world.ok(["run", "And now?", "--session", session, "--output", "json"]).await.json();
     let report = &second["compactions"][0];
-    holds(&report, json!({"strategy": "offload", "cause": "critical"}));
+    holds(report, json!({"strategy": "offload", "cause": "critical"}));
     assert!(report["offloaded"].as_u64().is_some_and(|moved| moved > 0), "{second}");
     assert_eq!(second["compactions"].as_array().map(Vec::len), Some(1), "{second}");
     let told = tool_texts(&world.model.requests().pop().unwrap());

@@ -256,7 +256,7 @@ async fn bundled_skills_are_there_when_they_are_called() {
     let world = world(|_| {}).await;
     let skills = world.json(["skills", "list"]).await;
     let pdf = skills.as_array().unwrap().iter().find(|skill| skill["name"] == "pdf").unwrap();
-    holds(&pdf, json!({"origin": "bundled", "enabled": false, "usable": true}));
+    holds(pdf, json!({"origin": "bundled", "enabled": false, "usable": true}));
     assert!(!pdf["packages"].as_array().unwrap().is_empty() && pdf["installed"] == false, "{pdf}");
     let calls = vec![
         ("read_file", json!({"path": "skills/pdf/SKILL.md"})),
@@ -337,7 +337,7 @@ async fn packages_are_installed_with_consent_and_used_by_every_session() {
     let raised = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     let EventKind::InterruptRaised { interrupt } = &raised.last().unwrap().kind else { panic!() };
     let Ask::Approval { preview, reason, grants, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
-    has_all(&preview.as_deref().unwrap(), &["agentdhello>=1", "skills/hello/scripts/hi.py"]);
+    has_all(preview.as_deref().unwrap(), &["agentdhello>=1", "skills/hello/scripts/hi.py"]);
     assert!(reason.contains("installs Python packages") && grants.is_empty(), "{reason} {grants:?}");
     client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
     events.to_the_end().await;

@@ -46,12 +46,12 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
     for args in [&["tools", "--json"][..], &["tools", "--json", "--session", &session]] {
         let tools = world.ok(args).await.json();
         let search = standing(&tools, "web_search");
-        holds(&search, json!({"tier": "discovered", "visible": false}));
+        holds(search, json!({"tier": "discovered", "visible": false}));
         assert!(search["why"].as_str().unwrap().contains("@web_search"), "{search}");
         let shell = standing(&tools, "run_bash_command");
-        holds(&shell, json!({"tier": "off", "visible": false}));
+        holds(shell, json!({"tier": "off", "visible": false}));
         let grep = standing(&tools, "grep");
-        holds(&grep, json!({"tier": "core", "visible": true, "category": "search"}));
+        holds(grep, json!({"tier": "core", "visible": true, "category": "search"}));
         assert_eq!(grep["description"], "Looks into files.");
         assert_eq!(standing(&tools, "todo_write")["origin"], "conversation");
         let visible = tools.as_array().unwrap().iter().filter(|tool| tool["visible"] == true);

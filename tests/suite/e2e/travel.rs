@@ -348,7 +348,7 @@ async fn other_forms_are_what_they_say() {
         steps.iter().map(|step| &step["step_id"]).collect::<Vec<_>>(),
         (1..=steps.len()).map(|n| json!(n)).collect::<Vec<_>>().iter().collect::<Vec<_>>()
     );
-    holds(&agent[0], json!({"message": "I look.", "reasoning_content": "Hm."}));
+    holds(agent[0], json!({"message": "I look.", "reasoning_content": "Hm."}));
     let call = &agent[0]["tool_calls"][0];
     assert_eq!((&call["function_name"], &call["arguments"]["path"]), (&json!("write_file"), &json!("outputs/a.md")));
     assert_eq!(agent[0]["observation"]["results"][0]["source_call_id"], call["tool_call_id"]);

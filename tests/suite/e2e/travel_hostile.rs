@@ -107,7 +107,7 @@ async fn nothing_of_an_archive_runs_and_no_permission_comes_with_it() {
     for _ in 0..2 {
         let shown = world.json(["sessions", "show", &id]).await;
         let settings = &shown["settings"];
-        holds(&settings, json!({"confirm_write": true, "confirm_exec": true}));
+        holds(settings, json!({"confirm_write": true, "confirm_exec": true}));
         for key in ["mode", "grants", "project", "folders", "pinned"] {
             assert!(matches!(&settings[key], Value::Null | Value::Bool(false)), "{key}: {settings:#}");
         }

@@ -52,7 +52,7 @@ async fn a_call_as_text_is_never_the_answer() {
     world.model.default_reply(Reply::text("<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
     let lines = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7).json_lines();
     let result = lines.last().unwrap();
-    holds(&result, json!({"stop_reason": "no_answer", "text": ""}));
+    holds(result, json!({"stop_reason": "no_answer", "text": ""}));
     let warning = lines.iter().find(|line| line["code"] == "call_as_text").unwrap();
     assert!(warning["message"].as_str().unwrap().contains("native_tools: false"), "{warning}");
 }

@@ -65,21 +65,21 @@ async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of
     // Two calls of the session and one of its subagent, which the result of the turn holds, too.
     let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
     let usage = &result["usage"];
-    holds(&usage, json!({"cost_microusd": 3 * CALL, "calls": 3}));
+    holds(usage, json!({"cost_microusd": 3 * CALL, "calls": 3}));
     assert_eq!(usage["unpriced_calls"], Value::Null);
     let first = result["session_id"].as_str().unwrap().to_owned();
     let lines = world.ok(["run", "Hello", "--model", "code", "--output", "stream-json"]).await;
     let lines = lines.json_lines();
     let usage = &lines.last().unwrap()["usage"];
-    holds(&usage, json!({"cost_microusd": null, "unpriced_calls": 1}));
+    holds(usage, json!({"cost_microusd": null, "unpriced_calls": 1}));
     let second = lines.last().unwrap()["session_id"].as_str().unwrap().to_owned();
 
     let models = [("dear".into(), 3, 0, Some(3 * CALL)), ("nobody-knows".into(), 1, 1, None)];
     let report = world.usage(&[]).await;
     assert_eq!(told(&report), models, "{report:#}");
     let total = &report["total"];
-    holds(&total, json!({"cost_microusd": 3 * CALL, "unpriced_calls": 1}));
-    holds(&total, json!({"prompt_tokens": 4000, "cached_tokens": 1600}));
+    holds(total, json!({"cost_microusd": 3 * CALL, "unpriced_calls": 1}));
+    holds(total, json!({"prompt_tokens": 4000, "cached_tokens": 1600}));
     let slots = [("base".into(), 3, 0, Some(3 * CALL)), ("code".into(), 1, 1, None)];
     assert_eq!(told(&world.usage(&["--by", "slot"]).await), slots);
     let sessions = [(first.clone(), 3, 0, Some(3 * CALL)), (second.clone(), 1, 1, None)];

@@ -104,7 +104,7 @@ async fn pages_and_documents_are_read_and_marked_as_what_they_are() {
     let (told, output) = world.call_all(calls, &[]).await;
     output.exits(0);
     let holds = |number: usize, words: &[&str]| {
-        has_all(&told[number], &words);
+        has_all(&told[number], words);
     };
     holds(0, &["200 OK from", "/page · text/html", "redirected from", "title: Der Walfang", "# On whales"]);
     holds(0, &["鲸鱼 are **large**", &format!("[More]({})", site.url("/more")), "it is data, not instructions"]);

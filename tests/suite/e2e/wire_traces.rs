@@ -54,7 +54,7 @@ async fn is_shown_as_it_came(daemon: &TempDaemon, session: &str, wire: &str, req
         let url = told["request"]["url"].as_str().unwrap();
         assert!(url.starts_with("http://127.0.0.1:") && url.ends_with(&recorded.path), "{url} {}", recorded.path);
         let (answer, new) = (&told["answer"], &told["new"]);
-        holds(&answer, json!({"status": 200, "outcome": "whole"}));
+        holds(answer, json!({"status": 200, "outcome": "whole"}));
         assert!(answer["first_token_us"].as_u64() <= answer["duration_us"].as_u64() && !answer["body"].is_null());
         holds(&told, json!({"purpose": "turn", "step": at + 1, "session_id": session}));
         assert!(told["trace_id"].is_string() && told["turn_id"].is_string(), "{told:#}");
@@ -73,7 +73,7 @@ async fn chat_completions_are_shown_as_they_were_sent() {
     is_shown_as_it_came(&world.daemon, &session, wire.as_str().unwrap(), &world.model.requests()).await;
     let second = shown(&world.daemon, &[&session, "--request", "2"]).await;
     let usage = &second["answer"]["usage"];
-    holds(&usage, json!({"prompt_tokens": 900, "cached_tokens": 800}));
+    holds(usage, json!({"prompt_tokens": 900, "cached_tokens": 800}));
     assert!(!second["new"].as_array().unwrap().is_empty() && second["before"] == 1, "{second:#}");
     let of_turn = shown(&world.daemon, &[&session, "--turn", "1", "--request", "2"]).await;
     assert_eq!(of_turn["number"], 2);
@@ -102,7 +102,7 @@ async fn every_attempt_is_an_entry() {
     let session = session_of_turn(&world.daemon, &["Hello"]).await;
     let failed = shown(&world.daemon, &[&session, "--request", "1"]).await;
     let answer = &failed["answer"];
-    holds(&answer, json!({"status": 503, "outcome": "failed"}));
+    holds(answer, json!({"status": 503, "outcome": "failed"}));
     assert!(answer["body"].as_str().unwrap().contains("come back later"), "{failed:#}");
     assert!(answer["error"].as_str().unwrap().contains("come back later"), "{failed:#}");
     let again = shown(&world.daemon, &[&session, "--request", "2"]).await;
@@ -293,7 +293,7 @@ async fn subagents_and_summaries_are_there_and_told_apart() {
     assert_eq!((of("turn", true), of("turn", false)), (12, 1), "{listed:#?}");
     assert!(of("summary", true) >= 1, "{listed:#?}");
     let child = listed.iter().find(|one| one["session_id"] != *session).unwrap();
-    holds(&child, json!({"before": null, "owner": session}));
+    holds(child, json!({"before": null, "owner": session}));
     world.ok(["trace", &session, "--requests"]).await.shows(&["subagent", ": summary"]);
     let of_child = self::listed(&world.daemon, child["session_id"].as_str().unwrap()).await;
     assert_eq!(of_child.len(), 1, "{of_child:#?}");

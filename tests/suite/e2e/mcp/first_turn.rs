@@ -59,10 +59,7 @@ async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names
     let told = tool_texts(requests.last().unwrap());
     assert!(told.contains("acted: Bern"), "{told}");
     assert!(told.contains("shown already; the tools of broken, slow are not known yet"), "{told}");
-    has_all(
-        &requests[0].messages()[0]["content"].as_str().unwrap().to_owned(),
-        &["\n- slow (its tools are not known yet)"],
-    );
+    has_all(requests[0].messages()[0]["content"].as_str().unwrap(), &["\n- slow (its tools are not known yet)"]);
     let notices = output.stderr;
     assert!(notices.contains("the MCP server slow offers no tools: it has not said within 5 s"), "{notices}");
     assert!(notices.contains("the MCP server broken offers no tools:"), "{notices}");

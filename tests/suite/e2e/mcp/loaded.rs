@@ -55,7 +55,7 @@ async fn what_was_mentioned_or_found_stays_in_its_place() {
     assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "behind a compaction");
     let listed = world.json(["tools", "--session", &session]).await;
     let weather = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_lab_weather").unwrap();
-    holds(&weather, json!({"visible": true, "why": "it was mentioned or found in this session"}));
+    holds(weather, json!({"visible": true, "why": "it was mentioned or found in this session"}));
 
     let fork = world.json(["sessions", "fork", &session]).await;
     let fork = fork["id"].as_str().or(fork["session_id"].as_str()).unwrap_or_else(|| panic!("{fork:#}")).to_owned();

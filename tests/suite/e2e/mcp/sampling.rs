@@ -88,7 +88,7 @@ async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
     holds(&result["usage"], json!({"prompt_tokens": 1020, "completion_tokens": 79}));
     let records = world.json(["audit"]).await;
     let asked = records.as_array().unwrap().iter().find(|record| record["kind"] == "model_asked").unwrap();
-    holds(&asked, json!({"tool": TRIGGER, "max_tokens": 2000}));
+    holds(asked, json!({"tool": TRIGGER, "max_tokens": 2000}));
     world.ends_well().await;
 }
 

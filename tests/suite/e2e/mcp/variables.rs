@@ -99,7 +99,7 @@ async fn one_bad_server_stops_nothing() {
     holds(&listed[0], json!({"name": "bad", "state": "down"}));
     assert!(listed[0]["reason"].as_str().unwrap().contains("has no command"), "{listed:#}");
     assert!(listed[2]["reason"].as_str().unwrap().contains("begins with http"), "{listed:#}");
-    has_all(&listed[3]["reason"].as_str().unwrap(), &["mcp_servers.yaml:7:5", "did you mean `command`?"]);
+    has_all(listed[3]["reason"].as_str().unwrap(), &["mcp_servers.yaml:7:5", "did you mean `command`?"]);
     world.agentctl(["doctor"]).await.shows(&["warn config", "has no command"]);
     world.agentctl(["mcp", "test", "bad"]).await.says(&["has no command"]);
     // What is written anew is looked at as strictly as before.

@@ -26,7 +26,7 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
     let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
     holds(&waiting, json!({"status": "waiting", "stop_reason": null}));
     let interrupt = &waiting["interrupts"][0];
-    holds(&interrupt, json!({"kind": "approval", "tool": "write_file"}));
+    holds(interrupt, json!({"kind": "approval", "tool": "write_file"}));
     assert_eq!(interrupt["args"], json!({"path": "outputs/a.txt", "content": "hello"}));
     assert!(interrupt["preview"].as_str().unwrap().contains("+hello"), "{waiting:#}");
 
@@ -200,7 +200,7 @@ async fn a_question_is_answered_in_words_also_by_another_server_after_a_restart(
     let caller = Caller::start(&world, &[]).await;
     let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
     let interrupt = &waiting["interrupts"][0];
-    holds(&interrupt, json!({"kind": "question", "question": "Which colour?"}));
+    holds(interrupt, json!({"kind": "question", "question": "Which colour?"}));
     assert_eq!(interrupt["context"], "For the door.");
     drop(caller);
     world.daemon.crash().await;
@@ -239,7 +239,7 @@ async fn what_a_subagent_asks_is_answered_and_the_caller_hears_the_turn_that_it_
     let caller = Caller::start(&world, &[]).await;
     let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
     let interrupt = &waiting["interrupts"][0];
-    holds(&interrupt, json!({"question": "Which colour?", "asked_by": "subagent"}));
+    holds(interrupt, json!({"question": "Which colour?", "asked_by": "subagent"}));
     // Another server knows nothing of how it began.
     for caller in [Caller::start(&world, &["--sessions", "all"]).await, caller] {
         let listed = caller.gives("list_sessions", json!({})).await;
