@@ -136,13 +136,18 @@ mod tests {
         check("a `b", true);
         check("a `b` ", false);
         check("a `", true);
+        check("a ``b", true);
         check("a ` b\n", false);
         check("a\n > b", true);
         check("a > b", false);
+        check("> a\nb", false);
         check("> ```\n> a\n> ```\nb", false);
         check("```", true);
+        check("```\nfn ` x\n", true);
+        check("```\nfn\n```\n", false);
         check("```\nfn\n ``` \t\r\n", false);
         check("Use ```fn``` or", false);
+        check("~~~\nfn\n~~~\n", false);
         check("~~~~sh\n~~~\n", true);
         check("~~~\n```\n", true);
         // Other runs close no fence.

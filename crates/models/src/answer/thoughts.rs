@@ -304,6 +304,7 @@ mod tests {
     fn thoughts_at_the_beginning_are_split_off() {
         check("<think>Hm.</think> The answer is 5.", "Hm.", "The answer is 5.");
         check("\n\n<think>\nHm.\n</think>\n\nFive.", "Hm.\n", "Five.");
+        check("<think>\n\n</think>\n\nFive.", "", "Five.");
         check("<thinking>a < b</thinking>Five.", "a < b", "Five.");
         check("<thought>a</thought><think>b</think>\nFive.", "ab", "Five.");
         check("<reasoning>a</reasoning>Five.", "a", "Five.");
@@ -317,7 +318,10 @@ mod tests {
     #[test]
     fn an_end_without_a_beginning_makes_what_came_before_it_thoughts() {
         check("Hm. So 5.\n</think>\n\nFive.", "Hm. So 5.\n", "Five.");
+        check("Hm. So 5.</think> Five.", "Hm. So 5.", "Five.");
+        check("</think>\n\nFive.", "", "Five.");
         check("\n</think>Five.", "", "Five.");
+        check("Hm. </think>\nFive.", "Hm. ", "Five.");
         check("Hm. </think>", "Hm. ", "");
         check("Hm.\n```\ncode\n```\n</think>\nFive.", "Hm.\n```\ncode\n```\n", "Five.");
         check("Hm[/THINK]Five.", "Hm", "Five.");
@@ -347,13 +351,17 @@ mod tests {
     fn what_only_mentions_marks_stays_as_it_is() {
         for text in [
             "",
+            " \n",
+            "Five.",
             "  Five.",
             "`<think>` opens thoughts and `</think>` ends them.",
             "Models write <think>a</think> around thoughts.",
+            "Use the </think> tag.",
             "text.split(\"</think>\")[1]",
             "```python\nx = t.split('\n</think>\n')\n```\nDone.",
             "```xml\n<think>\na\n</think>\n```\nThat is all.",
             "a <thin",
+            "a < b",
             "[THIN",
             "<thinker>",
             "It prints <|channel|>analysis<|message|>.",

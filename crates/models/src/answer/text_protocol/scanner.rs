@@ -271,7 +271,9 @@ mod tests {
         check(r#"{"type":"function","function":{"name":"read_file","arguments":{"path": "a"}}}"#, "", read);
         check("<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>", "", read);
         check(r#"{"tool": "now"}"#, "", ("now", "{}"));
+        check(r#"{"tool": "now", "args": null}"#, "", ("now", "{}"));
         check(r#"{"name": "now"}"#, "", ("now", "{}"));
+        check(r#"{"why": "x", "tool": "now", "args": {}}"#, "", ("now", "{}"));
         check(r#"{"tool": "fly.away", "args": {"to": "}"}}"#, "", ("fly.away", r#"{"to": "}"}"#));
         check("{\"tool\": \"read_file\", \"args\": {\"path\": \"a\nb\",}}", "", ("read_file", r#"{"path": "a\nb"}"#));
     }
@@ -281,6 +283,7 @@ mod tests {
         let read = Some(("read_file", r#"{"path": "a"}"#));
         let check = |text: String, words: &str| check(true, &text, words, read, None);
         check(format!("I look.\n{CALL}\n"), "I look.\n");
+        check(format!("I look: {CALL}"), "I look: ");
         check(format!("{{\"x\": 1}} {CALL}"), "{\"x\": 1} ");
         check(format!("{CALL}{{\"tool\": \"now\", \"args\": {{}}}}"), "");
         check(format!("{CALL}<|im_end|>"), "");
@@ -292,6 +295,8 @@ mod tests {
         check(format!("<|python_tag|>{CALL}"), "");
         check(format!("`{CALL}`"), "`");
         check(format!("```json\n{CALL}\n```"), "");
+        check(format!("```\n{CALL}\n```\n"), "");
+        check(format!("```json\n{CALL}\n{CALL}\n```"), "");
         check(format!("```json\n{CALL}\n```\n```json\n{CALL}\n```\n"), "");
         check(format!("```json\n{CALL}\n```\n<tool_result name=\"read_file\">\nx"), "");
         check(format!("```json\n{CALL}"), "");
@@ -385,10 +390,14 @@ mod tests {
     fn words_stay_words() {
         for text in [
             "",
+            " ",
+            "Hello, wörld.",
+            "to=functions is a word",
             "fn main() { println!(\"{}\", 1); }",
             "a < b and [1] and <tool> and [TOOL and `c` and ``d``",
             "```rust\nfn main() {}\n```\nThat is all.",
             "```json\n{\"a\": 1}\n```",
+            "{\"name\": \"Bob\", \"age\": 7}",
             "{\"name\": \"Bob\"}",
             "{\"name\": \"Bob Smith\", \"arguments\": {}}",
             "{\"a\": {\"name\": \"read_file\", \"arguments\": {}}}",
@@ -396,6 +405,8 @@ mod tests {
             "{\"tool\": \"fly\", \"args\": [1]}",
             "{\"tool\": \"now\", \"args\": {",
             "{\"tool\": \"now\", oh well}",
+            "{}",
+            "{ x",
             "{{\"tool\"}}",
             "`````",
             "<tool_callous> <tool",
@@ -403,6 +414,7 @@ mod tests {
             "```",
             "```a-very-long-label-that-is-no-language-at-all {",
             "Replace [TOOL_NAME] by yours:\n{\"name\": \"demo\"}",
+            "<tool_calling> {\"name\": \"demo\"}",
             "<|start|>assistant {\"name\": \"demo\"}",
         ] {
             check(true, text, text, None, None);
@@ -413,6 +425,7 @@ mod tests {
             "Qwen writes `<tool_call>{\"name\": \"read_file\"}</tool_call>`.",
             "For example:\n```\n<tool_call>{\"name\": \"read_file\"}</tool_call>\n```\nThat is it.",
             "<tool_call>{\"name\": \"read_file\"}</tool_call> is how Qwen writes it.",
+            "{\"name\": \"read_file\", \"arguments\": {}} is one.",
             "```json\n{\"name\": \"read_file\", \"arguments\": {}}\n```\nThat is one.",
             "I look.\n{\"name\": \"read_file\", \"arguments\": {}}",
         ] {
