@@ -24,7 +24,7 @@ pub struct EngineConfig {
     pub agents: Arc<Agents>,
     /// Additional system prompt of subagents.
     pub subagent_prompt: String,
-    /// Prompt for summarizing a history.
+    /// Prompt for summarising a history.
     pub compact_prompt: Arc<str>,
     /// Rules on which calls may run.
     pub policy: Arc<Policy>,
@@ -33,7 +33,7 @@ pub struct EngineConfig {
     /// Maximum number of history messages that a model sees, not counting the running turn; from 10 to 100. With
     /// `None`, only the model's window limits them.
     pub max_message_history: Option<usize>,
-    /// Slot that summarizes histories. `None` uses the slot of the turn, which has most of the prompt cached already.
+    /// Slot that summarises histories. `None` uses the slot of the turn, which has most of the prompt cached already.
     pub summary_slot: Option<Slot>,
     /// True if compacted passages that match an input are shown to the model.
     pub recall: bool,
