@@ -103,25 +103,25 @@ impl Default for EngineConfig {
 
 /// Ports of the engine. Unlike its settings, they never change.
 pub struct Ports {
-    /// The models.
+    /// Models that sessions can use.
     pub models: Arc<dyn Models>,
-    /// The tools.
+    /// Tools that models can call.
     pub toolbox: Arc<dyn Toolbox>,
-    /// The journal.
+    /// Journal of all sessions.
     pub store: Arc<dyn Store>,
-    /// The sessions' files.
+    /// Files of the sessions.
     pub workspaces: Arc<dyn Workspaces>,
     /// Converts pictures for models. Without it, no pictures are shown.
     pub pictures: Option<Arc<dyn Pictures>>,
     /// Snapshots of the files that calls change.
     pub snapshots: Arc<dyn Snapshots>,
-    /// The language servers.
+    /// Language servers that check edits.
     pub languages: Arc<dyn Languages>,
-    /// The audit log.
+    /// Log of all decisions on calls.
     pub audit: Arc<dyn Audit>,
     /// Recorder of raw exchanges with models.
     pub exchanges: Arc<dyn Exchanges>,
-    /// The time.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
 }
 

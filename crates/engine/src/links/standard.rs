@@ -37,22 +37,25 @@ use crate::{
 /// 3. `approvals`: around everything that answers calls, links included, so that no call is answered without being
 ///    judged, and the user approves exactly what runs.
 /// 4. `audit_gate`: after the approvals, whose outcome it records, and around everything that changes anything.
-/// 5. `mcp_servers`: before everything that depends on the turn's tools, since it may restart the turn with more of
-///    them. `compaction`: before everything that reads the history, so that it reads what is left.
+/// 5. `mcp_servers`: before everything that depends on the turn's tools, since it may continue the turn
+///    in a new task with more of them. `compaction`: before everything that reads the history, so that it reads what
+///    is left.
 /// 6. `memory`, `skills`: after the compaction, so that notices it has just replaced are repeated. Memory comes first:
 ///    what users wrote about themselves and the work matters more than what they could use.
 /// 7. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: new information comes before what is to be done, at
 ///    the end of the request.
 /// 8. `plan_mode`, `planning`: remind the model at the end of the request of what it cannot do now. The plan is decided
 ///    on before later links treat it as an answer.
-/// 9. `search`, `find_tool`, `todos`, `questions`: implement their own tools. 10. `handoff`, `delegation`: likewise;
-///    the work of other agents is judged and recorded in their own sessions. 11. `diagnostics`: around undo, which
-///    reports what a call changed, and after the approvals. Before the links that check the answer: with errors from an
-///    edit, the turn is not finished. 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: problems of an answer
-///    come after everything that the history holds. 13. `repair`: after everything that adds to the request, so that
-///    calls and results pair up in any case. 14. `undo`: innermost, so that what changes between its two looks was
-///    changed by the call, and not by the user while being asked. 15. `client_tools`: after undo, since it takes the
-///    place of the tool.
+/// 9. `search`, `find_tool`, `todos`, `questions`: implement their own tools.
+/// 10. `handoff`, `delegation`: likewise; the work of other agents is judged and recorded in their own sessions.
+/// 11. `diagnostics`: around undo, which reports what a call changed, and after the approvals. Before the links that
+///     check the answer: with errors from an edit, the turn is not finished.
+/// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: problems of an answer come after everything that the
+///     history holds.
+/// 13. `repair`: after everything that adds to the request, so that calls and results pair up in any case.
+/// 14. `undo`: innermost, so that what changes between its two looks was changed by the call, and not by the user while
+///     being asked.
+/// 15. `client_tools`: after undo, since it takes the place of the tool.
 pub(crate) fn chain() -> Chain {
     let links = vec![
         link("audit", "outermost: tells the audit log of every call and of what came of it", AuditLogger),

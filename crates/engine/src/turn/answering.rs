@@ -54,7 +54,7 @@ impl AnswerMode {
     }
 }
 
-/// The user whom a call may ask. Gives no answer if the turn runs unattended or was cancelled. The waiting time does
+/// The user that a call may ask. Gives no answer if the turn runs unattended or was cancelled. The waiting time does
 /// not count as work of the turn.
 pub(super) fn of_call(
     call_id: CallId,

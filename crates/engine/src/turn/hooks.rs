@@ -71,7 +71,7 @@ pub(crate) trait Link: Send + Sync {
     /// May change the request before it is sent.
     fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut RequestBuilder) {}
 
-    /// Called before a call is judged, whoever implements its tool. May load what the call needs into the session and
+    /// Called before any call is judged, including calls to other tools. May load what the call needs into the session and
     /// note its requirements. `Some(output)` ends the call without judging it, because it could only fail.
     fn prepare_call<'a>(&'a self, _: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
         done(None)
@@ -133,7 +133,7 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// The tool that is called, whoever implements it. `None` if the turn does not show it: a model cannot call hidden
+    /// The tool that is called, of a link or of the toolbox. `None` if the turn does not show it: a model cannot call hidden
     /// tools.
     pub(crate) fn tool(&self) -> Option<&ToolSpec> {
         let (context, name) = (self.context, &self.call.name);

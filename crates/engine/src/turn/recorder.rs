@@ -42,7 +42,7 @@ pub(crate) enum TurnMessage {
     Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
     /// Requests the inputs added to the turn since the last request.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
-    /// The turn continues in a task of its own, with another agent or with newly discovered tools.
+    /// The turn continues in a separate task, with another agent or with newly discovered tools.
     HandOn(Box<TurnState>),
     /// The turn's model does not respond. The next one continues from here, if there is one.
     FailOver { state: Box<TurnState>, call: Box<UnansweredCall> },

@@ -63,7 +63,7 @@ pub(crate) struct TurnState {
     pub(crate) agent_changes: u32,
     /// Time that the turn had worked before its agent changed.
     pub(crate) worked: Duration,
-    /// Denied calls.
+    /// Calls of this turn that were denied.
     pub(crate) denials: Vec<Denial>,
     /// Changed files, each listed once.
     pub(crate) files: BTreeMap<String, FileChangeKind>,
@@ -350,11 +350,11 @@ impl TurnState {
 /// Reason why a turn's steps end.
 #[derive(Debug)]
 pub(crate) enum TurnExit {
-    /// With an answer, at a limit, or by a cancel.
+    /// The turn ended with an answer, at a limit, or by cancellation.
     Finished(StopReason),
     /// A call needed an approval, and the client had chosen to fail in that case.
     Denied(Denial),
-    /// With an error.
+    /// The turn failed with this error.
     Failed(TurnError),
     /// The model's server does not respond, but another model can continue from here.
     Unanswered(Box<UnansweredCall>),
@@ -367,7 +367,7 @@ pub(crate) enum TurnExit {
 /// A model call that failed without any output.
 #[derive(Debug)]
 pub(crate) struct UnansweredCall {
-    /// The model.
+    /// Model that did not respond.
     pub(crate) model: ModelInfo,
     /// Reason for the failure.
     pub(crate) error: TurnError,

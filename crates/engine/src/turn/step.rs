@@ -11,7 +11,7 @@ use super::{Limits, TurnState, rounds::MOST};
 pub(crate) enum Step {
     /// Run the pending calls.
     Dispatch,
-    /// Call the model.
+    /// Call the model for an answer.
     Sample,
     /// Request a final answer without tool calls, then end for this reason.
     Finalize(StopReason),

@@ -1,4 +1,4 @@
-//! Every call gets a verdict, whoever answers it. If the verdict is to ask, the user decides. Fails closed.
+//! Every call gets a verdict, including calls that links answer. If the verdict is to ask, the user decides. Fails closed.
 //!
 //! A call that reads through a symbolic link is judged both as written and with the link's target, and the latter is
 //! what runs. The tool follows no links, so it opens exactly what was judged and shown.
@@ -236,7 +236,7 @@ impl GatedCall<'_> {
     async fn run_approved(self, by: &DecidedBy) -> Result<ToolOutput, TurnExit> {
         let judgement = self.judge().await?;
         if *by == DecidedBy::Grant {
-            // A grant was added meanwhile: nobody has looked at this call.
+            // A grant was added meanwhile: no user has reviewed this call.
             confine(self.call);
         }
         if let Verdict::Deny { reason } = judgement.verdict {
@@ -251,7 +251,7 @@ impl GatedCall<'_> {
     /// Runs the call with the user's arguments, and notes in the result that they are not the model's own.
     ///
     /// The arguments are judged again. A verdict to ask counts as approved by their author, at any risk; a denial
-    /// stands. An edited call produces no grant.
+    /// remains a denial. An edited call produces no grant.
     async fn run_edited(self, args: Value) -> Result<ToolOutput, TurnExit> {
         let Self { call, next, tool, .. } = self;
         let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
@@ -317,7 +317,7 @@ enum Decision<'a> {
     Refuse(&'a str),
     /// The turn ends, because its client wants it to fail on questions.
     EndTurn(&'a str),
-    /// Ask the user.
+    /// The user is asked for a decision.
     Ask,
 }
 

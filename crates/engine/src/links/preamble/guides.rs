@@ -2,8 +2,8 @@
 //!
 //! - Guides (`AGENTS.md` files) and the list of skills: before the input, and again after a compaction that replaced
 //!   them. Guides of project folders are shown when a call first reaches the folder.
-//! - Skills: one is linked into the session when an input mentions it, an attached file requires it, or a call names
-//!   its folder. Missing packages are requested together with the call that runs the skill.
+//! - Skills: one is linked into the session when an input mentions it, an attached file has a type that it handles, or
+//!   a call names its folder. Missing packages are requested together with the call that runs the skill.
 //! - Attached files (pictures are shown), mentions in an input, pinned rules, plan mode, and the client's instructions
 //!   for one turn.
 

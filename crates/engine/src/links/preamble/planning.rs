@@ -91,7 +91,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         Answer::Edit { args } => match args.get(Ask::PLAN).and_then(|text| text.as_str()) {
             Some(same) if same.trim() == plan.trim() => carry_out(context, state, &plan, None).await,
             Some(changed) if !changed.trim().is_empty() => carry_out(context, state, &plan, Some(changed)).await,
-            // Nobody has approved an empty plan.
+            // The approval of an empty plan counts as a rejection.
             _ => Err(TurnExit::Denied(denied("the changed plan has no words"))),
         },
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => carry_out(context, state, &plan, None).await,

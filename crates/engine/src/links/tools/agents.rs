@@ -1,4 +1,4 @@
-//! Handing work to other agents. With `delegate_task`, a session of its own does a part of the work, and its answer is
+//! Handing work to other agents. With `delegate_task`, a separate session does a part of the work, and its answer is
 //! the result. With `transfer_to_…`, another agent continues the session with its own instructions, tools and model.
 //!
 //! The agent changes after the step that requests it: the turn's task ends there, and the session starts another one
