@@ -203,7 +203,8 @@ impl ActiveAgent {
         if self.is_subagent() { Vec::new() } else { self.agents.enabled().collect() }
     }
 
-    /// Its transfer tools. If the user chose the session's agent and its card names any tools, only those it names.
+    /// Its transfer tools. If the user chose the session's agent, an active agent whose card names tools gets only
+    /// those.
     fn transfers(&self) -> Vec<ToolSpec> {
         if self.is_subagent() {
             return Vec::new();

@@ -240,7 +240,7 @@ impl Drop for SamplingCharge<'_> {
             (true, false) => Usage::of_call(Some(about)),
             (false, _) => Usage::default(),
         });
-        // The usage is added first, so that the counter never falls below zero.
+        // The counter includes what was reserved, so it cannot fall below zero.
         self.line.delegated.fetch_add(usage.tokens(), Ordering::AcqRel);
         self.line.delegated.fetch_sub(self.set_aside, Ordering::AcqRel);
         self.line.taken.send_modify(|taken| {

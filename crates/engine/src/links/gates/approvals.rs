@@ -309,7 +309,7 @@ enum Decision<'a> {
     Deny(&'a str),
     /// It is already known that it can only fail.
     Fail,
-    /// It runs, even if the rules would ask, when its client approves everything.
+    /// The call runs, possibly because its client approves everything that the rules would ask about.
     Run,
     /// Carry out an answer from before a restart.
     Obey(&'a ResolvedInterrupt),

@@ -84,8 +84,8 @@ pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation)
     // Neither the user nor a rule written by the user allowed it.
     let runs_unseen = judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
     let limits = match judgement.confinement() {
-        // Rules judge only the name of a path. A link or a git configuration that leads elsewhere is found only by
-        // checking the files.
+        // Rules judge only the name of a path. Whether a link or a git configuration leads to a guarded file is known
+        // only after checking the files.
         Confinement::Usual if runs_unseen && paths(call).is_some() => Confinement::Guarded,
         limits => limits,
     };

@@ -99,7 +99,7 @@ fn known(context: &TurnContext, state: &TurnState, before: Option<&Compaction>) 
     let Some(before) = before else {
         let name = match state.reset_at {
             0 => format!("{}.md", context.ids.session),
-            // The file of a history that was reset is kept.
+            // The part before a reset keeps its own file.
             reset => format!("{}-{reset}.md", context.ids.session),
         };
         return HistoryFile { name, bytes: Some(0), missing_after: Some(state.reset_at) };
