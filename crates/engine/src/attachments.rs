@@ -46,7 +46,7 @@ pub(crate) struct Attachment {
     pub(crate) picture: Option<Picture>,
     /// Full text, if it is a short text.
     pub(crate) text: Option<String>,
-    /// Set if this is a selection in the user's editor rather than a file.
+    /// Selected lines, if this is a selection in the user's editor rather than a file.
     pub(crate) selected: Option<SelectedLines>,
 }
 

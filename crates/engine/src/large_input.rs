@@ -155,7 +155,8 @@ fn part(text: &str, typed_bytes: Option<u64>, room: InputRoom) -> Parting {
 
 /// Returns the input as the model sees it: unchanged if it fits, else shortened and stored on disk.
 ///
-/// # Errors If the file cannot be written.
+/// # Errors
+/// If the file cannot be written.
 pub(crate) async fn keep(
     workspaces: &dyn Workspaces,
     session: SessionId,

@@ -71,8 +71,9 @@ pub(crate) trait Link: Send + Sync {
     /// May change the request before it is sent.
     fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut RequestBuilder) {}
 
-    /// Called before any call is judged, including calls to other tools. May load what the call needs into the session and
-    /// note its requirements. `Some(output)` ends the call without judging it, because it could only fail.
+    /// Called before any call is judged, including calls to other tools. May load what the call needs into the session
+    /// and note its requirements. `Some(output)` means that the call could only fail: unless the rules deny it, it ends
+    /// with this output, and the user is not asked.
     fn prepare_call<'a>(&'a self, _: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
         done(None)
     }
@@ -133,8 +134,8 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// The tool that is called, of a link or of the toolbox. `None` if the turn does not show it: a model cannot call hidden
-    /// tools.
+    /// The tool that is called, of a link or of the toolbox. `None` if the turn does not show it: a model cannot call
+    /// hidden tools.
     pub(crate) fn tool(&self) -> Option<&ToolSpec> {
         let (context, name) = (self.context, &self.call.name);
         context.tool(name).or_else(|| context.tools.visible.get(&context.tools.chain.own(name)?.name))
@@ -167,7 +168,7 @@ pub(crate) trait Subagents: Send + Sync {
     /// Waits for a subagent that has worked on this call since before a restart, and returns its result.
     fn resume<'a>(&'a self, call: &'a Invocation<'a>, subagent: Subagent, max_steps: u32) -> Hook<'a, ToolOutput>;
 
-    /// Returns true if the subagent is still in memory. It is if only its parent was closed.
+    /// Returns true if the subagent is still in memory, which is the case if only its parent was closed.
     fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool>;
 
     /// Cancels a subagent whose call has ended.
@@ -278,7 +279,7 @@ impl Chain {
         }
     }
 
-    /// Runs the `prepare_call` hooks. The first output of one ends the call.
+    /// Runs the `prepare_call` hooks until one returns an output.
     pub(crate) async fn prepare_call(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, TurnExit> {
         for (.., link) in &self.links {
             if let Some(output) = link.prepare_call(call).await? {

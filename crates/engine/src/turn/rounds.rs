@@ -79,7 +79,7 @@ impl CallRounds {
             ItemBody::ToolCall(call) => self.call(call),
             ItemBody::ToolResult(result) => self.result(result),
             ItemBody::Notice { topic: NoticeTopic::Repetition, .. } => self.is_noted = true,
-            // A model that continues after a final answer has seen how that turn ended.
+            // A user who continues after a final answer has seen how that turn ended.
             ItemBody::UserMessage { .. } | ItemBody::Notice { topic: NoticeTopic::LastAnswer, .. } => self.start_over(),
             _ => {}
         }

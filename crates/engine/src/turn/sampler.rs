@@ -187,7 +187,7 @@ struct SamplingCharge<'a> {
     set_aside: u64,
     /// True once the model was called.
     asked: bool,
-    /// The request failed without an answer: as far as is known, the model never processed it.
+    /// True if the request failed without an answer: as far as is known, the model never processed it.
     has_failed: bool,
     answered: u64,
     counted: CallUsage,

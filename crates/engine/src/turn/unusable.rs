@@ -83,7 +83,7 @@ pub(crate) struct UnusableAnswers {
     pub(crate) in_a_row: u32,
     /// True once the model was notified of the last problem.
     is_told: bool,
-    /// True if a retry is pointless.
+    /// True if a retry would be pointless.
     is_final: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Every call gets a verdict, including calls that links answer. If the verdict is to ask, the user decides. Fails closed.
+//! Every call gets a verdict, including calls that links answer. If the verdict is to ask, the user decides. Fails
+//! closed.
 //!
 //! A call that reads through a symbolic link is judged both as written and with the link's target, and the latter is
 //! what runs. The tool follows no links, so it opens exactly what was judged and shown.
@@ -311,7 +312,7 @@ enum Decision<'a> {
     Fail,
     /// The call runs, possibly because its client approves everything that the rules would ask about.
     Run,
-    /// Carry out an answer from before a restart.
+    /// An answer from before a restart is carried out.
     Obey(&'a ResolvedInterrupt),
     /// The call is denied, because its client answers no questions.
     Refuse(&'a str),
@@ -362,8 +363,8 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     if session_tools::is_meant(name) {
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::GONE));
     }
-    // The toolbox has the best error message for a tool it does not have. It is not asked about one that it has but the
-    // turn does not: it would inspect the files of the call.
+    // The toolbox has the best error message for a tool that it lacks. It is not asked about a tool that only the turn
+    // lacks, because it would inspect the files of the call.
     let is_known = context.tools.finds.is_known(name);
     let hidden = if is_known { name } else { context.ports.toolbox.canonical_name(name) };
     if let Some(why) = context.tools.finds.why_not(hidden) {

@@ -1,4 +1,4 @@
-//! Links that add context in front of a turn's input or when it changes.
+//! Links that add context before a turn's input, and again when that context changes.
 //!
 //! - Guides (`AGENTS.md` files) and the list of skills: before the input, and again after a compaction that replaced
 //!   them. Guides of project folders are shown when a call first reaches the folder.

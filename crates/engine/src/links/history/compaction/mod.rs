@@ -1,4 +1,4 @@
-//! Compacts the history before the window is full: when it is nearly full, when there are too many messages, or on
+//! Compacts the history before the window is full: when it is nearly full, when there are too many messages, or at the
 //! request of the model or the user.
 
 mod files;
