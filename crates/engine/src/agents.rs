@@ -1,11 +1,11 @@
-//! The agent that works in a turn: the main agent, one that it has handed the session to, or a subagent; and the agents that
-//! a project brings along, beside the configured ones. Pure.
+//! The agent that runs a turn: the main agent, one that it has transferred the session to, or a subagent; and the
+//! agents that a project adds to the configured ones. No side effects.
 //!
-//! The tools by which agents hand work on: `delegate_task`, with what models are told of the agents that it can give work to,
-//! and `transfer_to_…`, with what the next one is told.
+//! Also defines the specifications of the tools with which agents hand work on: `delegate_task`, which lists the
+//! available agents, and `transfer_to_…`.
 //!
-//! And what turns were shown last. The tools are the most of what a short turn holds, and the same for nearly all of them: turns
-//! that show the same share it, and adapters of models that know it again need not write it anew.
+//! [`ToolSetCache`] shares recently used tool sets between turns. Tools are the largest part of a short turn and the
+//! same for nearly all of them, and adapters need not serialise a known set again.
 
 use std::{
     collections::BTreeSet,
@@ -32,19 +32,20 @@ use crate::{
     error::EngineError,
 };
 
-/// The agent of a turn. A reload of the configuration changes later turns only.
+/// The agent of a turn. A reload of the configuration affects later turns only.
 #[derive(Debug, Clone)]
 pub(crate) struct ActiveAgent {
     agents: Arc<Agents>,
-    /// The session's own agent; the main one where absent. No model gets past it.
+    /// The session's own agent; the main agent if absent. Models cannot transfer from it to the main agent.
     own: Option<String>,
-    /// Whom the session was handed to, one by the other, its own agent first; empty where the main agent works.
+    /// Agents that the session was transferred to, in order, starting with its own agent; empty if the main agent runs.
     stack: Vec<String>,
     parent: Option<Parent>,
 }
 
 impl ActiveAgent {
-    /// Of a session that was handed on so far. One whose card is gone works no more: whoever had handed on to it does.
+    /// Finds the agent of a session after these transfers. An agent whose card no longer exists is dropped, and the one
+    /// before it runs again.
     pub(crate) fn of(settings: &SessionSettings, stack: &[String], agents: &Arc<Agents>) -> Self {
         // A subagent is confined by its own card.
         let own = settings.agent.clone().filter(|_| settings.parent.is_none());
@@ -55,7 +56,7 @@ impl ActiveAgent {
         Self { agents: Arc::clone(agents), own, stack, parent: settings.parent.clone() }
     }
 
-    /// Its name, as people know it.
+    /// Name of the agent as users know it.
     pub(crate) fn name(&self) -> &str {
         match (self.stack.last(), &self.parent) {
             (Some(id), _) => id,
@@ -69,24 +70,24 @@ impl ActiveAgent {
         &self.agents
     }
 
-    /// Whom the session was handed to, the first one included.
+    /// Agents that the session was transferred to, including the first.
     pub(crate) fn chain(&self) -> Vec<&str> {
         let main = self.own.is_none().then_some(MAIN);
         main.into_iter().chain(self.stack.iter().map(String::as_str)).collect()
     }
 
-    /// Returns whether the session works for another.
+    /// Returns true if the session is a subagent.
     pub(crate) fn is_subagent(&self) -> bool {
         self.parent.is_some()
     }
 
-    /// Its card, where it is not the main agent.
+    /// Card of the agent; `None` for the main agent.
     pub(crate) fn card(&self) -> Option<&AgentCard> {
         let id = self.stack.last().or_else(|| self.parent.as_ref()?.agent.as_ref())?;
         self.agents.get(id)
     }
 
-    /// Makes sure that it is known what may be done here: a session that was made for an agent does nothing without its card.
+    /// Fails if the session's agent no longer exists: without its card, its permissions are unknown.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let Some(id) = self.missing() else { return Ok(()) };
         let message = format!(
@@ -96,18 +97,18 @@ impl ActiveAgent {
         Err(EngineError::new(ErrorKind::Configuration, message).with_hint(hint))
     }
 
-    /// The agent as which the session was made to work, where nothing is known of it any more.
+    /// The agent for which the session was created, if it no longer exists.
     fn missing(&self) -> Option<&str> {
         let id = self.own.as_deref().or_else(|| self.parent.as_ref()?.agent.as_deref())?;
         self.agents.get(id).is_none().then_some(id)
     }
 
-    /// The slot that it uses where the main agent would use that one.
+    /// Slot that the agent uses in place of the main agent's.
     pub(crate) fn own_slot(&self) -> Option<Slot> {
         self.card().and_then(|card| card.slot)
     }
 
-    /// Scope of its tools, where that differs from the main agent's.
+    /// Scope of its tools, if it differs from the main agent's.
     pub(crate) fn reach(&self) -> Option<AgentScope> {
         if let Some(id) = self.missing() {
             return Some(AgentScope { id: id.to_owned(), tools: Some(Default::default()) });
@@ -117,7 +118,7 @@ impl ActiveAgent {
         Some(AgentScope { id: card.id.clone(), tools })
     }
 
-    /// Beginning of its system message: the general instructions first, which are the same for all.
+    /// System prompt of the agent. The general instructions come first, because they are the same for all agents.
     pub(crate) fn instructions(&self, config: &EngineConfig) -> String {
         let mut text = config.system_prompt.trim_end().to_owned();
         let mut add = |more: &str| {
@@ -133,7 +134,7 @@ impl ActiveAgent {
         if self.is_subagent() {
             add(&config.subagent_prompt);
         } else if let [first, _, ..] = self.chain()[..] {
-            // It has taken over from others, of whom this one was the first.
+            // It has taken over from other agents; this is the first of them.
             add(&format!(
                 "The conversation was handed to you: continue it in your own way. Your answer goes to the person. When the \
                  rest is not your task, hand it back with `{TRANSFER}{first}` and report your result."
@@ -142,7 +143,7 @@ impl ActiveAgent {
         text
     }
 
-    /// Returns whether it is shown the same as the other, of the same: it works as the same agent, among the same
+    /// Returns true if both agents see the same tools in the same catalogue: they are the same agent among the same
     /// agents.
     pub(crate) fn is_shown_as(&self, other: &Self) -> bool {
         let as_whom = |acting: &Self| acting.parent.as_ref().map(|parent| parent.agent.clone());
@@ -150,15 +151,15 @@ impl ActiveAgent {
         same_agents && self.chain() == other.chain() && as_whom(self) == as_whom(other)
     }
 
-    /// The tools that it is shown, of those that it may use: with the tools by which it hands work on, as the agents
-    /// are now. Where the client of a turn allows only some tools, these are among them or not shown.
+    /// Tools that the agent is shown: those in `may_use` and the tools that hand work on to the current agents. If the
+    /// client allows only some tools, the others are left out.
     pub(crate) fn tools(&self, may_use: ToolSet, only: Option<&BTreeSet<String>>) -> ToolSet {
         let mut transfers = self.transfers();
         transfers.retain(|transfer| only.is_none_or(|only| only.contains(&transfer.name)));
         if transfers.is_empty() {
             return may_use;
         }
-        // A name means one tool: a request that names two of it is refused.
+        // Tool names must be unique: servers reject requests that list a name twice.
         let names: Vec<String> = transfers.iter().map(|transfer| transfer.name.clone()).collect();
         let told = |tool: &ToolSpec| {
             let is_shown = self.may_give(tool) && !names.contains(&tool.name);
@@ -167,14 +168,13 @@ impl ActiveAgent {
         may_use.rewritten(told, transfers)
     }
 
-    /// Returns whether it may use the tool, as far as that is one to give work away: an agent that names its tools does
-    /// so only where it names that one, too.
+    /// Returns false for `delegate_task` if the agent's card names its tools but not that one.
     fn may_give(&self, tool: &ToolSpec) -> bool {
         let named = self.card().and_then(|card| card.tools.as_ref());
         tool.name != DELEGATE || named.is_none_or(|named| named.contains(&tool.name))
     }
 
-    /// The same of every tool, with the reason.
+    /// Applies the same rules to the listing of all tools, with reasons.
     pub(crate) fn standings(&self, mut standings: Vec<ToolStanding>) -> Vec<ToolStanding> {
         let transfers = self.transfers();
         for standing in &mut standings {
@@ -198,12 +198,13 @@ impl ActiveAgent {
         standings
     }
 
-    /// The agents that it can give work to.
+    /// Agents that it can delegate to.
     fn offered(&self) -> Vec<&AgentCard> {
         if self.is_subagent() { Vec::new() } else { self.agents.enabled().collect() }
     }
 
-    /// The tools by which it hands the session on. Below an agent that a person chose, those that its card names if it names any.
+    /// Its transfer tools. If the user chose the session's agent, an active agent whose card names tools gets only
+    /// those.
     fn transfers(&self) -> Vec<ToolSpec> {
         if self.is_subagent() {
             return Vec::new();
@@ -213,7 +214,7 @@ impl ActiveAgent {
         transfers
     }
 
-    /// Returns true if this tool may hand the session on. A transfer back to the first agent is always allowed.
+    /// Returns true if this tool may transfer the session. A transfer back to the first agent is always allowed.
     pub(crate) fn may_transfer(&self, tool: &str) -> bool {
         let Some(own) = &self.own else { return true };
         let to = tool.strip_prefix(TRANSFER);
@@ -222,26 +223,26 @@ impl ActiveAgent {
     }
 }
 
-/// The code of the warning about a project that is not as it was trusted.
+/// Code of the warning about a project that changed after it was trusted.
 const CHANGED: &str = "project_changed";
 
 /// Agents of a session's project.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectAgents {
     trust: ProjectTrust,
-    /// Configured agents together with the project's, as they were when somebody last looked; none where the project has none.
+    /// Configured agents merged with the project's, as of the last check; `None` if the project has none.
     all: Option<Arc<Agents>>,
-    /// A word to people, which the next turn tells.
+    /// Warning for users, sent with the next turn.
     pub(crate) warning: Option<EventKind>,
 }
 
 impl ProjectAgents {
-    /// All agents, where these are configured.
+    /// Returns all agents, given the configured ones.
     pub(crate) fn and(&self, configured: &Arc<Agents>) -> Arc<Agents> {
         Arc::clone(self.all.as_ref().unwrap_or(configured))
     }
 
-    /// Takes in how the project stands now.
+    /// Updates the agents to the current state of the project.
     pub(crate) fn follow(&mut self, standing: ProjectStanding, configured: &Agents) {
         let was = std::mem::replace(&mut self.trust, standing.trust);
         if was == ProjectTrust::Trusted && standing.trust != ProjectTrust::Trusted {
@@ -251,7 +252,7 @@ impl ProjectAgents {
     }
 }
 
-/// The project's agents beside the configured ones, of which they replace none. Names of tools are ours.
+/// Adds the project's agents to the configured ones, without replacing any. Aliases of tools are resolved.
 fn merged(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
     let ours = |card: &AgentCard| {
         let mut card = card.clone();
@@ -273,10 +274,10 @@ fn lost(trust: ProjectTrust) -> EventKind {
     EventKind::Warning { code: CHANGED.to_owned(), message }
 }
 
-/// The sets that are kept: of the main agent and its subagents, and of a few that turns mention.
+/// Number of cached tool sets: enough for the main agent, its subagents and a few turns with mentions.
 const KEPT: usize = 8;
 
-/// The sets of tools that turns were shown last, the latest at the end. A memo: its lock is held for no longer than a look.
+/// LRU cache of tool sets, most recent last. It is locked only for a lookup or an insertion.
 #[derive(Debug, Default)]
 pub(crate) struct ToolSetCache(Mutex<Vec<Entry>>);
 
@@ -285,13 +286,13 @@ struct Entry {
     stock: Arc<ToolCatalog>,
     loaded: Vec<String>,
     reach: ToolScope,
-    /// Held with its agents, so that no others can stand at their place in memory.
+    /// Owns its agents, so that no others can get the same address, by which they are compared.
     acting: ActiveAgent,
     tools: ToolSet,
 }
 
 impl ToolSetCache {
-    /// The tools that an agent is shown of this stock: as they were shown to the same before, or made now.
+    /// Returns the agent's tools, cached if they were shown to an equal agent before.
     pub(crate) fn tools(
         &self,
         stock: &Arc<ToolCatalog>,
@@ -300,7 +301,7 @@ impl ToolSetCache {
         acting: &ActiveAgent,
     ) -> ToolSet {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of an older stock nothing is shown again.
+        // Tool sets of an older catalogue are stale.
         kept.retain(|entry| Arc::ptr_eq(&entry.stock, stock));
         let is_same =
             |entry: &Entry| entry.loaded == loaded && entry.reach == *reach && entry.acting.is_shown_as(acting);
@@ -320,13 +321,13 @@ impl ToolSetCache {
     }
 }
 
-/// The tools that an agent is shown of this stock, made now.
+/// Builds the set of tools that an agent is shown.
 pub(crate) fn toolset(stock: &ToolCatalog, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
     let tools = acting.tools(stock.shown(loaded, reach), reach.only.as_ref());
     if reach.brief { tools.brief() } else { tools }
 }
 
-/// Names of the engine's tools in other systems, and ours.
+/// Names of the engine's tools in other systems, and our names.
 const ALIASES: [(&str, &str); 5] = [
     ("call_subagent", DELEGATE),
     ("task", DELEGATE),
@@ -335,12 +336,12 @@ const ALIASES: [(&str, &str); 5] = [
     ("TodoWrite", "todo_write"),
 ];
 
-/// The name of the tool that is meant.
+/// Resolves an alias to the name of our tool.
 pub(crate) fn canonical_name(name: &str) -> &str {
     ALIASES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours)
 }
 
-/// Description of this tool where these agents are offered, and of any other as it is.
+/// Adds the list of agents to the description of `delegate_task`; other tools are returned unchanged.
 fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
     let mut tool = tool.clone();
     if tool.name == DELEGATE && !offered.is_empty() {
@@ -353,9 +354,10 @@ fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
     tool
 }
 
-/// The tools of this kind that the last of these agents is shown.
+/// Transfer tools of the last agent in the chain.
 fn transfer_specs(chain: &[&str], offered: &[&AgentCard]) -> Vec<ToolSpec> {
-    // Also those that stand behind it: one list for all of them, and whoever would go round in a ring is told so.
+    // Includes agents that are already in the chain, so that the list is the same for all of them. A transfer that
+    // would form a cycle fails with an explanation.
     let (first, last) = (chain.first().copied().unwrap_or(MAIN), chain.last().copied());
     let is_other = |card: &&&AgentCard| last != Some(&card.id) && first != card.id;
     let others = offered.iter().filter(is_other).map(|card| ToolSpec {
@@ -431,7 +433,7 @@ mod tests {
         ActiveAgent::of(&SessionSettings { parent: Some(parent), ..SessionSettings::default() }, &[], agents)
     }
 
-    /// A cache, and the stock whose tools it keeps.
+    /// A cache, and the catalogue whose tools it caches.
     struct Kept(ToolSetCache, Arc<ToolCatalog>);
 
     fn kept() -> Kept {
@@ -439,7 +441,7 @@ mod tests {
     }
 
     fn told(kept: &Kept, loaded: &str, reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
-        // Without a mention all share the stock's plain set.
+        // Without a mention, all share the catalogue's plain set.
         kept.0.tools(&kept.1, &[loaded.to_owned()], reach, acting)
     }
 
@@ -454,7 +456,7 @@ mod tests {
         let others = [
             told(&kept, "grep", &any, &main_among(&poet)),
             told(&kept, "none", &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
-            // A configuration that was read again.
+            // A reloaded configuration.
             told(&kept, "none", &any, &main_among(&agents("critic"))),
             told(&kept, "none", &any, &ActiveAgent::of(&SessionSettings::default(), &["poet".to_owned()], &poet)),
             told(&kept, "none", &any, &child_among(&poet, None)),

@@ -1,4 +1,4 @@
-//! The form that a turn's answer has to be in: a schema, ready to check answers with.
+//! The schema that a turn's answer must match, compiled for checking answers.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use serde_json::Value;
 
 use crate::error::EngineError;
 
-/// Reasons that are told of one answer at the most.
+/// Maximum number of reasons per answer.
 const MAX_REASONS: usize = 8;
 
-/// The longest reason, in characters: it quotes the answer.
+/// Maximum length of a reason, in characters: it quotes the answer.
 const MAX_REASON: usize = 240;
 
-/// A schema, and what checks answers against it.
+/// A schema and its validator.
 pub(crate) struct AnswerForm {
     pub(crate) schema: AnswerSchema,
     validator: Validator,
 }
 
 impl AnswerForm {
-    /// Reads the schema of a client.
+    /// Compiles the schema of a client.
     pub(crate) fn compile(schema: &AnswerSchema) -> Result<Self, EngineError> {
         let (schema, value) = AnswerSchema::read(schema.text()).map_err(refused)?;
-        // A schema that is none checks nothing, so it is looked at first.
+        // An invalid schema would accept anything, so it is validated first.
         jsonschema::meta::validate(&value).map_err(|problem| no_schema(&problem))?;
         let validator = jsonschema::validator_for(&value).map_err(|problem| no_schema(&problem))?;
         Ok(Self { schema, validator })
     }
 
-    /// The form of a turn that may have none.
+    /// Compiles the schema of a turn, if it has one.
     pub(crate) fn of(schema: Option<&AnswerSchema>) -> Result<Option<Arc<Self>>, EngineError> {
         schema.map(|schema| Self::compile(schema).map(Arc::new)).transpose()
     }
 
-    /// The document in an answer, as it was written there, or what is wrong with the answer.
+    /// Returns the document in an answer, as written there, or the reasons why it does not match.
     pub(crate) fn check(&self, answer: &str) -> Result<String, Vec<String>> {
         let mut reasons = None;
         for document in documents(answer) {
@@ -54,7 +54,7 @@ impl AnswerForm {
     }
 }
 
-/// Parts of an answer that may be its document: models put words or a fence around it.
+/// Parts of an answer that may be its document: models add text or a code fence around it.
 fn documents(answer: &str) -> impl Iterator<Item = &str> {
     let whole = answer.trim();
     let fenced = whole.split_once("```").and_then(|(_, rest)| {
@@ -74,7 +74,7 @@ fn reason(error: &jsonschema::ValidationError<'_>) -> String {
     one_line(&format!("at {place}: {error}"))
 }
 
-/// A text on one line, its end cut where it is long.
+/// Replaces line breaks by spaces and truncates a long text.
 fn one_line(text: &str) -> String {
     let mut line: String = text.split(|c: char| c.is_whitespace() || c.is_control()).collect::<Vec<_>>().join(" ");
     if let Some((end, _)) = line.char_indices().nth(MAX_REASON) {
@@ -148,7 +148,7 @@ mod tests {
             r##"{"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}"##,
             r##"{"properties": {"next": {"$ref": "#"}}, "additionalProperties": false}"##,
         ] {
-            // Taken or refused, whatever the library makes of it.
+            // The library may accept or reject these schemas.
             if let Ok(form) = form(schema) {
                 let _ = form.check(r#"{"next": {"next": {}}}"#);
                 let _ = form.check(r#"{"other": 1}"#);

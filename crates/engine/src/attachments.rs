@@ -1,8 +1,9 @@
-//! Files that people hand over: made fit for models when they come, told with what is said next.
+//! Files attached by users: prepared for models on arrival, and listed with the next input.
 //!
-//! What is told of them is a notice in front of the turn's input: stored with it, so that the prompt only grows at its end,
-//! and that neither a crash nor a cancel makes it told twice. Short texts stand in it whole, pictures go with it to models
-//! that see, and of all else it says what opens it. [`take`] and [`read`] touch files; all else is pure.
+//! They are listed in a notice before the turn's input. It is stored with the input, so that the prompt only grows at
+//! its end and neither a crash nor a cancellation repeats it. Short texts are quoted in full, pictures are attached for
+//! models with vision, and for all other files it names the tool that opens them. Only [`take`] and [`read`] access
+//! files.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,35 +22,35 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{config::Ports, error::EngineError};
 
-/// A text that is shorter stands in the notice whole, in bytes.
+/// Maximum size of a text that is quoted in full, in bytes.
 const SHORT: usize = 10_000;
-/// Short texts of one turn stand in it up to that many bytes together; the rest is named.
+/// Maximum total size of texts that are quoted in one turn, in bytes; the others are only named.
 const ALL_SHORT: usize = 64 << 10;
-/// Files that are named at the most, the newest.
+/// Maximum number of files that are named: the newest.
 const MAX_NAMES: usize = 20;
-/// Time limit for reading all short texts. No answer waits for a disk that hangs.
+/// Time limit for reading all short texts, so that a hanging disk does not delay the answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Prefix of RTF: markup that says little as it stands, and that tools read as a document.
+/// Prefix of RTF: unreadable markup as a text, but a document for tools.
 const RTF: &str = "{\\rtf";
 
 /// Tool that opens files.
 const READ: &str = "read_file";
-/// Tool that finds places in documents, with what to cite them by.
+/// Tool that searches documents, with locations for citations.
 const SEARCH: &str = "search_file";
-/// A file that was handed over, as far as a model is to know it.
+/// An attached file as described to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachment {
     pub(crate) path: String,
-    /// Picture for models, where it is one.
+    /// Picture for models, if the file is one.
     pub(crate) picture: Option<Picture>,
-    /// The whole of it, where it is a short text.
+    /// Full text, if it is a short text.
     pub(crate) text: Option<String>,
-    /// Set if it is no file, but a part of something that the person looks at.
+    /// Selected lines, if this is a selection in the user's editor rather than a file.
     pub(crate) selected: Option<SelectedLines>,
 }
 
-/// Lines of a selection, where it is a part of its text.
+/// Lines of a selection, if it is a part of its text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SelectedLines(Option<LineRange>);
 
@@ -63,7 +64,7 @@ impl Attachment {
         Self { path: uri.clone(), picture: None, text: Some(text.clone()), selected }
     }
 
-    /// Its name, as it is told.
+    /// Name shown to models.
     fn name(&self) -> String {
         match self.selected {
             Some(SelectedLines(Some(LineRange { first, last }))) if first == last => format!("{}:{first}", self.path),
@@ -73,7 +74,7 @@ impl Attachment {
     }
 }
 
-/// Keeps a file, and a copy of it for models where it is a picture.
+/// Stores a file, and a copy for models if it is a picture.
 pub(crate) async fn take(
     Ports { workspaces, pictures, .. }: &Ports,
     session: SessionId,
@@ -92,12 +93,12 @@ pub(crate) async fn take(
     };
     Ok(match shown {
         Ok(picture) => UploadReceipt { path, picture, problem: None },
-        // The file itself is there: only no model is shown it.
+        // The file itself is stored; only models are not shown it.
         Err(error) => UploadReceipt { path, picture: None, problem: Some(EngineError::from(error).sentence()) },
     })
 }
 
-/// Keeps a picture as models are shown it.
+/// Stores a picture in the form that models are shown.
 pub(crate) async fn keep_picture(
     workspaces: &dyn Workspaces,
     session: SessionId,
@@ -109,8 +110,8 @@ pub(crate) async fn keep_picture(
     Ok(Picture { path, media_type, width, height, bytes })
 }
 
-/// Reads what the next turn is to tell, with the words of short files: what was handed over before it, then the parts of its
-/// input.
+/// Collects the attachments of the next turn, with the contents of short files: files uploaded before it, then the
+/// parts of its input.
 pub(crate) async fn read(
     workspaces: &dyn Workspaces,
     tree: &SessionTree,
@@ -146,26 +147,26 @@ async fn short_text(workspaces: &dyn Workspaces, tree: &SessionTree, path: &str,
     }
 }
 
-/// Notice in front of the turn's input. `window` is in tokens: a small one has room for less.
+/// Notice before the turn's input. `window` is in tokens and limits the quoted text.
 pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Option<ItemBody> {
     if handed.is_empty() {
         return None;
     }
     let named = &handed[handed.len().saturating_sub(MAX_NAMES)..];
-    // Half a byte for each token is an eighth of the window.
+    // Half a byte per token is an eighth of the window.
     let mut room = ALL_SHORT.min(usize::try_from(window / 2).unwrap_or(usize::MAX));
     let mut told = vec!["The person has handed over:".to_owned()];
     let mut sources = Vec::with_capacity(named.len());
     for file in named {
         let fits = match file.selected {
-            // It is nowhere else: what has no room is cut, and that is said.
+            // A selection is stored nowhere else, so one that does not fit is truncated, with a note.
             Some(_) => file.text.as_deref().map(|text| &text[..text.floor_char_boundary(room)]),
             None => file.text.as_deref().filter(|text| text.len() <= room),
         };
         let bytes = fits.map_or(0, str::len);
         room -= bytes;
         told.push(part(file, fits, tools));
-        // Such a notice is told once, so nobody asks whether the file is as it was.
+        // The notice is never repeated, so no digest is needed to detect changes.
         sources.push(NoticeSource { name: file.name(), bytes: bytes as u64, ..NoticeSource::default() });
     }
     if handed.len() > named.len() {
@@ -175,7 +176,7 @@ pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Opt
     Some(ItemBody::Notice { text: told.join("\n"), topic: NoticeTopic::Files, sources, pictures })
 }
 
-/// Notice of pictures that calls returned.
+/// Notice about pictures that calls returned.
 pub(crate) fn returned(pictures: Vec<Picture>) -> ItemBody {
     let told = pictures.iter().map(|Picture { path, width, height, .. }| {
         format!("- {}: a picture, shown as {width} × {height}", path::shown(path))
@@ -186,7 +187,7 @@ pub(crate) fn returned(pictures: Vec<Picture>) -> ItemBody {
     ItemBody::Notice { text, topic: NoticeTopic::Files, sources, pictures }
 }
 
-/// Pictures that calls returned and that no notice shows, because the daemon ended in between.
+/// Pictures that calls returned but no notice shows, because the daemon stopped in between.
 pub(crate) fn unshown(history: &[Arc<Item>]) -> Vec<Picture> {
     let mut unshown: Vec<Picture> = Vec::new();
     for item in history {
@@ -199,7 +200,7 @@ pub(crate) fn unshown(history: &[Arc<Item>]) -> Vec<Picture> {
     unshown
 }
 
-/// The notice's part about one file.
+/// Text of the notice about one file.
 fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     let path = path::shown(&file.path);
     if let Some(text) = text {
@@ -230,7 +231,7 @@ fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     format!("- {path}{opened}")
 }
 
-/// The pictures that a model may see, the newest last.
+/// Pictures that a model may see, newest last.
 pub(crate) fn pictures(history: &[Arc<Item>]) -> impl DoubleEndedIterator<Item = &Picture> {
     history.iter().flat_map(|item| match &item.body {
         ItemBody::Notice { pictures, .. } => pictures.as_slice(),

@@ -1,7 +1,7 @@
-//! Clients of turns: the tools that one answers itself, the files of the project that it holds, and the lines to it.
+//! Clients of turns: the tools that they answer themselves, the project files that they hold, and the channels to them.
 //!
-//! Calls go down the line, each with the place for its answer; a line whose other end is gone answers nothing any more. A client that
-//! answered too late about a file is left alone for a while, so that one which hangs holds up no other work.
+//! Each call is sent with a channel for its answer; a disconnected client answers nothing. A client that answered too
+//! late about a file is not asked again for a while, so that a hanging client does not block other work.
 
 use std::{
     collections::HashMap,
@@ -35,37 +35,38 @@ use crate::{
     error::EngineError,
 };
 
-/// Calls that wait for a client which does not read.
+/// Maximum number of calls queued for a client that does not read.
 const QUEUE: usize = 64;
-/// Reasons that are told of arguments which do not fit.
+/// Maximum number of reasons about invalid arguments.
 const MAX_REASONS: usize = 4;
 
-/// A call on its way to the client, and where its answer goes. Dropped without one, the call ends with an error.
+/// A call to the client, and the channel for its answer. If it is dropped without an answer, the call ends with an
+/// error.
 #[derive(Debug)]
 pub struct ClientToolRequest {
-    /// The call.
+    /// The tool call to be answered.
     pub call: ClientToolCall,
-    /// Takes the answer.
+    /// Channel for the client's answer.
     pub reply: oneshot::Sender<ClientToolAnswer>,
 }
 
-/// The engine's end of the line to the client of a turn.
+/// The engine's end of the channel to the client of a turn.
 #[derive(Debug, Clone)]
 pub struct ClientLine(mpsc::Sender<ClientToolRequest>);
 
 impl ClientLine {
-    /// A line, and the end that whoever speaks to the client reads.
+    /// Creates a channel, and returns it with the receiver for the task that serves the client.
     pub fn new() -> (Self, mpsc::Receiver<ClientToolRequest>) {
         let (sender, requests) = mpsc::channel(QUEUE);
         (Self(sender), requests)
     }
 
-    /// Returns whether nobody is at the other end any more.
+    /// Returns true if the client has disconnected.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Has the client answer. None where it is gone, or leaves too much unread.
+    /// Sends a call to the client and waits for the answer. `None` if the client has disconnected or its queue is full.
     pub(crate) async fn ask(&self, call: ClientToolCall) -> Option<ClientToolAnswer> {
         let (reply, answer) = oneshot::channel();
         self.0.try_send(ClientToolRequest { call, reply }).ok()?;
@@ -73,16 +74,16 @@ impl ClientLine {
     }
 }
 
-/// The tools of a client, as a turn offers them.
+/// Tools of a client, as a turn offers them.
 pub(crate) struct ClientTools {
     tools: Vec<CatalogueTool>,
-    /// By the names that models use: the client's own name, and what checks arguments.
+    /// The client's own name and the validator of each tool, by the name that models use.
     known: HashMap<String, (String, Validator)>,
     pub(crate) line: ClientLine,
 }
 
 impl ClientTools {
-    /// The tools that were checked, with the line to their client.
+    /// Creates the tools, which must be valid, with the channel to their client.
     pub(crate) fn new(tools: &[ClientTool], line: ClientLine) -> Result<Self, EngineError> {
         let known = |tool: &ClientTool| Ok((tool.called(), (tool.name.clone(), validator(tool)?)));
         let known = tools.iter().map(known).collect::<Result<_, EngineError>>()?;
@@ -91,7 +92,7 @@ impl ClientTools {
         Ok(Self { tools: tools.iter().map(of_client).collect(), known, line })
     }
 
-    /// Those that the agent of a turn may use: one that names its tools has those that it names.
+    /// Tools that the agent of a turn may use. An agent that names its tools can use only those.
     pub(crate) fn for_scope(&self, scope: &ToolScope) -> Vec<&CatalogueTool> {
         let named = |tool: &&CatalogueTool| match &scope.agent {
             Some(AgentScope { tools: Some(named), .. }) => named.contains(&tool.spec.name),
@@ -100,12 +101,12 @@ impl ClientTools {
         self.tools.iter().filter(named).collect()
     }
 
-    /// The client's own name of a tool that models call so.
+    /// The client's own name of a tool, given the name that models use.
     pub(crate) fn own_name(&self, called: &str) -> Option<&str> {
         self.known.get(called).map(|(name, _)| name.as_str())
     }
 
-    /// Problem of the arguments of a call, if there is one.
+    /// Reasons why a call's arguments are invalid, if they are.
     pub(crate) fn problem(&self, called: &str, arguments: &str) -> Option<String> {
         let (_, validator) = self.known.get(called)?;
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
@@ -125,7 +126,7 @@ impl ClientTools {
     }
 }
 
-/// Refuses tools that no turn could offer.
+/// Rejects tools that a turn cannot offer.
 pub(crate) fn check(
     tools: &[ClientTool],
     stock: &ToolCatalog,
@@ -184,35 +185,36 @@ fn validator(ClientTool { name, parameters, .. }: &ClientTool) -> Result<Validat
 /// The tools of a turn's client, shared by the tasks of the turn.
 pub(crate) type OfferedTools = Option<Arc<ClientTools>>;
 
-/// Questions that wait for a client which does not read.
+/// Maximum number of questions queued for a client that does not read.
 const FILE_QUEUE: usize = 16;
-/// Time limit for a text, and for a client to take one: it may format and save it.
+/// Time limits for reading a text and for writing one: the client may format and save it.
 const READ: Duration = Duration::from_secs(5);
 const WRITE: Duration = Duration::from_secs(20);
-/// Time for which a client is asked nothing that was late.
+/// Time for which a client is not asked after it was late.
 const PAUSE: Duration = Duration::from_secs(15);
 
-/// A question on its way to the client, and where its answer goes. Dropped without one, the client counts as gone.
+/// A question to the client, and the channel for its answer. If it is dropped without an answer, the client counts as
+/// disconnected.
 #[derive(Debug)]
 pub struct ClientFileQuestion {
-    /// The question.
+    /// The question to be answered.
     pub request: ClientFileRequest,
-    /// Takes the answer.
+    /// Channel for the client's answer.
     pub reply: oneshot::Sender<ClientFileAnswer>,
 }
 
-/// The engine's end of the line to a client that holds files.
+/// The engine's end of the channel to a client that holds files.
 #[derive(Debug, Clone)]
 pub struct FileLine {
     sender: mpsc::Sender<ClientFileQuestion>,
     access: ClientFileAccess,
     asked: Arc<AtomicU64>,
-    /// When it may be asked again.
+    /// Time until which it is not asked again.
     paused: watch::Sender<Option<Instant>>,
 }
 
 impl FileLine {
-    /// A line, and the end that whoever speaks to the client reads.
+    /// Creates a channel, and returns it with the receiver for the task that serves the client.
     pub fn new(access: ClientFileAccess) -> (Self, mpsc::Receiver<ClientFileQuestion>) {
         let (sender, questions) = mpsc::channel(FILE_QUEUE);
         (Self { sender, access, asked: Arc::default(), paused: watch::Sender::default() }, questions)
@@ -245,21 +247,21 @@ impl FileLine {
     }
 }
 
-/// A turn to start, with the lines to its client.
+/// A turn to start, with the channels to its client.
 #[derive(Debug)]
 pub struct TurnStart {
-    /// The start itself.
+    /// The start request itself.
     pub start: StartTurn,
-    /// The lines.
+    /// Channels to the turn's client.
     pub lines: ClientLines,
 }
 
-/// Lines to the client of a turn.
+/// Channels to the client of a turn.
 #[derive(Debug, Default)]
 pub struct ClientLines {
-    /// The line for calls of its tools. Without one its tools are left out.
+    /// Channel for calls of its tools. Without it, its tools are left out.
     pub tools: Option<ClientLine>,
-    /// The lines to those who hold files of the project, the one last that is asked first.
+    /// Channels to clients that hold project files. The last one is asked first.
     pub files: Vec<FileLine>,
 }
 
@@ -269,7 +271,7 @@ impl From<StartTurn> for TurnStart {
     }
 }
 
-/// The clients that hold files for a turn, to which those that join it are added. The one that came last is asked.
+/// Clients that hold files for a turn, extended by those that join it. The latest is asked.
 #[derive(Debug, Default)]
 pub(crate) struct FileLines(watch::Sender<Vec<FileLine>>);
 
@@ -278,7 +280,7 @@ impl FileLines {
         Self(watch::Sender::new(lines))
     }
 
-    /// Adds the lines of a client that joins the turn.
+    /// Adds the channels of a client that joins the turn.
     pub(crate) fn join(&self, lines: Vec<FileLine>) {
         if !lines.is_empty() {
             self.0.send_modify(|known| {
@@ -292,7 +294,7 @@ impl FileLines {
         self.0.borrow().iter().rev().find(|line| !line.is_gone()).cloned()
     }
 
-    /// The lines, for a session that works for the turn.
+    /// Returns the open channels, for a subagent of the turn.
     pub(crate) fn lines(&self) -> Vec<FileLine> {
         self.0.borrow().iter().filter(|line| !line.is_gone()).cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! What can be set about sessions and turns, and the ports through which they reach all else.
+//! Settings of sessions and turns, and the ports through which they reach everything else.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,55 +18,55 @@ use agentd_policy::Policy;
 /// Settings of sessions and turns.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// The instructions that every session starts with.
+    /// System prompt of every session.
     pub system_prompt: String,
-    /// The agents besides the main one.
+    /// Agents besides the main one.
     pub agents: Arc<Agents>,
-    /// Further instructions of sessions that work for another.
+    /// Additional system prompt of subagents.
     pub subagent_prompt: String,
-    /// Prompt for summing up a history.
+    /// Prompt for summarising a history.
     pub compact_prompt: Arc<str>,
-    /// The rules about what may run.
+    /// Rules on which calls may run.
     pub policy: Arc<Policy>,
-    /// The settings of a new session.
+    /// Settings of a new session.
     pub session_defaults: SessionSettings,
-    /// The messages of history that a model sees at the most, those of the running turn not included; from 10 to 100. None
-    /// where its window alone decides.
+    /// Maximum number of history messages that a model sees, not counting the running turn; from 10 to 100. With
+    /// `None`, only the model's window limits them.
     pub max_message_history: Option<usize>,
-    /// The slot that sums up histories; none for that of the turn, which has most of it computed already.
+    /// Slot that summarises histories. `None` uses the slot of the turn, which has most of the prompt cached already.
     pub summary_slot: Option<Slot>,
-    /// Set if models are told passages of what was set aside where an input is about them.
+    /// True if compacted passages that match an input are shown to the model.
     pub recall: bool,
-    /// Size of the map of a project's code that a model is told, in tokens at most; none at 0.
+    /// Maximum size of the code map of a project that a model sees, in tokens; 0 disables it.
     pub map_tokens: usize,
-    /// Says which turns begin with a plan, where their client does not.
+    /// Decides which turns begin with a plan if their client does not.
     pub planning: Planning,
-    /// Set if a model is asked about the intent of an input of which its words say too little.
+    /// True if a model classifies inputs that the heuristics cannot.
     pub ask_intent: bool,
-    /// Limits on how much is read of what people wrote for models.
+    /// Limits on the size of instruction files that are read.
     pub guides: GuideLimits,
-    /// The steps that a turn may take where its client names no number; the model's default where absent.
+    /// Maximum number of steps of a turn if its client sets none. `None` uses the model's default.
     pub max_steps: Option<u32>,
-    /// Time limit of a turn, waiting for people not included.
+    /// Time limit of a turn, not counting time spent waiting for users.
     pub turn_time_limit: Option<Duration>,
     /// Maximum number of tokens (requests and answers) of a turn.
     pub turn_token_budget: Option<u64>,
     /// Number of read-only calls of one step that run at once.
     pub parallel_calls: usize,
-    /// Above how many estimated tokens a result is kept in a file and shown in part. A quarter of the model's window is
-    /// the most in any case.
+    /// Size in estimated tokens above which a result is stored in a file and shown in part. Never more than a quarter
+    /// of the model's window.
     pub large_result_tokens: u64,
-    /// Above how many estimated tokens what a command says is reduced to what decides; never where absent.
+    /// Size in estimated tokens above which command output is reduced to its relevant lines. `None` disables this.
     pub feedback_tokens: Option<u64>,
-    /// Time limit for answering an interrupt; none where absent.
+    /// Time limit for answering an interrupt; `None` waits forever.
     pub interrupt_deadline: Option<Duration>,
-    /// The answer that is taken when the deadline passes.
+    /// Answer used when the deadline passes.
     pub interrupt_default: Answer,
-    /// Maximum number of turns that wait in the queue.
+    /// Maximum number of queued turns.
     pub queue_limit: usize,
-    /// Time that a session without turn and readers stays in memory.
+    /// Time after which a session without a turn and readers is unloaded from memory.
     pub idle_unload: Duration,
-    /// The size of an input at the most, in bytes.
+    /// Maximum size of an input, in bytes.
     pub max_input_bytes: usize,
 }
 
@@ -101,31 +101,31 @@ impl Default for EngineConfig {
     }
 }
 
-/// Ports of the engine, without its settings, which may change.
+/// Ports of the engine. Unlike its settings, they never change.
 pub struct Ports {
-    /// The models.
+    /// Models that sessions can use.
     pub models: Arc<dyn Models>,
-    /// The tools.
+    /// Tools that models can call.
     pub toolbox: Arc<dyn Toolbox>,
-    /// The journal.
+    /// Journal of all sessions.
     pub store: Arc<dyn Store>,
-    /// The sessions' files.
+    /// Files of the sessions.
     pub workspaces: Arc<dyn Workspaces>,
-    /// Makes pictures fit for models. Without it none is shown.
+    /// Converts pictures for models. Without it, no pictures are shown.
     pub pictures: Option<Arc<dyn Pictures>>,
-    /// Storage of what calls change in those files.
+    /// Snapshots of the files that calls change.
     pub snapshots: Arc<dyn Snapshots>,
-    /// The language servers.
+    /// Language servers that check edits.
     pub languages: Arc<dyn Languages>,
-    /// The audit log.
+    /// Log of all decisions on calls.
     pub audit: Arc<dyn Audit>,
-    /// Keeps what goes over the wires of models.
+    /// Recorder of raw exchanges with models.
     pub exchanges: Arc<dyn Exchanges>,
-    /// The time.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
 }
 
-/// The rules as they stand at any moment: a call is judged by those that hold when it is made, whenever its turn began.
+/// Current rules. A call is judged by the rules in force when it is made, not by those from the start of its turn.
 #[derive(Clone)]
 pub(crate) struct PolicyInForce(pub(crate) watch::Receiver<Arc<EngineConfig>>);
 

@@ -1,12 +1,13 @@
-//! What can go wrong between a client and a session.
+//! Errors reported to the client of a session.
 
 use agentd_core::{
     error::{AuditError, ErrorKind, ModelError, StoreError, WorkspaceError},
     turn::TurnError,
 };
 
-/// A request could not be carried out. Failures inside a turn are no such errors: they end the turn with a
-/// reason and an explanation of their own.
+/// A request that could not be carried out.
+///
+/// Failures inside a turn are not `EngineError`s: they end the turn with a reason and a message.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct EngineError {
@@ -16,19 +17,19 @@ pub struct EngineError {
 }
 
 impl EngineError {
-    /// An error of that kind; the message says what was attempted and what came of it.
+    /// Creates an error. The message states what was attempted and how it failed.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint on how to fix the problem.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// An error about a request that makes no sense.
+    /// Creates an error for an invalid request.
     pub(crate) fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, message).with_hint(hint)
     }
@@ -46,17 +47,17 @@ impl EngineError {
         self.kind
     }
 
-    /// Hint on what to do, where something can be done.
+    /// Hint on how to fix the problem, if there is one.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Message and hint in one line.
+    /// Returns message and hint in one line.
     pub(crate) fn sentence(&self) -> String {
         self.hint.as_ref().map_or_else(|| self.message.clone(), |hint| format!("{}; {hint}", self.message))
     }
 
-    /// The same, as the end of a turn tells it.
+    /// Converts the error for the end of a turn.
     pub(crate) fn to_turn_error(&self) -> TurnError {
         TurnError { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }
     }
@@ -66,7 +67,7 @@ impl EngineError {
     }
 }
 
-/// A port's error reaches the client as it is; the cause behind it goes to the log where it happened.
+/// Port errors are forwarded to the client unchanged. Their source is logged where the error occurred.
 macro_rules! from_port_error {
     ($($port:ty),*) => {$(
         impl From<$port> for EngineError {

@@ -1,36 +1,36 @@
-//! The intent of an input, by a few signs of it: what looks like code, the first words of its sentences, a question mark.
-//! Pure, and the same for the same input. What has too few of them is uncertain.
+//! Classifies the intent of an input by a few heuristics: what looks like code, the first words of sentences, question
+//! marks. Deterministic and without side effects. An input with too few signs is uncertain.
 
 use std::collections::HashSet;
 
 use agentd_core::routing::{Intent, IntentKind};
 
-/// Bytes of an input that are looked at: an intent stands at its beginning.
+/// Number of bytes of an input that are examined: the intent is usually clear from the start.
 const LOOKED_AT: usize = 16 << 10;
 
-/// Least weight of the signs of code with which an input is about code.
+/// Minimum weight of an input about code.
 const ABOUT_CODE: u32 = 2;
 
-/// Characters of a question about the agent at the most. In longer ones that is not what it is about.
+/// Maximum length of a question about the agent, in characters. Longer inputs are about something else.
 const MAX_CAPABILITY: usize = 300;
 
-/// Words of an input that can say anything at the least.
+/// Minimum number of words for a classification.
 const FEW_WORDS: usize = 4;
 
-/// Words of a sentence that can say what it asks for: those of politeness come first.
+/// Number of words of a sentence that are searched for its request: polite phrases come first.
 const FIRST_WORDS: usize = 6;
 
-/// Points with which a task is complex.
+/// Minimum number of points of a complex task.
 const COMPLEX_POINTS: usize = 2;
 
-/// Endings of the names of source files.
+/// Extensions of source files.
 const ENDINGS: &[&str] = &[
     "c", "cc", "cpp", "cs", "css", "go", "h", "hpp", "html", "java", "js", "json", "jsx", "kt", "lock", "lua", "md",
     "php", "proto", "py", "rb", "rs", "scala", "sh", "sql", "swift", "toml", "ts", "tsx", "vue", "xml", "yaml", "yml",
     "zig",
 ];
 
-/// Signs of code, of questions and of talk that are more than a word of a language with spaces.
+/// Phrases, and words of scripts without spaces, that indicate code, questions, greetings and large tasks.
 const OF_ERRORS: [&str; 4] = ["panicked at", "stack trace", "segmentation fault", "fatal error"];
 const OF_CODE: [&str; 6] = ["代码", "函数", "测试", "文件", "项目", "报错"];
 const OF_QUESTIONS: [&str; 6] = ["?", "？", "什么", "怎么", "如何", "解释"];
@@ -48,7 +48,7 @@ const ABOUT_AGENT: [&str; 9] = [
     "你是谁",
 ];
 
-/// Weight of a word as a sign of code.
+/// Weight of a word as an indicator of code.
 fn weight(word: &str) -> u32 {
     match word {
         "api" | "bug" | "code" | "codebase" | "compile" | "compiler" | "crate" | "endpoint" | "endpoints"
@@ -61,7 +61,7 @@ fn weight(word: &str) -> u32 {
     }
 }
 
-/// Request of a sentence.
+/// Kind of request that a sentence makes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Request {
     Change,
@@ -69,7 +69,7 @@ enum Request {
 }
 
 impl Request {
-    /// The request of a sentence, by the first of its words that says one.
+    /// Finds the first word of a sentence that indicates a request.
     fn of(sentence: &str) -> Option<Self> {
         words(sentence).take(FIRST_WORDS).find_map(|word| match word {
             "add" | "build" | "change" | "convert" | "create" | "debug" | "delete" | "fix" | "implement"
@@ -102,7 +102,7 @@ const LARGE: [&str; 15] = [
     "whole",
 ];
 
-/// Classifies an input. In a project, fewer signs of code do.
+/// Classifies an input. Within a project, less evidence is needed for code.
 pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
     let text = &text[..text.floor_char_boundary(LOOKED_AT)];
     let (prose, has_fence) = without_fences(text);
@@ -127,13 +127,13 @@ pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
 }
 
 fn kind(lower: &str, code: u32, in_project: bool) -> (IntentKind, u8, &'static str) {
-    // A dot ends a sentence only before a space: others stand in names.
+    // A dot ends a sentence only before a space: others occur in names.
     let parts = lower.split(['\n', '!', '?', ';', ':']).flat_map(|line| line.split(". "));
     let requests: Vec<Request> = parts.flat_map(|part| part.split(", ")).filter_map(Request::of).collect();
     let changes = requests.contains(&Request::Change);
     let looks = !requests.is_empty() || count(lower, &OF_QUESTIONS) > 0;
     let first_is_greeting = words(lower).next().is_some_and(|word| GREETINGS.contains(&word));
-    // A change is of what the session works in, unless it works in nothing.
+    // A requested change concerns the project, if there is one.
     let needed = if in_project { ABOUT_CODE - 1 } else { ABOUT_CODE };
     let is_about_code = code >= needed || (in_project && changes);
     let surer = 60 + u8::try_from(code.min(7) * 5).unwrap_or_default();
@@ -167,7 +167,7 @@ fn is_listed(line: &str) -> bool {
         || (behind_number.len() < line.len() && behind_number.starts_with(['.', ')']))
 }
 
-/// The text outside of fences, and whether there was any fence.
+/// Text outside of code fences, and true if there was a fence.
 fn without_fences(text: &str) -> (String, bool) {
     let (mut prose, mut inside, mut found) = (String::with_capacity(text.len()), false, false);
     for line in text.split_inclusive('\n') {
@@ -194,7 +194,7 @@ fn is_path(token: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.is_empty() && ENDINGS.contains(&ending))
 }
 
-/// Returns true if a word is a name as code has them: `a_b`, `aB`, `a()`, `a::b`, or one in backticks.
+/// Returns true if a word looks like an identifier: `a_b`, `aB`, `a()`, `a::b`, or a word in backticks.
 fn is_name_of_code(token: &str) -> bool {
     let is_quoted = token.contains('`');
     let name = bare(token);

@@ -1,7 +1,7 @@
-//! An input that does not fit into the window: kept whole in a file of the session, and told by its beginning, its size and
-//! the way to the rest. Who gives a model something to read is not to guess from its answer how much of it was read.
+//! Inputs that do not fit into the window: stored in a file of the session, and shown by their beginning, size and
+//! path. This way, users need not guess from an answer how much of their input was read.
 //!
-//! [`keep`] writes files; all else is pure.
+//! Only [`keep`] writes files.
 
 use agentd_context::{
     ToolSet,
@@ -12,48 +12,48 @@ use agentd_core::{
     error::WorkspaceError, event::EventKind, files::StoredInput, ids::SessionId, item::ItemBody, ports::Workspaces,
 };
 
-/// The least that an input may have, in tokens, however full the window is.
+/// Minimum number of tokens for an input, however full the window is.
 const LEAST: u64 = 256;
-/// The part of the window, in percent, that an input may take which stays through a compaction: a little less than what
-/// that leaves as it is.
+/// Percentage of the window for an input that remains after a compaction: slightly less than a compaction leaves
+/// unchanged.
 const STAYS_PERCENT: u64 = 35;
-/// The part of the window, in percent, up to which an input may fill it: from there on the model is asked to be brief.
+/// Percentage up to which an input may fill the window. Above it, the model is asked to be brief.
 const FILLS_PERCENT: u64 = 75;
-/// Tokens of an input that the built-in model reads at the most, and of a longer one that it is shown.
+/// Maximum tokens of an input for the built-in model, and the shown part of a longer one.
 const EMBEDDED: (u64, u64) = (1200, 1000);
-/// The file of what came through a pipe behind typed words, and that of any other input.
+/// File name for piped input after typed text, and for any other input.
 const NAMES: (&str, &str) = ("stdin.txt", "input.txt");
 
-/// The input of a turn, or something added to it, as the model is to see it.
+/// The input of a turn, or an addition to it, as the model sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserInput {
     pub(crate) text: String,
-    /// The bytes at its beginning that the person typed; none where all of it was.
+    /// Length of its typed beginning in bytes; `None` if all of it was typed.
     pub(crate) typed_bytes: Option<u64>,
-    /// The file that has all of it, where this is only its beginning.
+    /// File with the full input, if this is only its beginning.
     pub(crate) stored: Option<StoredInput>,
 }
 
 impl UserInput {
-    /// One that stands before the model as it came.
+    /// An input that is shown in full.
     pub(crate) fn whole(text: String, typed_bytes: Option<u64>) -> Self {
         Self { text, typed_bytes, stored: None }
     }
 
-    /// The item of it.
+    /// Converts the input into an item.
     pub(crate) fn body(self, steered: bool) -> ItemBody {
         let Self { text, typed_bytes, stored } = self;
         ItemBody::UserMessage { text, steered, typed_bytes, stored }
     }
 
-    /// A word to people, where not all of it is in view.
+    /// Warning for users if the input is not shown in full.
     pub(crate) fn warning(&self, model: &str, window: u64) -> Option<EventKind> {
         let message = told(self.stored.as_ref()?, model, window);
         Some(EventKind::Warning { code: "input_stored".to_owned(), message })
     }
 }
 
-/// The sentence for people about an input that was stored.
+/// Sentence for users about an input that was stored.
 fn told(stored: &StoredInput, model: &str, window: u64) -> String {
     let StoredInput { path, bytes, lines, shown_bytes, shown_lines } = stored;
     let view = match shown_lines {
@@ -67,7 +67,7 @@ fn told(stored: &StoredInput, model: &str, window: u64) -> String {
     )
 }
 
-/// A size as people say it.
+/// Formats a size for users.
 fn amount(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{} bytes", grouped(bytes)),
@@ -76,36 +76,36 @@ fn amount(bytes: u64) -> String {
     }
 }
 
-/// Room that is taken in a window, in tokens by the guess but for `window` and `taken`.
+/// Occupied space of a window, in estimated tokens except for `window` and `taken`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OccupiedRoom {
-    /// The window, in tokens as its server counts them.
+    /// Size of the window, in tokens as its server counts them.
     pub(crate) window: u64,
     /// The next request without the input, as its server would count it.
     pub(crate) taken: u64,
-    /// Instructions and tools.
+    /// Instructions and tools of the request.
     pub(crate) fixed: u64,
-    /// Notices in front of the input.
+    /// Notices before the input.
     pub(crate) told: u64,
-    /// As how many tokens its server counts a thousand of the guess.
+    /// Number of tokens that the server counts for a thousand estimated ones.
     pub(crate) thousand: u64,
     /// True for the built-in model.
     pub(crate) embedded: bool,
 }
 
-/// About how many tokens an input may have, by the guess.
+/// Space for an input, in estimated tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InputRoom {
-    /// Up to that many it stands before the model whole.
+    /// Maximum size of an input that is shown in full.
     pub(crate) whole: u64,
-    /// So many are shown of a longer one.
+    /// Size of the shown part of a longer input.
     pub(crate) shown: u64,
-    /// The most that a result of a tool may have, and so the most that can be read of the file at once.
+    /// Maximum size of a tool result, and so of a part of the file that can be read at once.
     pub(crate) read: u64,
 }
 
 impl InputRoom {
-    /// The room that there is. A history may give way to an input, which then stays through the compaction.
+    /// Computes the available space. The history may be compacted for an input, which then stays after the compaction.
     pub(crate) fn of(occupied: &OccupiedRoom, large_result: u64) -> Self {
         let OccupiedRoom { window, taken, fixed, told, thousand, embedded } = *occupied;
         let guessed = |tokens: u64| tokens.saturating_mul(1000) / thousand.max(1);
@@ -121,22 +121,22 @@ impl InputRoom {
     }
 }
 
-/// The places at which an input is parted, in bytes.
+/// Byte offsets at which an input is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Parting {
-    /// The end of the words that stay whole; 0 if all of it is one text.
+    /// End of the typed text, which is shown in full; 0 if the input is a single text.
     words: usize,
-    /// The beginning of the part that goes to the file, up to the end.
+    /// Start of the part that goes to the file, up to the end.
     given: usize,
-    /// The end of the head that is shown.
+    /// End of the shown beginning.
     head: usize,
-    /// The beginning of the tail that is shown; the end of the text if none is.
+    /// Start of the shown end; the length of the text if no end is shown.
     tail: usize,
-    /// Lines that can be read at once.
+    /// Number of lines that can be read at once.
     at_once: Option<u64>,
 }
 
-/// Parts an input of more tokens than it may have.
+/// Splits an input that is too long.
 fn part(text: &str, typed_bytes: Option<u64>, room: InputRoom) -> Parting {
     let words = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?)).unwrap_or_default();
     let in_front = estimate(words);
@@ -147,16 +147,16 @@ fn part(text: &str, typed_bytes: Option<u64>, room: InputRoom) -> Parting {
         let at_once = lines_at_once(&text[given..], room.read);
         return Parting { words: words.len(), given, head, tail: text.len(), at_once };
     }
-    // Whoever pastes something asks before it or behind it.
+    // The question may be before or after pasted text.
     let Excerpt { head, between, .. } = Excerpt::of(text, room.shown);
     let at_once = lines_at_once(text, room.read);
     Parting { words: 0, given: 0, head: head.len(), tail: head.len() + between.len(), at_once }
 }
 
-/// The input as the model is to see it: whole where it fits, else its beginning. All of it is on the disk then.
+/// Returns the input as the model sees it: unchanged if it fits, else shortened and stored on disk.
 ///
 /// # Errors
-/// When the disk does not take it.
+/// If the file cannot be written.
 pub(crate) async fn keep(
     workspaces: &dyn Workspaces,
     session: SessionId,
@@ -165,7 +165,7 @@ pub(crate) async fn keep(
     room: InputRoom,
 ) -> Result<UserInput, WorkspaceError> {
     let UserInput { text, typed_bytes, stored: None } = input else { return Ok(input) };
-    // No token has less than a byte.
+    // A token has at least one byte.
     if text.len() as u64 <= room.whole {
         return Ok(UserInput::whole(text, typed_bytes));
     }
@@ -178,7 +178,7 @@ pub(crate) async fn keep(
     Ok(shown(&text, typed_bytes, parting, path, tools))
 }
 
-/// Says why an input cannot be taken whole; none where it can.
+/// Reason why an input cannot be accepted in full; `None` if it can.
 pub(crate) async fn refusal(text: String, room: InputRoom, model: &str, window: u64) -> Option<String> {
     let (_, refusal) = aside(text, move |text| (estimate(text) > room.whole).then(|| sizes(text))).await;
     let (free, window) = (grouped(room.whole), grouped(window));
@@ -190,7 +190,7 @@ pub(crate) async fn refusal(text: String, room: InputRoom, model: &str, window: 
     })
 }
 
-/// The beginning of an input that could not be stored, for a record of it.
+/// Beginning of an input that could not be stored, for the record.
 pub(crate) fn cut(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInput {
     let Excerpt { head, between, .. } = Excerpt::of(text, tokens);
     if between.is_empty() {
@@ -200,7 +200,7 @@ pub(crate) fn cut(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInpu
     UserInput::whole(format!("{head}\n[… {} were not kept …]", sizes(&text[head.len()..])), typed_bytes)
 }
 
-/// The input as the model sees it, kept in a file.
+/// The shortened input as the model sees it, with its file.
 fn shown(text: &str, typed_bytes: Option<u64>, parting: Parting, path: String, tools: &ToolSet) -> UserInput {
     let Parting { words, given, head, tail, at_once } = parting;
     let (words, all, head, tail) = (&text[..words], &text[given..], &text[given..head], &text[tail..]);
@@ -231,7 +231,7 @@ fn shown(text: &str, typed_bytes: Option<u64>, parting: Parting, path: String, t
     UserInput { text: told, typed_bytes, stored: Some(stored) }
 }
 
-/// The words to the model about the rest.
+/// Note for the model about the rest.
 fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: Option<u64>, tools: &ToolSet) -> String {
     let part = match (stored.shown_lines, with_tail) {
         (0, false) => "its beginning is".to_owned(),
@@ -253,7 +253,7 @@ fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: O
     )
 }
 
-/// True if an input of so many bytes fits, whatever else is in such a window: nothing has to be counted then.
+/// True if an input of this size fits into the window in any case, so that its tokens need not be counted.
 pub(crate) fn surely_fits(bytes: usize, window: u64, embedded: bool) -> bool {
     let bytes = bytes as u64;
     let least = if embedded { EMBEDDED.0 } else { window / 8 };
@@ -276,16 +276,16 @@ mod tests {
             let room = InputRoom::of(&occupied, 20_000);
             assert_eq!((room.whole, room.shown), (whole, shown), "{occupied:?}");
         };
-        // In a new session three quarters, less what is taken; half of that is shown of a longer one.
+        // In a new session, three quarters of the window minus what is taken; half of that is shown of a longer input.
         check(occupied(100_000, 5_000, 5_000), 70_000, 33_250);
         check(occupied(100_000, 45_000, 5_000), 33_250, 16_625);
-        // A window that is full is made room in.
+        // A full window is compacted.
         check(occupied(100_000, 99_000, 5_000), 33_250, 16_625);
-        // A server that counts twice as many tokens has room for half as many.
+        // A server that counts twice as many tokens has space for half as many.
         check(OccupiedRoom { thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
         check(OccupiedRoom { told: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
         check(OccupiedRoom { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED.0, EMBEDDED.1);
-        // Something is shown whatever the tools take.
+        // A part is shown however much the tools take.
         check(occupied(2_048, 4_000, 4_000), LEAST, LEAST);
     }
 

@@ -1,11 +1,11 @@
-//! Subagents: sessions that work for a call of another one.
+//! Subagents: sessions that work on a call of another session.
 //!
-//! A subagent is a session like any other: its own history, todos and journal, its own actor and turns. It is born with the
-//! knowledge of its parent, whose files it works on. The parent's call starts it, follows its events to the end, and
-//! returns what came of it.
+//! A subagent is a session like any other, with its own history, todos, journal, actor and turns. Its settings
+//! name its parent, on whose files it works. The parent's call starts it, follows its events to the end, and
+//! returns the result.
 //!
-//! A monitor follows it: its questions reach the person at the parent, and the parent's cancel, limits, grants and the leave of its
-//! client reach it.
+//! A monitor forwards its questions to the user of the parent, and forwards the parent's cancellation, limits, grants
+//! and the disconnection of its client to it.
 
 use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
@@ -45,13 +45,14 @@ use crate::{
     },
 };
 
-/// The characters of a task that name it in one line.
+/// Maximum length of a task's title, in characters.
 const TITLE: usize = 80;
 
-/// Answers that are shorter are asked for detail, once: too often all that such a one says is that something was done.
+/// Length of an answer in characters below which the subagent is asked for detail, once. Such short answers often only
+/// state that something was done.
 const SHORT_ANSWER: usize = 200;
 
-/// Request for more detail.
+/// Prompt for more detail.
 const DETAIL: &str = "Your answer is all that the agent who gave you this task will see. If it is complete, repeat it \
                       unchanged. Otherwise give it in full: what you found or did, with paths, names and figures, \
                       and what is left to do. Run no tool unless something is missing.";
@@ -64,7 +65,7 @@ struct RunningSubagent {
     turn: TurnId,
 }
 
-/// Subagents as sessions of the same daemon.
+/// Runs subagents as sessions of the same daemon.
 pub(crate) struct SessionSubagents(pub(crate) WeakRegistry);
 
 impl Subagents for SessionSubagents {
@@ -83,7 +84,7 @@ impl Subagents for SessionSubagents {
             let context = call.context;
             let found = async {
                 let session = self.0.registry()?.get(subagent.session_id).await?;
-                // What people have allowed since is passed on: who did that before may be gone.
+                // Passes on the current grants: the session that did so before may be gone.
                 session.take_permissions(context.rules.grants.of_session()).await?;
                 let turn = session.show().await?.live_turn;
                 Ok::<_, EngineError>((session, turn))
@@ -113,7 +114,7 @@ impl Subagents for SessionSubagents {
 
     fn cancel(&self, id: SessionId) -> BoxFuture<'_, ()> {
         async move {
-            // One that has ended meanwhile needs no cancel, and one that a stop of the daemon ends has it.
+            // A subagent that has ended needs no cancellation, and a stopping daemon cancels it anyway.
             let cancelled = async { self.0.registry()?.get(id).await?.cancel(None).await };
             if let Err(error) = cancelled.await {
                 tracing::debug!(session = %id, "the subagent was not cancelled: {error}");
@@ -124,7 +125,7 @@ impl Subagents for SessionSubagents {
 }
 
 impl SessionSubagents {
-    /// Output of a call that cannot have its subagent. Where the daemon stops, the rest is left to its next life.
+    /// Output of a call whose subagent cannot run. If the daemon is stopping, the call is left to the next start.
     async fn without(&self, call: &Invocation<'_>, why: &EngineError) -> Result<ToolOutput, TurnExit> {
         if self.is_stopping(call.context, why).await {
             return left_to_the_next_life(call).await;
@@ -132,13 +133,13 @@ impl SessionSubagents {
         Ok(ToolOutput::error(ToolErrorCode::Tool, told(why)))
     }
 
-    /// Returns whether that is so because the daemon stops, and not because a session was unloaded that nobody used.
+    /// Returns true if the reason is a stop of the daemon, as opposed to an idle session that was unloaded.
     async fn is_stopping(&self, context: &TurnContext, why: &EngineError) -> bool {
         let live = async { self.0.registry()?.live(context.ids.session).await };
         why.kind() == ErrorKind::ShuttingDown && live.await.is_err()
     }
 
-    /// Tells in the journal who works for the call, and then begins: a stop in between leaves nobody who is not known.
+    /// Records the subagent in the journal before starting it, so that a crash in between leaves no unknown session.
     async fn begin(
         &self,
         call: &Invocation<'_>,
@@ -165,13 +166,13 @@ impl SessionSubagents {
         context.recorder.flush().await?;
         let started = self.start(context, task, subagent, agent).await;
         if started.is_err() && task.worktree {
-            // Nobody works in it.
+            // The worktree is unused.
             leave_unchanged(&context.ports, session_id).await;
         }
         Ok(started)
     }
 
-    /// Starts the work with the settings, rules and grants that the session has now.
+    /// Starts the work with the current settings, rules and grants of the session.
     async fn start(
         &self,
         context: &TurnContext,
@@ -204,7 +205,7 @@ impl SessionSubagents {
         Ok(RunningSubagent { session, subagent, turn })
     }
 
-    /// Follows the subagent to its end, and asks it once for more where it said little.
+    /// Follows the subagent to its end, and asks it once for detail after a short answer.
     async fn follow(
         &self,
         call: &Invocation<'_>,
@@ -227,7 +228,7 @@ impl SessionSubagents {
         let is_apart = apart(&context.ports, session.id(), context.ids.session).await.is_some();
         if work.wants_detail(SHORT_ANSWER) {
             let detail = input(context, DETAIL.to_owned(), max_steps, Some(&name), is_apart);
-            // One that cannot be asked has said what it has to say.
+            // If it cannot be asked, its first answer is final.
             if let Ok(started) = session.start_turn(detail).await {
                 (watch.turn, watch.told_of_leave) = (started.turn_id, false);
                 watch.follow_to_end(&mut work).await?;
@@ -241,7 +242,7 @@ impl SessionSubagents {
     }
 }
 
-/// Records what the work means for the turn.
+/// Records the effects of the work on the turn.
 fn settled(call: &Invocation<'_>, SubagentOutput { output, delegated }: SubagentOutput) -> ToolOutput {
     call.record.entries().effects.delegated = delegated;
     output
@@ -252,7 +253,7 @@ async fn left_to_the_next_life<T>(call: &Invocation<'_>) -> Result<T, TurnExit> 
     Err(TurnExit::Finished(StopReason::Cancelled))
 }
 
-/// The agent of a subagent of this session that has ended, and the number of its last event.
+/// Agent of an earlier subagent of this session, and the sequence number of its last event.
 async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
     let context = call.context;
     let stored = context.ports.store.session(id).await?;
@@ -271,10 +272,10 @@ async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(O
     }
 }
 
-/// A turn of a subagent. Its input is a model's, and no word of a person.
+/// A turn of a subagent. Its input is written by a model, so none of it counts as typed by the user.
 fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str>, is_apart: bool) -> TurnStart {
     let own = agent.and_then(|id| context.acting.agents().get(id)?.slot);
-    // It works on the same files, which the same clients hold; in a worktree of its own on others.
+    // Without its own worktree, it works on the same files, which the same clients hold.
     let files = if is_apart { Default::default() } else { context.files.of_client.lines() };
     let lines = ClientLines { tools: None, files };
     let start = StartTurn {
@@ -286,7 +287,7 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
         while_connected: context.rules.answering.while_connected(),
         client: context.ids.client.clone().unwrap_or_default(),
         environment: (*context.control.environment).clone(),
-        // What its client did not allow the turn, nobody may do for it.
+        // Tools that the client did not allow for the turn are not allowed for its subagents either.
         options: TurnOptions { allowed_tools: context.options.allowed_tools.clone(), ..TurnOptions::default() },
         ..StartTurn::default()
     };
@@ -297,27 +298,27 @@ fn told(error: &EngineError) -> String {
     format!("the subagent could not work: {}", error.sentence())
 }
 
-/// Time for a subagent to tell its end after a cancel. A tool of it has five seconds of that.
+/// Time for a subagent to record its end after a cancellation. Five seconds of it are for a running tool.
 const CANCEL_GRACE: Duration = Duration::from_secs(6);
 
-/// The characters of a call's arguments that are told.
+/// Maximum length of a call's arguments in progress lines, in characters.
 const ARGUMENTS: usize = 100;
 
-/// One call's look at the subagent that works for it.
+/// Follows the subagent of one call.
 struct Monitor<'a> {
     call: &'a Invocation<'a>,
     session: SessionHandle,
-    /// The turn that does the work. Others may follow it, and much may be told behind its end.
+    /// The turn that does the work. Others may follow it, and many events may come after its end.
     turn: TurnId,
     events: Subscription,
     grants: LiveGrants,
     progress: CallProgress,
-    /// Its open questions; while there are any, the time of the turn stands still.
+    /// Its open questions. While there are any, the turn's stopwatch is paused.
     asked: HashSet<InterruptId>,
     share: StopwatchGuard<'a>,
-    /// Why it was told to end, and until when it may take.
+    /// Reason why it was cancelled, and the deadline for its end.
     stopped: Option<(StopReason, Instant)>,
-    /// It was told that the client is gone.
+    /// True once it was notified that the client has disconnected.
     told_of_leave: bool,
 }
 
@@ -331,7 +332,7 @@ impl<'a> Monitor<'a> {
         let events = session.subscribe(work.subagent.after).await?;
         let context = call.context;
         let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
-        // Also for clients that wait to listen: it is there now.
+        // Clients that wait for progress see this line at once.
         progress.tell(&format!("{}: {}", work.subagent.name, work.subagent.task));
         let grants = context.rules.grants.clone();
         let (asked, share) = (HashSet::new(), context.control.stopwatch.work());
@@ -349,7 +350,7 @@ impl<'a> Monitor<'a> {
                 () = context.control.cancel.cancelled(), if runs => self.stop(work, StopReason::Cancelled).await,
                 () = context.rules.answering.left(), if !self.told_of_leave => {
                     self.told_of_leave = true;
-                    // One that is gone asks nothing any more.
+                    // A session that is gone asks no questions.
                     let _ = self.session.client_left(self.turn).await;
                 }
                 event = self.events.next() => match event {
@@ -359,7 +360,7 @@ impl<'a> Monitor<'a> {
                             return Ok(());
                         }
                     }
-                    // The daemon stops: what is left to do is for its next life.
+                    // The daemon is stopping: the rest is left to the next start.
                     Some(Err(error)) if error.kind() == ErrorKind::ShuttingDown => {
                         return left_to_the_next_life(self.call).await;
                     }
@@ -369,14 +370,14 @@ impl<'a> Monitor<'a> {
                         return Ok(());
                     }
                 },
-                // What a person allows for the session holds for those that work for it, and what they revoke does not.
+                // Grants and revocations for the session apply to its subagents.
                 () = self.grants.changed() => {
                     if let Err(error) = self.session.take_permissions(self.grants.of_session()).await {
                         let session = self.session.id();
                         tracing::warn!(%session, "what is allowed now could not be passed on: {error}");
                     }
                 }
-                // One that waits for a person takes no time, whatever others have taken of it.
+                // While it waits for the user, no time limit applies, whatever others have used.
                 () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => {
                     self.stop(work, StopReason::TimeLimit).await;
                 }
@@ -423,11 +424,11 @@ impl<'a> Monitor<'a> {
         Ok(())
     }
 
-    /// Tells it to end.
+    /// Cancels the subagent for this reason.
     async fn stop(&mut self, work: &mut SubagentResult, reason: StopReason) {
         self.stopped = Some((reason, Instant::now() + CANCEL_GRACE));
         work.stopped.get_or_insert(reason);
-        // One that has ended meanwhile has told so.
+        // A subagent that has ended has recorded that already.
         let _ = self.session.cancel(Some(self.turn)).await;
     }
 }

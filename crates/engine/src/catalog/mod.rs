@@ -1,11 +1,11 @@
-//! Which tools a turn shows. All of it is pure.
+//! Selects the tools that a turn shows. No side effects.
 //!
-//! - [`ToolCatalog`]: every tool that there is, those that links answer included; made anew only where the toolbox hands out
-//!   another catalogue.
-//! - [`ToolScope`]: what a turn may use at the most, whatever is mentioned: by its agent, its depth, its model.
-//! - [`Availability`]: from these and from what is mentioned to what is shown, and why.
-//! - [`Finds`]: what the model of a turn finds of the tools that the turn does not show, and may call from there on; how well a tool
-//!   fits what is looked for, and which one a model may have meant that calls one that is not there.
+//! - [`ToolCatalog`]: all tools, including those implemented by links; rebuilt only if the toolbox returns another
+//!   catalogue.
+//! - [`ToolScope`]: upper bound on a turn's tools, whatever is mentioned, from its agent, depth and model.
+//! - [`Availability`]: the decision on each tool, with its reason.
+//! - [`Finds`]: tools that are not shown but that the model can find and then call; scores how well a tool matches a
+//!   query, and suggests names for unknown tools.
 
 mod finds;
 
@@ -21,36 +21,36 @@ use agentd_policy::ForeignTools;
 
 pub(crate) use crate::catalog::finds::Finds;
 
-/// The tool by which a model finds those that a turn does not show.
+/// Tool with which a model finds tools that a turn does not show.
 pub(crate) const FIND_TOOL: &str = "find_tool";
 
-/// Why a session has no tools of an MCP server that needs a project.
+/// Reason why a session has no tools of an MCP server that requires a project.
 pub(crate) const NO_PROJECT: &str = "its entry in mcp_servers.yaml names the project, and this session has none";
 
-/// The tool by which an agent gives work to others: a child session has none, nor any to hand itself on.
+/// Tool with which an agent delegates. Subagents have neither this tool nor transfers.
 pub(crate) const DELEGATE: &str = "delegate_task";
 
-/// The tools that people or agents mention, by the names that calls use.
+/// Tools mentioned by users or agents, by the names used in calls.
 pub(crate) type MentionedTools = BTreeSet<String>;
 
-/// Every tool that there is.
+/// All tools, shown or not.
 #[derive(Debug)]
 pub(crate) struct ToolCatalog {
-    /// Its source, to know whether it still holds.
+    /// The source, for checking if it is current.
     source: Arc<Catalogue>,
-    /// Sorted by name. Of those with one name the first is the one that calls mean.
+    /// Sorted by name. Among tools with the same name, calls refer to the first.
     tools: Vec<CatalogueTool>,
-    /// Tools of a turn that mentions nothing and may use everything.
+    /// Tools of a turn without mentions and limits.
     plain: ToolSet,
 }
 
 impl ToolCatalog {
-    /// The tools of the catalogue, and those that links answer.
+    /// Combines the tools of a catalogue with those implemented by links.
     pub(crate) fn new(source: Arc<Catalogue>, own: Vec<(ToolSpec, bool)>) -> Self {
         let mut tools: Vec<CatalogueTool> = own.into_iter().map(|own| labelled(own, &source)).collect();
         tools.extend(source.tools.iter().cloned());
-        // Links answer before the toolbox is asked, and what is built in before what others bring: nobody takes a call by
-        // choosing the name of another's tool.
+        // Links take precedence over the toolbox, and built-in tools over foreign ones, so that no tool can intercept
+        // calls by using another one's name.
         let rank = |tool: &CatalogueTool| match tool.origin {
             ToolOrigin::Conversation => 0,
             ToolOrigin::BuiltIn => 1,
@@ -61,12 +61,12 @@ impl ToolCatalog {
         Self { plain: catalog.set(&[], &ToolScope::default()), ..catalog }
     }
 
-    /// Returns whether it was made from this catalogue.
+    /// Returns true if it was built from this catalogue.
     pub(crate) fn is_of(&self, catalogue: &Arc<Catalogue>) -> bool {
         Arc::ptr_eq(&self.source, catalogue)
     }
 
-    /// Tools that a turn may use, where these were mentioned or found so far.
+    /// Tools that a turn may use, given those mentioned or found so far.
     pub(crate) fn shown(&self, loaded: &[String], reach: &ToolScope) -> ToolSet {
         if loaded.is_empty() && *reach == ToolScope::default() {
             return self.plain.clone();
@@ -74,7 +74,7 @@ impl ToolCatalog {
         self.set(loaded, reach)
     }
 
-    /// The tools that the turn shows: those that were mentioned or found so far behind the others, in their order.
+    /// Tools that the turn shows. Those mentioned or found are appended in the order of `loaded`.
     fn set(&self, loaded: &[String], reach: &ToolScope) -> ToolSet {
         let mentioned: MentionedTools = loaded.iter().cloned().collect();
         let shown = self.judged(&mentioned, reach).filter(|(_, standing)| standing.is_shown()).map(|(tool, _)| tool);
@@ -83,13 +83,13 @@ impl ToolCatalog {
         ToolSet::of(&sorted).followed_by(&added)
     }
 
-    /// Returns whether a mention makes a turn show that tool, which it would not show otherwise.
+    /// Returns true if a turn shows that tool only after a mention.
     pub(crate) fn needs_mention(&self, name: &str, reach: &ToolScope) -> bool {
         let mut judged = self.judged_each(None, reach, true);
         judged.any(|(tool, standing)| tool.spec.name == name && standing.is_unmentioned())
     }
 
-    /// Every tool, and why a turn shows it or not.
+    /// All tools, with the reasons why a turn shows them or not.
     pub(crate) fn standings(&self, mentioned: &MentionedTools, reach: &ToolScope) -> Vec<ToolStanding> {
         let told = |(tool, standing): (&CatalogueTool, Availability<'_>)| ToolStanding {
             tool: tool.clone(),
@@ -99,13 +99,13 @@ impl ToolCatalog {
         self.judged(mentioned, reach).map(told).collect()
     }
 
-    /// Every tool, sorted by name, with where it stands.
+    /// All tools, sorted by name, with their availability.
     fn judged<'a>(
         &'a self,
         mentioned: &'a MentionedTools,
         reach: &'a ToolScope,
     ) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
-        // Whatever is mentioned, so that a turn that mentions all of them shows the same besides.
+        // Independent of mentions, so that mentioning every tool does not change the others.
         let finds = self.hidden(reach).next().is_some();
         self.judged_each(Some(mentioned), reach, finds)
     }
@@ -127,23 +127,23 @@ impl ToolCatalog {
         })
     }
 
-    /// The tool of that name that calls mean, whether a turn shows it or not.
+    /// The tool that a call with this name refers to, whether a turn shows it or not.
     pub(crate) fn get(&self, name: &str) -> Option<&CatalogueTool> {
         let first = self.tools.partition_point(|tool| tool.spec.name.as_str() < name);
         self.tools.get(first).filter(|tool| tool.spec.name == name)
     }
 
-    /// The MCP servers that are set up, sorted by name.
+    /// Configured MCP servers, sorted by name.
     pub(crate) fn servers(&self) -> &[ServerCard] {
         &self.source.servers
     }
 
-    /// The MCP servers that a turn may use, and whose tools are not known yet.
+    /// MCP servers that a turn may use but that have not listed their tools yet.
     pub(crate) fn unlisted<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a ServerCard> {
         self.source.servers.iter().filter(move |server| server.is_unlisted && reach.may_use(server))
     }
 
-    /// The tools of an MCP server that a turn may use, mentioned or not.
+    /// Tools of an MCP server that a turn may use, mentioned or not.
     pub(crate) fn of_server<'a>(
         &'a self,
         server: &'a str,
@@ -152,7 +152,7 @@ impl ToolCatalog {
         self.usable(reach).filter(move |tool| is_of(tool, server))
     }
 
-    /// Whose the tools are that are somebody else's, by the names that models call them.
+    /// Owners of foreign tools, by the tools' names.
     pub(crate) fn others(&self) -> ForeignTools {
         let of_other = |tool: &CatalogueTool| Some((tool.spec.name.clone(), tool.foreign.clone()?));
         let calls_mean =
@@ -160,18 +160,18 @@ impl ToolCatalog {
         self.tools.iter().filter(calls_mean).filter_map(of_other).collect()
     }
 
-    /// Returns whether any tool of an MCP server is known.
+    /// Returns true if any tool of an MCP server is known.
     pub(crate) fn has_of(&self, server: &str) -> bool {
         self.tools.iter().any(|tool| is_of(tool, server))
     }
 
-    /// The tools of others that a turn may use, mentioned or not.
+    /// Foreign tools that a turn may use, mentioned or not.
     pub(crate) fn usable<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
         let is_usable = |standing: &Availability<'_>| standing.is_shown() || standing.is_unmentioned();
         self.of_others(reach).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
     }
 
-    /// Those of them that a turn shows only where they are mentioned or found.
+    /// Foreign tools that a turn shows only if they are mentioned or found.
     pub(crate) fn hidden<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
         self.of_others(reach).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
     }
@@ -180,18 +180,18 @@ impl ToolCatalog {
         self.judged_each(None, reach, true).filter(|(tool, _)| tool.foreign.is_some())
     }
 
-    /// The names of all tools, sorted.
+    /// Names of all tools, sorted.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|tool| tool.spec.name.as_str())
     }
 
-    /// Why a turn does not show a tool, in a sentence; none where it does, or there is no such tool.
+    /// Reason why a turn does not show a tool; `None` if it does or if there is no such tool.
     pub(crate) fn why_not(&self, name: &str, mentioned: &MentionedTools, reach: &ToolScope) -> Option<String> {
         let (_, standing) = self.judged(mentioned, reach).find(|(tool, _)| tool.spec.name == name)?;
         (!standing.is_shown()).then(|| standing.to_string())
     }
 
-    /// Specifications of all tools that calls can mean, sorted by name.
+    /// Specifications of all tools that calls can refer to, sorted by name.
     pub(crate) fn specs(&self) -> Vec<ToolSpec> {
         let mut specs: Vec<ToolSpec> = self.tools.iter().map(|tool| tool.spec.clone()).collect();
         specs.dedup_by(|later, first| later.name == first.name);
@@ -203,46 +203,46 @@ fn is_of(tool: &CatalogueTool, server: &str) -> bool {
     tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server)
 }
 
-/// A link's tool. It belongs to every session, unless its link lets people decide.
+/// Labels a link's tool. It belongs to every session, unless its link lets users disable it.
 fn labelled((spec, can_be_disabled): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
     let told = catalogue.labels.get(&spec.name).cloned().unwrap_or_default();
-    // An agent that names its tools changes no files without naming what does.
+    // An agent that names its tools can change files only if it names a tool that does.
     let always_available = spec.effect != Effect::Write || told.always_available;
     let label = if can_be_disabled { told } else { ToolLabel { tier: ToolTier::Core, always_available, ..told } };
     CatalogueTool::own(spec, ToolOrigin::Conversation, label)
 }
 
-/// Upper bound on a turn's tools, whatever is mentioned. The default forbids nothing.
+/// Upper bound on a turn's tools, whatever is mentioned. The default allows everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ToolScope {
-    /// The agent that speaks, where it is not the main one.
+    /// Scope of the agent, if it is not the main one.
     pub(crate) agent: Option<AgentScope>,
-    /// The tools that the client of the turn allows; all where none.
+    /// Tools that the client allows for the turn; `None` allows all.
     pub(crate) only: Option<BTreeSet<String>>,
-    /// Set if the session is a child of another: it hands nothing on.
+    /// True if the session is a subagent, which cannot hand work on.
     pub(crate) is_child: bool,
-    /// Set if there are pictures, and the turn's model sees them.
+    /// True if there are pictures and the turn's model has vision.
     pub(crate) sees: bool,
-    /// Set if the turn's model is the one for code.
+    /// True if the turn uses the code model.
     pub(crate) codes: bool,
-    /// Set if tools are described in a few words, since the window has little room for them.
+    /// True if descriptions are shortened because the window is small.
     pub(crate) brief: bool,
-    /// Set if the session has no project.
+    /// True if the session has no project.
     pub(crate) without_project: bool,
 }
 
 /// Tools that an agent may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentScope {
-    /// Its id.
+    /// ID of the agent.
     pub(crate) id: String,
-    /// The tools that it names; where it names none, it has what the main agent has. A tool that is discovered only is
-    /// there for an agent that names it.
+    /// Tools that it names; `None` gives it the main agent's. An agent can use a tool that must otherwise be mentioned
+    /// if it names it.
     pub(crate) tools: Option<BTreeSet<String>>,
 }
 
 impl ToolScope {
-    /// Returns true if the turn may use tools of that MCP server, whichever it has.
+    /// Returns true if the turn may use tools of this MCP server, whichever it has.
     pub(crate) fn may_use(&self, server: &ServerCard) -> bool {
         let has = |names: &BTreeSet<String>| names.iter().any(|name| name.starts_with(&server.prefix));
         let named = self.agent.as_ref().and_then(|agent| agent.tools.as_ref());
@@ -252,7 +252,7 @@ impl ToolScope {
     }
 }
 
-/// Why a turn shows a tool, or does not.
+/// Reason why a turn shows a tool or not.
 #[derive(Debug, Clone, Copy)]
 enum Availability<'a> {
     Core,
@@ -286,7 +286,7 @@ impl Availability<'_> {
         )
     }
 
-    /// Returns whether a mention is all that it takes.
+    /// Returns true if only a mention is missing.
     fn is_unmentioned(&self) -> bool {
         matches!(self, Self::NotMentioned { .. })
     }
@@ -391,7 +391,7 @@ mod tests {
         let any = ToolScope::default();
         check(&[], &any, &["ask_human", "grep", "read_file", "transfer_to_x"]);
         check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint"]);
-        // In the order in which they came, and what was there before stays where it was.
+        // Mentioned tools are appended in order, and the others keep their places.
         check(&["lint", "draw"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint", "draw"]);
         let child = ToolScope { is_child: true, ..any.clone() };
         check(&["delegate_task"], &child, &["ask_human", "grep", "read_file"]);

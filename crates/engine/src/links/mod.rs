@@ -1,7 +1,7 @@
-//! The capabilities that surround a turn, each an independent link.
+//! The capabilities around a turn, each an independent link.
 //!
-//! [`standard`] lists them in order, with the reason for the order; `turn::hooks` is what a link can do.
-//! Models read the comments of a type by which a link parses the arguments of its tool.
+//! [`standard`] lists them in order, with the reasons for the order; `turn::hooks` defines what a link can do. Doc
+//! comments on the argument types of a link's tool are part of its schema: models read them.
 
 mod gates;
 mod history;

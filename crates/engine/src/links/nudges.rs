@@ -1,11 +1,11 @@
-//! Links that check an answer, and ask the model again.
+//! Links that check an answer and ask the model again if necessary.
 //!
-//! Answers that could not be used are told to the model, which is asked again with its tools; and to the person. Answers in a
-//! form: the model is told the schema, and the answer that would end the turn is checked. One that does not match is asked for once
-//! more, with the reasons. A turn that wrote todos and ends with open ones is asked once to finish them, or to say why not.
-//!
-//! Repeated calls with the same results: the model is warned once, then the turn ends. A file that is read again unchanged is
-//! not shown again.
+//! - Unusable answers: the model is notified and asked again with its tools, and the user is warned.
+//! - Structured answers: the model is shown the schema, and the answer that would end the turn is checked. If it does
+//!   not match, the model gets the reasons and another try.
+//! - Open todos: a turn that wrote todos and ends with open ones is asked once to finish them or to explain why not.
+//! - Repeated calls with the same results: the model is warned once, then the turn ends. A file that is read again
+//!   unchanged is not shown again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,22 +30,22 @@ use crate::{
     },
 };
 
-/// Time limit for checking one answer: a schema can say the same over and over.
+/// Time limit for checking one answer: schemas can be arbitrarily expensive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Said in front of the schema.
+/// Text before the schema.
 const IN_FORM: &str = "The answer that ends this turn has to be one JSON document that matches the JSON Schema below, and \
     nothing else: no words before or behind it, and no code fence. Until then work and call tools as usual. This holds for \
     this turn only.";
 
-/// Said in the next turn that has no form, for the words above stay in the history.
+/// Reminder in the next turn without a schema, because the text above stays in the history.
 const FREE: &str = "The answer of this turn has no special form: answer in words again.";
 
 pub(crate) struct InForm;
 
 impl Link for InForm {
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
-        // A plan is in words.
+        // A plan is plain text.
         if state.phase == Phase::Planning {
             return None;
         }
@@ -77,7 +77,7 @@ pub(crate) struct AskAgain;
 impl Link for AskAgain {
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
-            // Results come first: what is told stands behind them.
+            // Results come first: the notice must follow them.
             if !matches!(state.phase, Phase::Working | Phase::Planning)
                 || !state.pending_calls.is_empty()
                 || state.answer.is_some()
@@ -97,8 +97,8 @@ impl Link for AskAgain {
     }
 }
 
-/// The notice for the model, which wrote so many tokens; and a warning for the person, by its code and its words. What was cut was
-/// told with the answer.
+/// Notice for a model that wrote `written` tokens, and the code and text of a warning for the user. Truncated answers
+/// were already reported.
 fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&'static str, String)>) {
     let limit =
         if written == 0 { "the token limit".to_owned() } else { format!("the token limit, at {written} tokens") };
@@ -177,13 +177,13 @@ fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&
     }
 }
 
-/// Beginning of what the model is told, by which it is known that it was.
+/// Start of the notice, by which an earlier one is recognised.
 const ASKED: &str = "Your answer would end the work, but your todo list is not done";
 
-/// The todos that are named.
+/// Maximum number of todos that are named.
 const MAX_NAMED: usize = 5;
 
-/// Characters of one that are told.
+/// Maximum length of a named todo, in characters.
 const MAX_SHOWN: usize = 120;
 
 pub(crate) struct OpenTodos;
@@ -200,19 +200,19 @@ impl Link for OpenTodos {
             let asked = notice(&open);
             let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
             let works = |item: &Arc<Item>| matches!(item.body, ItemBody::ToolResult(_));
-            // Once in a turn; and a list that was asked about, and did not change since, is asked about no more.
+            // Once per turn; and a list that has not changed since the last notice is not mentioned again.
             let was_asked = |item: &Arc<Item>| {
                 matches!(&item.body, ItemBody::Notice { text, .. }
                     if *text == asked || (item.turn_id == context.ids.turn && text.starts_with(ASKED)))
             };
-            // A turn of words alone may be about anything.
+            // A turn without tool calls may be about something else.
             if !state.history.iter().filter(of_turn).any(works) || state.history.iter().any(was_asked) {
                 return Ok(());
             }
             let message = format!("the turn would end with {} open; the model is asked about them", count(open.len()));
             context.recorder.warn("open_todos", message).await?;
             context.tell(state, ItemBody::advice(asked)).await?;
-            // What it says now stands below what it has said, unless it works on.
+            // A new answer is appended to the previous one, unless the model continues with calls.
             state.ask_below(context.answer_form.is_some());
             Ok(())
         }
@@ -244,7 +244,7 @@ fn notice(open: &[&Todo]) -> String {
     )
 }
 
-/// Returns whether an answer ends in a question: then it is the person's turn.
+/// Returns true if an answer ends in a question: then it is the user's turn.
 fn asks_the_person(answer: &str) -> bool {
     const MARKS: [char; 3] = ['?', '？', '؟'];
     let mut last = answer.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(3);
@@ -254,10 +254,10 @@ fn asks_the_person(answer: &str) -> bool {
     })
 }
 
-/// The shortest result of reading a file that is not repeated while the model sees it, in bytes.
+/// Minimum size of a file result that is not repeated while the model still sees it, in bytes.
 const WORTH: usize = 400;
 
-/// Stand-in for a result that is above.
+/// Placeholder for a result that is already in the history.
 const UNCHANGED: &str = "[unchanged since you read it last: see the result of that call above]";
 
 pub(crate) struct Repetition;
@@ -316,8 +316,8 @@ impl Link for Repetition {
     }
 }
 
-/// Returns true if the last lines of the same file that the model has read are these, and it still sees them. The history is
-/// what it sees: it lacks what was summarized, cut or moved to a file.
+/// Returns true if the last result of the same file has this text and is still visible. The history is what the model
+/// sees: it lacks what was summarised, truncated or moved to a file.
 fn is_above(call: &Invocation<'_>, text: &str) -> bool {
     let history = &call.state.history;
     let is_of_file = |known: &ToolCall| {

@@ -1,4 +1,4 @@
-//! All links in order, and the reason for the order.
+//! All links in order, with the reasons for the order.
 
 use std::sync::Arc;
 
@@ -27,32 +27,35 @@ use crate::{
     },
 };
 
-/// The shipped order. For requests it runs from first to last, so that what comes later sees what was
-/// added before; for tool calls the first is the outermost.
+/// Creates the chain with all links. Requests pass them from first to last, so that later links see what earlier ones
+/// added; for tool calls, the first link is the outermost.
 ///
-/// 1. `audit`: outermost, so that no call ends without its being told; of a long result it tells what the model read.
-/// 2. `results`: around all that answer calls, links too, so that none of them puts bytes or a result before a model that is
-///    longer than the window takes; and around approvals and undo, so that what they add to a result is a part of what is kept.
-/// 3. `approvals`: around all that answer calls, links too, so that no call is answered that was not judged, and what
-///    a person is asked about is exactly what runs.
-/// 4. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
-/// 5. `mcp_servers`: before all that depends on the tools of the turn, for it may begin again with more. `compaction`: before
-///    all that look at the history, so that they look at what is left of it.
-/// 6. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
-///    first, for what people wrote of themselves and the work counts more than what they could use.
-/// 7. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: what is new comes in front of what is to be done, at the
-///    end of the request.
-/// 8. `plan_mode`, `planning`: tell the model at the end of the request what it cannot do now. The plan is decided about
-///    before what comes behind takes it for an answer.
-/// 9. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
-/// 10. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
-/// 11. `diagnostics`: around undo, which says what a call changed, and behind the approvals; and before what looks at the
-///     answer, for with errors that came of an edit it is none yet.
-/// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: what is wrong with an answer comes behind all that the history holds.
-/// 13. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-/// 14. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
-///     a person did while being asked.
-/// 15. `client_tools`: behind it, for it stands in the place of the tool.
+/// 1. `audit`: outermost, so that every call gets an audit entry when it ends. Of a long result, it records the part
+///    that the model reads.
+/// 2. `results`: around everything that answers calls, links included, so that no binary output and no result longer
+///    than the window reaches a model; around approvals and undo, so that the stored result includes what they add.
+/// 3. `approvals`: around everything that answers calls, links included, so that no call is answered without being
+///    judged, and the user approves exactly what runs.
+/// 4. `audit_gate`: after the approvals, whose outcome it records, and around everything that changes anything.
+/// 5. `mcp_servers`: before everything that depends on the turn's tools, since it may continue the turn
+///    in a new task with more of them. `compaction`: before everything that reads the history, so that it reads what
+///    is left.
+/// 6. `memory`, `skills`: after the compaction, so that notices it has just replaced are repeated. Memory comes first:
+///    what users wrote about themselves and the work matters more than what they could use.
+/// 7. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: new information comes before what is to be done, at
+///    the end of the request.
+/// 8. `plan_mode`, `planning`: remind the model at the end of the request of what it cannot do now. The plan is decided
+///    on before later links treat it as an answer.
+/// 9. `search`, `find_tool`, `todos`, `questions`: implement their own tools.
+/// 10. `handoff`, `delegation`: likewise; the work of other agents is judged and recorded in their own sessions.
+/// 11. `diagnostics`: around undo, which reports what a call changed, and after the approvals. Before the links that
+///     check the answer: with errors from an edit, the turn is not finished.
+/// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: problems of an answer come after everything that the
+///     history holds.
+/// 13. `repair`: after everything that adds to the request, so that calls and results pair up in any case.
+/// 14. `undo`: innermost, so that what changes between its two looks was changed by the call, and not by the user while
+///     being asked.
+/// 15. `client_tools`: after undo, since it takes the place of the tool.
 pub(crate) fn chain() -> Chain {
     let links = vec![
         link("audit", "outermost: tells the audit log of every call and of what came of it", AuditLogger),

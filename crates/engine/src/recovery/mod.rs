@@ -1,10 +1,11 @@
-//! What a crash left behind.
+//! Recovery after a crash.
 //!
-//! [`recover`] reads the events of a turn that has begun and not ended and says what to add to the journal, so
-//! that the story is whole and honest: which calls finished, which never ran, which are unknown. Pure.
+//! [`recover`] reads the events of a turn that started but did not end, and returns the events to append to the journal
+//! so that it is complete and truthful: which calls finished, which never ran, and which have an unknown outcome. No
+//! side effects.
 //!
-//! - [`subagents`]: what a stop left of the subagents of a turn, read from the journal, and what the parent's model is told
-//!   of one; [`reading`]: how a journal is read.
+//! - [`subagents`]: the state of a turn's subagents after a stop, read from the journal, and their outputs for the
+//!   parent's model; [`reading`]: reading a journal.
 
 pub(crate) mod reading;
 pub(crate) mod subagents;
@@ -30,52 +31,52 @@ use crate::{
     },
 };
 
-/// Why what was under way did not come to its end.
+/// Reason why everything in progress was interrupted.
 const STOPPED: &str = "the daemon stopped";
 
-/// Why a turn ends of which an event is damaged.
+/// Reason for the end of a turn with a damaged event.
 const DAMAGED: &str = "a part of this turn is damaged on the disk";
 
-/// Fate of the subagent of one call after a stop.
+/// State of a call's subagent after a stop.
 #[derive(Debug)]
 pub(crate) enum SubagentStatus {
-    /// It waits for a person, or has the answer and goes on.
+    /// It waits for the user, or has the answer and continues.
     GoesOn(Subagent),
-    /// It has ended, or was cut off: this is the result of the call.
+    /// It has ended or was interrupted: this is the result of the call.
     Ended(Box<SubagentOutput>),
 }
 
-/// Fate of the turn.
+/// What happens to the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// It waits for a person: leave it open until the answer comes.
+    /// It waits for the user: leave it open until the answer arrives.
     Park,
-    /// A person has answered and the call has not run: go on at once, the answer was acknowledged.
+    /// The user has answered, but the call has not run: resume at once, because the answer was acknowledged.
     Resume,
-    /// End it; a client may continue.
+    /// End the turn; a client may continue it.
     End,
 }
 
-/// Decisions of recovery.
+/// Result of recovering one turn.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     pub(crate) disposition: Disposition,
-    /// To be added to the journal; the turn's end, which needs the turn's whole result, not included.
+    /// Events to append to the journal, except for the turn's end, which requires the turn's whole result.
     pub(crate) facts: Vec<EventKind>,
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
     pub(crate) answered: HashMap<CallId, CallAnswers>,
-    /// Questions of sessions that work for its calls, as far as they were told here.
+    /// Pending questions of subagents that were published in this session.
     pub(crate) of_children: Vec<Interrupt>,
-    /// All that was told of such questions.
+    /// All questions that were published in this session.
     pub(crate) told: HashSet<InterruptId>,
-    /// Additions to the turn that no model was given, where the turn continues: it takes them when it does.
+    /// Inputs added to a turn that continues, which no model has received yet. The turn takes them when it continues.
     pub(crate) steers: Vec<Item>,
-    /// Results under way that it does not end, because another session still works for them: those go on with the turn.
+    /// Results in progress that stay open because a subagent still works on them. They continue with the turn.
     pub(crate) under_way: Vec<(Item, InFlightCall)>,
 }
 
-/// The ledger of one turn: what its events say of items, calls and interrupts.
+/// Items, calls and interrupts of one turn, collected from its events.
 #[derive(Default)]
 struct Ledger {
     open: Vec<Item>,
@@ -83,13 +84,13 @@ struct Ledger {
     results: BTreeMap<CallId, ToolResult>,
     pending: BTreeMap<InterruptId, Interrupt>,
     answered: HashMap<CallId, CallAnswers>,
-    /// The last that was told of the steps so far, and what they took.
+    /// The last usage event.
     paid: Option<EventKind>,
-    /// All that anybody was asked.
+    /// All questions that were published.
     told_of_children: HashSet<InterruptId>,
-    /// Set if a person has decided about a plan, and the turn has not taken that in.
+    /// True if the user has decided on a plan and the turn has not applied the decision yet.
     plan_decided: bool,
-    /// Set if the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
+    /// True if the last event is a recovery's notice: the recovery itself was interrupted before the end.
     told: bool,
 }
 
@@ -137,7 +138,7 @@ impl Ledger {
         }
     }
 
-    /// The count of what a subagent took, where its turn has any.
+    /// Adds a subagent's usage to the turn's and returns the event for it; `None` if the turn has no usage yet.
     fn pay(&mut self, usage: Usage) -> Option<EventKind> {
         let EventKind::UsageUpdated { step, slot, model, turn, .. } = self.paid.as_mut()? else { return None };
         *turn += usage;
@@ -146,22 +147,23 @@ impl Ledger {
         Some(EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated: true, timing })
     }
 
-    /// The calls of which an earlier recovery had to say this.
+    /// Names of calls that an earlier recovery closed with this error.
     fn told_of(&self, code: ToolErrorCode) -> Vec<String> {
         let results = self.calls.iter().filter_map(|call| self.results.get(&call.call_id));
         results.filter(|result| result.error == Some(code)).map(|result| result.name.clone()).collect()
     }
 }
 
-/// Returns whether something that a turn would have to go by cannot be read.
+/// Returns true if an event that the turn depends on is unreadable.
 pub(crate) fn is_damaged(events: &[impl AsRef<Event>]) -> bool {
     events.iter().any(|event| event.as_ref().is_damaged())
 }
 
-/// Reads the stored events of one open turn, from its `TurnStarted` on, knowing what became of those who worked for it.
+/// Recovers one open turn from its stored events, starting with its `TurnStarted`, given the states of its subagents.
 ///
-/// Where one of them is damaged, nobody knows what was asked, allowed or begun. The turn ends then: `waiting`, which the
-/// journal knows apart from its events, is withdrawn, and every call without a result may have run.
+/// If one of the events is damaged, it is unknown what was asked, allowed or started. The turn ends then: the questions
+/// in `waiting`, which the journal stores separately from its events, are withdrawn, and every call without a result
+/// may have run.
 pub(crate) fn recover(
     session_id: SessionId,
     turn_id: TurnId,
@@ -184,10 +186,10 @@ pub(crate) fn recover(
         std::mem::take(&mut ledger.open).into_iter().partition(is_input);
     let (ran, under_way) = close_cut_off_items(cut_off, fates, &mut ledger, &mut unknown, &mut facts);
     let newly_unknown = ran.len() > under_way.len();
-    // Questions that still wait: of this session, and of its subagents.
+    // Pending questions, of this session and of its subagents.
     let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
         std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
-    // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
+    // The answer to a question of a call that was running or is over can no longer be used.
     let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
     let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
     let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
@@ -223,7 +225,7 @@ pub(crate) fn recover(
             };
             facts.extend(stand_in(turn_id, call, error, text));
         }
-        // What was acknowledged is read in the next turn.
+        // Acknowledged inputs are read in the next turn.
         for item in steers.drain(..) {
             facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
         }
@@ -235,8 +237,8 @@ pub(crate) fn recover(
     Recovery { disposition, facts, report, pending, answered, of_children, told, steers, under_way }
 }
 
-/// Closes items that a stop cut off: with the result of a subagent, honestly as unknown, or not at all where a subagent
-/// still works. Returns the calls that ran when the daemon stopped, and those that a subagent still works for.
+/// Closes items that a stop interrupted: with the result of a subagent, as unknown, or not at all if a subagent still
+/// works. Returns the calls that ran when the daemon stopped, and those that a subagent still works on.
 fn close_cut_off_items(
     items: Vec<Item>,
     fates: &HashMap<CallId, SubagentStatus>,
@@ -277,13 +279,13 @@ fn close_cut_off_items(
             _ => {}
         }
         facts.push(EventKind::ItemCompleted { item, status });
-        // Right behind the result: so it is known of which call it is.
+        // Directly after the result, which shows to which call the usage belongs.
         facts.extend(paid.and_then(|usage| ledger.pay(usage)));
     }
     (ran, under_way)
 }
 
-/// The result that another session has come to.
+/// The item with the output of a subagent.
 fn with_outcome(mut item: Item, output: &ToolOutput) -> Item {
     if let ItemBody::ToolResult(result) = &mut item.body {
         result.text.clone_from(&output.text);
@@ -293,12 +295,12 @@ fn with_outcome(mut item: Item, output: &ToolOutput) -> Item {
     item
 }
 
-/// Returns whether a result is a tool's own, and not one that stands in for what a stop had cut off.
+/// Returns true if a result comes from a tool, as opposed to a placeholder after a stop.
 fn is_outcome(result: &ToolResult) -> bool {
     !matches!(result.error, Some(ToolErrorCode::NotRun | ToolErrorCode::UnknownOutcome))
 }
 
-/// The end of a question that nobody answered.
+/// Ends a question that was not answered.
 pub(crate) fn withdrawn(interrupt: Interrupt, why: &str) -> EventKind {
     EventKind::InterruptResolved {
         interrupt_id: interrupt.id,
@@ -308,12 +310,13 @@ pub(crate) fn withdrawn(interrupt: Interrupt, why: &str) -> EventKind {
     }
 }
 
-/// Returns whether an item is a person's words. Started and not completed they are whole: nobody was given them yet.
+/// Returns true if an item is a user's input. One that was started but not completed is whole, but no model has
+/// received it.
 pub(crate) fn is_input(item: &Item) -> bool {
     matches!(item.body, ItemBody::UserMessage { .. })
 }
 
-/// The end of an item that its own turn did not end, for that reason: a tool's is unknown, a text's is cut.
+/// Closes an item that its own turn did not end, for this reason: a tool result is unknown, text is cut.
 pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
     let mut item = item.clone();
     let status = if let ItemBody::ToolResult(result) = &mut item.body {
@@ -328,12 +331,13 @@ pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
     (item, status)
 }
 
-/// The text on a call that had not begun when its turn ended.
+/// Text of a call that had not started when its turn ended.
 pub(crate) fn never_ran_because(why: &str) -> String {
     format!("{why} before this ran: it never ran; call it again if it is still wanted")
 }
 
-/// Results of calls that had not begun when their turn ended: every one that had is among these open items.
+/// Placeholder results for calls that had not started when their turn ended. Calls that had are among these closed
+/// items.
 pub(crate) fn never_begun(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventKind]) -> Vec<EventKind> {
     let has_begun = |call: &&ToolCall| {
         let of_call =
@@ -345,7 +349,7 @@ pub(crate) fn never_begun(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventK
     results.flat_map(|call| stand_in(turn_id, call, ToolErrorCode::NotRun, never_ran.clone())).collect()
 }
 
-/// The result of a call that has none, and never will.
+/// Placeholder result for a call that will never have one.
 pub(crate) fn stand_in(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     whole(Item::new(turn_id, ItemBody::ToolResult(result)))

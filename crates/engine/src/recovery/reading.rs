@@ -1,4 +1,4 @@
-//! Readers of a session's journal, page by page: forwards, or backwards to what is found last.
+//! Reads a session's journal page by page: forwards, or backwards to the last match.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use agentd_core::{error::StoreError, event::Event, ids::SessionId, ports::Store}
 
 use crate::error::EngineError;
 
-/// Events that are read at once.
+/// Number of events per read.
 const PAGE: usize = 1000;
-/// Events that are read first of what is mostly found near the end.
+/// Number of events in the first read of a backwards search, whose match is mostly near the end.
 pub(crate) const TAIL: u64 = 64;
 
-/// Shows every event behind that number, until one is refused.
+/// Calls `each` for every event after `after`, until it returns an error.
 pub(crate) async fn each_after(
     store: &dyn Store,
     id: SessionId,
@@ -26,7 +26,7 @@ pub(crate) async fn each_after(
     }
 }
 
-/// Finding in the last event of those behind `since` and up to `through` in which there is anything.
+/// Searches the events after `since` and up to `through` backwards, and returns the last match.
 pub(crate) async fn last<T>(
     store: &dyn Store,
     id: SessionId,

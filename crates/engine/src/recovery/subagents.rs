@@ -1,7 +1,8 @@
-//! Subagents after a stop of the daemon, and what the model that delegated is told of their work.
+//! Subagents after a stop of the daemon, and the outputs of their calls for the model that delegated.
 //!
-//! One that had come to its end is not run again: its result is used. One that waits for a person goes on when it has the
-//! answer, and the parent's turn with it. Of any other the model is told that it was cut off, and how it can go on.
+//! A subagent that had ended is not run again: its result is used. One that waits for the user continues when it has
+//! the answer, and the parent's turn with it. For any other, the model is informed that it was interrupted and how to
+//! continue it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -26,7 +27,7 @@ use crate::{
     turn::{call_record::DelegatedWork, hooks::Subagents},
 };
 
-/// The subagents of those calls that an open turn had begun and not ended, by their calls.
+/// Subagents of the calls that an open turn had started and not ended, by call.
 pub(crate) async fn of_turn(
     ports: &Ports,
     subagents: &dyn Subagents,
@@ -46,7 +47,7 @@ pub(crate) async fn of_turn(
     Ok(fates)
 }
 
-/// The calls of delegated work that have no result yet.
+/// Delegated calls without a result.
 fn under_way(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
     let mut known = HashMap::new();
     for event in events {
@@ -63,7 +64,7 @@ fn under_way(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
     known
 }
 
-/// Denials of subagents whose calls have their results. The journal of the turn does not repeat them.
+/// Denials in subagents whose calls have results. The turn's own journal does not repeat them.
 pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
     let at_work = under_way(events);
     let mut denials = Vec::new();
@@ -95,7 +96,7 @@ async fn find_out(ports: &Ports, subagents: &dyn Subagents, subagent: Subagent) 
     Ok(SubagentStatus::Ended(Box::new(outcome(subagent, &events, stored.open_turn.is_some()))))
 }
 
-/// Output of one that has ended, from its events.
+/// Output of a subagent that has ended, from its events.
 fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> SubagentOutput {
     let mut work = SubagentResult::new(subagent);
     for event in events {
@@ -109,7 +110,7 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
     if is_cut_off && !work.has_answered() { work.cut_off() } else { work.output() }
 }
 
-/// The same of one that ended before its call could follow it again.
+/// Output of a subagent that ended before its call could follow it again.
 pub(crate) async fn ended(ports: &Ports, parent: SessionId, subagent: Subagent) -> Result<SubagentOutput, EngineError> {
     let child = subagent.session_id;
     let events = events_after(ports, child, subagent.after).await?;
@@ -118,22 +119,22 @@ pub(crate) async fn ended(ports: &Ports, parent: SessionId, subagent: Subagent) 
     Ok(ended)
 }
 
-/// Returns whether its open turn waits for a person, or goes on by itself with the answer.
+/// Returns true if its open turn waits for the user, or continues by itself with the answer.
 fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
     let of_turn: Vec<&Arc<Event>> =
         events.iter().filter(|event| event.turn_id == Some(turn) || event.is_damaged()).collect();
     recover(session, turn, &of_turn, &HashMap::new(), Vec::new()).disposition != Disposition::End
 }
 
-/// The worktree of a subagent that works in one of its own.
+/// Worktree of a subagent, if it differs from its parent's.
 pub(crate) async fn apart(ports: &Ports, subagent: SessionId, parent: SessionId) -> Option<SessionWorktree> {
     let own = ports.store.session(subagent).await.ok()??.settings.worktree?;
     let of_parent = ports.store.session(parent).await.ok()??.settings.worktree;
     (of_parent.as_ref() != Some(&own)).then_some(own)
 }
 
-/// Output of a subagent as the session has it that it worked for: with changes that can be reverted there, or with the worktree
-/// that has them.
+/// Prepares a subagent's output for its parent: with changes that the parent can revert, or with the worktree that
+/// contains them.
 pub(crate) async fn handed_up(
     ports: &Ports,
     subagent: SessionId,
@@ -151,7 +152,7 @@ pub(crate) async fn handed_up(
     with_note(output, note)
 }
 
-/// The same of one whose worktree is gone, since nothing was changed in it.
+/// Prepares the output of a subagent whose worktree was removed because it contained no changes.
 pub(crate) fn without_changes(output: ToolOutput) -> ToolOutput {
     let note = "it changed nothing, so its worktree is gone: for more, start a new subagent and leave context_id out";
     with_note(output, note.to_owned())
@@ -166,7 +167,7 @@ fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
     output
 }
 
-/// Changes of a subagent, so that they can be reverted with the turn that it worked for.
+/// Copies the changes of a subagent to its parent, so that they can be reverted with the parent's turn.
 async fn adopted(ports: &Ports, subagent: SessionId, parent: SessionId, changes: Vec<FileChange>) -> Vec<FileChange> {
     ports.snapshots.adopt(subagent, parent, changes.clone()).await.unwrap_or_else(|error| {
         tracing::warn!(session = %parent, "what the subagent {subagent} changed can be undone only there: {error}");
@@ -190,14 +191,14 @@ async fn events_after(ports: &Ports, session: SessionId, after: u64) -> Result<V
     Ok(events)
 }
 
-/// Output of the call that a subagent worked for, and what that work means for the turn.
+/// Output of a subagent's call, and the effects of its work on the turn.
 #[derive(Debug)]
 pub(crate) struct SubagentOutput {
     pub(crate) output: ToolOutput,
     pub(crate) delegated: DelegatedWork,
 }
 
-/// Result of a subagent's work for one call, as far as it is known.
+/// Result of a subagent's work on one call, as far as it is known.
 #[derive(Debug)]
 pub(crate) struct SubagentResult {
     pub(crate) subagent: Subagent,
@@ -206,9 +207,9 @@ pub(crate) struct SubagentResult {
     files: Vec<FileChange>,
     usage: Usage,
     steps: u32,
-    /// Why the parent told it to end.
+    /// Reason why the parent stopped it.
     pub(crate) stopped: Option<StopReason>,
-    /// Why nobody knows its end.
+    /// Reason why its end is unknown.
     pub(crate) lost: Option<String>,
 }
 
@@ -225,7 +226,7 @@ impl SubagentResult {
         }
     }
 
-    /// Takes in what the subagent's journal tells.
+    /// Records an event of the subagent's journal.
     pub(crate) fn take_in(&mut self, fact: &EventKind) {
         match fact {
             EventKind::UsageUpdated { usage, .. } => {
@@ -233,8 +234,8 @@ impl SubagentResult {
                 self.steps = self.steps.saturating_add(1);
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-                // What it keeps in its own state is no file that the parent could see. Whether it or another subagent
-                // changed a file is one to the turn of the parent; only after a crash may it have been somebody else.
+                // The parent cannot see files of the subagent's own state. For its turn, it does not matter which of
+                // its subagents changed a file; only after a crash may the change come from elsewhere.
                 let is_cut_off = result.error == Some(ToolErrorCode::UnknownOutcome);
                 let shared = result.files.iter().filter(|file| !file.path.starts_with(ROOT));
                 self.files.extend(shared.map(|file| FileChange { late: file.late && is_cut_off, ..file.clone() }));
@@ -244,12 +245,13 @@ impl SubagentResult {
         }
     }
 
-    /// Returns whether it has come to an answer, whatever became of the question for detail.
+    /// Returns true if it has given an answer, even if the request for detail failed.
     fn has_answered(&self) -> bool {
         self.turns.iter().any(|turn| turn.stop_reason == StopReason::Completed)
     }
 
-    /// Returns whether it shall be asked for detail: it came to its end, said little, and was not asked yet.
+    /// Returns true if it should be asked for detail: it completed with fewer than `short` characters and was not asked
+    /// yet.
     pub(crate) fn wants_detail(&self, short: usize) -> bool {
         let [only] = self.turns.as_slice() else { return false };
         self.stopped.is_none()
@@ -258,7 +260,7 @@ impl SubagentResult {
             && only.text.trim().chars().nth(short - 1).is_none()
     }
 
-    /// Calls that it was denied, each under its name.
+    /// Calls that it was denied, with its name.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let named = |denial: &Denial| {
             let tool = format!("{} of {}", denial.tool, self.subagent.name);
@@ -267,14 +269,14 @@ impl SubagentResult {
         self.turns.iter().flat_map(|turn| &turn.denials).map(named).collect()
     }
 
-    /// The part that concerns the turn, where there is one. A run that asks nobody and shall fail then fails with it.
+    /// Effects on the parent's turn. A run that fails on questions fails with its subagent.
     fn delegated(&self) -> DelegatedWork {
         let denials = self.denials();
         let fails = !denials.is_empty() && self.turns.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
         DelegatedWork { usage: self.usage, denials, fails }
     }
 
-    /// The result of the call.
+    /// Converts the work into the call's output.
     pub(crate) fn output(self) -> SubagentOutput {
         let reason = self.stopped.or(self.turns.last().map(|last| last.stop_reason));
         let error = self.error(reason);
@@ -296,7 +298,7 @@ impl SubagentResult {
         SubagentOutput { output, delegated: self.delegated() }
     }
 
-    /// Its answer. Where it was asked for detail and came to nothing, what it had said before.
+    /// Its answer. If a request for detail failed, the answer before it.
     fn said(&self) -> Option<&str> {
         let whole = self.turns.iter().rev().filter(|turn| turn.stop_reason == StopReason::Completed);
         let any = self.turns.iter().rev();
@@ -314,7 +316,7 @@ impl SubagentResult {
             StopReason::Cancelled | StopReason::Suspended => {
                 Some((Cancelled, format!("the subagent was cancelled; what it did until then is done; {GO_ON}")))
             }
-            // Asked for detail it could not give any: its first answer stands.
+            // It could not give more detail: its first answer is valid.
             _ if self.has_answered() && self.stopped.is_none() => None,
             StopReason::MaxSteps => Some((Tool, told("the subagent came to the limit of its steps"))),
             StopReason::TimeLimit => Some((Tool, told("the time of the turn was over before the subagent ended"))),
@@ -333,7 +335,7 @@ impl SubagentResult {
         }
     }
 
-    /// Output for one that a stop of the daemon cut off.
+    /// Output for a subagent that a stop of the daemon interrupted.
     pub(crate) fn cut_off(self) -> SubagentOutput {
         self.told("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))))
     }
@@ -342,7 +344,7 @@ impl SubagentResult {
 const GO_ON: &str = "call delegate_task with this context_id to continue it";
 const INTERRUPTED: &str = "the daemon stopped while the subagent worked; what it had done is done, and it knows of it";
 
-/// The start of a text, on one line.
+/// Start of a text on one line, with at most `most` characters.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {

@@ -1,5 +1,6 @@
-//! How a turn's questions are answered: by itself, as its start said, and where it said so, only while its client is there; or by
-//! a person whom a tool asks while it runs, by way of the session: the question is an interrupt like any other.
+//! How the questions of a turn are answered: automatically, as chosen at its start and possibly only while its client
+//! is connected; or by the user, when a running tool asks. Such a question goes through the session as an interrupt
+//! like any other.
 
 use std::sync::Arc;
 
@@ -9,22 +10,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::turn::{recorder::Recorder, stopwatch::Stopwatch};
 
-/// The way in which a turn answers what it is asked.
+/// How a turn answers interrupts.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerMode {
-    /// The way that the start of the turn named: all that was not decided by a person was decided by that.
+    /// Mode chosen at the start of the turn. It decides everything that no user decided.
     pub(crate) said: OnInterrupt,
-    /// Cancelled once the client is gone; none where that changes nothing.
+    /// Cancelled once the client has disconnected; `None` if that changes nothing.
     gone: Option<CancellationToken>,
 }
 
 impl AnswerMode {
-    /// As the start of a turn says.
+    /// Creates the mode chosen at the start of a turn.
     pub(crate) fn new(said: OnInterrupt, while_connected: bool) -> Self {
         Self { said, gone: while_connected.then(CancellationToken::new) }
     }
 
-    /// The way that holds for the next question.
+    /// Mode that applies to the next question.
     pub(crate) fn now(&self) -> OnInterrupt {
         match &self.gone {
             Some(gone) if gone.is_cancelled() => OnInterrupt::Wait,
@@ -32,19 +33,19 @@ impl AnswerMode {
         }
     }
 
-    /// True where it holds only while the client is there.
+    /// True if the mode applies only while the client is connected.
     pub(crate) fn while_connected(&self) -> bool {
         self.gone.is_some()
     }
 
-    /// Takes note that the client is gone.
+    /// Records that the client has disconnected.
     pub(crate) fn leave(&self) {
         if let Some(gone) = &self.gone {
             gone.cancel();
         }
     }
 
-    /// Waits until the client is gone, where that changes anything.
+    /// Waits until the client has disconnected. Never returns if that changes nothing.
     pub(crate) async fn left(&self) {
         match &self.gone {
             Some(gone) => gone.cancelled().await,
@@ -53,8 +54,8 @@ impl AnswerMode {
     }
 }
 
-/// The person that a call may ask. Nobody answers where the turn runs unattended, or was cancelled. The time that they
-/// take is no work of the turn.
+/// The user that a call may ask. Gives no answer if the turn runs unattended or was cancelled. The waiting time does
+/// not count as work of the turn.
 pub(super) fn of_call(
     call_id: CallId,
     recorder: Recorder,
@@ -80,7 +81,7 @@ pub(super) fn of_call(
     })
 }
 
-/// A question that is withdrawn when whoever asked it gives up.
+/// A question that is withdrawn if its asker stops waiting.
 struct OpenQuestion<'a> {
     recorder: &'a Recorder,
     call_id: &'a CallId,

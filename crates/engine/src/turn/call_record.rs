@@ -1,5 +1,6 @@
-//! What is known of the decision on a call, gathered on its way through the chain, for the audit log; and the changes of the turn
-//! that it asks for beside its output. Only links ask for them: a tool behind a port cannot.
+//! Record of the decision on a call, filled on the call's way through the chain, for the audit log. Also holds the
+//! changes of the turn that a call requests besides its output. Only links can request them: a tool is called through a
+//! port and cannot.
 
 use std::{
     path::PathBuf,
@@ -26,50 +27,50 @@ use crate::turn::{recorder::ResolvedInterrupt, stopwatch::milliseconds};
 
 /// Record of the decision on one call, for the links around it and for the audit log.
 pub(crate) struct CallRecord<'a> {
-    /// The call as the model wrote it, in the words of its tool, whatever was made of it since.
+    /// The call as the model wrote it, with the argument names of its tool, whatever changed it later.
     pub(crate) written: &'a ToolCall,
-    /// Note for the model about what became of its own words.
+    /// Note for the model on how its arguments were adapted.
     note: Option<&'a str>,
     begun: Instant,
     entries: Mutex<CallEntries>,
 }
 
-/// Findings of links about a call, each for those that come after it.
+/// What the links found out about a call, each for the links after it.
 #[derive(Default)]
 pub(crate) struct CallEntries {
-    /// Set where the rules, or who was asked, let it through.
+    /// True if the rules or an approval let it run.
     pub(crate) passed: bool,
-    /// Set once the decision is in the audit log.
+    /// True once the decision is in the audit log.
     pub(crate) logged: bool,
-    /// Set where the daemon does not let it run, whatever was decided: the log could not take the decision, or what a person
+    /// True if the daemon does not let it run, whatever was decided: the decision could not be logged, or what the user
     /// was shown is not what would happen.
     pub(crate) shut: bool,
-    /// Set where the log could not take the decision.
+    /// True if the decision could not be logged.
     pub(crate) unwritten: bool,
-    /// Its limits by the rules alone, as of the last verdict, whatever else makes it a question.
+    /// Confinement by the rules alone as of the last verdict, even if something else requires a question.
     pub(crate) limits: Confinement,
-    /// The limits of what it runs, where no person looked at this very call.
+    /// Confinement of what it runs, if no user has approved this very call.
     pub(crate) confinement: Confinement,
-    /// Paths that it cannot change.
+    /// Paths that the call cannot change.
     pub(crate) closed: Arc<[PathBuf]>,
     judged: Option<Explanation>,
     /// Verdict on the arguments that replaced the model's.
     judged_again: Option<Explanation>,
-    /// Packages to be installed before the call does what it says, which whoever lets it run must know.
+    /// Packages that must be installed before the call, and that its approver must be shown.
     pub(crate) packages: Vec<SkillPackages>,
-    /// The look at the files before it.
+    /// State of the files before the call.
     pub(crate) look: Option<FileLook>,
-    /// Reason why changes of it cannot be undone, as of the last look.
+    /// Reason why its changes cannot be undone, as of the last look at the files.
     pub(crate) irreversible: Option<String>,
-    /// Answer to the question whether it may run.
+    /// Answer to the approval question.
     answered: Option<ResolvedInterrupt>,
-    /// Answer to what the call asks itself.
+    /// Answer to the question that the call itself asks.
     replied: Option<ResolvedInterrupt>,
     /// Arguments that replaced the model's.
     pub(crate) ran_with: Option<String>,
-    /// Time that a person was waited for.
+    /// Time spent waiting for users.
     pub(crate) waited: Duration,
-    /// Its wishes to the turn beside its output.
+    /// Changes of the turn that the call requests besides its output.
     pub(crate) effects: SideEffects,
 }
 
@@ -78,31 +79,31 @@ impl<'a> CallRecord<'a> {
         Self { written, note, begun: Instant::now(), entries: Mutex::default() }
     }
 
-    /// The entries. Links write through `&Invocation`; nobody holds the lock for more than a statement.
+    /// Locks the entries. Links write through `&Invocation`; the lock is never held for longer than a statement.
     pub(crate) fn entries(&self) -> MutexGuard<'_, CallEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Time that the call has taken, in milliseconds, without waits for a person.
+    /// Duration of the call without time spent waiting for users, in milliseconds.
     pub(crate) fn took(&self) -> u64 {
         milliseconds(self.begun.elapsed()).saturating_sub(milliseconds(self.entries().waited))
     }
 
-    /// Records a verdict: of the call, or of what replaced it.
+    /// Records a verdict on the call, or on what replaced it.
     pub(crate) fn judged(&self, judgement: &Explanation) {
         let mut entries = self.entries();
         let place = if entries.judged.is_none() { &mut entries.judged } else { &mut entries.judged_again };
         place.get_or_insert_with(|| judgement.clone());
     }
 
-    /// The look at the files before it, and with it what was known by it.
+    /// Takes the look at the files before the call, and clears what was derived from it.
     pub(crate) fn take_look(&self) -> Option<FileLook> {
         let mut entries = self.entries();
         entries.irreversible = None;
         entries.look.take()
     }
 
-    /// Records an answer: whether the call may run, or to what it asks.
+    /// Records an answer: to the approval question, or to the call's own question.
     pub(crate) fn answer(&self, answered: &ResolvedInterrupt) {
         let mut entries = self.entries();
         entries.effects.answered |= matches!(answered.by, DecidedBy::Client(_));
@@ -110,7 +111,7 @@ impl<'a> CallRecord<'a> {
         place.get_or_insert_with(|| answered.clone());
     }
 
-    /// The result, with the note for the model.
+    /// Appends the note for the model to the output.
     pub(crate) fn noted(&self, mut output: ToolOutput) -> ToolOutput {
         if let Some(note) = self.note {
             let gap = if output.text.is_empty() { "" } else { "\n" };
@@ -119,7 +120,7 @@ impl<'a> CallRecord<'a> {
         output
     }
 
-    /// The verdict, the strictest where there are two; none where the rules were not asked.
+    /// The verdict, the stricter one if there are two. `None` if the rules were not consulted.
     pub(crate) fn judgement(&self) -> Option<Explanation> {
         let entries = self.entries();
         match (&entries.judged, &entries.judged_again) {
@@ -128,26 +129,25 @@ impl<'a> CallRecord<'a> {
         }
     }
 
-    /// Target of the path that the model had written, if that led through a link.
+    /// Target of the path that the model wrote, if it led through a link.
     pub(crate) fn leads_to(&self) -> Option<String> {
         self.entries().judged.as_ref()?.leads_to.clone()
     }
 
-    /// The answer that decided: whether it may run, where that was asked, else to what it asks.
+    /// The answer that decided: the approval if one was requested, else the answer to the call's own question.
     pub(crate) fn answered(&self) -> Option<ResolvedInterrupt> {
         let entries = self.entries();
         entries.answered.clone().or_else(|| entries.replied.clone())
     }
 
-    /// The answer to what the call asks, where another had let it run.
+    /// The answer to the call's own question, if an approval had let it run.
     pub(crate) fn replied(&self) -> Option<ResolvedInterrupt> {
         let entries = self.entries();
         entries.answered.as_ref().and(entries.replied.clone())
     }
 }
 
-/// The judgement of a call that a person is asked about for this reason, whatever they have allowed; nothing of their answer
-/// is kept.
+/// Turns a verdict into one that asks the user for this reason, regardless of grants. The answer cannot become a grant.
 pub(crate) fn asked_first(judgement: Explanation, own: String, rule: &str) -> Explanation {
     let (risk, reason) = match judgement.verdict {
         Verdict::Deny { .. } => return judgement,
@@ -165,16 +165,16 @@ pub(crate) fn asked_first(judgement: Explanation, own: String, rule: &str) -> Ex
     }
 }
 
-/// Look at the files before a call.
+/// State of the files before a call.
 pub(crate) struct FileLook {
-    /// Limits of the call that it was made for.
+    /// Confinement of the call for which it was recorded.
     pub(crate) confinement: Confinement,
-    /// The files, or why they could not be recorded.
+    /// The files, or the reason why they could not be recorded.
     pub(crate) files: Result<FilesBefore, WorkspaceError>,
 }
 
-/// The judgement of a call that is to install packages first: a person is asked, whatever they have allowed, and nothing
-/// of their answer is kept.
+/// Turns the verdict on a call that installs packages first into one that asks the user, regardless of grants. The
+/// answer cannot become a grant. In plan mode the call is denied.
 pub(crate) fn over_packages(packages: &[SkillPackages], judgement: Explanation, mode: SessionMode) -> Explanation {
     let told = packages.iter().map(|wanted| format!("{} for {}", wanted.packages.join(", "), wanted.skill));
     let told = told.collect::<Vec<_>>().join("; ");
@@ -186,40 +186,40 @@ pub(crate) fn over_packages(packages: &[SkillPackages], judgement: Explanation, 
     asked_first(judgement, own, "skills: packages are installed with a person's consent")
 }
 
-/// Changes of the turn that one call asks for, gathered in its [record](super::call_record::CallRecord).
+/// Changes of the turn that one call requests, collected in its [record](super::call_record::CallRecord).
 #[derive(Debug, Default)]
 pub(crate) struct SideEffects {
     /// A new todo list.
     pub(crate) todos: Option<Vec<Todo>>,
-    /// The call whose edit it took back, or found to be taken back already.
+    /// The call whose edit it undid, or found to be undone already.
     pub(crate) takes_back: Option<CallId>,
-    /// The tools that it found for the model.
+    /// Tools that it found for the model.
     pub(crate) found: Vec<String>,
-    /// Words of the person for it: an answer, or a reason.
+    /// Text from the user for this call: an answer or a reason.
     pub(crate) said: Option<String>,
-    /// Set if a person answered a question about it.
+    /// True if a user answered a question about it.
     pub(crate) answered: bool,
-    /// Fingerprint of its text, where an earlier result shows the same.
+    /// Fingerprint of its text, if an earlier result shows the same.
     pub(crate) unchanged: Option<u64>,
-    /// The history is compacted in this way before the model's next words.
+    /// Compaction of the history requested before the next model call.
     pub(crate) compact: Option<CompactionStrategy>,
-    /// Another agent works in the session behind this step.
+    /// True if another agent takes over after this step.
     pub(crate) changes_agent: bool,
-    /// Work of another session for it.
+    /// Work of a subagent for it.
     pub(crate) delegated: DelegatedWork,
-    /// Usage of the model that it asked.
+    /// Usage of the model that the tool called.
     pub(crate) sampled: Usage,
-    /// Pictures that it returned, for models that see.
+    /// Pictures that it returned, for models with vision.
     pub(crate) pictures: Vec<Picture>,
 }
 
-/// Work of another session for a call, as far as it concerns the turn.
+/// Work of a subagent for a call, as far as it affects the turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct DelegatedWork {
-    /// Usage of the model calls for it.
+    /// Usage of the subagent's model calls.
     pub(crate) usage: Usage,
-    /// Denials there.
+    /// Denials within the subagent.
     pub(crate) denials: Vec<Denial>,
-    /// Set if the turn ends with the last of these, because it asks nobody and shall fail then.
+    /// True if the turn fails with the last denial, because it runs unattended and fails on questions.
     pub(crate) fails: bool,
 }

@@ -1,4 +1,4 @@
-//! What is fixed while a turn runs.
+//! Everything that stays fixed while a turn runs.
 
 use std::{
     collections::HashMap,
@@ -52,23 +52,23 @@ use crate::{
     },
 };
 
-/// Time for an answer that is under way when the time of its turn is over, at least.
+/// Minimum extra time for an answer in progress when the turn's time limit is reached.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Fixed state of a running turn: a reload of the configuration changes later turns, never this one, but for the rules.
+/// Fixed state of a running turn. A reload of the configuration affects later turns only, except for the rules.
 pub(crate) struct TurnContext {
     pub(crate) ids: TurnIds,
-    /// The agent that works.
+    /// Agent that runs the turn.
     pub(crate) acting: ActiveAgent,
     pub(crate) settings: SessionSettings,
     pub(crate) limits: Limits,
-    /// The configuration as the turn began.
+    /// Configuration at the start of the turn.
     pub(crate) config: Arc<EngineConfig>,
-    /// Wishes of its client for it.
+    /// Options that the client chose for the turn.
     pub(crate) options: TurnOptions,
     pub(crate) rules: TurnRules,
     pub(crate) models: TurnModels,
-    /// The form that the answer has to be in.
+    /// Schema that the answer must match.
     pub(crate) answer_form: Option<Arc<AnswerForm>>,
     pub(crate) prompt: PromptSource,
     pub(crate) tools: TurnTools,
@@ -78,86 +78,86 @@ pub(crate) struct TurnContext {
     pub(crate) ports: Arc<Ports>,
 }
 
-/// The names under which a turn is stored and traced.
+/// IDs of a turn for storage and tracing.
 pub(crate) struct TurnIds {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
     pub(crate) trace: TraceId,
-    /// The name that the client gave which started the turn.
+    /// Name given by the client that started the turn.
     pub(crate) client: Option<String>,
 }
 
-/// Parts that decide whether a call runs.
+/// Inputs to the decision whether a call runs.
 pub(crate) struct TurnRules {
     pub(crate) policy: PolicyInForce,
-    /// Grants, live.
+    /// Live grants of the session.
     pub(crate) grants: LiveGrants,
-    /// The way in which interrupts are answered.
+    /// How interrupts are answered.
     pub(crate) answering: AnswerMode,
-    /// Answers that people gave to calls of this turn before it was resumed.
+    /// Answers that users gave to calls of this turn before it was resumed.
     pub(crate) answered: HashMap<CallId, CallAnswers>,
 }
 
-/// The models of a turn, and what is known of them.
+/// The models of a turn, and their calibration data.
 pub(crate) struct TurnModels {
     pub(crate) slot: Slot,
     pub(crate) model: Arc<dyn Model>,
-    /// Set if another model can answer in its place.
+    /// True if another model can answer in its place.
     pub(crate) has_fallback: bool,
-    /// The slot and the model that write the last answer.
+    /// Slot and model for the final answer.
     pub(crate) chat_slot: Slot,
     pub(crate) chat: Arc<dyn Model>,
-    /// The slot and the model that sum up histories, where that is not the turn's own.
+    /// Slot and model that summarise histories, if not the turn's own.
     pub(crate) summary: Option<(Slot, Arc<dyn Model>)>,
     /// Calibration of token counts.
     pub(crate) scales: Arc<TokenCalibration>,
-    /// Sizes of the windows of models, as their servers said.
+    /// Window sizes of models, as reported by their servers.
     pub(crate) windows: Arc<ContextWindows>,
 }
 
-/// Ingredients of requests and summaries.
+/// Inputs to requests and summaries.
 pub(crate) struct PromptSource {
     pub(crate) system: String,
-    /// Paths for models whose arguments are constrained; empty for all others.
+    /// Paths for models with constrained arguments; empty for all others.
     pub(crate) known_paths: Vec<String>,
-    /// Sizes above which results are not shown whole.
+    /// Sizes above which results are truncated.
     pub(crate) results: ResultLimits,
 }
 
-/// The tools of a turn, and who runs them.
+/// The tools of a turn, and what runs them.
 pub(crate) struct TurnTools {
-    /// The visible tools as the turn began.
+    /// Visible tools at the start of the turn.
     pub(crate) visible: ToolSet,
-    /// The visible tools as they are now, with what the model has found, and what else it can find.
+    /// Visible tools now, including those the model has found, and the tools it can still find.
     pub(crate) finds: Finds,
-    /// Those among them that the client answers.
+    /// Visible tools that the client answers.
     pub(crate) of_client: OfferedTools,
-    /// Mentions of the turn's input.
+    /// Mentions in the turn's input.
     pub(crate) mentions: Arc<Mentions>,
     pub(crate) chain: Arc<Chain>,
-    /// Sessions that work for calls of this turn.
+    /// Runs subagents for calls of this turn.
     pub(crate) subagents: Arc<dyn Subagents>,
-    /// Calls that are still running in a subagent since before a restart.
+    /// Calls still running in a subagent since before a restart.
     pub(crate) in_flight: HashMap<CallId, InFlightCall>,
-    /// Tokens that subagents and tools which asked the model have spent for this turn.
+    /// Tokens spent on behalf of this turn by subagents and by tools that called the model.
     pub(crate) delegated: Arc<AtomicU64>,
 }
 
 /// The files of a turn.
 pub(crate) struct TurnFiles {
     pub(crate) workspace: Arc<Workspace>,
-    /// The session that they belong to.
+    /// Session that the files belong to.
     pub(crate) session: SessionId,
-    /// Set once the session's folders are made.
+    /// Set once the session's folders exist.
     pub(crate) are_made: OnceCell<()>,
-    /// The files of the session's own state, live.
+    /// Live files of the session's own state.
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
-    /// Clients that hold files of the project, live.
+    /// Live connections to clients that hold files of the project.
     pub(crate) of_client: Arc<FileLines>,
 }
 
 impl TurnFiles {
-    /// All that tools see, as it is now.
+    /// Everything that tools see, as it is now.
     pub(crate) fn tree(&self) -> SessionTree {
         SessionTree { workspace: Arc::clone(&self.workspace), state: Arc::clone(&self.state.borrow()) }
     }
@@ -166,18 +166,18 @@ impl TurnFiles {
 /// Cancellation and time of a turn.
 pub(crate) struct Control {
     pub(crate) cancel: CancellationToken,
-    /// Stops the calls in flight: at a cancel, or when the time of the turn is over.
+    /// Stops the calls in flight: on cancellation, or when the turn's time is over.
     pub(crate) calls: CancellationToken,
     pub(crate) stopwatch: Arc<Stopwatch>,
     pub(crate) environment: Arc<ClientEnvironment>,
 }
 
-/// A call that was begun, and that another session works for.
+/// A call that was started and that a subagent works on.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlightCall {
-    /// The item of its result.
+    /// Item of its result.
     pub(crate) item: ItemId,
-    /// The subagent that works for it.
+    /// Subagent that works on the call.
     pub(crate) subagent: Subagent,
 }
 
@@ -190,8 +190,8 @@ pub(crate) struct Limits {
 }
 
 impl TurnContext {
-    /// Makes the session's folders where they are missing, before the first tool needs them: a turn that only talks does
-    /// not wait for the disk. Without them no tool may run.
+    /// Creates the session's folders if they are missing. Done lazily before the first tool runs, so that a turn
+    /// without tools does not wait for the disk. Without the folders, no tool may run.
     pub(crate) async fn make_folders(&self) -> Result<(), TurnExit> {
         let TurnFiles { workspace, session, are_made, .. } = &self.files;
         let open = || async { self.ports.workspaces.open(*session, workspace.mounts()).await.map(drop) };
@@ -199,12 +199,12 @@ impl TurnContext {
         made.map(drop).map_err(|error| TurnExit::Failed(EngineError::from(error).to_turn_error()))
     }
 
-    /// Keeps what a tool has returned where tools can read it, and returns the path under which they find it.
+    /// Stores a tool's output where tools can read it, and returns the path under which they find it.
     pub(crate) async fn keep_result(&self, name: String, content: Vec<u8>) -> Result<String, WorkspaceError> {
         self.ports.workspaces.keep(self.files.session, ArtifactDir::LargeToolResults, name, content).await
     }
 
-    /// Entry of the audit log about a call.
+    /// Creates an audit entry about a call.
     pub(crate) fn audited(&self, call: &ToolCall, fact: AuditFact) -> AuditEntry {
         AuditEntry {
             at: self.ports.clock.now(),
@@ -216,12 +216,12 @@ impl TurnContext {
         }
     }
 
-    /// The schema that the answer has to match.
+    /// Schema that the answer must match.
     pub(crate) fn answer_schema(&self) -> Option<Arc<AnswerSchema>> {
         self.answer_form.as_ref().map(|form| form.schema.clone().into())
     }
 
-    /// The tap of a request that the turn makes.
+    /// Recorder for a request of this turn.
     pub(crate) fn tap(&self, step: u32, purpose: ExchangePurpose) -> RequestTap {
         let source = || ExchangeSource {
             owner: self.settings.files_of(self.ids.session),
@@ -235,7 +235,7 @@ impl TurnContext {
         self.ports.exchanges.tap(&source, self.settings.trace)
     }
 
-    /// Waits for the future or for the turn's cancel, whichever comes first. Dropping the future is its cancel.
+    /// Waits for the future, or fails when the turn is cancelled. The future is cancelled by dropping it.
     pub(crate) async fn or_cancelled<T>(&self, future: impl Future<Output = T>) -> Result<T, TurnExit> {
         tokio::select! {
             biased;
@@ -244,14 +244,14 @@ impl TurnContext {
         }
     }
 
-    /// Working time at which an answer that begins now has to be there, where the time of the turn is limited. It may come a
-    /// while later than that: an answer that is nearly there is worth more than none.
+    /// Working time by which an answer that starts now must be complete, if the turn has a time limit. It includes a
+    /// grace period, since an answer that is nearly complete is worth more than none.
     pub(crate) fn latest_answer(&self) -> Option<Duration> {
         let time = self.limits.time?;
         Some(time.max(self.control.stopwatch.worked()).saturating_add(GRACE.max(time / 4)))
     }
 
-    /// Waits for words of the model until that time, as long as the turn is not cancelled.
+    /// Waits for model output until working time `latest`, or fails when that is reached or the turn is cancelled.
     pub(crate) async fn or_too_late<T>(
         &self,
         latest: Option<Duration>,
@@ -264,23 +264,23 @@ impl TurnContext {
         }
     }
 
-    /// Returns true if calls were stopped because the time of the turn is over.
+    /// Returns true if calls were stopped because the turn's time is over.
     pub(crate) fn is_out_of_time(&self) -> bool {
         self.control.calls.is_cancelled() && !self.control.cancel.is_cancelled()
     }
 
-    /// The error of a call that was stopped while it ran.
+    /// Error code of a call that was stopped while running.
     pub(crate) fn stop_code(&self) -> ToolErrorCode {
         if self.is_out_of_time() { ToolErrorCode::Timeout } else { ToolErrorCode::Cancelled }
     }
 
-    /// Tells the model something, behind the history.
+    /// Appends a notice for the model to the history.
     pub(crate) async fn tell(&self, state: &mut TurnState, notice: ItemBody) -> Result<(), TurnExit> {
         state.note(self.recorder.whole(notice, None).await?);
         Ok(())
     }
 
-    /// Asks a person and waits for the answer or the turn's cancel. The wait is not counted as work.
+    /// Asks the user and waits for the answer or the turn's cancellation. The wait does not count as working time.
     pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
         let waiting = self.control.stopwatch.pause();
         let answer = self.or_cancelled(self.recorder.ask(call_id, ask)).await?;
@@ -288,55 +288,55 @@ impl TurnContext {
         answer
     }
 
-    /// Returns whether another session works for the call already, since an earlier life of the daemon.
+    /// Returns true if a subagent has been working on the call since before a restart.
     pub(crate) fn is_under_way(&self, call: &ToolCall) -> bool {
         self.tools.in_flight.contains_key(&call.call_id)
     }
 
-    /// The tokens that request and answer of the turn's model may have together.
+    /// Window of the turn's model: tokens of a request and its answer together.
     pub(crate) fn window(&self) -> u64 {
         self.models.windows.of(self.models.model.info())
     }
 
-    /// The smallest window of the models that the turn may ask: what is told once must fit them all.
+    /// Smallest window among the models the turn may call: notices written once must fit them all.
     pub(crate) fn smallest_window(&self) -> u64 {
         self.window().min(self.models.windows.of(self.models.chat.info()))
     }
 
-    /// The model that is asked next.
+    /// The model that is called next.
     pub(crate) fn next_model(&self, state: &TurnState) -> &ModelInfo {
         if state.phase == Phase::Finalizing { self.models.chat.info() } else { self.models.model.info() }
     }
 
-    /// The tokens that the next request and its answer may have together.
+    /// Window of the model that is called next.
     pub(crate) fn next_window(&self, state: &TurnState) -> u64 {
         self.models.windows.of(self.next_model(state))
     }
 
-    /// The visible tool of that name or alias.
+    /// Finds a visible tool by name or alias.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
         let visible = |name: &str| self.tools.visible.get(name);
         let found = || self.tools.finds.get(name).map(|tool| &tool.spec);
-        // A name that others have for one of our tools means that one, unless a person gave it to another.
+        // An alias that other systems use for a built-in tool resolves to that tool, unless a user's tool has the name.
         let ours = |name: &str| {
             visible(self.ports.toolbox.canonical_name(name)).or_else(|| visible(agents::canonical_name(name)))
         };
         visible(name).or_else(found).or_else(|| if self.tools.finds.is_known(name) { None } else { ours(name) })
     }
 
-    /// Returns whether a call is one of `delegate_task`: nobody else's tool of that name.
+    /// Returns true if a call is one of the built-in `delegate_task`, not of a foreign tool with that name.
     pub(crate) fn is_delegation(&self, name: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.name == DELEGATE)
     }
 
-    /// Whose a visible tool is, where it is somebody else's.
+    /// Owner of a visible tool, if it is foreign.
     pub(crate) fn foreign(&self, tool: &ToolSpec) -> Option<Arc<Foreign>> {
         self.tools.finds.tools().foreign(&tool.name).cloned()
     }
 
-    /// Rules, as they are now, about files that the call comes upon without naming them, or of which it would tell
-    /// where it goes wrong: about reading them, and about the call itself if it named them. For a call over the
-    /// network, about addresses that it is redirected to.
+    /// Live rules about files that a call reaches without naming them, or that its error messages would reveal: about
+    /// reading them, and about the call itself had it named them. For a network call, rules about addresses it is
+    /// redirected to.
     fn read_rules(&self, call: &ToolCall) -> ReadRules {
         let is_judged = |tool: &&ToolSpec| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network);
         match self.tool(&call.name).filter(is_judged) {
@@ -345,7 +345,7 @@ impl TurnContext {
         }
     }
 
-    /// Rules, as they are now, about files that a model is told of unasked.
+    /// Live rules about files that are quoted to a model unasked.
     pub(crate) fn quoting(&self) -> ReadRules {
         self.rules_of(read_tool(), "{}".to_owned())
     }
@@ -357,7 +357,7 @@ impl TurnContext {
         read_rules(self.rules.policy.clone(), settings, kept, workspace, tool, foreign, own)
     }
 
-    /// The session, for those that start servers for it.
+    /// Identifies the session to adapters that start servers for it.
     pub(crate) fn tool_user(&self) -> ToolUser {
         ToolUser {
             session_id: Some(self.ids.session),
@@ -366,7 +366,7 @@ impl TurnContext {
         }
     }
 
-    /// Where one call of this turn works.
+    /// Environment in which one call of this turn runs.
     pub(crate) fn tool_context(&self, call: &ToolCall) -> ToolContext {
         ToolContext {
             session_id: self.ids.session,
@@ -385,10 +385,10 @@ impl TurnContext {
                 self.rules.answering.now(),
                 self.control.calls.clone(),
             ),
-            // Only a call that runs may ask it.
+            // Only a running call may ask the model.
             sampler: Default::default(),
             stands_for: self.tools.finds.tools().stands_for(&call.name).cloned(),
-            // Only a call that was let through is known to be one.
+            // Confinement is known only after the call was approved.
             confinement: Confinement::Usual,
             guarded: self.rules.policy.now().rules().guarded().clone(),
             closed: Arc::default(),
@@ -398,8 +398,8 @@ impl TurnContext {
     }
 }
 
-/// Rules about files that calls of a tool come upon, in a session with these settings and folders. The text is that of the
-/// arguments of the call itself.
+/// Rules about files that calls of a tool reach, in a session with these settings and folders. `own` is the arguments
+/// of the call itself.
 pub(crate) fn read_rules(
     in_force: PolicyInForce,
     settings: SessionSettings,
@@ -421,7 +421,7 @@ pub(crate) fn read_rules(
             roots: &roots(&workspace),
             memories: workspace.memories.as_deref(),
             kept: &kept,
-            // It is no command that is judged here.
+            // No command is judged here.
             held: true,
             contained: true,
         };
@@ -438,7 +438,7 @@ pub(crate) fn read_rules(
         let arguments = json!({ "path": named }).to_string();
         changes(&arguments, &|rules, facts| {
             let verdict = rules.judge(facts).verdict;
-            // Whoever was asked about the call itself was asked enough for what is no riskier.
+            // An approval of the call itself covers whatever is no riskier.
             let is_within = |own: Verdict| match (&verdict, own) {
                 (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => *other <= own,
                 _ => false,

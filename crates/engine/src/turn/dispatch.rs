@@ -1,5 +1,5 @@
-//! Runs the calls of one step: independent read-only ones at once, the rest in the model's order; and at the innermost end of the
-//! chain, the tool itself.
+//! Runs the calls of one step: independent read-only calls concurrently, the others in the model's order. Also runs the
+//! tool itself, at the innermost end of the chain.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -27,8 +27,8 @@ use crate::turn::{
     sampler::SamplingBudget,
 };
 
-/// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
-/// for them waits for a person, and nothing else begins before that person has come.
+/// Runs every call that has no result. Calls in flight since before a restart run first and alone: their subagents may
+/// be waiting for the user, and nothing else starts before the user has answered.
 pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     context.make_folders().await?;
     let mut calls: Vec<DueCall> = state.pending_calls.iter().map(|written| DueCall::of(context, written)).collect();
@@ -45,10 +45,11 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
     if state.phase == Phase::HandingOff { Err(TurnExit::Handoff) } else { Ok(()) }
 }
 
-/// A call that is due, in the words of its tool: from here on nothing else is judged, shown, audited and run.
+/// A pending call with its arguments adapted to its tool. From here on, only this form is judged, shown, audited and
+/// run.
 struct DueCall {
     call: ToolCall,
-    /// Note for the model about what became of its own words.
+    /// Note for the model on how its arguments were adapted.
     note: Option<String>,
 }
 
@@ -61,14 +62,14 @@ impl DueCall {
     }
 }
 
-/// Runs these calls at once, stores what came of each as it ends, and takes in all of it, whatever came of others.
+/// Runs these calls concurrently, stores each result as it arrives, and applies all of them even if some fail.
 async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCall]) -> Result<(), TurnExit> {
     let known: &TurnState = state;
     let (step, mut usage) = (known.steps, known.usage);
     let running: Vec<_> = batch.iter().map(|due| run_call(context, due, known).boxed()).collect();
     let mut running = stream::iter(running).buffer_unordered(context.config.parallel_calls.max(1));
     let mut outcomes = Vec::with_capacity(batch.len());
-    // All come to their end, also where one cannot: none is cut off without a word in the audit log.
+    // All calls run to their end even if one fails: none is dropped without an audit entry.
     loop {
         let calls = &context.control.calls;
         let is_stopped = calls.is_cancelled();
@@ -97,8 +98,8 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     stopped.map_or(Ok(()), Err)
 }
 
-/// Number of calls from the front that may run at once: all that are in flight, else all leading ones that only look,
-/// or that a subagent works for; or the first alone.
+/// Number of leading calls that may run concurrently: all calls in flight, else all that only read or run in a
+/// subagent, else one.
 fn independent(context: &TurnContext, calls: &[DueCall]) -> usize {
     let looks = |DueCall { call, .. }: &&DueCall| {
         context.is_delegation(&call.name)
@@ -115,14 +116,14 @@ fn independent(context: &TurnContext, calls: &[DueCall]) -> usize {
 /// A call that has ended.
 struct EndedCall<'a> {
     call: &'a ToolCall,
-    /// The item of its result, where it was started.
+    /// The item of its result, if it was started.
     item: Option<ItemId>,
     output: ToolOutput,
     entries: CallEntries,
     duration_ms: u64,
 }
 
-/// The result of a call, its effects on the turn, and whether it was not let through, as nobody could write it down.
+/// Result of a call, its effects on the turn, and true if it was blocked because the decision could not be logged.
 type Outcome = (Arc<Item>, SideEffects, bool);
 
 async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState) -> Result<EndedCall<'a>, TurnExit> {
@@ -143,7 +144,7 @@ async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState
     Ok(EndedCall { call, item: started.get().copied(), output, entries, duration_ms })
 }
 
-/// Result of a call that the end of the turn's time kept from running, or from its answer.
+/// Output of a call that did not run, or got no answer, because the turn's time was over.
 fn out_of_time(started: &OnceLock<ItemId>) -> ToolOutput {
     match started.get() {
         Some(_) => {
@@ -153,13 +154,13 @@ fn out_of_time(started: &OnceLock<ItemId>) -> ToolOutput {
     }
 }
 
-/// Stores the result of a call, with the count of what was taken for it.
+/// Stores the result of a call together with the usage spent on it.
 async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, TurnExit> {
     let EndedCall { call, item, output, entries, duration_ms } = ended;
     let CallEntries { unwritten, ran_with, mut effects, .. } = entries;
     let ToolOutput { text, error, files, exit_code, details, state_files, .. } = output;
-    // It is in the journal before the result is, so that no model is told of a file that a crash has taken, and the next
-    // call sees it.
+    // State changes are in the journal before the result. So no model hears of a file that a crash has lost, and the
+    // next call sees the change.
     let changes_state = !state_files.is_empty();
     for change in state_files {
         context.recorder.change(StateChange::File(change)).await?;
@@ -194,7 +195,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         None => start_result(context, call, result.ran_with.clone()).await?,
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
-    // What was taken for the call by who asked the model, or by other sessions: the turn's limits hold for all of it.
+    // Usage spent on the call by tools that called the model and by subagents. It counts toward the turn's limits.
     let mut counted = Vec::new();
     for (usage, delegated) in [(effects.sampled, false), (effects.delegated.usage, true)] {
         if usage != Usage::default() {
@@ -233,7 +234,7 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.todos.clone_from(&todos);
         context.recorder.change(StateChange::Todos { todos }).await?;
     }
-    // What another session did for the call: what was refused there was refused in this turn.
+    // Denials in a subagent count as denials of this turn.
     let DelegatedWork { usage, denials, fails } = delegated;
     state.delegated = state.delegated.saturating_add(usage.tokens());
     for Denial { call_id, tool, reason } in &denials {
@@ -245,14 +246,14 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
     }
 }
 
-/// Tells that the tool starts to run, or that it has an outcome without having run.
+/// Records that the tool starts to run, or that the call has an outcome without having run.
 async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<String>) -> Result<ItemId, TurnExit> {
     let result = ToolResult { ran_with, ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     context.recorder.start(ItemBody::ToolResult(result)).await
 }
 
-/// Tells that a call starts to take effect. That is in the journal when this returns, so that a crash can be told
-/// honestly.
+/// Records that a call starts to take effect. The record is stored when this returns, so that a crash can be reported
+/// truthfully.
 pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
     let Invocation { context, call, started, record, .. } = invocation;
     if context.control.cancel.is_cancelled() {
@@ -269,15 +270,15 @@ pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
     context.recorder.flush().await
 }
 
-/// Time for a tool to end its processes after a stop before it is dropped.
+/// Grace period for a tool to end its processes after a stop, before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
-/// Runs the tool of a call, for the end of a chain.
+/// Runs the tool of a call, at the end of a chain.
 pub(crate) fn runner<'a>(invocation: &'a Invocation<'a>) -> Hook<'a, ToolOutput> {
     execute(invocation).boxed()
 }
 
-/// Runs the tool. What it took of the turn's model is in the call's record.
+/// Runs the tool. The tokens it spent on the turn's model are added to the call's record.
 async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     begin(invocation).await?;
     let Invocation { context, call, started, record, .. } = invocation;

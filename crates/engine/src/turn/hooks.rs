@@ -1,4 +1,4 @@
-//! What a capability can do around a turn, and the chain of those that do.
+//! The hooks of a capability around a turn, and the chain that runs them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,30 +20,30 @@ use crate::{
     turn::{TurnContext, TurnExit, TurnState, call_record::CallRecord, recorder::ResolvedInterrupt},
 };
 
-/// Work of a hook, which may end the turn.
+/// Future of a hook. An error ends the turn.
 pub(crate) type Hook<'a, T = ()> = BoxFuture<'a, Result<T, TurnExit>>;
 
-/// Preview of a call, or what it would return.
+/// Preview of a call; the error is the output that the call would return.
 pub(crate) type Preview<'a> = BoxFuture<'a, Result<Option<String>, ToolOutput>>;
 
-/// A hook that has nothing to wait for.
+/// Completes a hook that has nothing to wait for.
 pub(crate) fn done<'a, T: Send + 'a, E: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, E>> {
     std::future::ready(Ok(value)).boxed()
 }
 
-/// A capability with hooks before the turn, before each model call and around each tool call.
+/// A capability with hooks around the turn, its model calls and its tool calls.
 pub(crate) trait Link: Send + Sync {
-    /// The tools that the link answers itself.
+    /// Tools that the link implements itself.
     fn tools(&self) -> Vec<ToolSpec> {
         Vec::new()
     }
 
-    /// Returns whether people may switch these tools off. Those that other links name to the model stay.
+    /// Returns true if users may disable these tools. Tools that other links mention to the model cannot be disabled.
     fn can_be_disabled(&self) -> bool {
         false
     }
 
-    /// Notice in front of a turn's input: it is stored with the input.
+    /// Notice inserted before a turn's input and stored with it.
     fn preamble(&self, _: &PreambleContext<'_>) -> Option<ItemBody> {
         None
     }
@@ -53,57 +53,58 @@ pub(crate) trait Link: Send + Sync {
         done(())
     }
 
-    /// Called before each step: before it is decided what comes next.
+    /// Called before each step, before the next action is chosen.
     fn before_step<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> Hook<'a> {
         done(())
     }
 
-    /// Called once after the last step, where the turn came to its answer or to a limit.
+    /// Called once after the last step, if the turn ended with an answer or at a limit.
     fn on_finish<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> Hook<'a> {
         done(())
     }
 
-    /// Reminder for the model as it should read before the next request. It is appended to the history where it changed.
+    /// Reminder for the model before the next request. It is appended to the history if it changed.
     fn reminder(&self, _: &TurnContext, _: &TurnState) -> Option<Reminder> {
         None
     }
 
-    /// May change what the model is sent.
+    /// May change the request before it is sent.
     fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut RequestBuilder) {}
 
-    /// Called before a call is judged, whoever answers it: may bring into the session what it is about, and note what it needs
-    /// besides. An output is what the call comes to, for it could only fail.
+    /// Called before any call is judged, including calls to other tools. May load what the call needs into the session
+    /// and note its requirements. `Some(output)` means that the call could only fail: unless the rules deny it, it ends
+    /// with this output, and the user is not asked.
     fn prepare_call<'a>(&'a self, _: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
         done(None)
     }
 
-    /// Preview of a call of one of its tools, as [`agentd_core::ports::Toolbox::preview`] gives for others. None where
-    /// the link has no such tool, or nothing to show.
+    /// Preview of a call to one of the link's tools, as [`agentd_core::ports::Toolbox::preview`] gives for other tools.
+    /// `None` if the link has no such tool or no preview.
     fn preview<'a>(&'a self, _: &'a Invocation<'a>) -> Option<Preview<'a>> {
         None
     }
 
-    /// The paths that a call of one of its tools would change, where its arguments do not say them: the rules judge them
-    /// as if they did.
+    /// Paths that a call to one of the link's tools would change but that its arguments do not name. The rules judge
+    /// them as if they were named.
     fn affected_paths(&self, _: &Invocation<'_>) -> Vec<String> {
         Vec::new()
     }
 
-    /// May answer a call itself, change it, or let it through and look at what comes back.
+    /// May answer a call, change it, or pass it on and inspect the result.
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         next.run(call)
     }
 }
 
-/// A link with its name and, in one line, its purpose and the reason for its place, for people who want to see the chain.
+/// A link with its name and a one-line description of its purpose and position, shown when the chain is listed.
 pub(crate) type NamedLink = (&'static str, &'static str, Arc<dyn Link>);
 
-/// A fact that the model should know before the next request.
+/// A fact for the model to see before the next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reminder {
-    /// Its subject. A later reminder replaces an earlier one on the same.
+    /// Its topic. A later reminder replaces an earlier one on the same topic.
     pub(crate) topic: NoticeTopic,
-    /// Its words.
+    /// Text of the reminder.
     pub(crate) text: String,
 }
 
@@ -112,7 +113,7 @@ impl Reminder {
         Self { topic, text: text.into() }
     }
 
-    /// The notice that tells it.
+    /// Converts the reminder into a notice.
     pub(crate) fn notice(self) -> ItemBody {
         let Self { topic, text } = self;
         ItemBody::Notice { text, topic, sources: Vec::new(), pictures: Vec::new() }
@@ -124,23 +125,23 @@ impl Reminder {
 pub(crate) struct Invocation<'a> {
     pub(crate) context: &'a TurnContext,
     pub(crate) call: &'a ToolCall,
-    /// State of the turn before it, and before those that run beside it.
+    /// State of the turn before this call and before all calls running concurrently.
     pub(crate) state: &'a TurnState,
     /// The item of the result, once the tool has started.
     pub(crate) started: &'a OnceLock<ItemId>,
-    /// Record of the decision on it.
+    /// Record of the decision on the call.
     pub(crate) record: &'a CallRecord<'a>,
 }
 
 impl Invocation<'_> {
-    /// The tool that is called, whoever answers it. None where the turn shows none of that name: what a model was not shown
-    /// it cannot call.
+    /// The tool that is called, of a link or of the toolbox. `None` if the turn does not show it: a model cannot call
+    /// hidden tools.
     pub(crate) fn tool(&self) -> Option<&ToolSpec> {
         let (context, name) = (self.context, &self.call.name);
         context.tool(name).or_else(|| context.tools.visible.get(&context.tools.chain.own(name)?.name))
     }
 
-    /// Asks a person about the call and waits for the answer, the turn's cancel or the end of its time.
+    /// Asks the user about the call and waits for the answer, the turn's cancellation or the end of its time.
     pub(crate) async fn ask(&self, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
         let asked = Instant::now();
         let (context, call_id) = (self.context, &self.call.call_id);
@@ -159,34 +160,34 @@ impl Invocation<'_> {
     }
 }
 
-/// Sessions that work for calls of other sessions.
+/// Runner of sessions that work on calls of other sessions.
 pub(crate) trait Subagents: Send + Sync {
-    /// Runs the task in a subagent, and returns its result.
+    /// Runs the task in a subagent and returns its result.
     fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> Hook<'a, ToolOutput>;
 
-    /// Follows a subagent that works for this call since before a restart, and returns its result.
+    /// Waits for a subagent that has worked on this call since before a restart, and returns its result.
     fn resume<'a>(&'a self, call: &'a Invocation<'a>, subagent: Subagent, max_steps: u32) -> Hook<'a, ToolOutput>;
 
-    /// Returns whether a subagent is still in memory, where only its parent was closed.
+    /// Returns true if the subagent is still in memory, which is the case if only its parent was closed.
     fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool>;
 
-    /// Cancels a subagent whose call has ended without it.
+    /// Cancels a subagent whose call has ended.
     fn cancel(&self, id: SessionId) -> BoxFuture<'_, ()>;
 }
 
 /// Task of a subagent.
 pub(crate) struct Task {
-    /// In words, for the subagent.
+    /// Instructions for the subagent.
     pub(crate) text: String,
-    /// Which agent a new one is; none for one that is like the main agent.
+    /// Name of the agent for a new subagent; `None` for one like the main agent.
     pub(crate) agent: Option<String>,
-    /// Set if the call names that agent.
+    /// True if the call names that agent.
     pub(crate) is_named: bool,
-    /// The steps that it may take.
+    /// Maximum number of steps.
     pub(crate) max_steps: u32,
-    /// The earlier one that shall go on.
+    /// Earlier subagent to continue.
     pub(crate) context_id: Option<SessionId>,
-    /// Set if a new one gets a worktree of the project for itself.
+    /// True if a new subagent gets its own worktree of the project.
     pub(crate) worktree: bool,
 }
 
@@ -196,7 +197,7 @@ pub(crate) struct Next<'a> {
     tool: ToolRunner,
 }
 
-/// Runs the tool of a call, behind all links.
+/// Runs the tool of a call, inside all links.
 pub(crate) type ToolRunner = for<'a> fn(&'a Invocation<'a>) -> Hook<'a, ToolOutput>;
 
 impl<'a> Next<'a> {
@@ -212,36 +213,36 @@ impl<'a> Next<'a> {
 /// All links, in order.
 pub(crate) struct Chain {
     links: Vec<NamedLink>,
-    /// Tools that links answer themselves, also those that a turn does not offer.
+    /// Tools implemented by links, including those that a turn does not offer.
     own: Vec<ToolSpec>,
     tool: ToolRunner,
 }
 
 impl Chain {
-    /// A chain of these links, in order, around what runs a tool.
+    /// Creates a chain of these links, in order, around the tool runner.
     pub(crate) fn new(links: Vec<NamedLink>, tool: ToolRunner) -> Self {
         let own = links.iter().flat_map(|(.., link)| link.tools()).collect();
         Self { links, own, tool }
     }
 
-    /// The tools that links answer themselves, and whether people may switch them off.
+    /// Tools implemented by links, and whether users may disable each.
     pub(crate) fn tools(&self) -> Vec<(ToolSpec, bool)> {
         let tools = self.links.iter().flat_map(|(.., link)| link.tools().into_iter().map(move |tool| (tool, link)));
         tools.map(|(tool, link)| (tool, link.can_be_disabled())).collect()
     }
 
-    /// The tool of that name, where a link answers it, whether the turn offers it or not.
+    /// Finds a tool implemented by a link, whether the turn offers it or not.
     pub(crate) fn own(&self, name: &str) -> Option<&ToolSpec> {
         let name = agents::canonical_name(name);
         self.own.iter().find(|tool| tool.name == name)
     }
 
-    /// The links' names and reasons, in order.
+    /// Names and descriptions of the links, in order.
     pub(crate) fn told(&self) -> Vec<(&'static str, &'static str)> {
         self.links.iter().map(|(name, description, _)| (*name, *description)).collect()
     }
 
-    /// Notices in front of a turn's input, in order.
+    /// Notices inserted before a turn's input, in order.
     pub(crate) fn preamble(&self, opening: &PreambleContext<'_>) -> Vec<ItemBody> {
         self.links.iter().filter_map(|(.., link)| link.preamble(opening)).collect()
     }
@@ -278,7 +279,7 @@ impl Chain {
         }
     }
 
-    /// Brings what the call is about. An output is what the call comes to.
+    /// Runs the `prepare_call` hooks until one returns an output.
     pub(crate) async fn prepare_call(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, TurnExit> {
         for (.., link) in &self.links {
             if let Some(output) = link.prepare_call(call).await? {
@@ -288,7 +289,7 @@ impl Chain {
         Ok(None)
     }
 
-    /// Preview of the call, for a person who is asked to approve it. An error is what it would return.
+    /// Preview of the call for the user who is asked to approve it. The error is the output that the call would return.
     pub(crate) async fn preview(&self, call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
         match self.links.iter().find_map(|(.., link)| link.preview(call)) {
             Some(preview) => preview.await,
@@ -297,7 +298,7 @@ impl Chain {
         }
     }
 
-    /// The paths that the call would change, where its arguments do not say them.
+    /// Paths that the call would change but that its arguments do not name.
     pub(crate) fn affected_paths(&self, call: &Invocation<'_>) -> Vec<String> {
         self.links.iter().flat_map(|(.., link)| link.affected_paths(call)).collect()
     }

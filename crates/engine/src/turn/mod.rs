@@ -1,15 +1,17 @@
-//! One turn: from an input to its `TurnEnded`. The kernel of the product: it owns its hooks and names no capability.
+//! One turn, from an input to its `TurnEnded`. This is the kernel of the engine: it defines the hooks but names no
+//! capability.
 //!
-//! [`run::run`] is the loop. In each step, [`step::next`] decides purely what comes next from the [`TurnState`], and one of
-//! `sample` (ask the model, or for the last answer) and `dispatch` (run its calls) does it. What is fixed for
-//! the turn is its [`TurnContext`]; everything that happens goes to the session through the [`recorder::Recorder`].
+//! [`run::run`] is the loop. In each step, [`step::next`] picks the next action from the [`TurnState`] without side
+//! effects, and either `sample` (call the model, also for the final answer) or `dispatch` (run its calls) carries it
+//! out. [`TurnContext`] is what stays fixed for the turn; all events go to the session through the
+//! [`recorder::Recorder`].
 //!
-//! - [`hooks`]: what a capability can do around a turn, and how subagents are run; [`call_record`]: what was decided about
-//!   a call. `sampler` is the model that a tool may ask meanwhile.
-//! - `request`: the next request, with what the model is told at its end, once, and what its answer says of the window;
-//!   `route`: the model that gets it, and whether the turn begins with a plan.
-//! - `unusable`: answers that a turn cannot end with; `rounds`: calls that repeat.
-//! - `answering`: how questions reach people; `stopwatch`: the time worked, and model calls.
+//! - [`hooks`]: what a capability can do around a turn, and how subagents are run; [`call_record`]: the decision on a
+//!   call. `sampler` lets a running tool call the model.
+//! - `request`: the next request, its reminders, and what its token usage reveals about the window; `route`: the model
+//!   that gets it, and whether the turn begins with a plan.
+//! - `unusable`: answers that a turn cannot end with; `rounds`: repeated calls.
+//! - `answering`: how questions reach users; `stopwatch`: working time of turns and model calls.
 
 pub(crate) mod answering;
 pub(crate) mod call_record;

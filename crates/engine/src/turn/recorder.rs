@@ -1,4 +1,4 @@
-//! A turn's line to its session: facts go up, in order; answers come down.
+//! Channel from a turn to its session: events go up, in order; answers come back.
 
 use std::sync::Arc;
 
@@ -16,47 +16,47 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::turn::{TurnExit, TurnOutcome, TurnState, state::UnansweredCall};
 
-/// The facts of an item that is whole as it comes.
+/// Events of an item that is complete from the start.
 pub(crate) fn whole(item: Item) -> [EventKind; 2] {
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }
 
-/// Facts that wait for the session's writer at the most.
+/// Maximum number of messages waiting for the session's writer.
 const QUEUE: usize = 256;
 
 /// Message of a turn to its session.
 pub(crate) enum TurnMessage {
-    /// To be stored, all or none, and then shown.
+    /// Events to be stored atomically and then published.
     Facts(Vec<EventKind>),
-    /// To be shown.
+    /// Text to be published but not stored.
     Delta { item_id: ItemId, text: String },
-    /// Answered when all facts before it are stored.
+    /// Answered when all earlier events are stored.
     Flush(oneshot::Sender<()>),
-    /// A person is needed. The answer comes when there is one, perhaps in another life of the daemon.
+    /// A question for the user. The answer may arrive only after a restart of the daemon.
     Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<ResolvedInterrupt> },
-    /// A question of a session that works for a call, or the answer to it: told here, once.
+    /// A question of a subagent that works on a call, or its answer. Published here once.
     Child(Box<EventKind>),
-    /// The pending questions of the call are withdrawn: the call has ended, or asks otherwise.
+    /// Withdraws the pending questions of the call: it has ended, or asks differently.
     Withdraw { call_id: CallId },
-    /// The end of a compaction that was started: it replaces these items. Answered with the item as it is stored.
+    /// The end of a compaction that was started: it replaces these items. Answered with the stored item.
     Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
-    /// Asks for what was added to the turn since it last asked.
+    /// Requests the inputs added to the turn since the last request.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
-    /// The turn continues from here in a task of its own: with another agent, or with tools that were not known before.
+    /// The turn continues in a separate task, with another agent or with newly discovered tools.
     HandOn(Box<TurnState>),
-    /// The turn's model does not answer: the next one continues from here, where there is one.
+    /// The turn's model does not respond. The next one continues from here, if there is one.
     FailOver { state: Box<TurnState>, call: Box<UnansweredCall> },
-    /// The turn is over, unless something was added meanwhile. Answered true if the end is stored; otherwise that is to be looked
-    /// at first.
+    /// The turn is over, unless inputs were added meanwhile. Answered true if the end is stored; false if there are
+    /// inputs to read first.
     End { outcome: Box<TurnOutcome>, is_stored: oneshot::Sender<bool> },
 }
 
-/// An answer, and who gave it.
+/// An answer and who gave it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ResolvedInterrupt {
     pub(crate) answer: Answer,
     pub(crate) by: DecidedBy,
-    /// The question, as it was shown; none where nobody was asked, for a rule was kept meanwhile.
+    /// The question as it was shown; `None` if nobody was asked because a grant was added meanwhile.
     pub(crate) asked: Option<Box<Ask>>,
 }
 
@@ -65,7 +65,7 @@ impl ResolvedInterrupt {
         Self { answer: answer.clone(), by: by.clone().into(), asked: asked.map(Box::new) }
     }
 
-    /// The words in it, where a person gave it: neither a default nor the daemon's are theirs.
+    /// Text of the answer, if a user wrote it. Defaults and the daemon's own texts do not count.
     pub(crate) fn words_of_person(&self) -> Option<String> {
         let words = match &self.answer {
             Answer::Text { text } => text,
@@ -75,17 +75,17 @@ impl ResolvedInterrupt {
         (matches!(self.by, DecidedBy::Client(_)) && !words.trim().is_empty()).then(|| words.trim().to_owned())
     }
 
-    /// Returns whether it answers what the call itself asks, and not whether the call may run.
+    /// Returns true if it answers the call's own question, as opposed to approving the call.
     pub(crate) fn is_to_a_question(&self) -> bool {
         matches!(self.asked.as_deref(), Some(Ask::Question { .. }))
     }
 }
 
-/// Answers to one call, which may need two: whether it may run, and then what it asks itself. The second does not undo
-/// the first, which may have put other arguments in place of the model's.
+/// Answers to one call, which may need two: its approval, then its own question. The second does not replace the first,
+/// which may have changed the model's arguments.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallAnswers {
-    /// Answer to whether the call may run.
+    /// Answer to the approval question.
     pub(crate) approval: Option<ResolvedInterrupt>,
     question: Option<ResolvedInterrupt>,
 }
@@ -99,7 +99,7 @@ impl CallAnswers {
         }
     }
 
-    /// Answer to that question. A call may ask several, and an answer is the answer to one.
+    /// The answer to that question. A call may ask several, and each answer belongs to one.
     pub(crate) fn to(&self, ask: &Ask) -> Option<&ResolvedInterrupt> {
         match ask {
             Ask::Question { .. } => self.question.as_ref().filter(|answered| answered.asked.as_deref() == Some(ask)),
@@ -108,8 +108,8 @@ impl CallAnswers {
     }
 }
 
-/// A turn's line to its session. All of it fails with [`TurnExit::SessionGone`] when the session could not store what it
-/// was told: then the turn must not do anything more.
+/// Channel from a turn to its session. All methods fail with [`TurnExit::SessionGone`] if the session could not store
+/// an event; the turn must then do nothing more.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     turn_id: TurnId,
@@ -122,22 +122,22 @@ impl Recorder {
         (Self { turn_id, session }, messages)
     }
 
-    /// Tells a fact. It is stored some time after this returns; see [`Self::flush`].
+    /// Sends an event. It is stored some time after this returns; see [`Self::flush`].
     pub(crate) async fn fact(&self, kind: EventKind) -> Result<(), TurnExit> {
         self.facts(vec![kind]).await
     }
 
-    /// Tells facts of which the journal has all or none.
+    /// Sends events that the journal stores atomically.
     pub(crate) async fn facts(&self, kinds: Vec<EventKind>) -> Result<(), TurnExit> {
         self.send(TurnMessage::Facts(kinds)).await
     }
 
-    /// Warns the person.
+    /// Sends a warning to the user.
     pub(crate) async fn warn(&self, code: &str, message: impl Into<String>) -> Result<(), TurnExit> {
         self.fact(EventKind::Warning { code: code.to_owned(), message: message.into() }).await
     }
 
-    /// Tells a change of the session.
+    /// Sends a change of the session's state.
     pub(crate) async fn change(&self, change: StateChange) -> Result<(), TurnExit> {
         self.fact(EventKind::StateChanged { change }).await
     }
@@ -150,20 +150,20 @@ impl Recorder {
         Ok(id)
     }
 
-    /// Adds text to an item under way.
+    /// Appends text to an item in progress.
     pub(crate) async fn delta(&self, item_id: ItemId, text: String) -> Result<(), TurnExit> {
         self.send(TurnMessage::Delta { item_id, text }).await
     }
 
-    /// Where the tool tells how far it is whose result is this item under way. What finds no room is not told: the next line
-    /// says more.
+    /// Progress sink for the tool whose result is this item. Lines are dropped if the queue is full, since the next
+    /// line supersedes them.
     pub(crate) fn progress(&self, item_id: ItemId) -> CallProgress {
         let session = self.session.clone();
         CallProgress::new(move |text| drop(session.try_send(TurnMessage::Delta { item_id, text })))
     }
 
-    /// Completes an item that was started, with its origin where a model said it, and with the count of what was taken for the
-    /// call whose result it is: nobody has the one without the other.
+    /// Completes a started item, with its origin if a model wrote it. `paid` is the usage spent on the call: it is
+    /// stored atomically with the item.
     pub(crate) async fn complete(
         &self,
         id: ItemId,
@@ -184,29 +184,28 @@ impl Recorder {
         self.complete(id, body, ItemStatus::Done, origin, Vec::new()).await
     }
 
-    /// Waits until everything told so far is stored.
+    /// Waits until all events sent so far are stored.
     pub(crate) async fn flush(&self) -> Result<(), TurnExit> {
         self.ask_session(TurnMessage::Flush).await
     }
 
-    /// Asks a person and waits, for days if need be.
+    /// Asks the user and waits for the answer, for days if necessary.
     pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
         let ask = Box::new(ask);
         self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
     }
 
-    /// Tells what a session that works for a call asks a person, or what was answered to it. What is known is not told again.
+    /// Sends a subagent's question, or the answer to it. Events already known are not published again.
     pub(crate) async fn child(&self, kind: EventKind) -> Result<(), TurnExit> {
         self.send(TurnMessage::Child(Box::new(kind))).await
     }
 
-    /// Takes back what a call has asked, if it waits for an answer still. Where there is no room to say so, the end of the
-    /// turn does.
+    /// Withdraws a call's pending question. If the queue is full, the end of the turn withdraws it.
     pub(crate) fn withdraw(&self, call_id: CallId) {
         let _ = self.session.try_send(TurnMessage::Withdraw { call_id });
     }
 
-    /// Completes a compaction, which replaces these items.
+    /// Completes a compaction that replaces these items.
     pub(crate) async fn compact(
         &self,
         item_id: ItemId,
@@ -217,23 +216,23 @@ impl Recorder {
         self.ask_session(|stored| TurnMessage::Compact { item_id, replaced, compaction, stored }).await
     }
 
-    /// Additions to the turn since this was last asked.
+    /// Takes the inputs added to the turn since the last call.
     pub(crate) async fn take_steers(&self) -> Result<Vec<Arc<Item>>, TurnExit> {
         self.ask_session(TurnMessage::TakeSteers).await
     }
 
-    /// Continues the turn in another task. Nothing of this one may follow.
+    /// Continues the turn in another task. This task must not send anything afterwards.
     pub(crate) async fn hand_on(&self, state: TurnState) {
-        // A session that cannot take it in cannot end the turn either: it tells its readers itself.
+        // A session that cannot receive this cannot end the turn either: it notifies its readers itself.
         let _ = self.send(TurnMessage::HandOn(Box::new(state))).await;
     }
 
-    /// Lets another model continue, for this one does not answer. Nothing of this task may follow.
+    /// Lets another model continue, because this one does not respond. This task must not send anything afterwards.
     pub(crate) async fn fail_over(&self, state: TurnState, call: Box<UnansweredCall>) {
         let _ = self.send(TurnMessage::FailOver { state: Box::new(state), call }).await;
     }
 
-    /// Ends the turn, unless something was added to it meanwhile. Says whether it did.
+    /// Ends the turn, unless inputs were added to it meanwhile. Returns true if the end is stored.
     pub(crate) async fn end(&self, outcome: TurnOutcome) -> Result<bool, TurnExit> {
         let outcome = Box::new(outcome);
         self.ask_session(|is_stored| TurnMessage::End { outcome, is_stored }).await

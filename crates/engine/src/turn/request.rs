@@ -1,8 +1,8 @@
-//! The next request of a turn: its reminders, messages and tools, about how large it is, and what its size means: the level of the
-//! window, a higher price, and a server that reads only a part of it without a word.
+//! The next request of a turn: reminders, messages, tools and estimated size. Also evaluates that size: the fill level
+//! of the window, price tiers, and servers that silently truncate a request.
 //!
-//! Reminders are notices at the end of the history, written where they changed, and never moved or removed. So a request begins
-//! with all bytes of the one before it.
+//! Reminders are notices at the end of the history. They are appended when they change, and never moved or removed. So
+//! each request starts with all bytes of the previous one.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use agentd_core::{
 
 use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Reminder};
 
-/// The request for the next model call, before the chain has seen it.
+/// Builds the request for the next model call, before the chain modifies it.
 pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> RequestBuilder {
     let mut messages = Vec::with_capacity(state.history.len() + 1);
     messages.push(Message::System { text: context.prompt.system.clone() });
@@ -31,13 +31,13 @@ pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet)
     RequestBuilder { messages, tools, may_call: true, answer_schema: None, known_paths, agent }
 }
 
-/// About how many tokens the next request to a model has, by the unscaled guess.
+/// Estimates the tokens of the next request to a model, uncalibrated.
 pub(crate) fn guess(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
     let history: u64 = state.history.iter().map(|item| meter::guess(item, model.echo_reasoning)).sum();
     guess_fixed(context, model) + history
 }
 
-/// About how many tokens of each request to a model are instructions and tools. The embedded model is shown neither.
+/// Estimates the tokens of instructions and tools in each request to a model. The embedded model gets neither.
 pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
     if model.embedded {
         return 0;
@@ -45,16 +45,16 @@ pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
     context.tools.finds.tools().print.tokens + tokens::estimate(&context.prompt.system)
 }
 
-/// About how many tokens the next request to a model has.
+/// Estimates the tokens of the next request to a model.
 pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
     let next = Next { model, tools: context.tools.finds.tools().print };
     state.meter.expected(&context.models.scales, next, || guess(context, state, model))
 }
 
-/// Said where a request would end with the model's own words: no server takes it for the one to speak then.
+/// Appended if a request would end with the model's own text: servers do not let a model continue from there.
 const CONTINUE: &str = "Your answer was not the end: go on where it stopped.";
 
-/// Appends the reminders that changed, and what else the next request has to end with.
+/// Appends the reminders that changed, and whatever else the next request must end with.
 pub(crate) async fn append_reminders(
     context: &TurnContext,
     state: &mut TurnState,
@@ -74,7 +74,7 @@ pub(crate) async fn append_reminders(
     Ok(())
 }
 
-/// The reminder on a topic as it reads now; where there is no more to say, that what was said before is over.
+/// The current reminder on a topic. If there is nothing to remind of any more, `over` retracts the earlier one.
 pub(crate) fn reminder_or_over(
     state: &TurnState,
     topic: NoticeTopic,
@@ -91,7 +91,7 @@ pub(crate) fn reminder_or_over(
     Some(Reminder::new(topic, text))
 }
 
-/// The reminder on a topic that is in force; of one that belongs to a turn, only in that turn.
+/// The latest reminder on a topic. Reminders that belong to a turn count only in that turn.
 fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Option<&str> {
     let of_turn = matches!(
         topic,
@@ -106,7 +106,7 @@ fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Opt
     history
         .iter()
         .rev()
-        // How full the window was before room was made is no longer true.
+        // The level from before a compaction is outdated.
         .take_while(|item| topic != NoticeTopic::Level || !matches!(item.body, ItemBody::Compaction(_)))
         .filter(|item| topic != NoticeTopic::Level || summary.is_none_or(|summary| item.id > summary.id))
         .find_map(|item| match &item.body {
@@ -117,10 +117,10 @@ fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Opt
         })
 }
 
-/// Part of a request by which it may grow before the person is warned.
+/// Fraction (one tenth) by which a request may grow before the user is warned.
 const PRICE_MARGIN: u64 = 10;
 
-/// Takes in how full the window of the turn's model is now, whoever was asked last.
+/// Records the fill level of the window of the turn's model, whichever model was called last.
 pub(crate) async fn tell_level(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let tokens = expected(context, state, context.models.model.info());
     match state.meter.moved(tokens, context.window()) {
@@ -129,8 +129,8 @@ pub(crate) async fn tell_level(context: &TurnContext, state: &mut TurnState) -> 
     }
 }
 
-/// Warns where the next request comes near a size above which all of its tokens cost more: once in a session for each such
-/// size.
+/// Warns if the next request comes close to a size above which all of its tokens cost more. Each such size is reported
+/// once per session.
 pub(crate) async fn warn_of_price(
     context: &TurnContext,
     state: &mut TurnState,
@@ -154,8 +154,8 @@ pub(crate) async fn warn_of_price(
     context.recorder.warn("price_border", message).await
 }
 
-/// Looks at what was counted of a request that held so many items of the history, and returns the usage to measure by: none
-/// of its tokens where only a part was read, so that the guess stands.
+/// Checks the token count of a request that contained `items` items of the history, and returns the usage to calibrate
+/// with. If the server read only a part, its prompt tokens are set to 0 so that the estimate is used.
 pub(crate) async fn look_for_cut(
     context: &TurnContext,
     state: &mut TurnState,
@@ -186,7 +186,7 @@ pub(crate) async fn look_for_cut(
     Ok(Usage { prompt_tokens: 0, ..usage })
 }
 
-/// The tokens that an item takes of a request at the least.
+/// Lower bound on the tokens of an item in a request.
 fn of_item(item: &Item) -> u64 {
     match &item.body {
         ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } | ItemBody::Notice { text, .. } => {

@@ -1,5 +1,5 @@
-//! Repeated calls: answers of a turn that make the same calls and get the same results, one after another or in rounds of two
-//! or three. Pure. A link warns the model, and [`super::step`] ends the turn.
+//! Detects repeated calls: answers of a turn that make the same calls with the same results, in a row or in cycles of
+//! two or three. No side effects. A link warns the model, and [`super::step`] ends the turn.
 
 use std::{
     collections::VecDeque,
@@ -15,27 +15,27 @@ use agentd_core::{
 };
 use serde_json::Value;
 
-/// Number of equal rounds after which the model is warned, and after which the turn ends.
+/// Numbers of equal rounds after which the model is warned, and after which the turn ends.
 pub(crate) const NOTED: usize = 3;
 pub(crate) const MOST: usize = 6;
 
-/// Answers in the longest round that is detected.
+/// Number of answers in the longest cycle that is detected.
 const LONGEST: usize = 3;
 
-/// Outcome of every call of a tool that the model was not given.
+/// Outcome of every call to a tool that the model was not given.
 const UNKNOWN_TOOL: u64 = 0;
 
-/// Words in calls that poll, and their duration from which they wait, in milliseconds: polling repeats by design.
+/// Words that mark a call as polling, and the duration in milliseconds above which it waits. Polling repeats by design.
 const POLLS: [&str; 3] = ["sleep", "wait", "watch"];
 const WAITS_MS: u64 = 1_000;
 
-/// Units of durations, as programs print them.
+/// Units of durations in program output.
 const UNITS: [&str; 12] = ["ns", "us", "µs", "ms", "s", "m", "h", "sec", "secs", "second", "seconds", "min"];
 
-/// Longest name of a tool in a message, in characters: a model wrote it.
+/// Maximum length of a tool's name in a message, in characters: a model wrote it.
 const MAX_NAME: usize = 64;
 
-/// A call, by its fingerprints without its result and with it.
+/// A call: its fingerprint, and that of its outcome once there is one.
 #[derive(Debug)]
 struct OpenCall {
     id: CallId,
@@ -44,21 +44,21 @@ struct OpenCall {
     outcome: Option<u64>,
 }
 
-/// The last answers with calls since the person's last message.
+/// The latest answers with calls since the user's last message.
 #[derive(Debug, Default)]
 pub(crate) struct CallRounds {
-    /// Calls of the last answer until all have their results.
+    /// Calls of the last answer until all have results.
     open: Vec<OpenCall>,
-    /// Fingerprints of the answers before it, oldest first.
+    /// Fingerprints of earlier answers, oldest first.
     answers: VecDeque<u64>,
-    /// Set once the model was warned of these rounds.
+    /// True once the model was warned about these rounds.
     pub(crate) is_noted: bool,
     /// The tool that was called last.
     pub(crate) tool: String,
 }
 
 impl CallRounds {
-    /// Rounds of the turn before this one, where a stop of the daemon cut it off and this one continues it.
+    /// Rounds of the previous turn, if a stop of the daemon interrupted it and this turn continues it.
     pub(crate) fn before(turn: Option<TurnId>, history: &[Arc<Item>], last: Option<StopReason>) -> Self {
         let mut rounds = Self::default();
         if matches!(last, Some(StopReason::Interrupted | StopReason::Suspended)) {
@@ -68,18 +68,18 @@ impl CallRounds {
         rounds
     }
 
-    /// Forgets the answers: the person said something new.
+    /// Forgets the answers, because the user sent new input.
     pub(crate) fn start_over(&mut self) {
         (self.answers, self.is_noted) = (VecDeque::new(), false);
     }
 
-    /// Takes in an item of the history.
+    /// Records an item of the history.
     pub(crate) fn take_in(&mut self, item: &ItemBody) {
         match item {
             ItemBody::ToolCall(call) => self.call(call),
             ItemBody::ToolResult(result) => self.result(result),
             ItemBody::Notice { topic: NoticeTopic::Repetition, .. } => self.is_noted = true,
-            // Whoever continues after the last answer of a turn has seen how it ended.
+            // A user who continues after a final answer has seen how that turn ended.
             ItemBody::UserMessage { .. } | ItemBody::Notice { topic: NoticeTopic::LastAnswer, .. } => self.start_over(),
             _ => {}
         }
@@ -95,7 +95,8 @@ impl CallRounds {
         self.tool = call.name.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
     }
 
-    /// Takes in a result. Only whole answers are compared, because a model sees no result before all of them are there.
+    /// Records a result. Answers are compared only when complete, because a model sees no result before all have
+    /// arrived.
     fn result(&mut self, result: &ToolResult) {
         if result.said.is_some() {
             self.start_over();
@@ -106,7 +107,7 @@ impl CallRounds {
             return;
         };
         self.open.clear();
-        // Several unknown tools in one answer are one mistake.
+        // Several unknown tools in one answer count as one mistake.
         outcomes.dedup();
         if self.answers.len() == MOST * LONGEST {
             self.answers.pop_front();
@@ -115,7 +116,7 @@ impl CallRounds {
         self.is_noted &= self.repeated() >= NOTED;
     }
 
-    /// Returns true if the last answer only named tools that it was not given.
+    /// Returns true if the last answer called only tools that it was not given.
     pub(crate) fn is_unknown(&self) -> bool {
         self.answers.back() == Some(&fingerprint(&vec![UNKNOWN_TOOL]))
     }
@@ -131,15 +132,15 @@ impl CallRounds {
     }
 }
 
-/// Fingerprint that survives a restart.
+/// Fingerprint that is stable across restarts.
 pub(crate) fn fingerprint(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Fingerprint of a failure without what differs each time: durations (`after 0.3 s`, `finished in 12ms`), times, and
-/// addresses and names of random digits.
+/// Fingerprint of a failure without the parts that vary: durations (`after 0.3 s`, `finished in 12ms`), times,
+/// addresses and random identifiers.
 fn failure_print(text: &str) -> u64 {
     let mut words = text.split(char::is_whitespace).peekable();
     let mut lasting = Vec::new();
@@ -164,7 +165,7 @@ fn is_duration(word: &str) -> bool {
     word.starts_with(is_figure) && units.peek().is_some() && units.all(|unit| UNITS.contains(&unit))
 }
 
-/// Returns true for times (`11:20:48`, `2026-11-30T11:20:48Z`), `0x7f3a…`, hashes and the like.
+/// Returns true for times (`11:20:48`, `2026-11-30T11:20:48Z`), addresses (`0x7f3a…`), hashes and the like.
 fn is_stamp(word: &str) -> bool {
     let is_part =
         |letter: char| letter.is_ascii_hexdigit() || matches!(letter, ':' | '-' | '+' | '.' | 'x' | 'T' | 'Z');
@@ -175,7 +176,7 @@ fn is_figure(letter: char) -> bool {
     letter.is_ascii_digit() || letter == '.'
 }
 
-/// Outcome of a subagent's work, without its name and its steps, which differ each time.
+/// Outcome of a subagent's work, without its ID and step count, which vary.
 fn of_subagent(text: &str) -> Option<Value> {
     if !text.starts_with('{') || !text.contains("\"context_id\"") {
         return None;
@@ -191,7 +192,7 @@ fn outcome(call: &OpenCall, result: &ToolResult) -> u64 {
         return UNKNOWN_TOOL;
     }
     let text = result.own_text();
-    // The first line on a command has its duration and its exit code.
+    // The first line of a command's output contains its duration and exit code.
     let shown = if result.exit_code.is_some() { text.split_once('\n').map_or("", |(_, shown)| shown) } else { text };
     let failed = result.error.is_some() || result.exit_code.is_some_and(|code| code != 0);
     let text = match of_subagent(shown) {
@@ -209,10 +210,9 @@ fn outcome(call: &OpenCall, result: &ToolResult) -> u64 {
 mod tests {
     use super::*;
 
-    /// Rounds after answers: a letter is a call with its own arguments, `+` one more call in the same answer, an upper-case
-    /// letter the same call with another result, `?` a tool that does not exist, `~` a call that polls and waits, `-` one
-    /// that only polls, `/` one that is only slow, `n` a note, and `!`
-    /// words of the person.
+    /// Rounds after these answers. A letter is a call with its own arguments, `+` joins calls of one answer, and an
+    /// upper-case letter is the same call with another result. `?` is an unknown tool, `~` a call that polls and waits,
+    /// `-` one that only polls, `/` one that is only slow, `n` a warning, and `!` a message from the user.
     fn after(answers: &str) -> CallRounds {
         let mut rounds = CallRounds::default();
         for answer in answers.split(' ').filter(|answer| !answer.is_empty()) {
@@ -230,7 +230,7 @@ mod tests {
                         })
                         .collect();
                     calls.iter().for_each(|(_, call)| rounds.call(call));
-                    // They end in any order.
+                    // Results arrive in any order.
                     for (letter, call) in calls.into_iter().rev() {
                         let text = if letter.is_uppercase() { "another" } else { "one" }.to_owned();
                         let error = (letter == '?').then_some(ToolErrorCode::UnknownTool);

@@ -1,5 +1,4 @@
-//! Choices at the beginning of a turn: the slot that answers it, and why; and whether it begins with a plan, with the words to
-//! the model. Pure.
+//! Choices at the start of a turn: the slot that answers it, and whether it begins with a plan. No side effects.
 
 use agentd_core::{
     item::{Item, ItemBody, NoticeTopic},
@@ -10,26 +9,26 @@ use agentd_core::{
 
 use crate::turn::hooks::Reminder;
 
-/// Facts for the choice of a slot.
+/// Facts that determine the slot.
 #[derive(Debug, Default)]
 pub(crate) struct RouteFacts<'a> {
-    /// The slot that the client named.
+    /// Slot named by the client.
     pub(crate) asked: Option<Slot>,
-    /// The slot that the session is set to.
+    /// Slot that the session is set to.
     pub(crate) session: Option<Slot>,
-    /// The slot that was chosen for the turn before, by what it was about.
+    /// Slot chosen for the previous turn because of its content.
     pub(crate) last: Option<Slot>,
-    /// Intent of the input; none where the turn has none.
+    /// Intent of the input; `None` if the turn has none.
     pub(crate) intent: Option<&'a Intent>,
-    /// Set if the model has pictures to see.
+    /// True if there are pictures for the model to see.
     pub(crate) pictures: bool,
-    /// The slots that have a model of their own.
+    /// Slots with a model of their own.
     pub(crate) own: &'a [Slot],
-    /// Those whose model sees pictures.
+    /// Slots whose model has vision.
     pub(crate) seeing: &'a [Slot],
 }
 
-/// A slot, and why it was chosen.
+/// A slot and the rule that chose it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SlotChoice {
     pub(crate) slot: Slot,
@@ -37,8 +36,8 @@ pub(crate) struct SlotChoice {
 }
 
 impl RouteFacts<'_> {
-    /// The slot: what the client named, else what the session is set to, else what the turn asks for, else the one of the
-    /// turn before, else the base.
+    /// Chooses the slot: the client's, else the session's, else by the content of the turn, else that of the previous
+    /// turn, else the base slot.
     pub(crate) fn choose(&self) -> SlotChoice {
         let choice = |slot, rule| SlotChoice { slot, rule };
         let by_name = [(self.asked, ChoiceRule::Client), (self.session, ChoiceRule::Session)];
@@ -61,7 +60,7 @@ impl RouteFacts<'_> {
         }
     }
 
-    /// Returns whether the model of a slot sees what there is to see, as far as any model does.
+    /// Returns true if the slot's model can see the pictures, or if no model can.
     fn can_see(&self, slot: Slot) -> bool {
         let somebody_sees = self.seeing.contains(&Slot::Vision);
         !self.pictures || !somebody_sees || self.seeing.contains(&slot)
@@ -69,12 +68,12 @@ impl RouteFacts<'_> {
 }
 
 impl SlotChoice {
-    /// A slot that somebody named.
+    /// A slot that was named explicitly.
     pub(crate) fn by_name(slot: Slot) -> Self {
         Self { slot, rule: ChoiceRule::Session }
     }
 
-    /// The same for an agent that uses that slot: what people chose stands above it.
+    /// Applies the agent's own slot. An explicit choice of the user takes precedence.
     pub(crate) fn of_agent(self, own: Option<Slot>) -> Self {
         match own {
             Some(slot) if !self.rule.is_a_persons() => Self { slot, rule: ChoiceRule::Agent },
@@ -82,7 +81,7 @@ impl SlotChoice {
         }
     }
 
-    /// Why, for people.
+    /// Human-readable reason for the choice.
     pub(crate) fn reason(self) -> &'static str {
         match self.rule {
             ChoiceRule::Client => "the client named it",
@@ -98,14 +97,14 @@ impl SlotChoice {
         }
     }
 
-    /// The slot for the next turn, where this one was chosen by what the turn is about.
+    /// Slot to reuse for the next turn, if this one was chosen by the content of the turn.
     pub(crate) fn to_keep(slot: Slot, rule: ChoiceRule) -> Option<Slot> {
         let is_kept =
             matches!(rule, ChoiceRule::Pictures | ChoiceRule::Code | ChoiceRule::ComplexTask | ChoiceRule::Kept);
         is_kept.then_some(slot)
     }
 
-    /// The slot of the last answer: the chat slot, unless somebody chose another one.
+    /// Slot of the final answer: the chat slot, unless another one was chosen explicitly.
     pub(crate) fn last_answer(self) -> Slot {
         match self.rule {
             ChoiceRule::Client | ChoiceRule::Session | ChoiceRule::Agent if self.slot != Slot::Base => self.slot,
@@ -114,14 +113,14 @@ impl SlotChoice {
     }
 }
 
-/// Said at the begin of a turn that plans.
+/// Notice at the start of a turn that plans.
 pub(crate) const PLAN_FIRST: &str = "Plan first. Calls that change files, or run commands that do more than look, are refused until \
     the person has approved a plan. Look at what you need, then answer with the plan and nothing else: a numbered list, one step \
     a line, each of which can be done and checked by itself, with the files it is about. Do not ask for leave: the person is \
     asked about the plan as soon as you have answered.";
 
-/// Returns whether a turn begins with a plan: by the wish of the client, where it has one, by the configuration, the intent
-/// of the input and the way in which interrupts are answered.
+/// Returns true if a turn begins with a plan. The client's choice takes precedence over the configuration; `Auto` also
+/// considers the intent and how interrupts are answered.
 pub(crate) fn plans(asked: Option<Planning>, configured: Planning, intent: &Intent, answering: OnInterrupt) -> bool {
     match asked.unwrap_or(configured) {
         Planning::Always => {
@@ -135,7 +134,7 @@ pub(crate) fn plans(asked: Option<Planning>, configured: Planning, intent: &Inte
     }
 }
 
-/// Returns whether a plan is asked for, and not approved, behind this item; none where the item says nothing of that.
+/// Returns true if a plan is pending after this item; `None` if the item does not affect that.
 pub(crate) fn is_open_behind(item: &Item) -> Option<bool> {
     match &item.body {
         ItemBody::Notice { topic: NoticeTopic::Plan, .. } => Some(true),

@@ -1,4 +1,4 @@
-//! The loop of a turn.
+//! The main loop of a turn.
 
 use std::sync::Arc;
 
@@ -9,8 +9,7 @@ use super::{
     step::{self, Step},
 };
 
-/// Runs a turn to its end. Whatever happens inside, its session records exactly one end; the only turn without one is a
-/// turn whose session cannot store it.
+/// Runs a turn to its end. The session records exactly one end for it, unless it cannot store events.
 pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
     let mut exit = match context.tools.chain.before_turn(&context, &mut state).await {
         Ok(()) => run_steps(&context, &mut state, false).await,
@@ -44,7 +43,7 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
     }
 }
 
-/// Runs steps until there is an answer, a limit or a failure, then the hooks behind them.
+/// Runs steps until there is an answer, a limit or a failure. Runs the `on_finish` hooks unless it failed.
 async fn run_steps(context: &TurnContext, state: &mut TurnState, has_input: bool) -> TurnExit {
     let ended = match steps(context, state, has_input).await {
         Ok(reason) => context.tools.chain.on_finish(context, state).await.map(|()| reason),
@@ -55,8 +54,9 @@ async fn run_steps(context: &TurnContext, state: &mut TurnState, has_input: bool
 
 async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool) -> Result<StopReason, TurnExit> {
     loop {
-        // Before the first step nothing can have been added that the input does not hold, and asking would wait for the
-        // turn's start to be stored: so the model is asked meanwhile. What comes now is taken in behind its answer.
+        // Before the first step, nothing can have been added that the input does not contain. Asking would only wait
+        // until the turn's start is stored, so the model is called in the meantime. Messages sent until then are taken
+        // after its answer.
         if (state.steps > 0 || has_input) && !state.is_planned() {
             has_input = false;
             for steer in context.recorder.take_steers().await? {
@@ -68,7 +68,7 @@ async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool
             Step::Dispatch => dispatch::dispatch(context, state).await?,
             Step::Sample => sample::sample(context, state).await?,
             Step::Finalize(reason) => {
-                // A model asked once more, on top of all this: no turn needs the room before.
+                // Boxed, because one more model call would otherwise enlarge the future of every turn.
                 Box::pin(sample::finalize(context, state)).await?;
                 return Ok(reason);
             }

@@ -1,4 +1,5 @@
-//! Asks the model once and turns its stream into items; and the last answer of a turn that would otherwise end on a tool result.
+//! Calls the model once and turns its stream into items. Also requests the final answer of a turn that would otherwise
+//! end with a tool result.
 
 use std::sync::Arc;
 
@@ -27,15 +28,15 @@ use crate::turn::{
     unusable,
 };
 
-/// Calls of one answer that are run at the most. A model that asks for more has lost its way.
+/// Maximum number of calls per answer. A model that asks for more has gone astray.
 const MAX_CALLS: usize = 64;
 
-/// Asks the turn's model with its tools.
+/// Calls the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     request::append_reminders(context, state, None).await?;
     let model = &*context.models.model;
     let tools = context.tools.finds.tools();
-    // The answer is there, in the wrong form: nothing is to be called for it any more.
+    // The answer exists but has the wrong form: no calls are needed to fix that.
     let only_form = state.unusable.wrong_form().is_some();
     let tools = if only_form && !model.can_forbid_calls() { ToolSet::none() } else { tools };
     let mut draft = request::assemble(context, state, tools);
@@ -45,12 +46,12 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
     ask(context, state, context.models.slot, model, draft).await
 }
 
-/// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.
+/// Notice at the end of the final request: without it, a model that may not call anything often returns nothing.
 const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer the person now, in words, with what you have: \
                           what is done, and what is left to do.";
 
-/// Asks the chat model once more for the answer. It may call nothing, but the tools are still named: without them the
-/// request would repeat nothing of the one before. One that says nothing has said it: the turn ends as it is.
+/// Requests the final answer from the chat model. Calls are forbidden, but the tools are still listed so that the
+/// request keeps the prefix of the previous one. If the answer is empty, the turn ends without one.
 pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     state.phase = Phase::Finalizing;
     let answered = last_answer(context, state).await;
@@ -59,7 +60,7 @@ pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Re
 }
 
 async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-    // What fits the window of the turn's model may be too much for that of the one that is asked now.
+    // The history may fit the window of the turn's model but not that of the chat model.
     context.tools.chain.before_step(context, state).await?;
     let (slot, rule, model) = (context.models.chat_slot, ChoiceRule::LastAnswer, context.models.chat.info().id.clone());
     if slot != context.models.slot {
@@ -69,7 +70,7 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
     let named = if context.models.chat.can_forbid_calls() { context.tools.finds.tools() } else { ToolSet::none() };
     ask_with_room(context, state, named).await?;
     if state.reply == Reply::CalledInVain && state.answer.is_none() {
-        // It was told not to, and calls all the same: then it has to be asked without.
+        // The model called a tool despite the ban, so it is asked again without tools.
         ask_with_room(context, state, ToolSet::none()).await?;
     }
     if state.answer.is_none() {
@@ -79,7 +80,7 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
     Ok(())
 }
 
-/// Asks, and once more behind a compaction where it did not fit.
+/// Sends the request, and retries once after a compaction if it did not fit.
 async fn ask_with_room(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
     ask_once(context, state, tools.clone()).await?;
     if state.reply == Reply::Overflowed {
@@ -97,7 +98,7 @@ async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) 
     ask(context, state, context.models.chat_slot, &*context.models.chat, draft).await
 }
 
-/// Sends one request and takes in the whole answer.
+/// Sends one request and processes the whole answer.
 pub(crate) async fn ask(
     context: &TurnContext,
     state: &mut TurnState,
@@ -107,7 +108,7 @@ pub(crate) async fn ask(
 ) -> Result<(), TurnExit> {
     state.steps += 1;
     let (mut request, footprint) = draft.seal(context.ids.session);
-    // The last answer of another model can be given by the turn's own.
+    // If another model fails to write the final answer, the turn's own can.
     let has_fallback = context.models.has_fallback || slot != context.models.slot;
     request.has_fallback = has_fallback;
     request.tap = context.tap(state.steps, ExchangePurpose::Turn);
@@ -136,9 +137,9 @@ pub(crate) async fn ask(
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
     }
     state.usage_of_answer = usage.completion_tokens;
-    // The embedded model reads of a request what it can make use of, and in its own words.
+    // The embedded model reads only parts of a request and rephrases them.
     let prompt = (!model.info().embedded).then(|| PromptReport { remarks, ..sent.report.clone() });
-    // Told also where the server reported nothing: it is what counts the steps after a restart.
+    // Recorded even if the server reported no usage: this event counts the steps after a restart.
     count(context, state, slot, model.info(), cost, prompt).await?;
     let finish = match end {
         Ok(finish) => finish,
@@ -158,7 +159,7 @@ pub(crate) async fn ask(
     let Answer { done, mut calls, unrun, .. } = answer;
     let thoughts = done.iter().any(|item| matches!(item.body, ItemBody::Reasoning { .. }));
     done.into_iter().for_each(|item| state.note(item));
-    // With the last words, or with the first call where there are none.
+    // The fields go with the last text, or with the first call if there is no text.
     if let (Some(whole), Some((_, fields))) = (left, calls.first_mut()) {
         let ServerFields { call_id, extra_content, .. } = std::mem::take(fields);
         *fields = ServerFields { call_id, extra_content, ..whole };
@@ -179,14 +180,14 @@ pub(crate) async fn ask(
     state.meter.answered(sent, known, &context.models.scales, model.info());
     request::tell_level(context, state).await?;
     state.reply = if called_in_vain { Reply::CalledInVain } else { Reply::Useful };
-    // The last answer at a limit is taken as it is.
+    // The final answer at a limit is accepted as it is.
     if matches!(state.phase, Phase::Working | Phase::Planning) {
         state.take_problem(problem, model.info().embedded);
     }
     Ok(())
 }
 
-/// Counts a model call.
+/// Records the usage of a model call.
 pub(crate) async fn count(
     context: &TurnContext,
     state: &mut TurnState,
@@ -203,7 +204,7 @@ pub(crate) async fn count(
     context.recorder.fact(kind).await
 }
 
-/// A request that did not fit is tried once more after the history was compacted.
+/// Compacts the history after a request that did not fit, so that it can be retried once.
 async fn room_or_fail(
     context: &TurnContext,
     state: &mut TurnState,
@@ -219,13 +220,14 @@ async fn room_or_fail(
     }
     tracing::info!("the request did not fit, so the history is compacted: {error}");
     state.reply = Reply::Overflowed;
-    // What was said before the server noticed is no answer.
+    // Text received before the server noticed is not an answer.
     state.answer = None;
     state.compact = Some(CompactionRequest { cause: CompactionCause::Overflow, strategy: CompactionStrategy::Auto });
     Ok(())
 }
 
-/// Takes in what an error says of the model's window, if it does, and tells it. The request had about so many tokens.
+/// Updates the model's window if the error states it, and warns about the change. The request had about `refused`
+/// tokens.
 pub(crate) async fn learn(
     context: &TurnContext,
     model: &dyn Model,
@@ -245,7 +247,7 @@ pub(crate) async fn learn(
     context.recorder.warn("window_learned", message).await
 }
 
-/// Says so where it is not the history that does not fit.
+/// Adds a hint if instructions and tools, not the history, are too large.
 fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> ModelError {
     let info = model.info();
     let fixed = context.models.scales.apply(&info.id, request::guess_fixed(context, info));
@@ -288,23 +290,23 @@ async fn record_calls(
     Ok(())
 }
 
-/// An answer on its way in. Models may think, speak and think again: its words are several items.
+/// An answer being received. Models may alternate between reasoning and text, so it can consist of several items.
 struct Answer<'a> {
     recorder: &'a Recorder,
     model: &'a dyn Model,
-    /// Items of its words that are whole.
+    /// Completed items of the answer.
     done: Vec<Arc<Item>>,
-    /// The one under way.
+    /// The item in progress.
     open: Option<(ItemId, ItemBody)>,
-    /// Its calls, each with the server's own fields of it.
+    /// Its calls, each with the server-specific fields.
     calls: Vec<(ToolCall, ServerFields)>,
-    /// The server's own fields of it as a whole.
+    /// Server-specific fields of the whole answer.
     fields: Option<ServerFields>,
-    /// The call that did not run, where there was one.
+    /// A call that did not run, if there was one.
     unrun: Option<(String, UnrunReason)>,
-    /// Remarks of the server on the request.
+    /// Remarks of the server about the request.
     remarks: Vec<ServerRemark>,
-    /// Set if the request went without its tools.
+    /// True if the request was sent without its tools.
     without_tools: bool,
 }
 
@@ -332,7 +334,7 @@ impl<'a> Answer<'a> {
             }
             ModelChunk::AnswerFields(fields) => self.fields = Some(fields),
             ModelChunk::UnrunCall { name, why } => self.unrun = Some((name, why)),
-            // An item keeps its kind, so the words are told again in another one.
+            // An item keeps its kind, so the text is repeated in an item of the other kind.
             ModelChunk::WasReasoning => {
                 if let Some((_, ItemBody::AgentMessage { text })) = &self.open {
                     let text = text.clone();
@@ -378,8 +380,8 @@ impl<'a> Answer<'a> {
         self.open.is_some() || !self.done.is_empty()
     }
 
-    /// Ends the words so far as cut and empty. Empty words say that what came before them, of the same answer, counts for
-    /// nothing: so it is in the history after a restart, too.
+    /// Ends the text so far as cut and empty. An empty message marks earlier items of the same answer as void, so that
+    /// the history is the same after a restart.
     async fn discard(&mut self) -> Result<(), TurnExit> {
         let none = || ItemBody::AgentMessage { text: String::new() };
         let void = match self.open.take() {
@@ -399,7 +401,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// Closes the item under way. Fields are handed back where none is.
+    /// Completes the item in progress. Returns the fields if there is none.
     async fn close(
         &mut self,
         status: ItemStatus,

@@ -1,4 +1,4 @@
-//! A model that a tool asks while it runs: the turn's, at the turn's cost, and within the limits of the turn.
+//! Lets a running tool call the turn's model, at the expense and within the limits of the turn.
 
 use std::{
     sync::{
@@ -30,26 +30,26 @@ use crate::{
     },
 };
 
-/// Bytes that are read of an answer for each token that it may have, where its server holds to no limit.
+/// Maximum bytes of an answer per allowed token, in case the server ignores the token limit.
 const BYTES_A_TOKEN: u64 = 16;
 
-/// Time limit for the requests of a call that is over. They need no time but to be let go.
+/// Time limit for cancelling the requests of a call that has ended. Dropping them takes no time.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// Budget of one call for asking the turn's model.
+/// Budget of one call for using the turn's model.
 pub(super) struct SamplingBudget<'a> {
     call: &'a Invocation<'a>,
     taken: Arc<watch::Sender<SpentTokens>>,
-    /// The call is over, and with it what it has asked: that may run in tasks of others.
+    /// Cancelled when the call has ended. Its requests may run in other tasks.
     over: CancellationToken,
 }
 
 #[derive(Debug, Default)]
 struct SpentTokens {
     usage: Usage,
-    /// Requests that run.
+    /// Number of running requests.
     open: usize,
-    /// No more may begin.
+    /// True if no more requests may start.
     closed: bool,
 }
 
@@ -58,10 +58,10 @@ impl<'a> SamplingBudget<'a> {
         Self { call, taken: Arc::default(), over: CancellationToken::new() }
     }
 
-    /// The model, for this call.
+    /// Creates the sampler for this call.
     pub(super) fn sampler(&self) -> Sampler {
         let Invocation { context, call, state, .. } = self.call;
-        // What the turn itself has taken until now.
+        // Tokens that the turn itself has spent so far.
         let spent = state.usage.tokens().saturating_sub(state.delegated);
         let model = context.models.model.info().id.clone();
         let line = Arc::new(Line {
@@ -85,7 +85,7 @@ impl<'a> SamplingBudget<'a> {
         })
     }
 
-    /// Records what was taken for the call: also by a request whose answer the call did not wait for.
+    /// Records the usage of the call, including requests whose answer it did not wait for.
     pub(super) async fn settle(self) {
         let mut taken = self.taken.subscribe();
         self.taken.send_modify(|taken| taken.closed = true);
@@ -96,16 +96,16 @@ impl<'a> SamplingBudget<'a> {
     }
 }
 
-/// The way from a call to the model.
+/// Access to the model for one call.
 struct Line {
     session: SessionId,
     model: Arc<dyn Model>,
-    /// Tap of each request.
+    /// Recorder for each request.
     tap: RequestTap,
     ports: Arc<Ports>,
-    /// Audit entry of each request, but for what is not known before.
+    /// Template of the audit entry for each request.
     entry: AuditEntry,
-    /// The tokens that all calls of the turn may take together.
+    /// Token limit for all calls of the turn together.
     tokens: Option<u64>,
     time: Option<Duration>,
     /// Tokens that they have spent.
@@ -178,24 +178,23 @@ fn call_is_over() -> ModelError {
     ModelError::new(ErrorKind::Conflict, "the call is over")
 }
 
-/// Charge of one request: as its server has counted, or about that much where it did not come to say so. It counts also
-/// where the question is no longer pending. While it runs, as much is set aside as it may take: others run beside
-/// it.
+/// Charge of one request: its usage as counted by the server, or an estimate if it reported none. It is charged even if
+/// the answer is no longer wanted. While the request runs, its maximum is reserved, since others run concurrently.
 struct SamplingCharge<'a> {
     line: &'a Line,
     size: u64,
     max_tokens: u64,
     set_aside: u64,
-    /// Set if the model has been asked.
+    /// True once the model was called.
     asked: bool,
-    /// The request failed without an answer: as far as anybody knows, the model was never asked.
+    /// True if the request failed without an answer: as far as is known, the model never processed it.
     has_failed: bool,
     answered: u64,
     counted: CallUsage,
 }
 
 impl<'a> SamplingCharge<'a> {
-    /// For a request of that size, whose answer may have so many tokens, or as many as are left.
+    /// Opens the charge of a request of `size` tokens. Its answer may have `max_tokens`, or as many as are left.
     fn open(line: &'a Line, size: u64, max_tokens: u64) -> Result<Self, ModelError> {
         let is_open = line.taken.send_if_modified(|taken| {
             taken.open += usize::from(!taken.closed);
@@ -204,7 +203,7 @@ impl<'a> SamplingCharge<'a> {
         if !is_open {
             return Err(call_is_over());
         }
-        // From here on it is closed by being dropped.
+        // From here on, dropping the charge closes it.
         let mut bill = Self {
             line,
             size,
@@ -226,7 +225,7 @@ impl<'a> SamplingCharge<'a> {
         Ok(bill)
     }
 
-    /// Takes in words of the answer; says how many bytes they have.
+    /// Adds text of the answer and returns its length in bytes.
     fn takes(&mut self, words: &str) -> u64 {
         self.answered = self.answered.saturating_add(estimate(words));
         words.len() as u64
@@ -241,7 +240,7 @@ impl Drop for SamplingCharge<'_> {
             (true, false) => Usage::of_call(Some(about)),
             (false, _) => Usage::default(),
         });
-        // What was set aside is in it, so it does not fall below zero.
+        // The counter includes what was reserved, so it cannot fall below zero.
         self.line.delegated.fetch_add(usage.tokens(), Ordering::AcqRel);
         self.line.delegated.fetch_sub(self.set_aside, Ordering::AcqRel);
         self.line.taken.send_modify(|taken| {
@@ -251,7 +250,7 @@ impl Drop for SamplingCharge<'_> {
     }
 }
 
-/// About how many tokens a message has.
+/// Estimates the tokens of a message.
 fn size(message: &Message) -> u64 {
     match message {
         Message::System { text } | Message::User { text } | Message::Assistant { text, .. } => estimate(text),

@@ -1,4 +1,5 @@
-//! What a turn has come to so far, and why its steps end. Rebuilt from the journal when a turn goes on after a restart.
+//! State of a running turn, and the reasons why its steps end. Rebuilt from the journal when a turn resumes after a
+//! restart.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,14 +27,14 @@ use crate::turn::{
     unusable::{BegunAnswer, Problem, UnusableAnswers},
 };
 
-/// The room for the names of changed files in what clients are told at the end, in bytes: far below what a message to them
-/// may have (16 MiB).
+/// Space for the paths of changed files in the final report to clients, in bytes. Far below the size limit of a message
+/// (16 MiB).
 const MAX_TOLD_FILES: usize = 6 << 20;
 
-/// Size of a file's entry beside its name there, in bytes.
+/// Size of a file's entry besides its path, in bytes.
 const BESIDE_PATH: usize = 32;
 
-/// Number of answers in the wrong form behind which the model is asked again.
+/// Number of answers in the wrong form after which the model is still asked again.
 const MOST_WRONG_FORMS: u32 = 1;
 
 /// State of a turn so far.
@@ -43,7 +44,7 @@ pub(crate) struct TurnState {
     pub(crate) phase: Phase,
     /// Result of the last request.
     pub(crate) reply: Reply,
-    /// The session's items that a model may see, this turn's included, in the order in which they came.
+    /// The session's items that a model may see, including those of this turn, in chronological order.
     pub(crate) history: Vec<Arc<Item>>,
     /// The session's todo list.
     pub(crate) todos: Vec<Todo>,
@@ -53,52 +54,52 @@ pub(crate) struct TurnState {
     pub(crate) steps: u32,
     /// Usage of the model calls.
     pub(crate) usage: Usage,
-    /// The tokens among them that were taken for its calls, by sessions that worked for them and by who asked the model, as
-    /// far as this life of the daemon knows.
+    /// Tokens of `usage` that were spent on behalf of the turn's calls, by subagents and by tools that called the
+    /// model. Starts at zero after a restart.
     pub(crate) delegated: u64,
-    /// The tokens of the last answer, as its server counted them.
+    /// Tokens of the last answer, as counted by its server.
     pub(crate) usage_of_answer: u64,
     /// Number of changes of the agent.
     pub(crate) agent_changes: u32,
     /// Time that the turn had worked before its agent changed.
     pub(crate) worked: Duration,
-    /// Denied calls.
+    /// Calls of this turn that were denied.
     pub(crate) denials: Vec<Denial>,
-    /// The files that were changed, each once.
+    /// Changed files, each listed once.
     pub(crate) files: BTreeMap<String, FileChangeKind>,
-    /// Set if any tool ran.
+    /// True if any tool ran.
     pub(crate) tool_used: bool,
-    /// The model's last words, if they came after the last input and the last tool result: the answer.
+    /// The model's last text, if it came after the last input and the last tool result: the answer.
     pub(crate) answer: Option<String>,
-    /// Words before them that belong to it.
+    /// Earlier text of the same answer.
     pub(crate) begun: Option<BegunAnswer>,
     /// Number of answers since the last input that were in the wrong form.
     pub(crate) wrong_forms: u32,
-    /// The last answers, where they could not be used.
+    /// Consecutive answers that could not be used.
     pub(crate) unusable: UnusableAnswers,
-    /// The last calls, as far as they may repeat.
+    /// Recent calls, for detecting repetition.
     pub(crate) rounds: CallRounds,
-    /// The pictures that were read for models that see, by their paths; none where one is gone.
+    /// Pictures read for models with vision, by path. `None` marks a picture that no longer exists.
     pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
-    /// Pictures that calls returned and that no notice shows yet.
+    /// Pictures returned by calls that no notice shows yet.
     pub(crate) returned: Vec<Picture>,
-    /// Fill level of the window, and the last request.
+    /// Fill level of the window, and the last request sent.
     pub(crate) meter: ContextMeter,
-    /// The compaction that is wanted before the next step.
+    /// Compaction requested before the next step.
     pub(crate) compact: Option<CompactionRequest>,
-    /// The step before which the history was compacted last.
+    /// The step before which the history was last compacted.
     pub(crate) compacted_at: Option<u32>,
-    /// Items of the history in which paths were looked for, to tell the guides of their folders.
+    /// Number of history items already searched for paths, to find the guides of their folders.
     pub(crate) guided: usize,
-    /// The step before which results were moved to files last.
+    /// The step before which results were last moved to files.
     pub(crate) offloaded_at: Option<u32>,
-    /// The number of the reset with which the history begins; 0 where it begins with the session or with a summary.
+    /// Number of the reset that the history begins with; 0 if it begins with the session or a summary.
     pub(crate) reset_at: u64,
-    /// The messages that were seen when a compaction was taken back; 0 where none was, or another came since.
+    /// Number of messages visible when a compaction was undone; 0 if none was, or another one has followed.
     pub(crate) held: u64,
 }
 
-/// Outcome of a turn, as its session needs it to write the end.
+/// Outcome of a turn, from which its session records the end.
 #[derive(Debug)]
 pub(crate) struct TurnOutcome {
     pub(crate) reason: StopReason,
@@ -109,28 +110,28 @@ pub(crate) struct TurnOutcome {
     pub(crate) usage: Usage,
     pub(crate) denials: Vec<Denial>,
     pub(crate) files: Vec<FileChange>,
-    /// Memory of the session's requests.
+    /// Token meter of the session's requests.
     pub(crate) meter: ContextMeter,
-    /// Set if it did nothing but compact.
+    /// True if the turn did nothing but compact.
     pub(crate) only_compacted: bool,
-    /// Calls that have no result.
+    /// Calls without a result.
     pub(crate) without_result: Vec<ToolCall>,
 }
 
 /// Stage of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The model is asked and its calls are run.
+    /// The model is called and its calls run.
     #[default]
     Working,
-    /// The same for the plan with which the turn begins: its calls only look.
+    /// As in `Working`, for the turn's initial plan: calls may only read.
     Planning,
-    /// The turn was started to compact the history and for nothing else.
+    /// The turn was started only to compact the history.
     Compacting {
-        /// The turn before this one can be continued.
+        /// True if the turn before this one can be continued.
         unfinished: bool,
     },
-    /// The last answer is asked for: nothing may be called, and another model may write it.
+    /// The final answer is requested: no calls may run, and another model may write it.
     Finalizing,
     /// Another agent continues after this step.
     HandingOff,
@@ -139,28 +140,29 @@ pub(crate) enum Phase {
 /// Result of the last request to a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Words or calls, whatever they are worth; also before the first request.
+    /// Text or calls, usable or not; also the value before the first request.
     #[default]
     Useful,
-    /// Calls where nothing may be called.
+    /// Calls although none were allowed.
     CalledInVain,
-    /// None: the request did not fit into the window.
+    /// No reply: the request did not fit into the window.
     Overflowed,
 }
 
 impl TurnState {
-    /// Returns whether the turn compacts the history and does nothing else.
+    /// Returns true if the turn only compacts the history.
     pub(crate) fn only_compacts(&self) -> bool {
         matches!(self.phase, Phase::Compacting { .. })
     }
 
-    /// Returns whether a plan waits to be decided about. What was said meanwhile is read behind that: a decision may have been
-    /// stored already.
+    /// Returns true if a plan is waiting for a decision. Messages that arrive meanwhile are read after the decision,
+    /// which may be stored already.
     pub(crate) fn is_planned(&self) -> bool {
         self.phase == Phase::Planning && self.answer.is_some()
     }
 
-    /// Continues a turn that wanted to end when something was added to it: also one that was only to compact answers that.
+    /// Continues a turn that was about to end when an input was added. A turn that was only to compact answers that
+    /// input too.
     pub(crate) fn reopen(&mut self) {
         if self.phase != Phase::Planning {
             self.phase = Phase::Working;
@@ -169,10 +171,10 @@ impl TurnState {
         self.begun = None;
     }
 
-    /// Takes in what is wrong with the last answer, if anything is: then it is not the answer of the turn.
+    /// Records a problem with the last answer, if there is one. A flawed answer does not end the turn.
     pub(crate) fn take_problem(&mut self, problem: Option<Problem>, embedded: bool) {
         let problem = match problem {
-            // It was told, and holds to it.
+            // The model was warned already and answers the same: accept it.
             Some(Problem::DoubtfulCall { .. }) if self.unusable.in_a_row > 0 => None,
             Some(Problem::Empty { .. }) if self.begun.as_ref().is_some_and(BegunAnswer::is_whole) => {
                 self.answer = self.begun.take().map(|begun| begun.text().to_owned());
@@ -185,7 +187,7 @@ impl TurnState {
                 self.begin_answer(BegunAnswer::Cut)
             }
             (Some(Problem::DoubtfulCall { .. }), true) => self.begin_answer(BegunAnswer::Doubted),
-            // The whole document is asked for: nothing that was said before belongs to it.
+            // The model is asked for the whole document again, so earlier text is not part of it.
             (Some(Problem::WrongForm { .. }), _) => (self.answer, self.begun) = (None, None),
             (Some(_), true) => self.answer = None,
             (_, false) | (None, _) => {}
@@ -205,12 +207,12 @@ impl TurnState {
         })
     }
 
-    /// Makes the answer the beginning of one.
+    /// Turns the answer into the beginning of a longer one.
     fn begin_answer(&mut self, begun: impl FnOnce(String) -> BegunAnswer) {
         self.begun = self.answer.take().map(begun);
     }
 
-    /// Has more said below the answer, if there is one. A document is one by itself: it is given again.
+    /// Asks for more text after the answer, if there is one. A document cannot be extended: it is requested again.
     pub(crate) fn ask_below(&mut self, is_document: bool) {
         match self.answer.take() {
             Some(answer) if !is_document => self.begun = Some(BegunAnswer::Whole(answer)),
@@ -218,14 +220,14 @@ impl TurnState {
         }
     }
 
-    /// Takes note of an item that came into the history.
+    /// Appends an item to the history.
     pub(crate) fn note(&mut self, item: Arc<Item>) {
         self.meter.add(&item);
         self.consider(&item);
         self.history.push(item);
     }
 
-    /// Takes note of what an item means for the turn.
+    /// Applies an item's effects on the turn.
     fn consider(&mut self, item: &Item) {
         self.rounds.take_in(&item.body);
         match &item.body {
@@ -236,7 +238,7 @@ impl TurnState {
                 if self.only_compacts() {
                     self.phase = Phase::Working;
                 }
-                // Something new was said: it is no longer the same that the model had no answer to.
+                // New input: an answer is no longer a repetition of the same failure.
                 self.unusable = UnusableAnswers::default();
                 self.wrong_forms = 0;
             }
@@ -251,7 +253,7 @@ impl TurnState {
             }
             ItemBody::ToolResult(result) => self.note_result(result),
             ItemBody::Notice { topic: NoticeTopic::Plan, .. } => self.phase = Phase::Planning,
-            // The plan is no answer of the turn, which goes on.
+            // The plan is not the turn's answer: the turn continues.
             ItemBody::Notice { topic: NoticeTopic::Planned, .. } => {
                 (self.phase, self.answer, self.begun) = (Phase::Working, None, None);
             }
@@ -265,7 +267,7 @@ impl TurnState {
         self.tool_used |=
             !matches!(result.error, Some(ToolErrorCode::Denied | ToolErrorCode::NotRun | ToolErrorCode::UnknownTool));
         for file in result.files.iter().filter(|file| !file.is_folder() || !file.is_recorded()) {
-            // A file is listed once: what was created and then modified was created.
+            // A file is listed once: created and then modified counts as created.
             let change = match (self.files.get(&file.path), file.change) {
                 (Some(FileChangeKind::Created), FileChangeKind::Modified) => FileChangeKind::Created,
                 (Some(FileChangeKind::Deleted), FileChangeKind::Created) => FileChangeKind::Modified,
@@ -275,14 +277,14 @@ impl TurnState {
         }
     }
 
-    /// Takes note of a refusal, once a call.
+    /// Records a denial, once per call.
     pub(crate) fn note_denial(&mut self, call_id: CallId, tool: String, reason: String) {
         if !self.denials.iter().any(|denial| denial.call_id == call_id) {
             self.denials.push(Denial { call_id, tool, reason });
         }
     }
 
-    /// Takes note of what a stored event of this turn says. Its items are in the history already.
+    /// Replays a stored event of this turn. Its items are in the history already.
     pub(crate) fn replay(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => {
@@ -320,8 +322,8 @@ impl TurnState {
         }
     }
 
-    /// The files that clients are told of with the end: as many as a message to them can carry. What each call changed is
-    /// in its own result.
+    /// Changed files for the final report to clients, as many as fit into a message. Each call's own result lists what
+    /// it changed.
     fn told_files(&self) -> Vec<FileChange> {
         let mut room = MAX_TOLD_FILES;
         let fits = |(path, _): &(&String, &FileChangeKind)| {
@@ -331,7 +333,7 @@ impl TurnState {
         self.files.iter().take_while(fits).map(|(path, change)| FileChange::new(path.clone(), *change)).collect()
     }
 
-    /// The answer, or what the model last said in this turn.
+    /// The answer, or the model's last text in this turn.
     fn last_words(&self) -> String {
         let is_of_turn = |item: &&Arc<Item>| !matches!(item.body, ItemBody::UserMessage { steered: false, .. });
         let said = || {
@@ -345,29 +347,29 @@ impl TurnState {
     }
 }
 
-/// Why a turn's steps end.
+/// Reason why a turn's steps end.
 #[derive(Debug)]
 pub(crate) enum TurnExit {
-    /// With an answer, at a limit, or by a cancel.
+    /// The turn ended with an answer, at a limit, or by cancellation.
     Finished(StopReason),
-    /// A call needed an answer, and the client had said to fail then.
+    /// A call needed an approval, and the client had chosen to fail in that case.
     Denied(Denial),
-    /// With an error.
+    /// The turn failed with this error.
     Failed(TurnError),
-    /// The model's server does not answer, and another model can be asked from here.
+    /// The model's server does not respond, but another model can continue from here.
     Unanswered(Box<UnansweredCall>),
     /// The turn continues in a new task: with another agent, or with tools that were not known before.
     Handoff,
-    /// The session cannot store what the turn does. Nothing more may be done, and no end is recorded.
+    /// The session cannot store the turn's events. Nothing more may be done, and no end is recorded.
     SessionGone,
 }
 
-/// A model call to which nothing was said.
+/// A model call that failed without any output.
 #[derive(Debug)]
 pub(crate) struct UnansweredCall {
-    /// The model.
+    /// Model that did not respond.
     pub(crate) model: ModelInfo,
-    /// Why not.
+    /// Reason for the failure.
     pub(crate) error: TurnError,
 }
 
@@ -378,7 +380,7 @@ impl From<ModelError> for TurnExit {
 }
 
 impl TurnExit {
-    /// The end of a turn, or of its model's part in it, where the model said nothing before the error.
+    /// Reason for a model call that failed without output: fails over for errors of the server, else fails the turn.
     pub(crate) fn of_silent(model: &ModelInfo, error: ModelError) -> Self {
         let fails_over = matches!(
             error.kind(),

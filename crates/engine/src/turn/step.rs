@@ -1,4 +1,4 @@
-//! What a turn does next. Pure.
+//! Decides what a turn does next. No side effects.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use super::{Limits, TurnState, rounds::MOST};
 /// Next step of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Run the calls that have no result.
+    /// Run the pending calls.
     Dispatch,
-    /// Ask the model.
+    /// Call the model for an answer.
     Sample,
-    /// Ask for the last answer, which may call nothing, and end for this reason.
+    /// Request a final answer without tool calls, then end for this reason.
     Finalize(StopReason),
-    /// The turn is over.
+    /// End the turn for this reason.
     End(StopReason),
 }
 
-/// Decides what comes next, from what there is and from how long the turn has worked.
+/// Returns the next step, given the state and the time that the turn has worked.
 pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step {
     if !state.pending_calls.is_empty() {
         return Step::Dispatch;
     }
-    // A turn that only compacts has nothing to ask.
+    // A turn that only compacts calls no model.
     if state.answer.is_some() || state.only_compacts() {
         return Step::End(StopReason::Completed);
     }
-    // Until then the model was told what was wrong with its answers.
+    // Until the limit of retries, the model is asked again with a notice on what was wrong.
     if let Some(reason) = state.unusable.end() {
         return Step::End(reason);
     }
@@ -38,7 +38,7 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
     }
 }
 
-/// The limit that was reached, if one was.
+/// Returns the limit that was reached, if any.
 fn reached(state: &TurnState, limits: Limits, worked: Duration) -> Option<StopReason> {
     let tokens = state.usage.tokens();
     if state.rounds.repeated() >= MOST {

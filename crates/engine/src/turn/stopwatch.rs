@@ -1,7 +1,6 @@
-//! How long a turn has worked, and a model call. Waiting for people is no work.
+//! Measures the working time of turns and of model calls. Waiting for users does not count.
 //!
-//! The watch stands still while somebody of the turn waits for a person, unless a session works for it meanwhile: then the
-//! turn works.
+//! The stopwatch pauses while a call of the turn waits for a user, unless a subagent works for the turn meanwhile.
 
 use std::time::Duration;
 
@@ -17,29 +16,29 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Time that a turn has worked.
+/// Stopwatch for the working time of a turn.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
-    /// Time worked before.
+    /// Time worked before the start.
     before: Duration,
     started: Instant,
     held: watch::Sender<PauseCounts>,
 }
 
-/// Reasons to stand still.
+/// Counts that determine if the stopwatch is paused.
 #[derive(Debug, Default)]
 struct PauseCounts {
-    /// Number of calls that wait for a person.
+    /// Number of calls that wait for a user.
     waiting: usize,
-    /// Number of subagents that work for the turn and do not wait.
+    /// Number of subagents and model requests that work for the turn and do not wait.
     working: usize,
-    /// Since when it stands still.
+    /// Start of the current pause.
     since: Option<Instant>,
-    /// Time that it stood still before that.
+    /// Duration of all earlier pauses.
     stood: Duration,
 }
 
-/// Somebody of the turn who waits, or works for it in a session of their own, until this is dropped.
+/// Guard of a wait for a user, or of work on behalf of the turn. It ends when dropped.
 #[derive(Debug)]
 pub(crate) struct StopwatchGuard<'a> {
     stopwatch: &'a Stopwatch,
@@ -47,7 +46,7 @@ pub(crate) struct StopwatchGuard<'a> {
 }
 
 impl Stopwatch {
-    /// Of a turn that has worked so long.
+    /// Starts the stopwatch of a turn that has already worked for `before`.
     pub(crate) fn start(before: Duration) -> Self {
         Self { before, started: Instant::now(), held: watch::Sender::default() }
     }
@@ -58,7 +57,7 @@ impl Stopwatch {
         self.before + self.started.elapsed().saturating_sub(stood)
     }
 
-    /// Comes when the turn has worked as long as it may; never where there is no limit.
+    /// Completes when the turn has worked for `limit`; never if there is no limit.
     pub(crate) async fn reaches(&self, limit: Option<Duration>) {
         let Some(limit) = limit else { return std::future::pending().await };
         loop {
@@ -69,12 +68,12 @@ impl Stopwatch {
         }
     }
 
-    /// Somebody waits for a person.
+    /// Marks a call as waiting for a user.
     pub(crate) fn pause(&self) -> StopwatchGuard<'_> {
         self.share(true)
     }
 
-    /// A session works for the turn, or a model.
+    /// Marks a subagent or a model request as working for the turn.
     pub(crate) fn work(&self) -> StopwatchGuard<'_> {
         self.share(false)
     }
@@ -93,7 +92,7 @@ impl PauseCounts {
         if waits { &mut self.waiting } else { &mut self.working }
     }
 
-    /// Stands still or goes on, as it must by now.
+    /// Pauses or continues, depending on the counts.
     fn settle(&mut self) {
         match (self.waiting > 0 && self.working == 0, self.since) {
             (true, None) => self.since = Some(Instant::now()),
@@ -116,7 +115,7 @@ impl Drop for StopwatchGuard<'_> {
     }
 }
 
-/// A model call under way: its answer comes in chunks, counted and timed.
+/// A model call in progress. Its chunks are counted and timed.
 pub(crate) struct CallStream {
     chunks: BoxStream<'static, Result<ModelChunk, ModelError>>,
     started: Instant,
@@ -125,12 +124,12 @@ pub(crate) struct CallStream {
     usage: CallUsage,
 }
 
-/// Price of a model call that is over.
+/// Cost of a completed model call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallCost {
     /// Usage of all attempts.
     pub(crate) spent: Usage,
-    /// Usage of the last attempt, as its server counted it.
+    /// Usage of the last attempt, as counted by its server.
     pub(crate) counted: Usage,
     pub(crate) timing: CallTiming,
 }
@@ -141,7 +140,7 @@ impl CallStream {
         Self { chunks: model.stream(request), started, first: None, usage: CallUsage::default() }
     }
 
-    /// The next chunk. Nothing is lost when the future is dropped.
+    /// Returns the next chunk. Cancel safe: nothing is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<ModelChunk, ModelError> {
         let left = || Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
         let chunk = self.chunks.next().await.unwrap_or_else(left)?;
@@ -150,7 +149,7 @@ impl CallStream {
             ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. } => true,
             _ => false,
         };
-        // The first part counts, also where its answer broke off: it was seen.
+        // The first part counts even if its attempt failed later: users have seen it.
         if is_answer && self.first.is_none() {
             self.first = Some(self.started.elapsed());
         }
@@ -158,7 +157,7 @@ impl CallStream {
         Ok(chunk)
     }
 
-    /// Ends the call. One without an answer, whose server counted nothing, has cost nothing.
+    /// Ends the call. A call without an answer costs nothing, unless its server counted usage.
     pub(crate) fn close(self, has_answered: bool) -> CallCost {
         let uncounted = if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() };
         let (counted, duration_ms) = (self.usage.counted().unwrap_or_default(), milliseconds(self.started.elapsed()));

@@ -1,45 +1,45 @@
-//! Answers that a turn cannot end with: what is wrong with one, and how the turn ends where asking again did not help.
-//! Pure. What the model is told of it is said by a link.
+//! Answers that a turn cannot end with: the problem of an answer, and how the turn ends if retries do not help. No side
+//! effects. A link writes the notice for the model.
 
 use agentd_core::{
     model::{Finish, UnrunReason},
     turn::StopReason,
 };
 
-/// Number of times in a row that a model is told of such an answer and asked again.
+/// Maximum number of retries in a row.
 const MOST_ASKS: u32 = 2;
 
-/// The bytes of a runaway answer that a model may be asked to read again.
+/// Maximum size of a runaway answer that the model is asked about again, in bytes.
 const MAX_READ_AGAIN: usize = 256 << 10;
 
-/// The longest name of a tool that is told, in characters. A model wrote it.
+/// Maximum length of a tool's name in a notice, in characters. A model wrote it.
 const MAX_NAME: usize = 64;
 
 /// Reason why an answer cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// It has neither words nor calls; it may have thoughts.
+    /// The answer has neither text nor calls; it may have reasoning.
     Empty { thoughts: bool },
-    /// The token limit cut its words, which may be gone on with.
+    /// The token limit cut its text, which can be continued.
     CutWords,
-    /// It reached the token limit before its first word.
+    /// The token limit was reached before its first text.
     CutThoughts,
     /// The token limit cut its last call.
     CutCall { tool: String },
-    /// It was cut because it went on without end. One that is too long to be read again is not asked for again.
+    /// The answer was cut because it repeated endlessly. If it is too long to be read again, there is no retry.
     Runaway { is_long: bool },
-    /// Its call came as words, in a spelling that nobody reads.
+    /// Its call was written as text, in a syntax that is not recognised.
     ForeignCall { tool: String },
-    /// It holds words that may be a call, or an example of one.
+    /// Its text contains something that may be a call, or only an example of one.
     DoubtfulCall { tool: String },
-    /// Its provider withheld it, or the rest of it.
+    /// The provider withheld the answer or the rest of it.
     Filtered,
-    /// It does not match the schema that it has to be in, for these reasons.
+    /// The answer does not match the required schema, for these reasons.
     WrongForm { reasons: Vec<String> },
 }
 
-/// Reason why an answer cannot be used, if there is one: of so many bytes of words that are more than blanks, thoughts or not,
-/// and calls or not.
+/// Returns the reason why an answer cannot be used, if there is one. `words` is the length of its text in bytes, 0 if
+/// it is blank.
 pub(crate) fn problem(
     finish: Finish,
     words: usize,
@@ -65,7 +65,7 @@ pub(crate) fn problem(
 }
 
 impl Problem {
-    /// Why a turn ends that comes to nothing else.
+    /// Reason for the end of a turn that stops at this problem.
     fn stop_reason(&self) -> StopReason {
         match self {
             Self::Empty { .. } | Self::ForeignCall { .. } | Self::DoubtfulCall { .. } => StopReason::NoAnswer,
@@ -76,20 +76,20 @@ impl Problem {
     }
 }
 
-/// The answers in a row that could not be used. It begins anew after a restart.
+/// Consecutive unusable answers. The count restarts after a restart of the daemon.
 #[derive(Debug, Default)]
 pub(crate) struct UnusableAnswers {
     last: Option<Problem>,
     pub(crate) in_a_row: u32,
-    /// Set once the model has been told of the last one.
+    /// True once the model was notified of the last problem.
     is_told: bool,
-    /// Set where telling the model is of no use.
+    /// True if a retry would be pointless.
     is_final: bool,
 }
 
 impl UnusableAnswers {
-    /// Takes in what is wrong with the last answer. Nobody is asked again for what its provider withheld, or where that is of
-    /// no use: the embedded model reads no notices.
+    /// Records the problem of the last answer. There is no retry if the provider withheld the answer or if `is_final`
+    /// is set: the embedded model reads no notices.
     pub(crate) fn take(&mut self, problem: Option<Problem>, is_final: bool) {
         let Some(problem) = problem else {
             *self = Self::default();
@@ -101,7 +101,7 @@ impl UnusableAnswers {
         self.last = Some(problem);
     }
 
-    /// Reasons why the form of the last answer is wrong, where it is.
+    /// Reasons why the form of the last answer is wrong, if it is.
     pub(crate) fn wrong_form(&self) -> Option<&[String]> {
         match &self.last {
             Some(Problem::WrongForm { reasons }) => Some(reasons),
@@ -109,13 +109,13 @@ impl UnusableAnswers {
         }
     }
 
-    /// Why the turn ends now, if asking again has not helped.
+    /// Reason to end the turn now, if retries have not helped.
     pub(crate) fn end(&self) -> Option<StopReason> {
         let last = self.last.as_ref()?;
         (self.is_final || self.in_a_row > MOST_ASKS).then(|| last.stop_reason())
     }
 
-    /// The problem that the model is to be told of, once, and its number in a row.
+    /// Returns the problem to notify the model of, once, and its number in a row.
     pub(crate) fn tell(&mut self) -> Option<(&Problem, u32)> {
         if self.is_told || self.end().is_some() {
             return None;
@@ -125,19 +125,19 @@ impl UnusableAnswers {
     }
 }
 
-/// Words of an answer that the next ones belong to.
+/// Earlier text of an answer that its next text belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BegunAnswer {
-    /// They were cut: the next ones go on where they stop.
+    /// Cut: the next text continues it.
     Cut(String),
-    /// They are whole, and the next ones stand below them.
+    /// Complete: the next text is placed below it.
     Whole(String),
-    /// They may have been meant as a call: the next ones take their place.
+    /// Possibly meant as a call: the next text replaces it.
     Doubted(String),
 }
 
 impl BegunAnswer {
-    /// The answer with its next words.
+    /// Joins the answer with its next text.
     pub(crate) fn with(begun: Option<&Self>, more: &str) -> String {
         match begun {
             Some(Self::Cut(text)) => format!("{text}{more}"),
@@ -146,14 +146,14 @@ impl BegunAnswer {
         }
     }
 
-    /// The words themselves.
+    /// Returns the text itself.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Cut(text) | Self::Whole(text) | Self::Doubted(text) => text,
         }
     }
 
-    /// Returns whether they are an answer by themselves.
+    /// Returns true if it is an answer by itself.
     pub(crate) fn is_whole(&self) -> bool {
         !matches!(self, Self::Cut(_))
     }

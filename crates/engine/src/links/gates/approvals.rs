@@ -1,8 +1,8 @@
-//! No call is answered without a verdict, whoever answers it, and where the verdict is to ask, a person decides. Fails
+//! Every call gets a verdict, including calls that links answer. If the verdict is to ask, the user decides. Fails
 //! closed.
 //!
-//! A call that reads through a link is judged in two forms, as it is written and with the name that the link leads to,
-//! and what runs is the second. The tool follows no link, so that what it opens is what was judged and shown.
+//! A call that reads through a symbolic link is judged both as written and with the link's target, and the latter is
+//! what runs. The tool follows no links, so it opens exactly what was judged and shown.
 
 use agentd_core::{
     audit::DecidedBy,
@@ -39,7 +39,7 @@ impl Link for Approvals {
         async move {
             let context = call.context;
             if context.is_under_way(call.call) {
-                // It was let run in an earlier life, and does.
+                // It was approved before the restart and is still running.
                 call.record.entries().passed = true;
                 return next.run(call).await;
             }
@@ -53,7 +53,7 @@ impl Link for Approvals {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
                 (Decision::Run, _) => {
-                    // Whatever its words were taken for, nobody looked at them.
+                    // Whatever the rules took it for, no user has reviewed this call.
                     confine(call);
                     gated.run().await
                 }
@@ -74,7 +74,7 @@ impl Link for Approvals {
     }
 }
 
-/// A call with what lets it run, its tool, and the form that leads through no link where it reads through one.
+/// A call with the rest of the chain, its tool, and its arguments after following a link that it reads through.
 struct GatedCall<'a> {
     call: &'a Invocation<'a>,
     next: Next<'a>,
@@ -83,7 +83,7 @@ struct GatedCall<'a> {
 }
 
 impl GatedCall<'_> {
-    /// Verdict of the rules on the call as it stands, with what people allow now; also for the audit log.
+    /// Judges the call as it is, with the current grants. The verdict is also recorded for the audit log.
     async fn judge(&self) -> Result<Explanation, TurnExit> {
         let Self { call, tool, followed, .. } = self;
         let (context, toolbox) = (call.context, &call.context.ports.toolbox);
@@ -119,7 +119,7 @@ impl GatedCall<'_> {
             let facts = CallContext { arguments: &arguments, followed: None, ..facts };
             let named = context.rules.policy.now().judge(&facts);
             if named.verdict.strictness() > judgement.verdict.strictness() {
-                // A rule that was kept for this path would say nothing of the next call, which may mean another.
+                // A grant for this path must not apply to the next call, which may affect another one.
                 judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
             }
         }
@@ -135,12 +135,12 @@ impl GatedCall<'_> {
         Ok(judgement)
     }
 
-    /// Asks a person what to do, and does it.
+    /// Asks the user for a decision and carries it out.
     async fn ask(self, judgement: Explanation) -> Result<ToolOutput, TurnExit> {
         let Self { call, tool, .. } = self;
         let preview = match self.preview().await? {
             Ok(preview) => preview,
-            // It would fail for certain: nobody needs to be asked.
+            // The call would certainly fail, so there is nothing to ask.
             Err(output) => return Ok(output),
         };
         let Explanation { verdict, layer, rule, grants, wider, .. } = judgement;
@@ -161,13 +161,13 @@ impl GatedCall<'_> {
             grants,
             wider,
         };
-        // What holds before the answer is not what holds before the call.
+        // Files may change between the question and the call.
         drop(call.record.take_look());
         let answered = call.ask(ask).await?;
         self.obey(answered).await
     }
 
-    /// Does what the person says, if it is still about what they were shown.
+    /// Carries out the user's decision, if the call still does what they were shown.
     async fn obey(self, answered: ResolvedInterrupt) -> Result<ToolOutput, TurnExit> {
         let lets_run = matches!(
             answered.answer,
@@ -184,14 +184,14 @@ impl GatedCall<'_> {
             Answer::Reject { reason: None } => {
                 Ok(ToolOutput::error(ToolErrorCode::Denied, format!("rejected (no reason). {INSTEAD}")))
             }
-            // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
+            // The session rejects answers that do not fit. If one gets here anyway, the gate stays closed.
             Answer::Text { .. } => Ok(refuse("the answer was no decision")),
         }
     }
 
-    /// Refusal of a call that would not do what the person was shown: a question may wait for days, and the files that it
-    /// is about change meanwhile; or its name means something else by now: another server's tool, or a server that is reached
-    /// otherwise. It does not run. The model looks again and calls again, and the person is shown what holds then.
+    /// Rejects a call that would no longer do what the user was shown. A question may wait for days, and files may
+    /// change meanwhile, or the tool's name may now belong to another server or to a reconfigured one. The call does
+    /// not run; the model can look again and repeat it, and the user is shown the new state.
     async fn no_longer_as_shown(&self, answered: &ResolvedInterrupt) -> Result<Option<ToolOutput>, TurnExit> {
         let Self { call, tool, .. } = self;
         let shown = match (answered.asked.as_deref(), &answered.by) {
@@ -208,7 +208,7 @@ impl GatedCall<'_> {
                 return changed(call, message, text).await.map(Some);
             }
             (Some(Ask::Approval { preview, .. }), _) => Some(preview),
-            // Nobody was shown anything: a rule lets it run, whatever it does.
+            // The user was shown nothing: a grant lets the call run, whatever it does.
             (None, DecidedBy::Grant) => return Ok(None),
             _ => None,
         };
@@ -233,11 +233,11 @@ impl GatedCall<'_> {
         changed(call, message, text).await.map(Some)
     }
 
-    /// Runs what was approved, unless the rules deny it by now: they may have changed while the question waited.
+    /// Runs an approved call, unless the rules deny it by now: they may have changed while the question was pending.
     async fn run_approved(self, by: &DecidedBy) -> Result<ToolOutput, TurnExit> {
         let judgement = self.judge().await?;
         if *by == DecidedBy::Grant {
-            // A rule that was kept meanwhile: nobody looked at this call.
+            // A grant was added meanwhile: no user has reviewed this call.
             confine(self.call);
         }
         if let Verdict::Deny { reason } = judgement.verdict {
@@ -249,16 +249,16 @@ impl GatedCall<'_> {
         self.run().await
     }
 
-    /// Runs the call with the person's arguments, and tells the model that they are not its own.
+    /// Runs the call with the user's arguments, and notes in the result that they are not the model's own.
     ///
-    /// They are judged again. What would ask is approved by who wrote it, at any risk; what is denied stays denied,
-    /// whoever wrote it. No rule is kept for an edited call.
+    /// The arguments are judged again. A verdict to ask counts as approved by their author, at any risk; a denial
+    /// remains a denial. An edited call produces no grant.
     async fn run_edited(self, args: Value) -> Result<ToolOutput, TurnExit> {
         let Self { call, next, tool, .. } = self;
         let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
         let invocation = Invocation { call: &edited, ..*call };
         let gated = GatedCall { call: &invocation, next, tool, followed: followed(&invocation).await? };
-        // It may change other files.
+        // The edited call may change other files.
         drop(call.record.take_look());
         if let Verdict::Deny { reason } = gated.judge().await?.verdict {
             let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
@@ -273,7 +273,7 @@ impl GatedCall<'_> {
         Ok(output)
     }
 
-    /// Lets the call run, in the form that leads through no link.
+    /// Runs the call with links already followed.
     async fn run(self) -> Result<ToolOutput, TurnExit> {
         let Self { call, next, followed, .. } = self;
         call.record.entries().passed = true;
@@ -285,7 +285,7 @@ impl GatedCall<'_> {
         Ok(withhold(next.run(&Invocation { call: &real, ..*call }).await?, &unread))
     }
 
-    /// Preview of the call for a person: of one that reads, where it leads.
+    /// Preview of the call for the user. For a call that reads through a link, this is the target.
     async fn preview(&self) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
         let (call, context) = (self.call, self.call.context);
         let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
@@ -303,27 +303,27 @@ impl GatedCall<'_> {
     }
 }
 
-/// The way of a call after its verdict.
+/// What happens to a call after its verdict.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Decision<'a> {
-    /// The rules deny it, with the reason.
+    /// The rules deny it for this reason.
     Deny(&'a str),
-    /// It could only fail, which is known already.
+    /// It is already known that it can only fail.
     Fail,
-    /// It runs, perhaps although the rules would ask: its client lets everything run.
+    /// The call runs, possibly because its client approves everything that the rules would ask about.
     Run,
-    /// An answer from before a restart decides.
+    /// An answer from before a restart is carried out.
     Obey(&'a ResolvedInterrupt),
-    /// The model is refused, since the client answers nothing.
+    /// The call is denied, because its client answers no questions.
     Refuse(&'a str),
-    /// The turn ends, since the client wants it to fail here.
+    /// The turn ends, because its client wants it to fail on questions.
     EndTurn(&'a str),
-    /// A person is asked.
+    /// The user is asked for a decision.
     Ask,
 }
 
-/// Decides about a call. `earlier` is the answer from before a restart: `Some(None)` where the call had passed already and
-/// asked something itself.
+/// Decides on a call. `earlier` is the answer from before a restart: `Some(None)` if the call was already approved and
+/// then asked a question of its own.
 fn decide<'a>(
     verdict: &'a Verdict,
     fails: bool,
@@ -334,7 +334,7 @@ fn decide<'a>(
         (Verdict::Deny { reason }, _) => Decision::Deny(reason),
         _ if fails => Decision::Fail,
         (_, Some(None)) | (Verdict::Allow, None) => Decision::Run,
-        // What a person said of this call stands, also where a rule that was kept since would let it run.
+        // A user's answer to this call takes precedence over a grant added since.
         (_, Some(Some(answered))) => Decision::Obey(answered),
         (Verdict::Ask { reason, .. }, None) => match on_interrupt {
             OnInterrupt::Approve => Decision::Run,
@@ -345,7 +345,7 @@ fn decide<'a>(
     }
 }
 
-/// A tool of that name is nobody's: nothing is handed on that no rule could judge.
+/// Answers a call to an unknown tool. It is not passed on, because no rule could judge it.
 async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let (context, name) = (call.context, call.call.name.as_str());
     let reason = "there is no tool of that name here".to_owned();
@@ -363,8 +363,8 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     if session_tools::is_meant(name) {
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::GONE));
     }
-    // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
-    // at what the call is about.
+    // The toolbox has the best error message for a tool that it lacks. It is not asked about a tool that only the turn
+    // lacks, because it would inspect the files of the call.
     let is_known = context.tools.finds.is_known(name);
     let hidden = if is_known { name } else { context.ports.toolbox.canonical_name(name) };
     if let Some(why) = context.tools.finds.why_not(hidden) {
@@ -384,21 +384,21 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text))
 }
 
-/// The form of the call without the link that it reads through, if it does.
+/// Follows the link that the call reads through, if there is one.
 async fn followed(call: &Invocation<'_>) -> Result<Option<FollowedLink>, TurnExit> {
     let context = call.context;
     let tool_context = context.tool_context(call.call);
     context.or_cancelled(context.ports.toolbox.follow(&tool_context, call.call)).await
 }
 
-/// Holds what runs to the limits of the rules: no person looked at this very call.
+/// Confines what runs to the limits of the rules, because no user approved this very call.
 fn confine(call: &Invocation<'_>) {
     let mut entries = call.record.entries();
     entries.confinement = entries.limits;
 }
 
-/// The files that a call is about without naming them, and that the rules do not let be read without asking. Of those that
-/// a call names its tool knows what it may tell.
+/// Files that a call affects without naming them and that may not be read without asking. For files that a call names,
+/// its tool knows what it may reveal.
 fn unread(call: &Invocation<'_>) -> Vec<String> {
     let touched = call.context.tools.chain.affected_paths(call);
     if touched.is_empty() {
@@ -408,7 +408,8 @@ fn unread(call: &Invocation<'_>) -> Vec<String> {
     touched.into_iter().filter(|path| !reading.allow(path)).collect()
 }
 
-/// A failure without what it says of files that may not be read: nobody was asked whether a model may see that.
+/// Removes the error message of a failure that could reveal files that may not be read: no user has allowed the model
+/// to see them.
 fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
     if output.error.is_none() || unread.is_empty() {
         return output;
@@ -420,19 +421,19 @@ fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
     ToolOutput { text, ..output }
 }
 
-/// Whose the tool is, as it is kept with a question.
+/// Owner of the tool, as stored with a question.
 fn owner(foreign: Option<&Foreign>) -> Option<Box<Owner>> {
     foreign.map(|foreign| Box::new(Owner { rule: foreign.rule.clone(), entry: foreign.entry.clone() }))
 }
 
-/// Refusal of a call that is not what the person was asked about, for them and for the model.
+/// Rejects a call that no longer matches the question, with a warning for the user and a text for the model.
 async fn changed(call: &Invocation<'_>, message: String, text: String) -> Result<ToolOutput, TurnExit> {
     call.record.entries().shut = true;
     call.context.recorder.warn("changed_since_asked", message).await?;
     Ok(ToolOutput::error(ToolErrorCode::NotRun, text))
 }
 
-/// The arguments that the person wanted instead, as a sentence.
+/// Sentence with the arguments that the user wanted instead.
 fn wanted(answered: &ResolvedInterrupt) -> String {
     match &answered.answer {
         Answer::Edit { args } => format!(". They wanted these arguments instead: {args}"),

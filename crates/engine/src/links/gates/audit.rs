@@ -1,12 +1,12 @@
-//! The audit log hears of every call: what was decided before it takes effect, and what came of it.
+//! Records every call in the audit log: the decision before the call takes effect, and its outcome.
 //!
-//! Two links stand around all that answer calls. [`AuditLogger`] is the outermost: it tells how a call ended, and of a call that
-//! was not let through why. [`AuditGate`] stands behind the approvals: what reaches it may run, and what changes or runs anything
-//! runs only when the decision is on the disk. Fails closed: without the log, it does not run.
+//! Two links do this. [`AuditLogger`] is the outermost: it records how a call ended, and why a rejected call did not
+//! run. [`AuditGate`] comes after the approvals: calls that reach it may run, but those that change or execute anything
+//! run only once the decision is on disk. Fails closed: without the log, they do not run.
 //!
-//! Files that others run or obey, written by a command that nobody looked at, were taken back when it ended; here a person is
-//! asked whether they may come into their place. The question is asked while the call runs, so a restart withdraws it and the
-//! files stay taken back.
+//! If an unreviewed command writes files that other programs run or obey, these changes are reverted when the command
+//! ends. The user is then asked whether to restore them. The question is asked while the call runs, so a restart
+//! withdraws it and the files stay reverted.
 
 use agentd_core::{
     audit::{AuditFact, CallEnd, DecidedBy, Decision, Requester, VerdictName},
@@ -27,17 +27,17 @@ use crate::turn::{
     hooks::{Hook, Invocation, Link, Next},
 };
 
-/// Tells how a call ended, and of calls that never came to the gate what was decided.
+/// Records how calls ended, and the decision on calls that never reached the gate.
 pub(crate) struct AuditLogger;
 
-/// Lets nothing through that is not in the log.
+/// Blocks calls whose decision is not in the log.
 pub(crate) struct AuditGate;
 
 impl Link for AuditLogger {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let outcome = next.run(call).await;
-            // What cannot be stored has no end that anybody knows: it is left open, as after a crash.
+            // If the outcome cannot be stored, the end is unknown. The entry is left open, as after a crash.
             if let Some(end) = ended(call, &outcome) {
                 if !call.record.entries().logged {
                     let (allowed, by) = left(call, &outcome);
@@ -57,7 +57,7 @@ impl Link for AuditGate {
             let audit = &call.context.ports.audit;
             let is_own = call.context.tools.chain.own(&call.call.name).is_some();
             if is_own && (only_looks(call) || call.context.is_under_way(call.call)) {
-                // A link answers it, and perhaps a person: it is told with that, at its end.
+                // A link answers it, perhaps by asking the user. The decision is recorded together with the end.
                 return next.run(call).await;
             }
             let decision = call.context.audited(call.call, decided(call, true, admitted_by(call)));
@@ -73,12 +73,12 @@ impl Link for AuditGate {
     }
 }
 
-/// A tool that nobody knows could do anything.
+/// Returns true if the tool only reads or changes session state. An unknown tool could do anything.
 fn only_looks(call: &Invocation<'_>) -> bool {
     matches!(call.tool().map(|tool| tool.effect), Some(Effect::Read | Effect::State))
 }
 
-/// The log cannot be written: the model and the person are told, and nothing runs.
+/// Rejects a call because the log cannot be written, and warns the user.
 async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, TurnExit> {
     call.record.entries().unwritten = true;
     call.record.entries().shut = true;
@@ -126,7 +126,7 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
     }))
 }
 
-/// Records whether files that a call left may come into their place.
+/// Records the decision on restoring files that a call left.
 pub(crate) async fn record_kept(
     call: &Invocation<'_>,
     args: Value,
@@ -159,7 +159,7 @@ fn requester(call: &Invocation<'_>) -> Requester {
     Requester { model: context.models.model.info().id.clone(), agent: context.acting.name().to_owned() }
 }
 
-/// The kept rules that let it run: those that the judgement names, or those that somebody kept since.
+/// Grants that let it run: those of the verdict, or those added since.
 fn granted_by(judgement: &Explanation, by: &DecidedBy) -> Vec<String> {
     if judgement.granted_by.is_empty() && *by == DecidedBy::Grant {
         judgement.grants.clone()
@@ -168,7 +168,7 @@ fn granted_by(judgement: &Explanation, by: &DecidedBy) -> Vec<String> {
     }
 }
 
-/// Decider of a call that came to the gate.
+/// Who decided on a call that reached the gate.
 fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     match (call.record.judgement(), call.record.answered()) {
         (_, Some(answered)) => answered.by,
@@ -180,7 +180,7 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     }
 }
 
-/// Decision on a call that did not come to the gate, or for which it did not open.
+/// Decision on a call that did not reach the gate or was blocked by it.
 fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
     if call.record.entries().shut {
         return (false, DecidedBy::Daemon);
@@ -204,7 +204,7 @@ fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Optio
     let nothing = ToolOutput::default();
     let (output, error) = match outcome {
         Ok(output) => (output, output.error),
-        // The last comes from no call.
+        // `Unanswered` does not come from calls.
         Err(TurnExit::SessionGone | TurnExit::Handoff | TurnExit::Unanswered(_)) => return None,
         Err(TurnExit::Denied(_)) => (&nothing, Some(ToolErrorCode::Denied)),
         Err(TurnExit::Finished(StopReason::Cancelled)) => (&nothing, Some(ToolErrorCode::Cancelled)),
@@ -223,8 +223,8 @@ fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Optio
     })
 }
 
-/// The arguments for people and programs: JSON where they are JSON, the raw text where not, or where they nest so
-/// deeply that what holds them could not be read back.
+/// Arguments for users and programs: parsed JSON if valid, else the raw text. Deeply nested JSON also stays text,
+/// because what contains it could not be parsed again.
 pub(crate) fn arguments(call: &ToolCall) -> Value {
     match serde_json::from_str(&call.arguments) {
         Ok(args) if is_shallow(&args) => args,
@@ -232,16 +232,16 @@ pub(crate) fn arguments(call: &ToolCall) -> Value {
     }
 }
 
-/// Maximum size of what a person is shown, in bytes. What is longer could not be shown whole, and is not asked.
+/// Maximum size of a preview, in bytes. A longer one cannot be shown in full, so the question is not asked.
 const LONGEST_SHOWN: usize = 6 * 1024 * 1024;
 
-/// Names that a sentence has.
+/// Maximum number of file names in a sentence.
 const NAMED: usize = 5;
 
-/// Rule of the question, for people and the audit log.
+/// Rule of the question, shown to users and in the audit log.
 const RULE: &str = "a guarded name, and a command that nobody looked at";
 
-/// Asks about what was set aside, does what the person says, and adds it to the result.
+/// Asks about the reverted files, carries out the answer, and appends it to the output.
 pub(crate) async fn settle_set_aside(
     call: &Invocation<'_>,
     set_aside: FilesReverted,
@@ -287,7 +287,7 @@ pub(crate) async fn settle_set_aside(
     }
 }
 
-/// Reports what was taken back of a call that was interrupted, about which nothing is asked.
+/// Reports the files reverted after an interrupted call. The user is not asked about them.
 pub(crate) async fn report_interrupted(call: &Invocation<'_>, set_aside: &FilesReverted) {
     let names = named(set_aside.files.iter().map(|file| file.path.as_str()));
     if !names.is_empty() {
@@ -298,7 +298,7 @@ pub(crate) async fn report_interrupted(call: &Invocation<'_>, set_aside: &FilesR
     }
 }
 
-/// Reports a failed look after a command: guarded files may be left.
+/// Reports that the check after a command failed, so guarded files may remain.
 pub(crate) async fn report_unchecked(
     call: &Invocation<'_>,
     why: &str,
@@ -308,8 +308,8 @@ pub(crate) async fn report_unchecked(
     deny(call, format!("{what}: {why}"), output).await
 }
 
-/// Lets a person decide, if one is there and can see all of it. Fails with the reason for which nothing is kept; without a line in
-/// the audit log nothing is.
+/// Lets the user decide, if they are present and can be shown all of it. The error is the reason for restoring nothing.
+/// Nothing is restored without an audit entry.
 async fn decide(call: &Invocation<'_>, what: &str, way_back: &[FileChange]) -> Result<(), String> {
     let answering = &call.context.rules.answering;
     let args = serde_json::json!({ "paths": way_back.iter().map(|file| &file.path).collect::<Vec<_>>() });
@@ -350,7 +350,7 @@ async fn ask(
         for_good: Vec::new(),
         owner: None,
     };
-    // Where the turn ends first, the result of the call still says what was taken back.
+    // If the turn ends first, the output of the call still reports what was reverted.
     let Ok(answered) = call.ask(ask).await else {
         return (DecidedBy::Daemon, None, Err("the question was not answered".to_owned()));
     };
@@ -362,7 +362,7 @@ async fn ask(
     (answered.by, Some(answered.answer), decided)
 }
 
-/// All that would come into its place, path by path.
+/// Preview of everything that would be restored, file by file.
 async fn preview(call: &Invocation<'_>, way_back: &[FileChange]) -> Result<String, String> {
     let context = call.context;
     let (session, workspace) = (context.ids.session, &context.files.workspace);
@@ -390,7 +390,7 @@ async fn preview(call: &Invocation<'_>, way_back: &[FileChange]) -> Result<Strin
     Ok(shown.unwrap_or_default())
 }
 
-/// Reports a denial to the model, the person and the result of the turn.
+/// Reports a denial to the model, to the user and in the result of the turn.
 async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) -> Result<(), TurnExit> {
     output.text.push_str(&format!("\n[{reason}]"));
     let fails = call.context.rules.answering.now() == OnInterrupt::Fail;
@@ -403,7 +403,7 @@ async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) ->
     call.context.recorder.warn("guarded_files", reason).await
 }
 
-/// The first of these names, and how many more there are.
+/// The first few names, and the number of the others.
 fn named<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     let files: Vec<&str> = paths.filter(|path| !path.ends_with('/')).collect();
     let more = files.len().saturating_sub(NAMED);
@@ -411,7 +411,7 @@ fn named<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// The preview, if all of it can be shown to a person: nobody approves what they could not see.
+/// Returns the preview, unless it is too long to be shown in full: what cannot be seen must not be approved.
 pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
     match shown.as_deref().map_or(0, str::len) {
         ..=LONGEST_SHOWN => Ok(shown),

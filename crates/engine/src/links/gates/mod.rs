@@ -1,4 +1,4 @@
-//! Links that decide whether a call runs, and record it.
+//! Links that decide whether a call runs, and audit it.
 
 pub(crate) mod approvals;
 pub(crate) mod audit;

@@ -1,12 +1,11 @@
-//! What `AGENTS.md` files say, and skills: in front of a turn's input, and again behind a compaction that replaced it.
+//! Links that add context before a turn's input, and again when that context changes.
 //!
-//! The notes of folders of the project are told when a call first comes to the folder. A skill is brought into the session when
-//! something is about it: an input that mentions it, a file that asks for it, a call that names its folder. What it needs
-//! installed is asked for with the call that runs it.
-//!
-//! And what comes with an input or a turn, each told where it changed: files that the person handed over, told with what is said
-//! next, and shown where they are pictures; what an input mentions; the rules that a person pinned; plan mode; and instructions of
-//! the client for one turn.
+//! - Guides (`AGENTS.md` files) and the list of skills: before the input, and again after a compaction that replaced
+//!   them. Guides of project folders are shown when a call first reaches the folder.
+//! - Skills: one is linked into the session when an input mentions it, an attached file has a type that it handles, or
+//!   a call names its folder. Missing packages are requested together with the call that runs the skill.
+//! - Attached files (pictures are shown), mentions in an input, pinned rules, plan mode, and the client's instructions
+//!   for one turn.
 
 use std::{path::Path, sync::Arc};
 
@@ -50,7 +49,7 @@ impl Link for Memory {
     }
 }
 
-/// Tells what a compaction has just replaced.
+/// Repeats a notice that a compaction has just replaced.
 fn tell_again<'a>(
     context: &'a TurnContext,
     state: &'a mut TurnState,
@@ -78,8 +77,8 @@ fn tell_again<'a>(
     .boxed()
 }
 
-/// Paths that calls came to since the last look. What a compaction has left is looked at as a whole: of what it replaced,
-/// nothing is told any more.
+/// Paths that calls have reached since the last check. After a compaction, the whole remaining history is checked,
+/// because guides shown for the replaced part are no longer visible.
 fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
     let compacted = state.compacted_at == Some(state.steps);
     let from = if compacted { 0 } else { state.guided.min(state.history.len()) };
@@ -95,8 +94,8 @@ fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
     instructions::touched(state.history[from..].iter().filter(is_new), start, is_command)
 }
 
-/// Tells the guides of folders that calls came to since the last look. At the first look of a turn, those that were told
-/// before are looked at again, and told where they changed or are gone.
+/// Shows the guides of folders that calls have reached since the last check. The first check of a turn also covers
+/// guides shown earlier, and reports those that changed or are gone.
 async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let (limits, workspace) = (context.config.guides, &context.files.workspace);
     let works = matches!(state.phase, Phase::Working | Phase::Planning) && state.answer.is_none();
@@ -182,7 +181,7 @@ impl Link for Skills {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        // Whoever let it run was shown what is installed; a rule that was kept meanwhile speaks of the command alone.
+        // An approver was shown what is installed; a grant added meanwhile covers only the command.
         let has_consent = call.record.answered().is_none_or(|answered| answered.by != DecidedBy::Grant);
         let packages = if has_consent { call.record.entries().packages.clone() } else { Vec::new() };
         let is_command = call.tool().is_some_and(|tool| tool.effect == Effect::Execute);
@@ -193,7 +192,7 @@ impl Link for Skills {
         async move {
             let Some(skills) = shelf(call.context) else { return next.run(call).await };
             if !packages.is_empty() {
-                // It is told while it goes on, and a crash finds that the call had begun.
+                // Shows progress during the installation, and records for a crash that the call had started.
                 dispatch::begin(call).await?;
             }
             let progress = call.started.get().map(|id| call.context.recorder.progress(*id)).unwrap_or_default();
@@ -208,7 +207,7 @@ impl Link for Skills {
             let mut output = next.run(call).await?;
             let command = plain(&call.call.arguments);
             let failed = skills.import_failed(&call.context.files.workspace, &command, &output.text);
-            // Where a script of a skill lacked a package, the person is asked for it with the next call.
+            // If a script lacked a package, the user is asked to install it with the next call.
             if let Some(package) = call.context.or_cancelled(failed).await? {
                 output.text += &format!(
                     "\n\nThe skill needs the Python package {package}, which it does not declare. Run the same command again: \
@@ -221,7 +220,7 @@ impl Link for Skills {
     }
 }
 
-/// Arguments as they are looked at for names of skills: JSON may write a slash in two ways.
+/// Arguments prepared for finding names of skills: JSON can escape a slash.
 fn plain(arguments: &str) -> String {
     arguments.replace("\\/", "/")
 }
@@ -230,7 +229,7 @@ fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {
     context.ports.workspaces.skills().filter(|_| context.config.guides.skills)
 }
 
-/// Brings a skill into the session, if there is one of that name. What is wrong with it is a sentence.
+/// Links a skill into the session, if there is one of that name. The inner error is a sentence about the problem.
 async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, TurnExit> {
     let Some(skills) = shelf(context) else { return Ok(Ok(())) };
     context.make_folders().await?;
@@ -238,12 +237,12 @@ async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, 
     Ok(linked.map(drop).map_err(|error| EngineError::from(error).sentence()))
 }
 
-/// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
+/// Maximum size of one picture, in bytes. The daemon's are far smaller; a larger file is no longer one of them.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Stand-in for a picture.
+/// Placeholder for a picture.
 const UNSEEN: &str = "(You cannot see pictures. If it matters what one shows, say so.)";
-/// The same, where the picture is there and was shown before.
+/// Note if a picture exists but is no longer shown.
 const NO_LONGER_SHOWN: &str = "(Not all of these pictures are shown any more.)";
 
 pub(crate) struct Files;
@@ -254,7 +253,7 @@ impl Link for Files {
     }
 
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        // One that goes on after a restart has said so.
+        // A turn that resumes after a restart has warned already.
         let begins = state.steps == 0 && !state.only_compacts();
         let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.ids.turn).cloned();
         if !begins || sees(context) || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
@@ -274,7 +273,7 @@ impl Link for Files {
         }
         async move {
             if !state.returned.is_empty() {
-                // Behind all results of the step: nothing may stand between those.
+                // After all results of the step: nothing may come between those.
                 context.or_cancelled(context.models.model.look_for_sight()).await?;
                 let notice = attachments::returned(std::mem::take(&mut state.returned));
                 context.tell(state, notice).await?;
@@ -293,12 +292,12 @@ impl Link for Files {
     }
 }
 
-/// Returns whether any model that the turn may ask sees pictures.
+/// Returns true if any model that the turn may call has vision.
 fn sees(context: &TurnContext) -> bool {
     context.models.model.info().sees_pictures || context.models.chat.info().sees_pictures
 }
 
-/// Reads the pictures that are shown and were not read yet. One that is gone is left out: the turn goes on without it.
+/// Reads the visible pictures that are not loaded yet. A missing one is skipped, and the turn continues without it.
 async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let left_out = pictures_left_out(attachments::pictures(&state.history).count());
     let shown: Vec<Picture> = attachments::pictures(&state.history).skip(left_out).cloned().collect();
@@ -315,7 +314,7 @@ async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnEx
     Ok(())
 }
 
-/// Puts what was read into the message; says in words what is missing.
+/// Attaches loaded pictures to the message, and notes missing ones in its text.
 fn show(message: &mut Message, state: &TurnState, sees: bool, left_out: &mut usize) {
     let Message::Pictures { text, pictures } = message else { return };
     let named = pictures.len();
@@ -335,14 +334,14 @@ fn show(message: &mut Message, state: &TurnState, sees: bool, left_out: &mut usi
     }
 }
 
-/// Problems that are told one by one at the most.
+/// Maximum number of problems that are reported individually.
 const MAX_TOLD: usize = 5;
 
 pub(crate) struct MentionsOfInput;
 
 impl Link for MentionsOfInput {
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        // One that goes on after a restart has said so.
+        // A turn that resumes after a restart has warned already.
         if state.steps > 0 || context.tools.mentions.problems.is_empty() {
             return done(());
         }
@@ -381,7 +380,7 @@ const PLANNING: &str = "The session is in plan mode: calls that change files or 
     refused. Look at what you need, then answer with a plan of what you would change, step by step, and let the person \
     decide. Do not ask for leave to make the changes: the person ends plan mode.";
 
-/// Said when it ends, for the words above stay in the history.
+/// Reminder when plan mode ends, because the text above stays in the history.
 const NO_LONGER_PLANNING: &str = "The person ended plan mode: you may change files and run commands again.";
 
 pub(crate) struct PlanMode;
@@ -396,7 +395,7 @@ impl Link for PlanMode {
 const FOR_THIS_TURN: &str =
     "Instructions for this turn, from the program that the person uses. They hold for this turn only:";
 
-/// Said in the next turn that has none.
+/// Reminder in the next turn without instructions.
 const OVER: &str = "The instructions of that turn no longer hold.";
 
 pub(crate) struct TurnInstructions;

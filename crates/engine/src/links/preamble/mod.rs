@@ -1,4 +1,4 @@
-//! Links that add to a request what the model has to know.
+//! Links that add instructions and context to a request.
 
 pub(crate) mod guides;
 pub(crate) mod planning;

@@ -1,8 +1,8 @@
-//! Turns that begin with a plan: it is made with tools that only look, a person decides about it, and its steps become the todo
+//! Turns that begin with a plan: it is made with read-only tools, the user decides on it, and its steps become the todo
 //! list.
 //!
-//! A turn plans while its history has the notice that asks for a plan, and not yet the one behind it that says what became of it:
-//! so it is after a restart, too.
+//! A turn is planning if its history has the notice that requests a plan but not yet the one with the decision. So the
+//! state survives a restart.
 
 use agentd_core::{
     agent::TRANSFERS as TRANSFER,
@@ -23,15 +23,15 @@ use crate::turn::{
     route::PLAN_FIRST,
 };
 
-/// Said to the model behind an approval.
+/// Notice after an approval.
 const APPROVED: &str = "The plan is approved. Carry it out now: you may change files and run commands again. Its steps are your \
     todo list; keep that up to date.";
 
-/// Beginning of what is said behind an approval of another plan.
+/// Start of the notice after the approval of a modified plan.
 const CHANGED: &str = "The person changed the plan and approved it as it stands here. Carry it out now: you may change files and \
     run commands again. Its steps are your todo list; keep that up to date.";
 
-/// Said for a call that hands work on.
+/// Output of calls that delegate work.
 const BY_YOURSELF: &str =
     "while you plan, no work is handed on: look yourself, and make handing it on a step of the plan";
 
@@ -43,7 +43,7 @@ impl Link for TurnPlan {
             let is_made = state.phase == Phase::Planning && state.pending_calls.is_empty();
             let Some(plan) = state.answer.clone().filter(|_| is_made) else { return Ok(()) };
             decide(context, state, plan).await?;
-            // The loop left what was said meanwhile to this.
+            // The loop does not take messages while a plan is pending, so they are taken here.
             for steer in context.recorder.take_steers().await? {
                 state.note(steer);
             }
@@ -65,7 +65,7 @@ impl Link for TurnPlan {
     }
 }
 
-/// Has the plan decided about, and takes in what came of it.
+/// Gets a decision on the plan and applies it.
 async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> Result<(), TurnExit> {
     let id = call_id(state);
     let earlier = context.rules.answered.get(&id).and_then(|earlier| earlier.approval.clone());
@@ -74,13 +74,13 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         (Some(answered), _) => answered,
         (None, OnInterrupt::Wait) => context.ask(id.clone(), Ask::of_plan(&plan)).await?,
         (None, OnInterrupt::Approve) => return carry_out(context, state, &plan, None).await,
-        // The plan is what the run is for then.
+        // The plan is the result of the run in this case.
         (None, OnInterrupt::Deny) => return Err(TurnExit::Finished(StopReason::Completed)),
         (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan needs an approval"))),
     };
     match &answered.answer {
         Answer::Reject { .. } => match answered.words_of_person() {
-            // Like all that the person adds to a turn.
+            // Handled like any input added to the turn.
             Some(text) => {
                 context
                     .tell(state, ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None })
@@ -91,7 +91,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         Answer::Edit { args } => match args.get(Ask::PLAN).and_then(|text| text.as_str()) {
             Some(same) if same.trim() == plan.trim() => carry_out(context, state, &plan, None).await,
             Some(changed) if !changed.trim().is_empty() => carry_out(context, state, &plan, Some(changed)).await,
-            // Nobody has approved that.
+            // The approval of an empty plan counts as a rejection.
             _ => Err(TurnExit::Denied(denied("the changed plan has no words"))),
         },
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => carry_out(context, state, &plan, None).await,
@@ -99,14 +99,13 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
     }
 }
 
-/// The call as which a plan is asked about: after a restart the answer is known by it.
+/// Call ID of the question about a plan. It identifies the answer after a restart.
 fn call_id(state: &TurnState) -> CallId {
     let said = state.history.iter().rev().find(|item| matches!(item.body, ItemBody::AgentMessage { .. }));
     CallId::from(format!("{}_{}", Ask::PLAN, said.map_or_else(String::new, |item| item.id.to_string())))
 }
 
-/// Ends the planning with the plan, or with what the person made of it: the todo list and the words to the model are stored
-/// together.
+/// Ends the planning with the plan or the user's version of it. The todo list and the notice are stored atomically.
 async fn carry_out(
     context: &TurnContext,
     state: &mut TurnState,
@@ -124,13 +123,13 @@ async fn carry_out(
     Ok(())
 }
 
-/// Steps of a plan at the most; what comes behind them is in the last one.
+/// Maximum number of steps; the rest of the plan is dropped.
 const MAX_STEPS: usize = 50;
 
-/// Characters of a step that are kept.
+/// Maximum length of a step, in characters.
 const MAX_STEP: usize = 300;
 
-/// The steps: the items of the plan's first list, those of the outermost level; the first line where it has no list.
+/// Steps of a plan: the outermost items of its first list, or its first line if it has no list.
 pub(crate) fn todos(plan: &str) -> Vec<Todo> {
     let mut steps = listed(plan, is_numbered);
     if steps.is_empty() {
@@ -149,7 +148,7 @@ pub(crate) fn todos(plan: &str) -> Vec<Todo> {
     steps.into_iter().take(MAX_STEPS).enumerate().map(todo).collect()
 }
 
-/// The items of lists of that kind, without fences and without what is indented below another item.
+/// Outermost items of lists of this kind, outside of code fences.
 fn listed(plan: &str, is_item: impl Fn(&str) -> bool) -> Vec<String> {
     let (mut inside, mut level, mut items) = (false, None, Vec::new());
     for line in plan.lines() {

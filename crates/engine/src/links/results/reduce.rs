@@ -1,9 +1,9 @@
-//! A long output, reduced to the lines that decide: by words for failures, and by the words of the person's input and of the
-//! current todo. Pure.
+//! Reduces a long output to its relevant lines, which are found by words for failures and by keywords from the user's
+//! input and the current todo. No side effects.
 //!
-//! In the order in which they get their places: the first line, which says how it ended; the first that says that
-//! something went wrong; the last lines and the first; what stands around each line that went wrong; around keywords;
-//! around doubts; then more of the end and of the beginning, as long as there is room.
+//! Lines are added in this order until the budget is used up: the first line, which has the exit status; the first
+//! failure; the last and the first lines; the surroundings of each failure, of keywords and of possible failures; more
+//! of the end and the start.
 
 use std::{
     borrow::Cow,
@@ -15,26 +15,28 @@ use regex::Regex;
 
 use crate::turn::rounds::fingerprint;
 
-/// Lines that are shown first of the beginning and the end, and later, if there is room.
+/// Number of lines shown first from the start and the end, and later if there is space.
 const FIRST: usize = 6;
 const LAST: usize = 12;
 const MORE_FIRST: usize = 20;
 const MORE_LAST: usize = 60;
-/// Characters of a line that are shown around what is of interest in it.
+/// Number of characters shown before and after the match in a long line.
 const BEFORE: usize = 120;
 const AFTER: usize = 280;
-/// Above so many lines a text is not taken apart: what is known of each takes more room than a short line itself.
+/// Maximum number of lines of a text that is reduced. The data kept per line takes more memory than a short line
+/// itself.
 const MOST_LINES: usize = 1_000_000;
-/// The tokens that a gap between two shown lines takes.
+/// Tokens of a marker for a gap between two shown lines.
 const GAP: u64 = 14;
 
-/// The lines of the text that decide, in about so many tokens, with the gaps between them said.
+/// Returns the relevant lines in about `tokens` tokens, with markers for gaps. `None` if the text has too many lines or
+/// would not become shorter.
 pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, tokens: u64) -> Option<String> {
     let ends = text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
     if ends > MOST_LINES {
         return None;
     }
-    // What a progress bar wrote over another is a line, too.
+    // Text that a progress bar overwrote counts as a line, too.
     let numbered = (1..).zip(text.lines());
     let lines: Vec<(usize, &str)> =
         numbered.flat_map(|(number, line)| line.split('\r').map(move |part| (number, part))).collect();
@@ -53,7 +55,7 @@ pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, 
     page.add(0..FIRST);
     for (mark, before, after) in [(Mark::Wrong, 1, 6), (Mark::Wanted, 1, 2), (Mark::Doubtful, 1, 2)] {
         for at in of_mark(mark) {
-            // The line itself first: if there is no room for more, it says the most.
+            // The line itself comes first, because it is the most relevant one.
             page.add(at..at + 1 + after);
             page.add(at.saturating_sub(before)..at);
         }
@@ -64,25 +66,25 @@ pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, 
     (shown.len() < text.len()).then_some(shown)
 }
 
-/// The lines that get a place.
+/// The selection of lines.
 struct Page<'a> {
-    /// Each with the number of its line in the text, from 1.
+    /// Lines with their line numbers in the text, from 1.
     lines: &'a [(usize, &'a str)],
     shown: Vec<bool>,
-    /// Where in each line the reason stands for which it is shown.
+    /// Byte offset of the match within each line.
     focus: Vec<usize>,
     left: u64,
 }
 
 impl<'a> Page<'a> {
-    /// Shows a line, whatever it takes.
+    /// Shows a line even if it exceeds the budget.
     fn insist(&mut self, at: usize) {
         if !self.try_add(at) {
             (self.left, self.shown[at]) = (0, true);
         }
     }
 
-    /// Shows lines while there is room.
+    /// Shows lines as long as the budget allows.
     fn add(&mut self, mut lines: impl Iterator<Item = usize>) {
         lines.all(|at| self.try_add(at));
     }
@@ -100,7 +102,7 @@ impl<'a> Page<'a> {
         left.is_some()
     }
 
-    /// The line, or the part of a long one that counts.
+    /// The line, or the relevant part of a long one.
     fn clipped(&self, at: usize) -> Cow<'a, str> {
         let (_, line) = self.lines[at];
         if line.len() <= BEFORE + AFTER {
@@ -132,7 +134,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Words for a failure. Words end where letters of ASCII do, which is much faster to look for.
+/// Words for a failure. Word boundaries are ASCII-only, which is much faster to match.
 const WRONG: &str = r"(?x-u)
     (?i: \b (?:
         errors? | err! | fail (?: s | ed | ing | ures? )? | panic (?: s | ked | king )? | fatal | exceptions? | traceback
@@ -142,38 +144,38 @@ const WRONG: &str = r"(?x-u)
   | [a-z0-9] (?: Error | Exception | Panic ) \b
   | ^ E \s{2,}
   | (?u: ✗ | ✘ | ✖ | 错误 | 失败 | 異常 | 异常 | 崩溃 | エラー | 失敗 | 例外 | 오류 | 실패 )";
-/// Words that may mean a failure.
+/// Words that may indicate a failure.
 const DOUBTFUL: &str = r"(?x-u)
     (?i: \b (?:
         warn (?: ings? )? | deprecated | denied | refused | rejected | unresolved | conflicts? | timed\ out | timeout
       | cannot | can't | could\ not | couldn't | unable\ to | not\ found | no\ such | missing | invalid
     ) \b )
   | (?u: 警告 | 超时 | 找不到 | 无法 | 拒绝 | 見つかりません | 경고 )";
-/// Words that deny a failure though its words are there.
+/// Phrases that contain words for failures but negate them.
 const NOTHING: &str = r"(?x-u)
     (?i: \b (?: 0 | no | zero | without ) \s+ (?: [a-z]+ \s+ )?
         (?: errors? | fail (?: ed | ing | ures? ) | warnings? | panics? | exceptions? ) \b
       | \b (?: errors? | fail (?: ed | ures? ) | warnings? ) \s* [:=] \s* 0 \b )";
-/// Marks of tests that passed, whatever their names.
+/// Markers of passed tests, whatever the tests' names.
 const PASSED: &str = r"(?x-u)
     (?: \.\.\. | \s ) \s* (?: ok | OK | PASSED | PASS ) (?: \s* [\[(] [\x20-\x7e]* [\])] )? \s* $
   | ^ \s* (?: ok \s | PASS \s | ---\ PASS )
   | ^ \s* (?u: ✓ | ✔ | √ )";
-/// Number of places for lines that differ in their numbers only.
+/// Maximum number of shown lines that differ only in digits.
 const MOST_ALIKE: u32 = 2;
 
-/// Why a line is shown.
+/// Reason for showing a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
-    /// It says that something went wrong.
+    /// It reports a failure.
     Wrong,
-    /// It has to do with what is being worked on.
+    /// It contains a keyword of the current work.
     Wanted,
-    /// It may say that something went wrong.
+    /// It may report a failure.
     Doubtful,
 }
 
-/// Patterns of a search, compiled once.
+/// Compiled patterns, built once.
 pub(super) struct Patterns {
     wrong: Regex,
     doubtful: Regex,
@@ -189,21 +191,22 @@ impl Patterns {
     }
 }
 
-/// Tells the lines of one text apart.
+/// Classifies the lines of one text.
 struct Marker<'a> {
     patterns: &'a Patterns,
     wanted: Option<&'a Regex>,
-    /// Lines without their numbers.
+    /// Number of lines seen by fingerprint without digits.
     alike: HashMap<u64, u32>,
 }
 
 impl<'a> Marker<'a> {
-    /// A marker that looks for these keywords too.
+    /// Creates a marker that also searches for these keywords.
     fn new(patterns: &'a Patterns, wanted: Option<&'a Regex>) -> Self {
         Self { patterns, wanted, alike: HashMap::new() }
     }
 
-    /// Why the line is worth a place, if it is, and where in it the reason stands. Lines like earlier ones are not.
+    /// Classifies a line and returns the offset of the match. Returns `None` for irrelevant lines and for repetitions
+    /// of earlier ones.
     fn mark(&mut self, line: &str) -> Option<(Mark, usize)> {
         let found = self.look(line)?;
         let shape = fingerprint(&line.trim().replace(|letter: char| letter.is_ascii_digit(), ""));
@@ -228,11 +231,11 @@ impl<'a> Marker<'a> {
     }
 }
 
-/// Keywords that are looked for at the most.
+/// Maximum number of keywords.
 const MOST: usize = 32;
-/// Characters of the input that are looked at: a pasted document is not what is asked.
+/// Maximum length of the input that is searched for keywords, in characters: a pasted document is not the request.
 const LONGEST_INPUT: usize = 4_000;
-/// Words that stand in every request.
+/// Words that are too common to be keywords.
 const EVERYWHERE: [&str; 60] = [
     "about", "after", "again", "agent", "also", "before", "check", "code", "command", "could", "does", "each", "every",
     "file", "files", "find", "first", "folder", "from", "give", "have", "here", "into", "just", "line", "lines",
@@ -241,15 +244,15 @@ const EVERYWHERE: [&str; 60] = [
     "what", "when", "where", "which", "with", "work", "would", "write",
 ];
 
-/// Pattern of the keywords, or none.
+/// Pattern that matches any keyword; `None` if there are none.
 pub(super) fn pattern<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Regex> {
     let escaped: Vec<String> = of(texts).iter().map(|word| regex::escape(word)).collect();
     let pattern = (!escaped.is_empty()).then(|| format!("(?i){}", escaped.join("|")))?;
     Regex::new(&pattern).ok()
 }
 
-/// The keywords: words and names of at least four letters, or of three with a digit or a mark in them; of scripts
-/// without spaces, each two neighbouring characters.
+/// Extracts keywords: words and names of at least four letters, or three if one is a digit or a symbol; in scripts
+/// without spaces, each pair of adjacent characters.
 fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     for text in texts {
@@ -281,13 +284,13 @@ fn add(words: &mut BTreeSet<String>, part: &str) {
     }
 }
 
-/// Han, kana and hangul: a word is there no longer than a few characters, and nothing stands between two words.
+/// Returns true for Han, kana and hangul, where words have only a few characters and are not separated.
 fn is_dense(character: char) -> bool {
     matches!(u32::from(character),
         0x3040..=0x30ff | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xac00..=0xd7af | 0xf900..=0xfaff | 0x20000..=0x3ffff)
 }
 
-/// The runs of a word that are all of dense script, or all of another.
+/// Splits a word into runs of dense script and of other scripts.
 fn by_script(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! What calls change in files is recorded, whoever changes it; and `undo_patch` takes the last edit back.
+//! Records the file changes of all calls, and implements `undo_patch`, which reverts the last edit.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::{
 
 pub(crate) const NAME: &str = "undo_patch";
 
-/// Characters of the diff of one file that a model is shown at the most.
+/// Maximum length of a file's diff shown to the model, in characters.
 const MAX_SHOWN: usize = 4000;
 
 pub(crate) struct Undo;
@@ -66,25 +66,26 @@ impl Link for Undo {
             return take_back(call).boxed();
         }
         if call.record.entries().confinement == Confinement::ReadOnly {
-            // It can change nothing, so there is nothing to record.
+            // The call can change nothing, so there is nothing to record.
             return next.run(call);
         }
         if is_recorded(call) { record(call, next).boxed() } else { next.run(call) }
     }
 }
 
-/// Returns whether the call may change files, by itself and not through a link.
+/// Returns true if the call may change files, and no link implements its tool.
 fn is_recorded(call: &Invocation<'_>) -> bool {
     let effect = call.context.tool(&call.call.name).map(|tool| tool.effect);
     matches!(effect, Some(Effect::Write | Effect::Execute))
 }
 
-/// Returns why a call needs a person: its changes cannot be undone, or others run what it writes.
+/// Returns the reason why a call needs approval: its changes cannot be undone, or other programs run what it writes.
 pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
-    // Neither a person allowed it nor a rule that a person wrote.
+    // Neither the user nor a rule written by the user allowed it.
     let runs_unseen = judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
     let limits = match judgement.confinement() {
-        // Rules judge only the name of a path. Whether a link or a configuration of git leads there is known after a look at the files.
+        // Rules judge only the name of a path. Whether a link or a git configuration leads to a guarded file is known
+        // only after checking the files.
         Confinement::Usual if runs_unseen && paths(call).is_some() => Confinement::Guarded,
         limits => limits,
     };
@@ -103,8 +104,8 @@ fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
     context.ports.toolbox.changes(&context.tool_context(call.call), call.call).or_else(of_link)
 }
 
-/// Looks at the files before a call is let run, unless that is done: whoever lets it run must know what of it could not be
-/// undone. Of tools of others nobody expects that it could.
+/// Records the state of the files before a call is approved, unless that is done already: the approver must know which
+/// changes could not be undone. Foreign tools are not expected to be undoable.
 pub(crate) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
     if !is_recorded(call) || call.record.entries().look.is_some() {
         return Ok(());
@@ -135,13 +136,13 @@ fn is_foreign(call: &Invocation<'_>) -> bool {
 async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<FilesBefore, WorkspaceError> {
     let context = call.context;
     let paths = paths(call);
-    // Tools of others run outside of the sandbox: nothing that they leave behind is checked.
+    // Foreign tools run outside of the sandbox, so what they leave is not checked.
     let confinement = if is_foreign(call) { Confinement::Usual } else { confinement };
     let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
     context.ports.snapshots.before(&tool_context, paths.as_deref()).await
 }
 
-/// Lets the call run between two looks at the files.
+/// Runs the call, and compares the files before and after it.
 async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
     let context = call.context;
     let confinement = call.record.entries().confinement;
@@ -152,7 +153,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
         Some(look) => look.files,
         None => before(call, confinement).await,
     };
-    // Tools of others run outside of the sandbox, as they did before.
+    // Foreign tools run outside of the sandbox, and are not checked.
     let is_checked = confinement.is_checked() && paths.is_none() && !is_foreign(call);
     let runs_all = context.rules.answering.now() == OnInterrupt::Approve;
     if is_checked
@@ -199,7 +200,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     Ok(output)
 }
 
-/// Why what a call leaves behind could not be checked, by the look before it.
+/// Reason, known before the call, why its changes cannot be checked.
 fn gap(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
     match looked {
         Ok(found) => {
@@ -210,8 +211,8 @@ fn gap(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
     }
 }
 
-/// Changes that were seen. A tool's own report counts only for paths that were not looked at: elsewhere what was seen
-/// says it better.
+/// Merges observed and reported changes. A tool's own report counts only for paths that were not observed, because
+/// observation is more accurate.
 fn seen_and_told(seen: Vec<FileChange>, told: Vec<FileChange>, paths: Option<&[String]>) -> Vec<FileChange> {
     let elsewhere = |file: &FileChange| match paths {
         Some(paths) => !paths.contains(&file.path) && !seen.iter().any(|seen| seen.path == file.path),
@@ -221,7 +222,7 @@ fn seen_and_told(seen: Vec<FileChange>, told: Vec<FileChange>, paths: Option<&[S
     seen.into_iter().chain(told).collect()
 }
 
-/// An edit, and the way back from it.
+/// An edit, and how to revert it.
 struct Plan<'a> {
     edit: &'a ToolResult,
     on_disk: Vec<FileChange>,
@@ -234,8 +235,8 @@ async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
     Ok(Some(undone.files.iter().map(|file| described(file, str::to_owned)).collect::<Vec<_>>().join("\n")))
 }
 
-/// Takes the call that is meant back. What cannot be taken back whole is not taken back at all. What it had changed of the
-/// session's own state is taken back by storing these changes.
+/// Reverts the selected edit, either completely or not at all. Changes of the session's own state are reverted by
+/// storing new changes.
 async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
     let undone = async {
@@ -253,13 +254,13 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     } else {
         "Taken back."
     };
-    // Also where every file was as it is wanted: the edit is settled, and the next call is about another one.
+    // Also if no file had to change: the edit counts as reverted, so that the next call reverts another one.
     call.record.entries().effects.takes_back = Some(plan.edit.call_id.clone());
     let text = format!("{what}\n{}", told.join("\n"));
     Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, ..ToolOutput::ok(text) })
 }
 
-/// Finds the edit that is meant, and the way back from it.
+/// Finds the selected edit, and how to revert it.
 async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, ToolOutput> {
     let context = call.context;
     let arguments = arguments(call)?;
@@ -282,7 +283,7 @@ async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, To
     Ok(Plan { edit, on_disk, of_state })
 }
 
-/// Goes that way, as far as it is one of the disk, or foresees it.
+/// Reverts the plan's changes on disk, or only previews that.
 async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result<FilesReverted, ToolOutput> {
     let context = call.context;
     let way = &plan.of_state;
@@ -309,8 +310,7 @@ fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
     })
 }
 
-/// The edit that a call would take back: the last that stands, not one that a later call took back, or found to be taken
-/// back.
+/// The edit that a call would revert: the last one that no later call reverted or found to be reverted.
 fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
     let context = call.context;
     let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
@@ -318,7 +318,8 @@ fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult
     for item in &call.state.history {
         let result = match &item.body {
             ItemBody::ToolResult(result) => result,
-            // What is copied was done in another session, which may stand on it still.
+            // Items copied from another session: their edits were made there, and that session may still depend on
+            // them.
             ItemBody::Notice { text, .. } if text.starts_with(FORK_NOTICE) => {
                 edits.clear();
                 continue;
@@ -330,14 +331,16 @@ fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult
             continue;
         }
         if result.files.is_empty() {
-            // It may have changed what nobody recorded: then it is the last edit, and no other is.
+            // The call may have made unrecorded changes. It is then the last edit, and no earlier one may be reverted
+            // in its place.
             if is_edit(&result.name) && result.error == Some(ToolErrorCode::UnknownOutcome) {
                 edits.push(result);
             }
             continue;
         }
         if result.name == NAME {
-            // It does not say which: it was not whole, or is of an older daemon. Its changes lead back the same way.
+            // The result does not name the edit: it was incomplete or comes from an older version. The edit is found by
+            // its changes.
             let leads_back = |edit: &&ToolResult| {
                 let back: Vec<FileChange> = folded(&edit.files).iter().map(reversed).collect();
                 result.files.iter().all(|file| back.contains(file))
@@ -357,7 +360,7 @@ fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult
     edits.into_iter().rev().find(is_meant)
 }
 
-/// A file: the diff where there is one, in this form, else a sentence.
+/// A file's diff in this format if there is one, else a sentence.
 fn described(file: &UndoneFile, form: fn(&str) -> String) -> String {
     let reason = file.reason.as_deref().map(|reason| format!("{}: {reason}", file.path));
     let diff = file.diff.as_deref().map(form);
@@ -368,7 +371,7 @@ fn described(file: &UndoneFile, form: fn(&str) -> String) -> String {
     }
 }
 
-/// A diff for a model, or its head and how much more there is. A person is shown all of it.
+/// A diff shortened for the model, with the size of the rest. Users are shown all of it.
 fn shortened(diff: &str) -> String {
     let Some((end, _)) = diff.char_indices().nth(MAX_SHOWN) else { return diff.to_owned() };
     let more = diff[end..].chars().count();

@@ -1,8 +1,8 @@
-//! Work for other agents. `delegate_task`: a session of its own does a part of the work, and its answer is the result.
-//! `transfer_to_…`: another agent goes on in the session, with its own instructions, tools and model.
+//! Handing work to other agents. With `delegate_task`, a separate session does a part of the work, and its answer is
+//! the result. With `transfer_to_…`, another agent continues the session with its own instructions, tools and model.
 //!
-//! The agent changes behind the step that asks for it: the turn's task ends there, and the session starts another one for the
-//! same turn. What the agents have said and done is one history.
+//! The agent changes after the step that requests it: the turn's task ends there, and the session starts another one
+//! for the same turn. All agents share one history.
 
 use agentd_core::{
     agent::{AgentCard, MAIN, TRANSFERS as TRANSFER},
@@ -23,10 +23,10 @@ use crate::{
     },
 };
 
-/// The steps that a subagent may take where nobody says otherwise.
+/// Default number of steps of a subagent.
 const STEPS: u32 = 50;
 
-/// The steps that a model may give it.
+/// Maximum number of steps that a model may set.
 const MOST_STEPS: u32 = 200;
 
 pub(crate) struct Delegation;
@@ -83,7 +83,7 @@ impl Link for Delegation {
 async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let task = task(call);
     if let Some(InFlightCall { subagent, .. }) = call.context.tools.in_flight.get(&call.call.call_id) {
-        // That the call makes sense was found when it began, whatever has changed since.
+        // The call was validated when it started, whatever has changed since.
         let max_steps = task.map_or(STEPS, |task| task.max_steps);
         return call.context.tools.subagents.resume(call, subagent.clone(), max_steps).await;
     }
@@ -93,7 +93,7 @@ async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     }
 }
 
-/// The task of a call; an error where the call makes no sense.
+/// Parses the task of a call. The error is the output for an invalid call.
 fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     if call.context.settings.parent.is_some() {
         let text = "a subagent gives no work to others: do it yourself, or answer what is left to do";
@@ -107,7 +107,7 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     }
     let agent = agent.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty());
     let is_named = agent.is_some();
-    // An agent that names nobody gives the work to one like itself, which may do no more than it.
+    // Without a name, an agent delegates to one like itself, which may do no more than it.
     let card = match agent {
         Some(id) => Some(card(call.context, &id).map_err(invalid)?),
         None => call.context.acting.card(),
@@ -137,8 +137,8 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     Ok(Task { text: task, agent, is_named, max_steps: steps.max(1), context_id, worktree })
 }
 
-/// Returns whether an earlier subagent may go on, which is that agent: one that whoever gives it work could name, or
-/// that is like them. So nobody reaches through it what they cannot use themselves.
+/// Checks that an earlier subagent running `agent` may continue: it must be an agent that the caller could name, or one
+/// like the caller. So no agent reaches through it what it cannot use itself.
 pub(crate) fn may_go_on(context: &TurnContext, agent: Option<&str>, named: Option<&str>) -> Result<(), String> {
     let own = context.acting.card();
     if let Some(named) = named
@@ -160,10 +160,10 @@ pub(crate) fn may_go_on(context: &TurnContext, agent: Option<&str>, named: Optio
     }
 }
 
-/// The agent that is meant, or which are offered.
+/// Finds the named agent. The error lists the agents on offer.
 fn card<'a>(context: &'a TurnContext, id: &str) -> Result<&'a AgentCard, String> {
     let agents = context.acting.agents();
-    // One that models are not offered works where the person mentions it.
+    // An agent that is not on offer to models can be used if the user mentions it.
     let mentioned = |card: &&AgentCard| context.tools.mentions.agents.iter().any(|known| known.id == card.id);
     agents.get(id).filter(|card| card.enabled || mentioned(card)).ok_or_else(|| {
         let offered: Vec<&str> = agents.enabled().map(|card| card.id.as_str()).collect();
@@ -174,10 +174,10 @@ fn card<'a>(context: &'a TurnContext, id: &str) -> Result<&'a AgentCard, String>
     })
 }
 
-/// The agents that may stand behind each other, the first one not counted.
+/// Maximum number of stacked agents, not counting the first.
 const DEPTH: usize = 5;
 
-/// The changes of agent in one turn.
+/// Maximum number of agent changes per turn.
 const MOST_CHANGES: u32 = 10;
 
 pub(crate) struct Handoff;
@@ -199,7 +199,7 @@ impl Link for Handoff {
     }
 }
 
-/// Tools of others may have such a name; those are shown where no agent has it.
+/// Returns true if the call names one of our agents. A foreign tool may have such a name if no agent has it.
 fn is_call(call: &Invocation<'_>) -> bool {
     let Some(id) = call.call.name.strip_prefix(TRANSFER) else { return false };
     id == MAIN || call.context.acting.agents().get(id).is_some()
@@ -224,7 +224,7 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     Ok(ToolOutput::ok(text))
 }
 
-/// The next agent and its task; an error where that cannot be.
+/// Returns the next stack of agents and the task. The error is the output for an invalid call.
 fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
     let (acting, name) = (&call.context.acting, call.call.name.as_str());
     if acting.is_subagent() || !acting.may_transfer(name) {
@@ -246,10 +246,10 @@ fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
     Ok((stack, task.filter(|task| !task.trim().is_empty()).unwrap_or_else(|| "go on".to_owned())))
 }
 
-/// Whom the session is handed to then, or why not.
+/// Returns the stack after a transfer, or a reason why it is not possible.
 fn next_stack(chain: &[&str], to: &str, changes: u32) -> Result<Vec<String>, String> {
     let first = chain.first().copied().unwrap_or(MAIN);
-    // The main agent is no part of a stack.
+    // The main agent is not part of a stack.
     let stack = |chain: &[&str]| chain.iter().filter(|id| **id != MAIN).map(|id| (*id).to_owned()).collect();
     let way = || chain.join(" → ");
     if to == first {

@@ -1,4 +1,4 @@
-//! Links that answer tools of their own.
+//! Links that implement their own tools.
 
 pub(crate) mod agents;
 pub(crate) mod search;

@@ -1,8 +1,8 @@
-//! `search_history`: what a compaction replaced, and all else of this session, found by its words.
+//! `search_history`: searches this session, including everything that compactions replaced.
 //!
-//! `find_tool`: tools of MCP servers that a turn does not show, because there are too many or a person wants it so. What is
-//! found may be called from the next step on. Servers whose tools are not known when a turn begins, because nobody has reached
-//! them yet, are waited for a little; the turn continues with the tools of those that come later.
+//! `find_tool`: finds tools of MCP servers that a turn hides because there are too many or because the user wants it.
+//! Tools that are found can be called from the next step on. If the tools of a server are not known yet when a turn
+//! begins, the turn waits for it briefly, and picks up the tools of slower servers later.
 
 use agentd_core::{
     catalogue::CatalogueTool,
@@ -21,9 +21,9 @@ use crate::{
     },
 };
 
-/// Finds that are told where the model names no number.
+/// Default number of hits.
 const FINDS: usize = 8;
-/// Finds that are told at the most.
+/// Maximum number of hits.
 const MAX_FINDS: usize = 30;
 
 pub(crate) struct Search;
@@ -77,10 +77,10 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
     }
 }
 
-/// Maximum length of a tool's description, in characters, and of its arguments, in bytes.
+/// Maximum length of a tool's description, in characters, and of its schema, in bytes.
 const LONGEST_LINE: usize = 200;
 const LONGEST_SCHEMA: usize = 2000;
-/// Servers that are named where nothing was found.
+/// Maximum number of servers named if nothing was found.
 const MOST_SERVERS: usize = 24;
 
 pub(crate) struct FindTool;
@@ -135,7 +135,7 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
     ToolOutput::ok(lines.join("\n"))
 }
 
-/// The tool in a line, and what it takes. A server wrote both.
+/// One line about the tool, and its arguments. Both were written by a server.
 fn told(tool: &CatalogueTool) -> String {
     let ToolSpec { name, description, parameters, .. } = &tool.spec;
     let about: String = description.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -171,7 +171,7 @@ pub(crate) struct UnlistedServers;
 
 impl Link for UnlistedServers {
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        // The turn that a subagent works for has waited.
+        // A subagent does not wait: its parent's turn already has.
         let waits = state.steps == 0 && !state.only_compacts() && context.settings.parent.is_none();
         async move { if waits { wait(context, state).await } else { Ok(()) } }.boxed()
     }
@@ -196,7 +196,7 @@ async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> 
     if have_come(context) {
         return Err(TurnExit::Handoff);
     }
-    // What stays as it is is said once in a session.
+    // An unchanged problem is reported once per session.
     let is_new = state.history.iter().all(|item| item.turn_id == context.ids.turn);
     for server in unlisted.into_iter().filter(|server| is_new || server.is_late).take(MAX_NAMED) {
         let message = format!("the MCP server {} offers no tools: {}", server.name, server.why);
@@ -205,7 +205,7 @@ async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> 
     Ok(())
 }
 
-/// Returns true if the tools of a server are known now that were not when the turn got its tools.
+/// Returns true if a server has listed its tools since the turn got its own.
 fn have_come(context: &TurnContext) -> bool {
     let unlisted: Vec<&str> = context.tools.finds.unlisted().map(|server| server.name.as_str()).collect();
     if unlisted.is_empty() {

@@ -1,9 +1,9 @@
-//! Tools that need no toolbox: the todo list, questions to the person, and tools of the client.
+//! Tools implemented without the toolbox: the todo list, questions to the user, and tools of the client.
 //!
-//! - The todo list: `todo_write`, `todo_read`, and a reminder where it changed.
-//! - `ask_human`: the model asks the person.
-//! - Tools of the client: their calls go down the line to it, and its answers come back as results. What it says is bounded and
-//!   made fit for models; a client that is gone ends its calls, with words that the model understands.
+//! - `todo_write` and `todo_read`: the todo list, with a reminder when it changes.
+//! - `ask_human`: a question from the model to the user.
+//! - Client tools: calls are sent to the client, and its answers become results. Answers are limited in size and
+//!   sanitised. If the client disconnects, its calls end with an error that the model understands.
 
 use std::time::Duration;
 
@@ -32,14 +32,14 @@ use crate::{
 };
 
 const WRITE: &str = "todo_write";
-/// Said of an empty list, and where it is empty again.
+/// Text for an empty list, also as a reminder when it became empty.
 const NO_TODOS: &str = "The todo list is empty.";
 const READ: &str = "todo_read";
-/// Entries of a list at the most.
+/// Maximum number of entries.
 const MAX_TODOS: usize = 100;
-/// Characters of an entry at the most.
+/// Maximum length of an entry, in characters.
 const MAX_CONTENT: usize = 1000;
-/// Characters of an id; a longer one becomes a number.
+/// Maximum length of an ID, in characters. A longer one is replaced by a number.
 const MAX_ID: usize = 40;
 
 pub(crate) struct Todos;
@@ -133,7 +133,7 @@ fn validate(arguments: TodoList) -> Result<Vec<Todo>, String> {
     Ok(todos)
 }
 
-/// The wanted id if nobody has it, else the first number from the entry's own that nobody has.
+/// Returns the wanted ID if it is free, else the first free number from `number` on.
 fn free_id(todos: &[Todo], wanted: Option<String>, number: usize) -> String {
     let taken = |id: &str| todos.iter().any(|todo| todo.id == id);
     match wanted {
@@ -163,7 +163,7 @@ fn list(todos: &[Todo]) -> String {
     text
 }
 
-/// Reminder for the model: the current entry, the next, and how many more.
+/// Reminder with the current entry, the next one, and the number of the others.
 fn reminder(todos: &[Todo]) -> Option<String> {
     if todos.is_empty() {
         return None;
@@ -206,9 +206,9 @@ struct QuestionArguments {
     choices: Vec<String>,
 }
 
-/// The number of choices, where there are any. One key chooses each.
+/// Allowed number of choices, if there are any. Each is selected with a single key.
 const CHOICES: std::ops::RangeInclusive<usize> = 2..=9;
-/// The characters of a choice at the most.
+/// Maximum length of a choice, in characters.
 const LONGEST_CHOICE: usize = 120;
 
 fn required_unless_said() -> bool {
@@ -264,7 +264,7 @@ fn arguments(call: &Invocation<'_>) -> Result<QuestionArguments, ToolOutput> {
     }
 }
 
-/// Why these are no choices, in a sentence that says how to do it right.
+/// Reason why the choices are invalid, with advice on how to fix them.
 fn misfit(choices: &[String]) -> Option<String> {
     if choices.is_empty() {
         return None;
@@ -303,7 +303,7 @@ async fn ask_person(call: &Invocation<'_>, arguments: QuestionArguments) -> Resu
             ToolErrorCode::Denied,
             format!("the person declined to answer: {}", reason.as_deref().unwrap_or("no reason given")),
         ),
-        // The session refuses an answer that does not fit.
+        // The session rejects answers that do not fit.
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. } => {
             ToolOutput::error(ToolErrorCode::Tool, "the answer was no text; ask again")
         }
@@ -313,7 +313,7 @@ async fn ask_person(call: &Invocation<'_>, arguments: QuestionArguments) -> Resu
 /// Time limit for one answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Words for a model on a tool whose client is no longer known.
+/// Message for a model about a tool whose client has disconnected.
 pub(crate) const GONE: &str = "it was a tool of the client that started the turn, and that client is gone. Go on without \
     it, and say so where it matters";
 
@@ -335,7 +335,7 @@ impl Link for OfClient {
     }
 }
 
-/// Returns whether a model took a name for that of a client's tool.
+/// Returns true if the name looks like a client tool.
 pub(crate) fn is_meant(name: &str) -> bool {
     name.starts_with(CLIENT_TOOL_PREFIX)
 }
@@ -344,18 +344,19 @@ fn own_name<'a>(call: &Invocation<'a>) -> Option<&'a str> {
     call.context.tools.of_client.as_ref()?.own_name(&call.call.name)
 }
 
-/// Has the client answer. The start is in the journal before the client hears of the call, so that a crash is told honestly.
+/// Sends the call to the client. The start is in the journal before the client receives it, so that a crash can be
+/// reported truthfully.
 async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, TurnExit> {
     let Invocation { context, call, record, .. } = invocation;
     let Some(tools) = &context.tools.of_client else { return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, GONE)) };
-    // A person may have changed the arguments since they were looked at.
+    // The user may have edited the arguments since they were checked.
     if let Some(problem) = tools.problem(&call.name, &call.arguments) {
         return Ok(record.noted(ToolOutput::error(ToolErrorCode::InvalidArgs, problem)));
     }
     dispatch::begin(invocation).await?;
     let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments.clone() };
     let asked = ClientToolCall { call_id: call.call_id.to_string(), name: name.to_owned(), arguments };
-    // It may have taken effect although nobody said so.
+    // The call may have taken effect even without an answer.
     let only_looks = invocation.tool().is_some_and(|tool| tool.effect == Effect::Read);
     let doubt = if only_looks { "" } else { "; whether it took effect is not known" };
     let failed = |code, text: String| ToolOutput::error(code, text + doubt);
@@ -379,7 +380,7 @@ async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutpu
     Ok(record.noted(output))
 }
 
-/// The answer as a result. Nobody has looked at what it says.
+/// Converts the answer into a result. Its content is untrusted.
 async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
     let ClientToolAnswer { text, failed, picture } = answer;
     let is_long = text.len() > MAX_CLIENT_ANSWER;

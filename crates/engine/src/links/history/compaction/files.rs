@@ -1,9 +1,9 @@
-//! Files of a compaction: those that were read or changed last, read again behind a summary; the file of a session's history; and
-//! what the turn that runs works on, word for word, or kept in a file where it is too long.
+//! Files of a compaction: recently used project files, which are read again after a summary; the file with the
+//! session's history; and the inputs of the running turn, verbatim or stored in a file if too long.
 //!
-//! The history's file holds what compactions replaced, one behind the other, each once. What stands in it besides is still seen,
-//! for its compaction was taken back, or the daemon was killed before its end was stored: it goes with the next write. What could not
-//! be written stands in the journal, and is written first the next time.
+//! The history file contains everything that compactions replaced, in order and once each. It may end with items that
+//! are still visible, because their compaction was undone or the daemon was killed before storing its end; the next
+//! write removes them. What could not be written is still in the journal, and is written first the next time.
 
 use std::sync::Arc;
 
@@ -30,16 +30,17 @@ use crate::{
     turn::{TurnContext, TurnExit, TurnState},
 };
 
-/// Files that are read again at the most.
+/// Maximum number of files that are read again.
 const MOST: usize = 5;
-/// They have this part of the window together.
+/// Divisor of the window for all of them together.
 const PART_OF_WINDOW: u64 = 10;
-/// Bytes of a file that is read again at the most.
+/// Maximum size of a file that is read again, in bytes.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Tells what the files say now that were worked on in what was replaced. Long ones are left out: they are named.
+/// Shows the current contents of files that were used in the replaced part. Files that are too long are skipped: the
+/// summary names them.
 pub(super) async fn tell(context: &TurnContext, state: &mut TurnState, replaced: &[Arc<Item>]) -> Result<(), TurnExit> {
-    // What tools may not read is not read for them.
+    // Files that tools may not read are not read here either.
     if context.tool(READS_FILES).is_none() || context.models.model.info().embedded {
         return Ok(());
     }
@@ -67,7 +68,7 @@ pub(super) async fn tell(context: &TurnContext, state: &mut TurnState, replaced:
     context.tell(state, body).await
 }
 
-/// The text of a file, where the rules let it be read without asking.
+/// Text of a file, if the rules allow reading it without asking.
 async fn read(context: &TurnContext, path: &str) -> Option<String> {
     let arguments = json!({ "path": path }).to_string();
     let call = ToolCall { call_id: CallId::generate(), name: READS_FILES.to_owned(), arguments };
@@ -77,11 +78,11 @@ async fn read(context: &TurnContext, path: &str) -> Option<String> {
     context.ports.workspaces.read_text(context.files.tree(), path.to_owned(), MAX_BYTES).await
 }
 
-/// Events of the journal that are read at once.
+/// Number of journal events per read.
 const PAGE: usize = 500;
 
-/// Writes what a compaction replaces behind what the one before it did, and says what the file holds then. The inner error
-/// says why it does not hold all; the path is that under which tools find it.
+/// Appends what a compaction replaces to the history file, and returns the file's new state. The inner error is the
+/// reason why the file is incomplete; the path is the one under which tools find it.
 pub(super) async fn keep(
     context: &TurnContext,
     state: &TurnState,
@@ -93,19 +94,19 @@ pub(super) async fn keep(
     (file, path)
 }
 
-/// The file as the compaction before this one left it, or the one that is to begin.
+/// The file as the previous compaction left it, or a new one.
 fn known(context: &TurnContext, state: &TurnState, before: Option<&Compaction>) -> HistoryFile {
     let Some(before) = before else {
         let name = match state.reset_at {
             0 => format!("{}.md", context.ids.session),
-            // What was set aside by a reset keeps its file.
+            // The part before a reset keeps its own file.
             reset => format!("{}-{reset}.md", context.ids.session),
         };
         return HistoryFile { name, bytes: Some(0), missing_after: Some(state.reset_at) };
     };
     let mut file = before.file.clone();
     if file.name.is_empty() {
-        // It was written before the name was told besides the path.
+        // Written by a version that stored the path but not the name.
         let name = before.report.path.as_deref().and_then(|path| path.rsplit('/').next());
         file.name = name.map_or_else(|| format!("{}.md", context.ids.session), str::to_owned);
     }
@@ -131,7 +132,7 @@ async fn write(
             add(context, file, &replaced.collect::<Vec<_>>()).await?;
             file.missing_after = Some(last);
         }
-        // Where the next write fails, this is what is missing.
+        // If the next write fails, everything after this is missing.
         file.missing_after = Some(before.through);
     }
     let path = add(context, file, replaced).await?;
@@ -140,7 +141,7 @@ async fn write(
 }
 
 async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>]) -> Result<String, WorkspaceError> {
-    // An earlier summary is in the file in longer words already.
+    // The file already contains what an earlier summary covers, in full.
     let said = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
     let text = transcript::whole(&said.cloned().collect::<Vec<_>>()).into_bytes();
     let Artifact { path, bytes } = context
@@ -152,12 +153,12 @@ async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>])
     Ok(path)
 }
 
-/// The part of the window that the inputs of a turn may have of a summary.
+/// Divisor of the window for the inputs of a turn within a summary.
 const PART_OF_SUMMARY: u64 = 5;
-/// Tokens that each of them may have, however small that part is.
+/// Minimum number of tokens for each input, however small the window is.
 const LEAST: u64 = 64;
 
-/// The inputs of the turn among what is replaced, with what was said of those before it in the compaction that is replaced.
+/// Inputs of the turn among the replaced items, with those recorded in an earlier summary that is replaced.
 pub(crate) async fn inputs(
     context: &TurnContext,
     before: Option<&Compaction>,
@@ -165,9 +166,9 @@ pub(crate) async fn inputs(
     window: u64,
 ) -> Result<Option<String>, TurnExit> {
     let begin = replaced.iter().rposition(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
-    // The turn began before the compaction that is replaced: what it is about stands in that one's summary.
+    // The turn began before the earlier compaction, so its summary contains the inputs.
     let earlier = before.filter(|_| begin.is_none()).and_then(|compaction| summary::under_way(&compaction.summary));
-    // The files that came with what was said, where the item before it tells of some.
+    // Files that were attached to the input, if the item before it lists any.
     let handed = begin.and_then(|at| match &replaced.get(at.checked_sub(1)?)?.body {
         ItemBody::Notice { topic: NoticeTopic::Files, sources, .. } if !sources.is_empty() => {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
@@ -185,7 +186,7 @@ pub(crate) async fn inputs(
     let count = (said.len() + usize::from(earlier.is_some())) as u64;
     let room = window / PART_OF_SUMMARY;
     let all: u64 = said.iter().map(|input| estimate(&input.text)).sum::<u64>() + earlier.map_or(0, estimate);
-    // Where they do not fit together, each has its part.
+    // If they do not all fit, each gets an equal share.
     let share = if all <= room { room } else { room / count.max(1) };
     let share = share.max(LEAST);
     let mut told: Vec<String> = earlier.map(|text| shortened(text, share)).into_iter().collect();
@@ -197,10 +198,10 @@ pub(crate) async fn inputs(
     Ok(Some(told.join("\n\n")).filter(|text| !text.is_empty()))
 }
 
-/// The input in as much room as there is. All of it is in a file then.
+/// Shortens an input to the available space, and stores it in a file if it does not fit.
 async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Result<String, TurnExit> {
     if input.stored.is_some() || estimate(&input.text) <= room.whole {
-        // The way to the rest of what is stored stands at its end.
+        // A stored input ends with the path of its file, and the end is preserved.
         return Ok(shortened(&input.text, room.whole));
     }
     let text = input.text.clone();
@@ -222,7 +223,7 @@ async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Resul
     }
 }
 
-/// Both ends of a text.
+/// Start and end of a text that is too long.
 fn shortened(text: &str, tokens: u64) -> String {
     if estimate(text) <= tokens { text.to_owned() } else { Excerpt::of(text, tokens).ends() }
 }

@@ -1,5 +1,5 @@
-//! Makes room before the window is full: when it is nearly, when the history has too many messages, when the model or a
-//! person asks for it.
+//! Compacts the history before the window is full: when it is nearly full, when there are too many messages, or at the
+//! request of the model or the user.
 
 mod files;
 mod run;
@@ -20,9 +20,9 @@ use crate::turn::{
     request,
 };
 
-/// The tool by which a model asks for it. It is named in every request, though it does something only from the warning on,
-/// of which the model is told at the end of the request: tools stand in front, and one that came when the window fills
-/// would make the server compute all of it anew, just when it is longest.
+/// Tool with which a model requests a compaction. It is part of every request, although it has an effect only once a
+/// reminder announces it. Tools come first in a request: adding one when the window fills up would invalidate the
+/// server's prompt cache just when it is largest.
 const TOOL: &str = "compact_context";
 
 pub(crate) struct Compaction;
@@ -50,7 +50,7 @@ impl Link for Compaction {
     }
 
     fn on_finish<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
+        // The answer has been delivered: at the start of the next turn, the user would have to wait for this.
         if plan::count_answers(&state.history) > limit(most_messages(context), state.held) && !state.only_compacts() {
             let wanted = CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
@@ -63,10 +63,10 @@ impl Link for Compaction {
         let window = context.next_window(state);
         let tokens = request::expected(context, state, context.next_model(state));
         (TokenLevel::of(tokens, window) >= TokenLevel::Warning).then(|| {
-            // Whoever took a compaction back wants all of it to be seen. In the last request nothing can be called.
+            // A user who undid a compaction wants to keep the whole history. The final request allows no calls.
             let may_ask = state.held == 0 && state.phase != Phase::Finalizing;
             let call = if may_ask { format!(" Call {TOOL} when a piece of work is done.") } else { String::new() };
-            // Without a number, which would be another before each request.
+            // No exact number, since that would change before each request.
             let text = format!(
                 "More than 75 % of the context window is taken. Be brief; do not read what you do not need.{call}"
             );
@@ -93,7 +93,7 @@ impl Link for Compaction {
     }
 }
 
-/// Why a call of the tool comes to nothing, where it does.
+/// Reason why a call of the tool has no effect, if there is one.
 fn refusal(call: &Invocation<'_>) -> Option<String> {
     let state = call.state;
     if state.compact.is_some() {
@@ -114,16 +114,16 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
     run::refusal(call.context, state)
 }
 
-/// The messages that a history may have.
+/// Maximum number of messages in the history.
 fn most_messages(context: &TurnContext) -> usize {
     plan::most_messages(context.config.max_message_history)
 }
 
-/// Steps after a compaction in which no model is asked for another one.
+/// Number of steps after a compaction in which no model writes another summary.
 const PAUSE: u32 = 3;
 
-/// Returns whether to make room now. Between two compactions a model has always been asked for something else: a window
-/// that is full again at once cannot be helped so.
+/// Returns the compaction that is due now, if any. There is always a model call between two compactions, because
+/// compacting again does not help a window that is full again at once.
 fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest> {
     if !state.pending_calls.is_empty() || state.answer.is_some() {
         return None;
@@ -156,7 +156,7 @@ async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Compact
     let was_held = by_itself && state.held > 0;
     let is_full = matches!(wanted.cause, CompactionCause::Critical | CompactionCause::Overflow);
     if is_full && wanted.strategy == CompactionStrategy::Auto && run::offload(context, state, wanted.cause).await? {
-        // Where that was not enough for long, a model sums up next.
+        // If this does not free space for long, a model summarises next.
         state.offloaded_at = Some(state.steps);
         return Ok(());
     }

@@ -1,7 +1,8 @@
-//! Carries a compaction out: moves old results of calls to files, or replaces a part of the history by a summary.
+//! Carries out a compaction: moves old results to files, or replaces a part of the history with a summary.
 //!
-//! The model that sums up is asked behind the conversation itself, so that it sees all of it and its server has computed
-//! nearly all of it; where that cannot be, about a transcript. A summary that was cut is none.
+//! The summary is requested as one more input to the conversation itself, so that the model sees all of it and its
+//! server has cached nearly all of it. If that is not possible, a transcript is summarised instead. A truncated summary
+//! is rejected.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use crate::{
     turn::{Phase, TurnContext, TurnExit, TurnState, request, sample, stopwatch::CallStream},
 };
 
-/// Compacts the history, if there is something to replace, and says in a sentence what came of it.
+/// Compacts the history, if there is something to replace, and returns a sentence about the outcome.
 pub(crate) async fn run(
     context: &TurnContext,
     state: &mut TurnState,
@@ -54,7 +55,7 @@ pub(crate) async fn run(
     Ok(said)
 }
 
-/// The part that would be replaced, or in a sentence why none would be.
+/// Part of the history to replace, or a sentence about why there is none.
 fn planned(history: &[Arc<Item>], cause: CompactionCause, room: plan::Room) -> Result<Plan, String> {
     let Some(plan) = plan::plan(history, cause, room) else {
         return Err("there is nothing to compact: the history is short, or all of it is needed now".to_owned());
@@ -69,11 +70,10 @@ fn planned(history: &[Arc<Item>], cause: CompactionCause, room: plan::Room) -> R
     Ok(plan)
 }
 
-/// Why nothing would come of it if the model that calls now had the history compacted behind its calls; none where it
-/// would be.
+/// Reason why a compaction after the pending calls would have no effect; `None` if it would have one.
 pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String> {
     let mut history = state.history.clone();
-    // The calls are done by then. What they return is not known yet: it only adds to what there is to replace.
+    // The calls will be done by then. Their results are not known yet, but can only add to what there is to replace.
     history.extend(state.pending_calls.iter().map(|call| {
         let result = ToolResult::empty(call.call_id.clone(), call.name.clone());
         let body = ItemBody::ToolResult(result);
@@ -82,7 +82,8 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
     planned(&history, CompactionCause::Model, room(context, state)).err()
 }
 
-/// The window of the model that is asked next, measured by the guess: where a server counts twice as many tokens as are guessed, half as many fit.
+/// Window of the next model in uncalibrated tokens: if a server counts twice as many tokens as estimated, half as many
+/// fit.
 fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
     let model = context.next_model(state);
     let guess = request::guess(context, state, model).max(1);
@@ -103,24 +104,24 @@ async fn compact(
     let (replaced, kept) = state.history.split_at(plan.split);
     let (replaced, kept): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), kept.to_vec());
     let before = last_compaction(&replaced);
-    // What is said of the past takes its part of the room that there is for it, whatever tools and instructions take.
+    // The summary gets its share of the space left by tools and instructions.
     let window = room.window;
     let said = verbatim::messages(before, &replaced);
-    // The person's messages have a part of the whole window: they must not go where tools take more than was thought.
+    // User messages get a share of the whole window: they must not be lost if tools take more space than estimated.
     let told = verbatim::for_window(&said.messages, context.next_window(state));
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
-    // A person who makes room now may go on with what was left undone.
+    // A user who compacts now may want to continue the unfinished turn.
     let goes_on = goes_on && state.phase != (Phase::Compacting { unfinished: false });
     let running = (!matches!(state.phase, Phase::Compacting { .. })).then_some(context.ids.turn);
     let mut facts = facts::facts(&replaced, &state.todos, window, running);
     if !facts.is_answered {
-        // The last answer stays until another one takes its place.
+        // The last answer is carried over until there is a new one.
         facts.last_answer = before.and_then(|earlier| summary::last_answer(&earlier.summary)).map(str::to_owned);
     }
     if goes_on {
         facts.under_way = files::inputs(context, before, &replaced, window).await?;
     }
-    // Without a model where there is little to sum up, and where nobody waits for a summary.
+    // No model is called if there is little to summarise or if only the message limit was reached.
     let strategy = match wanted.strategy {
         _ if wanted.cause == CompactionCause::Limit || !plan.worth_a_model => CompactionStrategy::Truncate,
         CompactionStrategy::Auto => CompactionStrategy::Compact,
@@ -149,7 +150,7 @@ async fn compact(
             }
         }
     }
-    // Last, so that what a cancel leaves undone is not written again the next time.
+    // Written last, so that a cancelled compaction does not write it twice.
     let (file, written_to) = files::keep(context, state, before, &replaced).await;
     match written_to {
         Ok(path) => report.path = Some(path),
@@ -175,7 +176,7 @@ fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
     })
 }
 
-/// Report on a history that nothing was done to yet.
+/// Report on a history that has not been changed yet.
 fn begun(
     context: &TurnContext,
     state: &TurnState,
@@ -190,7 +191,7 @@ fn begun(
         messages_before: messages,
         messages_after: messages,
         tokens_before: scaled(context, &state.history),
-        // The part of the window that the next request would take.
+        // Percentage of the window that the next request would take.
         percent_before: expected.saturating_mul(100) / context.next_window(state).max(1),
         ..CompactionReport::default()
     }
@@ -212,7 +213,7 @@ fn count(messages: usize) -> u32 {
     u32::try_from(messages).unwrap_or(u32::MAX)
 }
 
-/// Report in a sentence, for the model and for people.
+/// One-sentence report for the model and for users.
 fn sentence(report: &CompactionReport) -> String {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
     let percent = tokens_after.saturating_mul(100).checked_div(*tokens_before).unwrap_or(100);
@@ -224,7 +225,7 @@ fn sentence(report: &CompactionReport) -> String {
     )
 }
 
-/// Moves results to files, where that makes room enough, and returns whether it did.
+/// Moves results to files if that frees enough space. Returns true if it did.
 pub(super) async fn offload(
     context: &TurnContext,
     state: &mut TurnState,
@@ -234,10 +235,10 @@ pub(super) async fn offload(
     let expected = request::expected(context, state, model).max(1);
     let mut needed = to_offload(expected, context.next_window(state));
     if cause == CompactionCause::Overflow {
-        // It does not fit, whatever the count says.
+        // It does not fit, whatever the estimate is.
         needed = needed.max(expected / 2);
     }
-    // Where a server counts twice as many tokens as are guessed, half as many are to be freed.
+    // If a server counts twice as many tokens as estimated, half as many estimated tokens must be freed.
     let guess = u128::from(request::guess(context, state, model));
     let needed = u64::try_from(u128::from(needed) * guess / u128::from(expected)).unwrap_or(u64::MAX);
     let Some(chosen) = offload::results(&state.history, context.ids.turn, needed) else { return Ok(false) };
@@ -261,12 +262,12 @@ pub(super) async fn offload(
     Ok(true)
 }
 
-/// Writes each result to a file of its own. None where one cannot be written: then nothing is moved.
+/// Writes each result to its own file. Returns `None` if one cannot be written; nothing is moved then.
 async fn keep(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Vec<OffloadedResult>> {
     let mut offloaded = Vec::with_capacity(chosen.len());
     for item in chosen {
         let ItemBody::ToolResult(result) = &item.body else { continue };
-        // A result that was too long to be shown is kept whole under its plain name.
+        // A result that was too long to be shown is already stored in full under the name without a suffix.
         let name = format!("{}-shown.txt", result.call_id);
         let content = result.text.clone().into_bytes();
         let kept = context.keep_result(name, content).await;
@@ -276,13 +277,13 @@ async fn keep(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Vec<Offload
     Some(offloaded)
 }
 
-/// Bytes of a model's summary that are read: many times what it is asked for.
+/// Maximum bytes of a model's summary: many times what is requested.
 const MAX_WRITTEN: usize = 100_000;
 
-/// A model's summary, and the id of the model. The error is the model's, and ends nothing.
+/// A model's summary and the model's ID. The error is the model's and does not end the turn.
 type WrittenSummary = Result<(String, String), ModelError>;
 
-/// Asks for a summary of what is replaced, an earlier summary included.
+/// Requests a summary of the replaced part, including an earlier summary.
 pub(super) async fn ask(
     context: &TurnContext,
     state: &mut TurnState,
@@ -302,7 +303,8 @@ pub(super) async fn ask(
         && let Some((request, report)) = behind_conversation(context, state, strategy)
     {
         let written = written(context, state, (slot, &**model), request, Some(report)).await?;
-        // A model that calls tools though it must not, or has no room behind all of it, may do better without both.
+        // A model that calls tools although it must not, or that has no space after the conversation, may succeed
+        // without both.
         let again = written
             .as_ref()
             .is_err_and(|error| matches!(error.kind(), ErrorKind::ContextOverflow) || error.to_string() == NO_WORDS);
@@ -320,7 +322,7 @@ pub(super) async fn ask(
     }
 }
 
-/// The conversation as the next request would have it, and one more input behind it. None where the window has no room for
+/// The conversation as in the next request, followed by the prompt for a summary. `None` if the window has no space for
 /// the answer.
 fn behind_conversation(
     context: &TurnContext,
@@ -343,7 +345,7 @@ fn behind_conversation(
     Some((request, report))
 }
 
-/// Said of an answer without words.
+/// Error for an answer without text.
 const NO_WORDS: &str = "it had no words for it";
 
 async fn written(
@@ -376,20 +378,20 @@ async fn written(
     };
     let cost = chunks.close(end.is_ok() || !text.is_empty());
     sample::count(context, state, slot, info, cost, prompt).await?;
-    // Words beside a call are about the call.
+    // Text beside a call is about the call.
     let has_words = !calls && !text.trim().is_empty();
     let no_words = || ModelError::new(ErrorKind::Protocol, NO_WORDS);
     let end = end.and_then(|()| has_words.then(|| (text, info.id.clone())).ok_or_else(no_words));
     if let Err(error) = &end
         && context.models.summary.is_none()
     {
-        // What was to be summed up is a part of it.
+        // `expected` counts the whole history, and what was to be summarised is part of it.
         sample::learn(context, model, request::expected(context, state, info), error).await?;
     }
     Ok(end)
 }
 
-/// A part of a summary would stand for what it does not name.
+/// Rejects a truncated summary: it would omit facts without notice.
 fn whole(finish: Finish) -> Result<(), ModelError> {
     let why = match finish {
         Finish::Stop => return Ok(()),

@@ -1,4 +1,4 @@
-//! Outputs as the programs write them, long enough to be reduced.
+//! Sample outputs of real programs, long enough to be reduced.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ fn marker(wanted: Option<&Regex>) -> Marker<'_> {
     Marker::new(&PATTERNS, wanted)
 }
 
-/// Lines as they stand between what is of interest.
+/// Irrelevant lines between the relevant ones.
 fn filler(count: usize, line: impl Fn(usize) -> String) -> String {
     (0..count).map(|n| line(n) + "\n").collect()
 }
@@ -206,7 +206,7 @@ fn what_went_wrong_is_known_in_many_words() {
     ] {
         check(line, Some(Mark::Wrong));
     }
-    // What only sounds so is not.
+    // These only look like failures.
     check("test errors::failed_calls_are_told ... ok", None);
     check("tests/test_errors.py::test_failure PASSED", None);
     check("test result: ok. 12 passed; 0 failed; 0 ignored", None);
@@ -214,7 +214,7 @@ fn what_went_wrong_is_known_in_many_words() {
     check("errors: 0", None);
     check("   Compiling thiserror v2.0.3", None);
     check("terror in the mirror room of assertiveness", None);
-    // Doubts and keywords come after.
+    // Possible failures and keywords come after.
     check("warning: unused variable: `x`", Some(Mark::Doubtful));
     check("bash: foo: command not found", Some(Mark::Doubtful));
     check("警告: 磁盘空间不足", Some(Mark::Doubtful));
