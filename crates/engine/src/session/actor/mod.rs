@@ -119,7 +119,7 @@ pub(super) struct OpenTurn {
     pub(super) form: Option<Arc<AnswerForm>>,
     /// Tools that the turn's client implements.
     pub(super) of_client: OfferedTools,
-    /// Clients that hold open files of the project.
+    /// Clients that provide access to files of the project.
     pub(super) file_lines: Arc<FileLines>,
     /// Mentions of the turn's input; `None` after a restart, when they are unknown.
     pub(super) mentions: Option<Arc<Mentions>>,

@@ -397,7 +397,7 @@ impl SessionHandle {
         self.order(access, |actor| async move { (work(actor).await, Next::Go) }.boxed()).await
     }
 
-    /// Like [`Self::ask`], for commands that may end the actor.
+    /// Like `ask`, for commands that may end the actor.
     async fn order<T: Send + 'static>(
         &self,
         access: Access,

@@ -1,5 +1,5 @@
 //! Actor that owns the map of sessions in memory. It never waits for a session, so that one slow load does not block
-//! the others. [`RegistryHandle`] is its front; sessions use [`WeakRegistry`], which keeps nothing alive.
+//! the others. `RegistryHandle` is its front; sessions use `WeakRegistry`, which keeps nothing alive.
 pub(crate) mod handle;
 pub(crate) mod shared;
 pub(crate) mod worktree;
