@@ -20,7 +20,7 @@ use crate::{history, tokens, toolset::ToolSet};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     hash: u64,
-    /// Size in bytes.
+    /// Size of the part in bytes.
     pub bytes: u64,
     /// Estimated number of tokens.
     pub tokens: u64,

@@ -1,5 +1,5 @@
-//! Facts that are certain from a history, without a model: files changed and read, commands and their outcomes, and
-//! open work. Pure.
+//! Facts that are certain from a history, without a model: files changed and read, commands and their
+//! outcomes, and open work. Pure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -181,8 +181,7 @@ pub(crate) fn summary_bytes(window: u64) -> usize {
     usize::try_from(window / 4 * 3).unwrap_or(usize::MAX).clamp(900, 48_000)
 }
 
-/// Maximum size of a part of a summary in bytes, because a model that repeats itself endlessly must not fill the
-/// window.
+/// Maximum size of a part of a summary in bytes, because a model that repeats itself endlessly must not fill the window.
 pub(crate) fn part_bytes(window: u64) -> usize {
     usize::try_from(window / 8).unwrap_or(usize::MAX).clamp(600, 16_000)
 }

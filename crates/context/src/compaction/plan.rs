@@ -31,8 +31,7 @@ const MOST_MESSAGES: usize = 5000;
 
 /// Percentage of the window at which room is made before the next request.
 pub const RELIEF_PERCENT: u64 = 85;
-/// Percentage of the window that offloading must reach. Each time, everything after the first offloaded result is
-/// recomputed.
+/// Percentage of the window that offloading must reach. Each time, everything after the first offloaded result is recomputed.
 const OFFLOADED_PERCENT: u64 = 60;
 
 /// Returns true if room must be made before a request of this size.
@@ -100,8 +99,7 @@ pub fn count(items: &[Arc<Item>]) -> usize {
     items.iter().filter(|item| history::counts(item)).count()
 }
 
-/// Counts messages, where an answer counts as one together with its calls and their results. The message limit uses
-/// this count.
+/// Counts messages, where an answer counts as one together with its calls and their results. The message limit uses this count.
 pub fn count_answers(items: &[Arc<Item>]) -> usize {
     let (mut count, mut in_answer) = (0, false);
     for item in items.iter().filter(|item| history::counts(item)) {

@@ -1,5 +1,5 @@
-//! Filtered lists of sessions, lookup of a session by name, and session files that users and programs upload, list,
-//! read and write.
+//! Filtered lists of sessions, lookup of a session by name, and session files that users and programs upload,
+//! list, read and write.
 
 use agentd_core::{
     Timestamp,
@@ -43,8 +43,8 @@ impl Engine {
         Ok(uploaded)
     }
 
-    /// Writes a whole file to any location where tools may write, and returns its path. Needs no approval, because the
-    /// user does it.
+    /// Writes a whole file to any location where tools may write, and returns its path. Needs no approval,
+    /// because the user does it.
     ///
     /// # Errors
     /// If there is no such session, or tools may not write there.

@@ -5,9 +5,8 @@
 //! share nothing except a common project folder.
 //!
 //! The files of a fork can be reverted to that turn: the journal records the later file changes by calls and undos, and
-//! the undo store has the earlier contents. The fork's own copies are reverted one by one if they are as those calls
-//! left them. The shared project is never changed; the earlier contents of its files are written to a folder of the
-//! fork.
+//! the undo store has the earlier contents. The fork's own copies are reverted one by one if they are as those calls left
+//! them. The shared project is never changed; the earlier contents of its files are written to a folder of the fork.
 
 use std::sync::Arc;
 

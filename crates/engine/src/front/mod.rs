@@ -1,5 +1,4 @@
-//! Public entry point of the engine: finds and loads sessions, reports usage across all of them, and provides models
-//! for tests.
+//! Public entry point of the engine: finds and loads sessions, reports usage across all of them, and provides models for tests.
 
 pub mod archives;
 mod files;
@@ -90,9 +89,8 @@ impl Engine {
         Self { shared, registry, config: sender, recovered: Arc::new(OnceCell::new()) }
     }
 
-    /// Settles every turn that was open when the daemon last stopped: records which calls finished, never ran, or have
-    /// an unknown outcome. Turns that wait for the user stay open. Also loads the permanent grants. Called once, at
-    /// start.
+    /// Settles every turn that was open when the daemon last stopped: records which calls finished, never ran, or have an
+    /// unknown outcome. Turns that wait for the user stay open. Also loads the permanent grants. Called once, at start.
     ///
     /// # Errors
     /// If the journal cannot be read. A session that cannot be settled is logged, and retried at its next use.

@@ -1,6 +1,5 @@
-//! Removes sessions, also on a full disk and if damaged, and cleans sessions that were unused for long. Also manages
-//! their git worktrees: lists, diffs, merges and removes them, and leaves those with changes to the user when their
-//! session goes.
+//! Removes sessions, also on a full disk and if damaged, and cleans sessions that were unused for long. Also manages their
+//! git worktrees: lists, diffs, merges and removes them, and leaves those with changes to the user when their session goes.
 //!
 //! A removal first retires the session and its subagents: from then on they refuse all access, and nothing of them is
 //! in progress. Then the journal hides them and records durably, in one step, that their files remain. Then the files
@@ -82,8 +81,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Retires a session, and then its subagents, because only its turns create more of them. Returns `None` if one of
-    /// them is needed.
+    /// Retires a session, and then its subagents, because only its turns create more of them. Returns `None` if
+    /// one of them is needed.
     async fn retire(
         &self,
         id: SessionId,
@@ -230,8 +229,8 @@ impl Engine {
         Ok(all)
     }
 
-    /// Returns the diff of a worktree against its merge base with the main tree. `named` is the name of the worktree or
-    /// a session.
+    /// Returns the diff of a worktree against its merge base with the main tree. `named` is the name of the
+    /// worktree or a session.
     ///
     /// # Errors
     /// If there is no such worktree, or git fails.
@@ -266,8 +265,7 @@ impl Engine {
         Ok(known.name)
     }
 
-    /// Finishes operations interrupted by a stop of the daemon, and removes unchanged worktrees whose sessions are
-    /// gone.
+    /// Finishes operations interrupted by a stop of the daemon, and removes unchanged worktrees whose sessions are gone.
     ///
     /// # Errors
     /// If the worktrees or the journal cannot be read.
@@ -310,8 +308,7 @@ impl Engine {
         all.iter().find(is_own).cloned().ok_or_else(unknown)
     }
 
-    /// Closes folders, so that no turn begins in them. Fails if a session that can change files there has an open or
-    /// queued turn.
+    /// Closes folders, so that no turn begins in them. Fails if a session that can change files there has an open or queued turn.
     async fn close(&self, known: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
         // Closed before the check, so that no turn can begin after it.
         let closed = self.shared.closed.close(folders.clone());

@@ -1,6 +1,5 @@
-//! Grants by the user: permanent ones, which are stored in the journal and visible to all sessions at once, and grants
-//! of one session, which are stored in its settings. Also trust in projects. Nothing that a model does calls this
-//! module.
+//! Grants by the user: permanent ones, which are stored in the journal and visible to all sessions at once, and grants of
+//! one session, which are stored in its settings. Also trust in projects. Nothing that a model does calls this module.
 //!
 //! Also dry runs of calls, for users who want to know in advance what the rules decide and what a call would do.
 

@@ -422,8 +422,8 @@ async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
     }
     assert!(!world.log(&session).contains("window_learned"), "{}", world.log(&session));
 
-    // A server that was restarted with a smaller window is believed: the refused request is far smaller than earlier
-    // accepted ones.
+    // A server that was restarted with a smaller window is believed: the refused request is far smaller than
+    // earlier accepted ones.
     let other = world.session().await;
     world.model.then_all([Play::Overflows(3000), says("There.")]);
     assert_eq!(run(&other, "And now?").await.text, "There.");

@@ -1,4 +1,4 @@
-//! What a model retains of a long session: offloaded results, summaries requested after the conversation, verbatim
+//! Memory of a long session: offloaded results, summaries requested after the conversation, verbatim
 //! messages, recalled passages, and results of `search_history`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,4 @@
-//! Sessions that are deleted or expire while they are in use: acknowledged input is never lost, and removals are
-//! complete.
+//! Sessions that are deleted or expire while they are in use: acknowledged input is never lost, and removals are complete.
 
 use std::{sync::Arc, time::Duration};
 

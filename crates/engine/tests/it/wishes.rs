@@ -1,5 +1,4 @@
-//! Options of a client for one turn: instructions, allowed tools, limits. They apply to this turn only, also after a
-//! restart.
+//! Options of a client for one turn: instructions, allowed tools, limits. They apply to this turn only, also after a restart.
 
 use std::time::Duration;
 

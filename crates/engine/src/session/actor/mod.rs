@@ -110,8 +110,8 @@ pub(super) struct OpenTurn {
     /// Name of the client that started the turn; unknown after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
-    /// Uploaded files mentioned by the turn's input. Empty after a restart, which keeps only turns open that have begun
-    /// to answer.
+    /// Uploaded files mentioned by the turn's input. Empty after a restart, which keeps only turns open that
+    /// have begun to answer.
     pub(super) handed_over: Vec<StateChange>,
     /// True if the turn was started only to compact.
     pub(super) compacts: bool,
@@ -384,8 +384,7 @@ pub(crate) struct MapSearch {
 }
 
 impl Actor {
-    /// Runs until the session is not needed or its journal cannot be written. In the latter case readers receive the
-    /// error.
+    /// Runs until the session is not needed or its journal cannot be written. In the latter case readers receive the error.
     pub(super) async fn live(mut self) -> Result<(), EngineError> {
         let ended = self.run().await;
         if let Err(error) = &ended {

@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) news: NewsSender,
     /// Folders in which no turn may begin now.
     pub(crate) closed: ClosedFolders,
-    /// Permanent grants.
+    /// Permanent grants, shared by all sessions.
     pub(crate) kept: KeptHandle,
     /// Runs the sessions of subagents.
     pub(crate) subagents: Arc<dyn Subagents>,
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The current configuration.
+    /// Returns the current configuration.
     pub(crate) fn config(&self) -> Arc<EngineConfig> {
         Arc::clone(&self.config.borrow())
     }
@@ -137,11 +137,11 @@ fn place(info: &ModelInfo) -> ModelPlace {
 /// Activity of the engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Sessions in memory.
+    /// Number of sessions in memory.
     pub sessions: usize,
-    /// Turns that are open.
+    /// Number of open turns.
     pub open_turns: usize,
-    /// Open turns that wait for the user.
+    /// Number of open turns that wait for the user.
     pub waiting_turns: usize,
 }
 
@@ -155,7 +155,7 @@ impl Activity {
 /// Statistics of the engine.
 #[derive(Debug, Clone, Default)]
 pub struct EngineStats {
-    /// Sessions and turns.
+    /// Current sessions and turns.
     pub activity: Activity,
     /// Turns that were left open by the last stop of the daemon.
     pub recovered: Vec<RecoveredTurn>,
@@ -207,7 +207,7 @@ pub enum SessionNews {
     Created(SessionId),
     /// A session was deleted.
     Deleted {
-        /// The session.
+        /// ID of the deleted session.
         session: SessionId,
         /// True if it was a subagent of another session.
         is_child: bool,
@@ -215,7 +215,7 @@ pub enum SessionNews {
     /// A stored fact: a change that session lists show, the start or end of a turn, or a question or its answer.
     /// Carries only its sequence number, because the fact may be long and slow watchers would keep it in memory.
     Fact {
-        /// The session.
+        /// ID of the session.
         session: SessionId,
         /// Sequence number of the event.
         seq: u64,

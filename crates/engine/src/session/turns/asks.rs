@@ -73,8 +73,7 @@ impl Actor {
         self.commit(Some(turn_id), vec![raised]).await
     }
 
-    /// Accepts an answer. If no task waits for it, because the daemon was restarted after the question, the turn is
-    /// resumed.
+    /// Accepts an answer. If no task waits for it, because the daemon was restarted after the question, the turn is resumed.
     pub(crate) async fn answer(&mut self, id: InterruptId, answer: Answer, client: String) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id) else { return Err(self.why_not(id).await?.into()) };
         if let Some(problem) = answer.misfit(&interrupt.ask) {

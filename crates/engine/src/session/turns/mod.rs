@@ -155,8 +155,8 @@ impl Actor {
             return Err(EngineError::invalid("the built-in model cannot answer in a form", hint).into());
         }
         if !model.is_known() {
-            // Only for models that were never queried: the window size decides how tools are described, from the first
-            // request on.
+            // Only for models that were never queried: the window size decides how tools are described,
+            // from the first request on.
             self.look_up(choice).await;
         }
         let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };

@@ -283,8 +283,8 @@ impl Actor {
         Ok(kept?)
     }
 
-    /// Spills the input of a queued turn if it would not fit now, so that an acknowledged turn is not rejected later
-    /// for a full disk.
+    /// Spills the input of a queued turn if it would not fit now, so that an acknowledged turn is not rejected
+    /// later for a full disk.
     async fn keep_for_later(&mut self, start: &StartTurn) -> Result<(), Fault> {
         let Some(text) = &start.text else { return Ok(()) };
         let input = UserInput::whole(text.clone(), start.typed_bytes);

@@ -32,7 +32,7 @@ const LOOKING: [&str; 48] = [
     "cmp", "diff", "sort", "uniq", "od", "column", "base64", "seq", "tree", "md5sum", "cksum", "date", "find", "test",
     "[", "jq", "type", "which", "echo", "printf", "id",
 ];
-/// Subcommands of git.
+/// Subcommands of git, read-only and others.
 const GIT: [&str; 22] = [
     "status",
     "diff",
