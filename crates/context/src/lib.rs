@@ -1,5 +1,5 @@
 //! Builds the context of a model: a fixed system message followed by the history. Variable parts are appended by the
-//! engine, so that each request starts with the previous one. Everything is pure.
+//! engine, so that each request starts with the previous one. The crate performs no I/O.
 //!
 //! - [`mod@system`]: the fixed message, including facts about the machine and the project. `history`: converts items to
 //!   messages. `toolset`: the tools of a turn.

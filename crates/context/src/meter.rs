@@ -18,7 +18,8 @@ use crate::{
 
 /// Maximum number of pictures in one request.
 pub const MAX_SHOWN_PICTURES: usize = 20;
-/// Number of pictures omitted at a time. Omitting one means that everything after it is recomputed, so it is done in batches.
+/// Number of pictures omitted at a time. Omitting one means that everything after it is recomputed, so it is done in
+/// batches.
 const LEFT_OUT_AT_ONCE: usize = MAX_SHOWN_PICTURES / 2;
 
 /// Number of the oldest pictures that are omitted out of `pictures`.
@@ -131,7 +132,8 @@ impl ContextMeter {
         self.since = UncountedTokens::default();
     }
 
-    /// Estimates the tokens of the next request. Calls `whole` for a complete estimate if no similar request was counted.
+    /// Estimates the tokens of the next request. Calls `whole` for a complete estimate if no similar request was
+    /// counted.
     pub fn expected(&self, scales: &TokenCalibration, next: Next<'_>, whole: impl FnOnce() -> u64) -> u64 {
         let id = next.model.id.as_str();
         match &self.counted {
@@ -180,7 +182,8 @@ impl ContextMeter {
         let SentRequest { footprint, report, since, .. } = sent;
         let id = model.id.as_str();
         let answer = self.since.after(since);
-        // The embedded model counts text that it reads to rank tools and to summarise. That is not part of the conversation.
+        // The embedded model counts text that it reads to rank tools and to summarise. That is not part of the
+        // conversation.
         self.counted = (!model.embedded).then(|| {
             scales.learn(id, footprint.tokens(), usage.prompt_tokens);
             let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { report.tokens };

@@ -159,7 +159,7 @@ pub async fn aside<T: Send + 'static>(text: String, look: impl FnOnce(&str) -> T
 /// Instruction for reading a line that is too long.
 pub const IN_PARTS: &str = "a line of it in parts, with offset for the line and column for the first character";
 
-/// Limit on lines read at once, in words.
+/// Formats the limit on lines read at once.
 pub fn at_once(lines: Option<u64>) -> String {
     lines.map_or("one line in parts".to_owned(), |lines| format!("at most about {lines} lines at once"))
 }
@@ -178,7 +178,7 @@ pub fn from_behind(head: &str, at_once: Option<u64>) -> String {
     from
 }
 
-/// Number of lines that use about three quarters of the limit. `None` if not even one line does.
+/// Number of lines that fit into about three quarters of the limit. `None` if not even one line does.
 pub fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
     let tokens = estimate(text).max(1);
     let lines = lines(text) as u64;

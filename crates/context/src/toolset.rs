@@ -1,4 +1,5 @@
-//! The tools that a turn offers to its model. During the turn, tools found by the model are appended, and nothing else changes.
+//! The tools that a turn offers to its model. During the turn, tools found by the model are appended, and nothing else
+//! changes.
 //!
 //! Models with a small window get brief descriptions: twenty full ones are half of a window of 8,192 tokens, and they
 //! are part of every request.

@@ -85,7 +85,8 @@ impl Mentions {
         found
     }
 
-    /// Resolves a name to a tool, skill, agent or server, in this order. A name that is ambiguous within one kind is an error.
+    /// Resolves a name to a tool, skill, agent or server, in this order. A name that is ambiguous within one kind is an
+    /// error.
     fn add(&mut self, name: &str, known: &KnownNames<'_>, reach: &ToolScope) -> Result<(), String> {
         let servers = || known.stock.servers().iter().map(|server| server.name.as_str());
         if let Some(tool) = tool(name, known)? {

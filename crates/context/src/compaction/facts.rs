@@ -181,7 +181,8 @@ pub(crate) fn summary_bytes(window: u64) -> usize {
     usize::try_from(window / 4 * 3).unwrap_or(usize::MAX).clamp(900, 48_000)
 }
 
-/// Maximum size of a part of a summary in bytes, because a model that repeats itself endlessly must not fill the window.
+/// Maximum size of a part of a summary in bytes, because a model that repeats itself endlessly must not fill the window
+/// again.
 pub(crate) fn part_bytes(window: u64) -> usize {
     usize::try_from(window / 8).unwrap_or(usize::MAX).clamp(600, 16_000)
 }

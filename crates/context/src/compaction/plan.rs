@@ -12,7 +12,7 @@ use crate::{history, meter};
 
 /// Minimum number of messages for asking a model for a summary.
 pub const MIN_MESSAGES: usize = 15;
-/// Minimum number of messages if they are long, and their minimum tokens.
+/// Minimum number of messages if they are long, and their minimum number of tokens in total.
 const MIN_LONG_MESSAGES: usize = 4;
 const MIN_TOKENS: u64 = 4000;
 /// Number of recent messages that stay, if the window has room for them.
@@ -22,7 +22,7 @@ const RECENT_PERCENT: u64 = 15;
 /// Maximum percentage of the window for the last [`RECENT_MESSAGES`].
 const RECENT_MAX_PERCENT: u64 = 30;
 /// Windows below this size, in tokens, retain at most [`RECENT_PERCENT`], however few messages that is. The summary
-/// also uses a part of the window, so that the next compaction would be due soon.
+/// uses a part of the window too, so with more the next compaction would be due soon.
 const SMALL_WINDOW: u64 = 8192;
 
 /// Message limit if only the window limits the history. It exceeds what any window is likely to fit, and is below the
@@ -31,7 +31,8 @@ const MOST_MESSAGES: usize = 5000;
 
 /// Percentage of the window at which room is made before the next request.
 pub const RELIEF_PERCENT: u64 = 85;
-/// Percentage of the window that offloading must reach. Each time, everything after the first offloaded result is recomputed.
+/// Fill level that offloading must reach, in percent of the window, because each time the server recomputes everything
+/// after the first offloaded result.
 const OFFLOADED_PERCENT: u64 = 60;
 
 /// Returns true if room must be made before a request of this size.
@@ -76,7 +77,7 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<P
     let splits = splits(items);
     let split = match cause {
         CompactionCause::Limit => by_messages(items, &splits, room.max_messages / 2),
-        // Requested explicitly, so done however much room there is.
+        // An explicit request is carried out however much room there is.
         CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, room, true),
         CompactionCause::Critical | CompactionCause::Overflow => {
             // The window is full whatever the estimate is, so at least half of the history goes.
@@ -99,7 +100,8 @@ pub fn count(items: &[Arc<Item>]) -> usize {
     items.iter().filter(|item| history::counts(item)).count()
 }
 
-/// Counts messages, where an answer counts as one together with its calls and their results. The message limit uses this count.
+/// Counts messages, where an answer counts as one together with its calls and their results. The message limit uses
+/// this count.
 pub fn count_answers(items: &[Arc<Item>]) -> usize {
     let (mut count, mut in_answer) = (0, false);
     for item in items.iter().filter(|item| history::counts(item)) {

@@ -96,7 +96,8 @@ fn name(written: &str) -> String {
     written.chars().filter(|letter| !letter.is_control() && !letter.is_whitespace()).take(MAX_NAME).collect()
 }
 
-/// Escapes a text so that no line looks like one of our headings, and no tag around such texts is opened or closed. Idempotent.
+/// Escapes a text so that no line looks like one of our headings, and no tag around such texts is opened or closed.
+/// Idempotent.
 pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let mut begins = true;
@@ -188,7 +189,8 @@ mod tests {
         let items = [user(&words), call("1", "grep"), result("1", "grep", &long), says("Found.")];
         let text = within(&items, 5000, Timestamp::MAX);
         assert!(text.contains(words.trim_end()) && text.contains("bytes left out"), "{text}");
-        // If that is still too long, the user's text is shortened too. Piped text after it does not count as the user's.
+        // If that is still too long, the user's text is shortened too. Piped text after it does not count as the
+        // user's.
         let text = within(&items, 2000, Timestamp::MAX);
         assert!(text.contains("and so and so") && !text.contains("must be blue"), "{text}");
         let piped = [typed(&format!("{short}{long}"), Some(short.len() as u64))];

@@ -99,8 +99,9 @@ pub fn for_window(messages: &[String], window: u64) -> Verbatim {
     fitting(messages.iter().map(|message| clipped(message, room / LARGEST_PART)).collect(), room)
 }
 
-/// Selects messages that fit into `room` tokens. The first one applies to the whole session and the last one to the current
-/// work. Of the others the longest are omitted first, so that most stay: a pasted list goes before a short sentence.
+/// Selects messages that fit into `room` tokens. The first one applies to the whole session and the last one to the
+/// current work. Of the others the longest are omitted first, so that most stay: a pasted list goes before a short
+/// sentence.
 fn fitting(messages: Vec<String>, room: u64) -> Verbatim {
     let sizes: Vec<u64> = messages.iter().map(|message| estimate(message)).collect();
     let mut longest: Vec<usize> = (1..messages.len().saturating_sub(1)).collect();
@@ -201,7 +202,8 @@ mod tests {
         assert!(few.messages.len() < 40 && few.messages.len() + few.left_out == 40, "{few:?}");
         assert_eq!((&few.messages[0], few.messages.last()), (&all[0], all.last()));
         assert_eq!(for_window(&all, 100_000), Verbatim { messages: all.clone(), left_out: 0 });
-        // A long message is omitted before many short ones. The first one is shortened instead of using all of the room.
+        // A long message is omitted before many short ones. The first one is shortened instead of using all of the
+        // room.
         let long = format!("Never {}.", "again and ".repeat(500));
         let mixed = [&all[..1], std::slice::from_ref(&long), &all[1..16]].concat();
         assert_eq!(for_window(&mixed, 1900), Verbatim { messages: all[..16].to_vec(), left_out: 1 });

@@ -5,8 +5,9 @@
 //! share nothing except a common project folder.
 //!
 //! The files of a fork can be reverted to that turn: the journal records the later file changes by calls and undos, and
-//! the undo store has the earlier contents. The fork's own copies are reverted one by one if they are as those calls left
-//! them. The shared project is never changed; the earlier contents of its files are written to a folder of the fork.
+//! the undo store has the earlier contents. The fork's own copies are reverted one by one if they are as those calls
+//! left them. The shared project is never changed; the earlier contents of its files are written to a folder of the
+//! fork.
 
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ pub struct ForkWishes {
     pub at_turn: Option<u64>,
     /// Title of the fork. `None` uses that of the source session with `(fork)`.
     pub title: Option<String>,
-    /// Reverts the fork's files to that turn. Otherwise they are copies of the current ones.
+    /// True to revert the fork's files to that turn. Otherwise they are copies of the current ones.
     pub earlier_files: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Public entry point of the engine: finds and loads sessions, reports usage across all of them, and provides models for tests.
+//! Public entry point of the engine: finds and loads sessions, reports usage across all of them, and provides models
+//! for tests.
 
 pub mod archives;
 mod files;
@@ -89,8 +90,9 @@ impl Engine {
         Self { shared, registry, config: sender, recovered: Arc::new(OnceCell::new()) }
     }
 
-    /// Settles every turn that was open when the daemon last stopped: records which calls finished, never ran, or have an
-    /// unknown outcome. Turns that wait for the user stay open. Also loads the permanent grants. Called once, at start.
+    /// Settles every turn that was open when the daemon last stopped: records which calls finished, never ran, or have
+    /// an unknown outcome. Turns that wait for the user stay open. Also loads the permanent grants. Called once, at
+    /// start.
     ///
     /// # Errors
     /// If the journal cannot be read. A session that cannot be settled is logged, and retried at its next use.
@@ -107,7 +109,7 @@ impl Engine {
         Ok(recovered)
     }
 
-    /// Creates a session.
+    /// Creates a session with these settings and an optional title.
     ///
     /// # Errors
     /// If the settings name a model or folder that is not usable, or the journal cannot be written.

@@ -1,5 +1,6 @@
-//! Removes sessions, also on a full disk and if damaged, and cleans sessions that were unused for long. Also manages their
-//! git worktrees: lists, diffs, merges and removes them, and leaves those with changes to the user when their session goes.
+//! Removes sessions, also on a full disk and if damaged, and cleans sessions that were unused for long. Also manages
+//! their git worktrees: lists, diffs, merges and removes them, and leaves those with changes to the user when their
+//! session goes.
 //!
 //! A removal first retires the session and its subagents: from then on they refuse all access, and nothing of them is
 //! in progress. Then the journal hides them and records durably, in one step, that their files remain. Then the files
@@ -265,7 +266,8 @@ impl Engine {
         Ok(known.name)
     }
 
-    /// Finishes operations interrupted by a stop of the daemon, and removes unchanged worktrees whose sessions are gone.
+    /// Finishes operations interrupted by a stop of the daemon, and removes unchanged worktrees whose sessions are
+    /// gone.
     ///
     /// # Errors
     /// If the worktrees or the journal cannot be read.
@@ -308,7 +310,8 @@ impl Engine {
         all.iter().find(is_own).cloned().ok_or_else(unknown)
     }
 
-    /// Closes folders, so that no turn begins in them. Fails if a session that can change files there has an open or queued turn.
+    /// Closes folders, so that no turn begins in them. Fails if a session that can change files there has an open or
+    /// queued turn.
     async fn close(&self, known: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
         // Closed before the check, so that no turn can begin after it.
         let closed = self.shared.closed.close(folders.clone());

@@ -1,5 +1,6 @@
-//! Grants by the user: permanent ones, which are stored in the journal and visible to all sessions at once, and grants of
-//! one session, which are stored in its settings. Also trust in projects. Nothing that a model does calls this module.
+//! Grants by the user: permanent ones, which are stored in the journal and visible to all sessions at once, and grants
+//! of one session, which are stored in its settings. Also trust in projects. Nothing that a model does calls this
+//! module.
 //!
 //! Also dry runs of calls, for users who want to know in advance what the rules decide and what a call would do.
 
@@ -165,7 +166,7 @@ impl Engine {
         }
     }
 
-    /// Adds the problems that its agents have under the current configuration to a report.
+    /// Adds the problems of the project's agents under the current configuration to a report.
     fn checked(&self, mut report: ProjectReport) -> ProjectReport {
         let (config, tools) = (self.shared.config(), self.tools());
         let is_tool = |name: &str| tools.iter().any(|tool| tool.name == agents::canonical_name(name));

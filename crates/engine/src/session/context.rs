@@ -235,7 +235,8 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     parts
 }
 
-/// Describes what will be compacted next. `held` is the number of messages in the history when a compaction was undone, or 0.
+/// Describes what will be compacted next. `held` is the number of messages in the history when a compaction was undone,
+/// or 0.
 fn next_cuts(max_messages: Option<usize>, held: u64, (window, tokens): (u64, u64), messages: usize) -> Vec<String> {
     let relief = if held == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
     let left = relief.saturating_sub(tokens);

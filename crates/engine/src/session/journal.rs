@@ -1,4 +1,5 @@
-//! The only writer of a session's facts, and the readers of its events. The writer numbers, stores and publishes, in that order.
+//! The only writer of a session's facts, and the readers of its events. The writer numbers, stores and publishes, in
+//! that order.
 //!
 //! A reader never stalls a turn. Each has a bounded queue; an event that does not fit is not sent. The reader notices
 //! the gap by the session's last sequence number and reads the missed stored events from the journal. So a slow reader
@@ -35,7 +36,8 @@ pub(crate) struct Journal {
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
     readers: Vec<mpsc::Sender<Arc<Event>>>,
-    /// Settings of a session that is not in the journal yet. Its first facts create it there, with one wait for the disk.
+    /// Settings of a session that is not in the journal yet. Its first facts create it there, with one wait for the
+    /// disk.
     unborn: Option<SessionSettings>,
     /// Items that were started and not completed, with their text so far. Each must be completed before its turn ends,
     /// however the turn ends.
@@ -129,7 +131,8 @@ impl Journal {
         for item in self.open.iter().filter(|_| live_turn.is_some()) {
             let text = text_of(&mut item.clone()).cloned().unwrap_or_default();
             if let Some(turn) = live_turn.filter(|_| !text.is_empty()) {
-                // The queue is new, so it is full only if there are more open items than slots. Deltas may then be lost.
+                // The queue is new, so it is full only if there are more open items than slots. Deltas may then be
+                // lost.
                 let _ = sender.try_send(self.delta(turn, item.id, 0, text));
             }
         }

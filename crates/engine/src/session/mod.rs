@@ -1,4 +1,5 @@
-//! A session: one actor, which is the only writer of the session's facts, and the handle through which everything else calls it.
+//! A session: one actor, which is the only writer of the session's facts, and the handle through which everything else
+//! calls it.
 //!
 //! - `registry`: the sessions in memory. `handle`: [`SessionHandle`]; `shared`: state and news shared by all sessions;
 //!   `worktree`: git worktrees.

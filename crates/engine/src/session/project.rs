@@ -1,9 +1,11 @@
-//! A session's project: its trusted agents, its surroundings, the map of its code, and the tools and mentions of its turns.
+//! A session's project: its trusted agents, its surroundings, the map of its code, and the tools and mentions of its
+//! turns.
 //!
-//! Agents are looked up when a turn begins and stay the same for that turn. Surroundings are looked up by the first turn
-//! and stay the same from then on, also after a restart; if the client moves to another folder, a notice is appended to
-//! the history. The map is sent with the first turn, and again after a compaction has removed it from view. Text that a
-//! model has seen never changes, so that requests share a prefix; the tool `repo_map` draws the current map.
+//! Agents are looked up when a turn begins and stay the same for that turn. Surroundings are looked up by the first
+//! turn and stay the same from then on, also after a restart; if the client moves to another folder, a notice is
+//! appended to the history. The map is sent with the first turn, and again after a compaction has removed it from view.
+//! Text that a model has seen never changes, so that requests share a prefix; the tool `repo_map` draws the current
+//! map.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -217,7 +219,7 @@ impl Actor {
         let shown = if Arc::ptr_eq(&stock, &self.shared.stock()) {
             self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting())
         } else {
-            // The shared cache is not used for the catalog of a single session.
+            // The shared cache is not used for the catalogue of a single session.
             agents::toolset(&stock, &loaded, &reach, &self.acting())
         };
         let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {

@@ -31,7 +31,8 @@ use crate::{
 const REST: Duration = Duration::from_secs(60);
 
 impl Actor {
-    /// Classifies the intent of a turn's input, by the text that the user typed, if any. `None` if the turn has no input.
+    /// Classifies the intent of a turn's input, by the text that the user typed, if any. `None` if the turn has no
+    /// input.
     pub(crate) fn intent(&self, start: &StartTurn) -> Option<Intent> {
         let text = start.text.as_deref()?;
         let said = Some(typed(text, start.typed_bytes)).filter(|said| !said.trim().is_empty());

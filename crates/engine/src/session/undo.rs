@@ -57,7 +57,8 @@ impl Actor {
         undone.files.extend(way.undone.files);
         undone.changes.extend(way.undone.changes);
         let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
-        // Also if every file already had its target content: the turn is settled, and the next undo applies to another one.
+        // Also if every file already had its target content: the turn is settled, and the next undo applies to another
+        // one.
         let is_settled = was_undone == request.redo && report.files.iter().all(is_settled);
         if !request.preview && (is_settled || !undone.changes.is_empty()) {
             let files = undone.changes;
@@ -72,7 +73,8 @@ impl Actor {
             let of_state = way.facts.into_iter().map(StateChange::File);
             let redo = request.redo;
             let undone = StateChange::Undone { turn_id, redo, files };
-            // All changes are recorded with the first turn; the others are recorded without files, so that they share its state.
+            // All changes are recorded with the first turn; the others are recorded without files, so that they share
+            // its state.
             let with_it = with_it.into_iter().map(|turn_id| StateChange::Undone { turn_id, redo, files: Vec::new() });
             let changes = of_state.chain([undone]).chain(with_it);
             let mut facts: Vec<EventKind> = changes.map(|change| EventKind::StateChanged { change }).collect();
@@ -230,7 +232,8 @@ struct Ledger {
     taken_back: Vec<(u64, Vec<FileChange>)>,
     /// Turns that are undone now, the most recent undo last.
     undone: Vec<TurnId>,
-    /// Source of a forked session and the number of copied turns. Their file changes can only be undone in the source session.
+    /// Source of a forked session and the number of copied turns. Their file changes can only be undone in the source
+    /// session.
     copied: Option<(SessionId, usize)>,
 }
 

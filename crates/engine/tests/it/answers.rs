@@ -27,7 +27,7 @@ async fn a_client_that_is_gone_approves_nothing_more() {
     assert!(world.tools.ran()[0].starts_with("change"), "the first change was let run");
     // The client of the queued turn disconnects too.
     let mut second = session.start_turn(StartTurn { if_busy: IfBusy::Queue, ..approving("More!") }).await.unwrap();
-    // The client of another turn has no effect.
+    // A client of another turn, such as one that only added input, has no effect.
     session.client_left(agentd_core::ids::TurnId::generate()).await.unwrap();
     session.client_left(first.turn_id).await.unwrap();
     session.client_left(second.turn_id).await.unwrap();

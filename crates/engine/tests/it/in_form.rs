@@ -1,4 +1,5 @@
-//! Answers in a required form: announced, checked, retried once, and preserved across steers, restarts and continuations.
+//! Answers in a required form: announced, checked, retried once, and preserved across steers, restarts and
+//! continuations.
 
 use agentd_core::{
     answer_schema::AnswerSchema,

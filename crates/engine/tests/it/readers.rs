@@ -51,7 +51,7 @@ async fn next(news: &mut NewsReader) -> SessionNews {
     soon("news", news.next()).await.unwrap().unwrap()
 }
 
-/// A slow watcher buffers about a thousand news.
+/// A slow watcher has about a thousand items in its buffer.
 #[test]
 fn news_hold_no_texts() {
     assert!(size_of::<SessionNews>() <= 64 && !std::mem::needs_drop::<SessionNews>());

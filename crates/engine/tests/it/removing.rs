@@ -1,4 +1,5 @@
-//! Sessions that are deleted or expire while they are in use: acknowledged input is never lost, and removals are complete.
+//! Sessions that are deleted or expire while they are in use: acknowledged input is never lost, and removals are
+//! complete.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Costs of answers: to tools that sample the turn's model while they run, within the turn's limits, and of failed answers.
+//! Costs of answers: to tools that sample the turn's model while they run, within the turn's limits, and of failed
+//! answers.
 
 use std::time::Duration;
 

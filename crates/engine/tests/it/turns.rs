@@ -47,7 +47,8 @@ async fn an_answer_is_stored_and_shown_in_order() {
 #[tokio::test]
 async fn the_first_words_are_heard_before_what_comes_behind_them_is_stored() {
     let (world, session) = World::new([says("Good day.")]).begun().await;
-    // The start and the start of the answer are stored. The model finishes before the session reads, so there is more to store.
+    // The start of the turn and the beginning of the answer are stored. The model finishes before the session reads, so
+    // there is more to store.
     world.store.hold_appends_after(2);
     let begun = soon("the turn's start", session.start_turn(input("Hello!"))).await;
     let words = until(&mut begun.unwrap().events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;

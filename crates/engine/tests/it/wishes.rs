@@ -1,4 +1,5 @@
-//! Options of a client for one turn: instructions, allowed tools, limits. They apply to this turn only, also after a restart.
+//! Options of a client for one turn: instructions, allowed tools, limits. They apply to this turn only, also after a
+//! restart.
 
 use std::time::Duration;
 

@@ -223,7 +223,7 @@ pub(crate) fn go_on() -> StartTurn {
     StartTurn { text: None, ..input("") }
 }
 
-/// Awaits a future with a real time limit. These tests take no real time, so a longer wait is a hang.
+/// Awaits a future with a time limit. Nothing in these tests takes real time, so a longer wait is a hang.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(Duration::from_secs(20), future).await {
         Ok(value) => value,

@@ -210,7 +210,7 @@ impl SessionImport {
         self.tree.as_mut().map_or(Ok(()), |tree| Ok(tree.add(file, content)?))
     }
 
-    /// Ends open turns and publishes the import at once. Blocks if it has files.
+    /// Ends open turns and publishes the whole import in one step. Blocks if it has files.
     ///
     /// # Errors
     /// If events are missing, or the journal or the disk cannot store it. Nothing of the import remains then.

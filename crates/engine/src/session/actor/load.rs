@@ -1,9 +1,10 @@
 //! Loads a session from the journal, and reports and settles what a crash left behind. Also unloads a session that is
 //! not in use, drains it when the daemon stops, retires it for removal, and cleans unused data.
 //!
-//! The actor itself decides about retiring and cleaning, so that no turn can start in between: earlier commands keep the
-//! session, later ones are refused. The remover holds a `HoldMark` on the session until the removal is done. While the hold
-//! is alive, all others get the error that the session is being deleted. Once it is dropped, the session is looked up again.
+//! The actor itself decides about retiring and cleaning, so that no turn can start in between: earlier commands keep
+//! the session, later ones are refused. The remover holds a `HoldMark` on the session until the removal is done. While
+//! the hold is alive, all others get the error that the session is being deleted. Once it is dropped, the session is
+//! looked up again.
 //!
 //! A cleaning is recorded in the history before anything is removed. A crash in between leaves files that are recorded
 //! as removed and that the next cleaning deletes. A model never misses files whose removal was not recorded.
@@ -80,7 +81,8 @@ pub(crate) async fn load(
     Ok(actor)
 }
 
-/// Reads the content of a model's window: the items with the sequence numbers of their completions, and the summary before them.
+/// Reads the content of a model's window: the items with the sequence numbers of their completions, and the summary
+/// before them.
 pub(crate) async fn window(
     store: &dyn Store,
     id: SessionId,
@@ -147,7 +149,8 @@ impl Actor {
         Ok(is_open.await?.unwrap_or_default())
     }
 
-    /// Slot chosen by content for the last turn that is visible to the model. Skips the search if there are fewer than two slots.
+    /// Slot chosen by content for the last turn that is visible to the model. Skips the search if fewer than two slots
+    /// have a model of their own.
     async fn last_routed(&self, since: u64) -> Result<Option<Slot>, StoreError> {
         if self.shared.ports.models.own_slots().len() < 2 {
             return Ok(None);

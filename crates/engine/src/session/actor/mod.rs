@@ -384,7 +384,8 @@ pub(crate) struct MapSearch {
 }
 
 impl Actor {
-    /// Runs until the session is not needed or its journal cannot be written. In the latter case readers receive the error.
+    /// Runs until the session is not needed or its journal cannot be written. In the latter case readers receive the
+    /// error.
     pub(super) async fn live(mut self) -> Result<(), EngineError> {
         let ended = self.run().await;
         if let Err(error) = &ended {

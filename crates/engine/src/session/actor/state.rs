@@ -220,7 +220,8 @@ pub(crate) struct Interrupts {
     /// Answers in this turn by call. A call that is dispatched again after a restart gets the earlier answer
     /// instead of asking again.
     pub(crate) answered: HashMap<CallId, CallAnswers>,
-    /// Questions of subagents working for this turn. The subagents wait for the answers; here the questions are only listed.
+    /// Questions of subagents working for this turn. The subagents wait for the answers; here the questions are only
+    /// listed.
     pub(crate) of_children: Vec<Interrupt>,
     /// IDs of all subagent interrupts announced in this turn.
     pub(crate) told: HashSet<InterruptId>,

@@ -53,9 +53,10 @@ pub struct CleanOrder {
     pub areas: Vec<(WorkspaceArea, Timestamp)>,
     /// True to remove the data needed to undo file changes.
     pub undo: bool,
-    /// Last known use of the session or of its subagents. If it was used later, it stays as it is. `None` skips this check.
+    /// Last known use of the session or of its subagents. If it was used later, it stays as it is. `None` skips this
+    /// check.
     pub last_used: Option<Timestamp>,
-    /// Reports what would be removed, without removing it.
+    /// True to report what would be removed without removing it.
     pub trial: bool,
 }
 
@@ -98,7 +99,8 @@ impl SessionHandle {
     /// a restart of the daemon.
     ///
     /// # Errors
-    /// If the input is invalid, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal cannot be written.
+    /// If the input is invalid, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal cannot be
+    /// written.
     pub async fn start_turn(&self, start: impl Into<TurnStart>) -> Result<StartedTurn, EngineError> {
         let start = start.into();
         self.ask(Access::ChangesFiles, move |actor| actor.start(start).boxed()).await
@@ -333,7 +335,8 @@ impl SessionHandle {
         self.ask(Access::Looks, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
     }
 
-    /// Accepts no more turns and lets the running one continue until the deadline. Calls waiting for the user stay pending.
+    /// Accepts no more turns and lets the running one continue until the deadline. Calls waiting for the user stay
+    /// pending.
     pub(crate) async fn drain(&self, deadline: Duration) -> Result<(), EngineError> {
         self.ask(Access::Looks, move |actor| actor.drain(deadline).boxed()).await
     }

@@ -1,8 +1,8 @@
 //! State shared by all sessions: the ports, the tools, facts learned about models, and permanent grants. Models whose
 //! servers did not answer recently are remembered, so that other sessions do not wait for them again.
 //!
-//! Also the engine's activity counters and the news about sessions. News cost nothing without watchers, and never wait
-//! for one: a slow watcher learns how many it has missed.
+//! Also the engine's activity counters and the news about sessions. News cost nothing without watchers and never
+//! wait for one: a slow watcher learns how many items it has missed.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -33,15 +33,15 @@ use crate::{
     turn::hooks::{Chain, Subagents},
 };
 
-/// Catalogs cached for sessions with additional tools.
+/// Catalogues cached for sessions with additional tools.
 const SESSION_STOCKS: usize = 16;
 
 /// State that all sessions share.
 pub(crate) struct Shared {
     pub(crate) ports: Arc<Ports>,
-    /// Catalog of all tools, as of the last lookup.
+    /// Catalogue of all tools, as of the last lookup.
     pub(crate) stock: watch::Sender<Arc<ToolCatalog>>,
-    /// Catalogs of sessions with additional tools, the newest last.
+    /// Catalogues of sessions with additional tools, the newest last.
     pub(crate) session_stocks: watch::Sender<Vec<Arc<ToolCatalog>>>,
     /// Cache of the tool sets shown to agents.
     pub(crate) toolsets: ToolSetCache,
@@ -71,7 +71,7 @@ impl Shared {
         Arc::clone(&self.config.borrow())
     }
 
-    /// Current catalog of all tools.
+    /// Current catalogue of all tools.
     pub(crate) fn stock(&self) -> Arc<ToolCatalog> {
         let catalogue = self.ports.toolbox.catalogue();
         let known = Arc::clone(&self.stock.borrow());
@@ -83,7 +83,7 @@ impl Shared {
         new
     }
 
-    /// Current catalog of the tools of one session.
+    /// Current catalogue of the tools of one session.
     pub(crate) fn stock_of(&self, session: SessionId) -> Arc<ToolCatalog> {
         let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.stock() };
         let known = self.session_stocks.borrow().iter().find(|stock| stock.is_of(&catalogue)).cloned();
@@ -197,7 +197,7 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// News buffered for a slow watcher.
+/// Maximum number of news items buffered for a slow watcher.
 const QUEUE: usize = 1024;
 
 /// An event for watchers of all sessions.
@@ -266,7 +266,7 @@ impl NewsSender {
 #[derive(Debug)]
 pub struct NewsReader(broadcast::Receiver<SessionNews>);
 
-/// Number of news that a slow watcher has missed.
+/// Number of news items that a slow watcher has missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissedNews(pub u64);
 

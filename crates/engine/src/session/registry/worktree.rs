@@ -88,7 +88,8 @@ pub(crate) async fn leave_unchanged(ports: &Ports, subagent: SessionId) -> bool 
     })
 }
 
-/// Releases the worktrees of a session, and returns true if one was removed. They are handed to other sessions only if `is_gone`.
+/// Releases the worktrees of a session, and returns true if one was removed. They are handed to other sessions only if
+/// `is_gone`.
 async fn try_leave(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool, EngineError> {
     let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(false) };
     let mut is_removed = false;

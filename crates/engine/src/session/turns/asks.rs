@@ -67,13 +67,14 @@ impl Actor {
             deadline,
             on_deadline,
         };
-        // Stored before it is answered, so that a question cannot be lost.
+        // Stored before it is published, so that a question cannot be lost.
         let raised = EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) };
         self.interrupts.pending.push(Pending { interrupt, waiter: Some(waiter) });
         self.commit(Some(turn_id), vec![raised]).await
     }
 
-    /// Accepts an answer. If no task waits for it, because the daemon was restarted after the question, the turn is resumed.
+    /// Accepts an answer. If no task waits for it, because the daemon was restarted after the question, the turn is
+    /// resumed.
     pub(crate) async fn answer(&mut self, id: InterruptId, answer: Answer, client: String) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id) else { return Err(self.why_not(id).await?.into()) };
         if let Some(problem) = answer.misfit(&interrupt.ask) {
@@ -102,8 +103,8 @@ impl Actor {
         }
     }
 
-    /// Republishes a question of a subagent, or its answer. A grant for the session also applies to this session,
-    /// because it is the only one that the user sees.
+    /// Republishes a question of a subagent, or its answer. A grant for the subagent's session also applies to this
+    /// session, which is the only one that the user sees.
     pub(crate) async fn tell_of_child(&mut self, turn_id: TurnId, fact: EventKind) -> Result<(), Fault> {
         let known = &mut self.interrupts;
         let granted = match &fact {

@@ -106,7 +106,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Rejects an unknown agent. An agent that is not enabled can be named explicitly. The project's agents must be loaded.
+    /// Rejects an unknown agent. An agent that is not enabled can be named explicitly. The project's agents must be
+    /// loaded.
     pub(crate) fn check_agent(&self, start: &StartTurn) -> Result<(), EngineError> {
         let Some(id) = &start.options.agent else { return Ok(()) };
         let refused = |message: &str, hint: &str| Err(EngineError::invalid(message, hint));
@@ -129,7 +130,8 @@ impl Actor {
         let canonical = |name: &str| self.canonical(name);
         client::check(&start.tools, &stock, canonical)?;
         let of_client = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
-        // A subagent inherits the list of its parent turn and may lack some of the tools. Missing tools are simply not allowed.
+        // A subagent inherits the list of its parent turn and may lack some of the tools. Missing tools are simply not
+        // allowed.
         if self.state.settings.parent.is_some() {
             return Ok(());
         }
@@ -412,7 +414,8 @@ impl Actor {
         (self.state.agents != stack).then_some(EventKind::StateChanged { change: StateChange::Agent { stack } })
     }
 
-    /// Continues the open turn with another agent, which is already recorded in the journal, or with tools that have appeared.
+    /// Continues the open turn with another agent, which is already recorded in the journal, or with tools that have
+    /// appeared.
     pub(crate) async fn hand_on(&mut self, mut state: TurnState) -> Result<(), Fault> {
         let Some(open) = self.open.as_mut() else { return Ok(()) };
         let Some(running) = open.running.take() else { return Ok(()) };

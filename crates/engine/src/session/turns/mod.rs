@@ -254,7 +254,7 @@ impl Actor {
         // Warning for the user about the project, sent once.
         facts.extend(self.project.warning.take());
         facts.extend(waited.then(|| self.left_queue()));
-        // The turn already waits for its model at the same time.
+        // Meanwhile, the turn already calls its model.
         self.commit(Some(turn_id), facts).await?;
         self.found_out = None;
         Ok(StartedTurn { turn_id, events, joined: false })

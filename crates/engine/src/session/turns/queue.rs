@@ -233,11 +233,11 @@ pub(crate) struct InFront<'a> {
     pub(crate) mentions: &'a MentionedTools,
     pub(crate) handed: &'a [Attachment],
     pub(crate) told: &'a [ItemBody],
-    /// Estimated tokens that a turn adds before it has started.
+    /// Estimated tokens that a turn which has not started adds to the request.
     pub(crate) brought: u64,
 }
 
-/// Estimated tokens of a turn's own instructions and client tools.
+/// Estimated tokens of the instructions and client tools of a turn that has not started.
 pub(crate) fn brought(start: &StartTurn) -> u64 {
     let instructions = start.options.instructions.as_deref().map_or(0, estimate);
     let tool = |tool: &ClientTool| estimate(&tool.description) + estimate(&tool.parameters.to_string());
