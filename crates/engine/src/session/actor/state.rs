@@ -301,7 +301,7 @@ impl Interrupts {
     }
 }
 
-/// Default answer of an interrupt that has none.
+/// Answer at a deadline if there is no default, or if it does not fit the question.
 pub(crate) fn no_answer() -> Answer {
     Answer::Reject { reason: Some("no answer in time".to_owned()) }
 }
