@@ -1,5 +1,5 @@
-//! A request on its way through the chain, and what is remembered of it, so that it can be told how much the next one repeats of it: a
-//! server with a cache computes only what comes after the first difference.
+//! A request that is being built by the chain, and its footprint. The footprint shows how much of it the next request
+//! repeats, because a server with a cache only computes what follows the first difference.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -20,21 +20,21 @@ use crate::{history, tokens, toolset::ToolSet};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     hash: u64,
-    /// Its size in bytes.
+    /// Size of the part in bytes.
     pub bytes: u64,
-    /// About how many tokens it has.
+    /// Estimated number of tokens.
     pub tokens: u64,
 }
 
 impl Fingerprint {
-    /// Fingerprint of these texts, which have about this many tokens.
+    /// Creates the fingerprint of texts with an estimated number of tokens.
     pub fn of(texts: &[&str], tokens: u64) -> Self {
         let mut hasher = DefaultHasher::new();
         texts.hash(&mut hasher);
         Self { hash: hasher.finish(), bytes: texts.iter().map(|text| text.len() as u64).sum(), tokens }
     }
 
-    /// This and then that.
+    /// Combines two fingerprints in this order.
     pub fn and(self, next: Self) -> Self {
         let mut hasher = DefaultHasher::new();
         (self.hash, next.hash).hash(&mut hasher);
@@ -58,42 +58,42 @@ pub fn print(message: &Message) -> Fingerprint {
     pictures.iter().map(|shown| picture(&shown.picture)).fold(words, Fingerprint::and)
 }
 
-/// Fingerprint of a picture. No two have the same path.
+/// Fingerprint of a picture. Paths of pictures are unique.
 pub fn picture(picture: &Picture) -> Fingerprint {
     let tokens = tokens::of_picture(picture.width, picture.height);
     Fingerprint { bytes: picture.bytes, ..Fingerprint::of(&["picture", &picture.path], tokens) }
 }
 
-/// Fingerprints of a request.
+/// Fingerprints of a request's parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Whom it asked: of another agent tools and instructions differ by their nature.
+    /// Agent of the request. Tools and instructions of different agents always differ.
     agent: String,
-    /// The tools that it names.
+    /// Fingerprint of the tools.
     pub tools: Fingerprint,
     messages: Vec<(SegmentKind, Fingerprint)>,
 }
 
 impl Footprint {
-    /// Fingerprints of a request with these tools and messages to that agent.
+    /// Creates the footprint of a request to an agent.
     pub fn of(agent: String, tools: &ToolSet, messages: &[Message]) -> Self {
         let messages = messages.iter().map(|message| (history::kind(message), print(message))).collect();
         Self { agent, tools: tools.print, messages }
     }
 
-    /// About how many tokens of it are tools and instructions.
+    /// Estimated tokens of tools and instructions.
     pub fn fixed(&self) -> u64 {
         let is_fixed = |(kind, _): &&(SegmentKind, Fingerprint)| *kind == SegmentKind::Instructions;
         let instructions = self.messages.iter().take_while(is_fixed).map(|(_, print)| print.tokens);
         self.tools.tokens + instructions.sum::<u64>()
     }
 
-    /// Its size in bytes.
+    /// Size of the request in bytes.
     pub fn bytes(&self) -> u64 {
         self.sum(|print| print.bytes)
     }
 
-    /// About how many tokens it has.
+    /// Estimated tokens of the request.
     pub fn tokens(&self) -> u64 {
         self.sum(|print| print.tokens)
     }
@@ -102,7 +102,7 @@ impl Footprint {
         of(&self.tools) + self.messages.iter().map(|(_, print)| of(print)).sum::<u64>()
     }
 
-    /// Report on how much of this request repeats the one before it.
+    /// Reports how much of this request repeats the previous one.
     pub fn report(&self, before: Option<&Self>) -> PromptReport {
         let mut report = PromptReport { bytes: self.bytes(), tokens: self.tokens(), ..PromptReport::default() };
         let Some(before) = before else { return report };
@@ -119,31 +119,31 @@ impl Footprint {
         report
     }
 
-    /// Why a segment is not as it was.
+    /// Reason why a segment has changed.
     fn changed(&self, before: &Self, segment: &str) -> String {
         if self.agent == before.agent { segment.to_owned() } else { "agent".to_owned() }
     }
 }
 
-/// A request on its way through the chain.
+/// A request that is being built by the chain.
 #[derive(Debug)]
 pub struct RequestBuilder {
-    /// The instructions and the history: they stand at the same place in the next request.
+    /// Instructions and history. They have the same position in the next request.
     pub messages: Vec<Message>,
-    /// The tools that it names.
+    /// Tools of the request.
     pub tools: ToolSet,
-    /// Set if these may be called.
+    /// True if the tools may be called.
     pub may_call: bool,
-    /// The form that its answer has to be in where it is the last of a turn.
+    /// Required form of the answer, if it is the last one of a turn.
     pub answer_schema: Option<Arc<AnswerSchema>>,
-    /// Paths for models whose arguments are constrained.
+    /// Known paths for models with constrained arguments.
     pub known_paths: Vec<String>,
-    /// The agent that is asked.
+    /// Agent that makes the request.
     pub agent: String,
 }
 
 impl RequestBuilder {
-    /// The request, and what is needed to tell how much the next one repeats of it.
+    /// Finishes the request. Returns it with the footprint for comparison with the next one.
     pub fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
         let Self { messages, tools, may_call, answer_schema, known_paths, agent } = self;
         let footprint = Footprint::of(agent, &tools, &messages);

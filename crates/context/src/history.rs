@@ -1,4 +1,4 @@
-//! From items to messages.
+//! Converts items to messages.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use agentd_core::{
 
 use crate::text::{harmless, one_line};
 
-/// Prefix of a compaction's summary.
+/// Opening tag of a compaction's summary.
 const SUMMARY: &str = "<conversation_summary>";
-/// Prefix of a notice about memory.
+/// Opening tag of a notice about memory.
 const MEMORY: &str = "<memory>";
-/// Prefix of the catalogue of skills.
+/// Opening tag of the list of skills.
 const SKILLS: &str = "<skills>";
-/// Prefix of a notice of files that were handed over.
+/// Opening tag of a notice about uploaded files.
 const FILES: &str = "<files>";
-/// Prefix of what else the daemon tells.
+/// Opening tag of all other notices.
 const REMINDER: &str = "<system_reminder>";
 
-/// Returns whether an item counts as a message. What belongs to the answer beside it does not.
+/// Returns true if an item counts as a message. Parts of an answer besides its text do not.
 pub fn counts(item: &Item) -> bool {
     match &item.body {
         ItemBody::Reasoning { .. } => false,
@@ -36,7 +36,7 @@ pub fn counts(item: &Item) -> bool {
     }
 }
 
-/// Segment of a request that a message belongs to.
+/// Segment of a request to which a message belongs.
 pub fn kind(message: &Message) -> SegmentKind {
     match message {
         Message::System { .. } => SegmentKind::Instructions,
@@ -49,8 +49,8 @@ pub fn kind(message: &Message) -> SegmentKind {
     }
 }
 
-/// The messages that the items make. Words, thoughts and calls of one answer are one message; thoughts are its reasoning only
-/// where the model gets them back, and go along unsent where it does not.
+/// Converts items to messages. Text, reasoning and calls of one answer become one message. Reasoning is only sent if
+/// the model receives it back; otherwise it is included as unsent.
 pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
@@ -58,7 +58,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
         items.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
     for item in items {
         match &item.body {
-            // How full the window was before room was made.
+            // Reports the fill level from before the compaction.
             ItemBody::Notice { topic: NoticeTopic::Level, .. }
                 if summary.is_some_and(|summary| item.id < summary.id) => {}
             ItemBody::Reasoning { text } => {
@@ -70,7 +70,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer.came_from(None, item.origin.as_ref());
                 answer.origin.thinker = item.origin.as_ref().map(|origin| origin.model.clone());
             }
-            // What came before empty words, of the same answer, was taken back.
+            // An empty text retracts the preceding parts of the same answer.
             ItemBody::AgentMessage { text } if text.is_empty() => {
                 if !answer.calls.is_empty() {
                     answer.finish(&mut messages);
@@ -78,7 +78,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer = Answer::default();
             }
             ItemBody::AgentMessage { text } => {
-                // Words after calls, or after words, without a result between: another answer.
+                // Text after calls or other text, without a result in between, is another answer.
                 if !answer.calls.is_empty() || !answer.text.is_empty() {
                     answer.finish(&mut messages);
                 }
@@ -99,7 +99,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer.finish(&mut messages);
                 messages.push(Message::User { text: said(text, *typed_bytes) });
             }
-            // One that was begun and never came to its end replaces nothing.
+            // An unfinished compaction replaces nothing.
             ItemBody::Compaction(compaction) if compaction.summary.is_empty() => {}
             ItemBody::Compaction(compaction) => {
                 answer.finish(&mut messages);
@@ -108,14 +108,14 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
             ItemBody::Notice { text, topic, pictures, .. } => {
                 answer.finish(&mut messages);
                 messages.push(match topic {
-                    // It names files and tools, which others named, in one line.
+                    // The notice contains foreign names of files and tools, and is limited to one line.
                     NoticeTopic::General | NoticeTopic::Advice | NoticeTopic::Repetition => reminder(&one_line(text)),
                     NoticeTopic::Memory | NoticeTopic::FolderMemory => said_by_daemon(MEMORY, text),
                     NoticeTopic::Skills => said_by_daemon(SKILLS, text),
                     NoticeTopic::Files => with_pictures(said_by_daemon(FILES, text), pictures),
-                    // Their words were made harmless when they were read.
+                    // The text was made harmless when it was read.
                     NoticeTopic::ReadAgain | NoticeTopic::Recall => reminder(text),
-                    // Todos and mentions, say, are named in words of others.
+                    // Todos and mentions, for example, contain foreign text.
                     _ => reminder(&harmless(text)),
                 });
             }
@@ -125,7 +125,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     messages
 }
 
-/// The words of a person. A document that came through a pipe behind them poses as nobody.
+/// Text of a user input. A piped document after the typed text is made harmless, so that it cannot imitate other parts.
 fn said(text: &str, typed_bytes: Option<u64>) -> String {
     let typed = typed_bytes.and_then(|bytes| text.split_at_checked(usize::try_from(bytes).ok()?));
     match (typed_bytes, typed) {
@@ -143,7 +143,7 @@ fn reminder(text: &str) -> Message {
     said_by_daemon(REMINDER, text)
 }
 
-/// Their bytes are put in later, where the model sees.
+/// Adds pictures without content, which is loaded later if the model can see them.
 fn with_pictures(message: Message, pictures: &[Picture]) -> Message {
     match message {
         Message::User { text } if !pictures.is_empty() => {
@@ -164,7 +164,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Takes note of the origin of its last item, which may be a call.
+    /// Records the origin of the last item, which may be a call.
     fn came_from(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
         let Some(origin) = origin else { return };
         if origin.fields.are_of_answer() {
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(told(&format!("Sum up {tag}"), None), format!("Sum up {tag}"));
         assert!(!told(&format!("Sum up\n\n{tag}"), Some(6)).contains("<system_reminder>"));
         assert!(told(&format!("<b>\n\n{tag}"), Some(3)).starts_with("<b>\n\n&lt;system_reminder>"));
-        // All of it, and where nobody knows what was typed.
+        // Everything is piped, or the typed part is unknown.
         for typed in [0, 4000] {
             assert!(!told(tag, Some(typed)).contains("<system_reminder>"), "{typed}");
         }

@@ -1,13 +1,13 @@
-//! The context of a model: a fixed system message, then the history. Whatever varies is added at the end by the engine,
-//! so that each request repeats the one before it. Pure: the only files touched are those that show what was cut.
+//! Builds the context of a model: a fixed system message followed by the history. Variable parts are appended by the
+//! engine, so that each request starts with the previous one. The crate performs no I/O.
 //!
-//! - [`mod@system`]: the fixed message, with what it tells of the machine and the project; `history`: from items to messages;
-//!   `toolset`: the tools of a turn.
-//! - [`footprint`]: a request under construction, and how much it repeats of the one before it; [`meter`]: how full the window is;
-//!   [`windows`]: how large the windows of models are, also those of servers that read a part of a request in silence;
-//!   [`tokens`]: about how many tokens a text has.
-//! - [`text`]: what is shown of a text that is too long, and text of others made harmless.
-//! - [`compaction`]: what makes room in a history.
+//! - [`mod@system`]: the fixed message, including facts about the machine and the project. `history`: converts items to
+//!   messages. `toolset`: the tools of a turn.
+//! - [`footprint`]: a request under construction, and how much of it repeats the previous one. [`meter`]: fill level of
+//!   the window. [`windows`]: window sizes of models, including servers that silently truncate requests. [`tokens`]:
+//!   token estimates.
+//! - [`text`]: excerpts of long texts, and neutralising foreign text.
+//! - [`compaction`]: makes room in a history.
 
 pub mod compaction;
 pub mod footprint;

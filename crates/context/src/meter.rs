@@ -1,4 +1,4 @@
-//! How full the window is: what the server counted last, and what has come since.
+//! Measures how full the window is: the server's last count, plus an estimate of what was added since.
 
 use std::collections::BTreeSet;
 
@@ -16,38 +16,38 @@ use crate::{
     windows::CountedRequest,
 };
 
-/// Pictures that one request shows at most.
+/// Maximum number of pictures in one request.
 pub const MAX_SHOWN_PICTURES: usize = 20;
-/// Pictures that are left out at once, where there are more: each time all behind the first is computed anew.
+/// Number of pictures omitted at a time. Omitting one means that everything after it is recomputed, so it is done in
+/// batches.
 const LEFT_OUT_AT_ONCE: usize = MAX_SHOWN_PICTURES / 2;
 
-/// Number of the oldest of so many pictures that are not shown any more.
+/// Number of the oldest pictures that are omitted out of `pictures`.
 pub fn pictures_left_out(pictures: usize) -> usize {
     pictures.saturating_sub(MAX_SHOWN_PICTURES).div_ceil(LEFT_OUT_AT_ONCE) * LEFT_OUT_AT_ONCE
 }
-/// Models whose last request is remembered: one for each slot.
+/// Number of models whose last request is remembered, one per slot.
 const MODELS: usize = 5;
 
-/// Memory of a session's requests, from call to call and from turn to turn.
+/// Measurements of a session's requests, across calls and turns.
 #[derive(Debug, Clone, Default)]
 pub struct ContextMeter {
-    /// The last request to each model, the newest last: a server keeps what it computed of its own requests, and knows
-    /// nothing of another's.
+    /// Last request to each model, the newest last. Servers cache only their own requests.
     before: Vec<(String, Footprint)>,
-    /// The last count.
+    /// Count of the last request.
     counted: Option<CountedTokens>,
-    /// The last request to each model that was counted, the newest last.
+    /// Last counted request to each model, the newest last.
     counts: Vec<(String, CountedRequest)>,
-    /// Tokens that came into the history since.
+    /// Tokens added to the history since then.
     since: UncountedTokens,
-    /// The level that was told last; none where that is not known.
+    /// Level that was reported last; `None` if unknown.
     level: Option<TokenLevel>,
-    /// Sizes of requests that a person was warned of, since they become dearer there.
+    /// Request sizes at which the user was already warned that larger requests cost more.
     borders: BTreeSet<u64>,
 }
 
-/// The tokens of a request and its answer, as the server counted them, or about as many. They say something of the next
-/// request where that goes to the same model, with the same tools.
+/// Tokens of a request and its answer, as counted by the server or estimated. They predict the next request if it goes
+/// to the same model with the same tools.
 #[derive(Debug, Clone)]
 struct CountedTokens {
     model: String,
@@ -55,55 +55,55 @@ struct CountedTokens {
     tokens: u64,
 }
 
-/// Where the next request goes, and with what.
+/// Target of the next request.
 #[derive(Debug, Clone, Copy)]
 pub struct Next<'a> {
-    /// Model that is asked.
+    /// Model that is called.
     pub model: &'a ModelInfo,
-    /// Fingerprint of the tools that are shown.
+    /// Fingerprint of the tools in the request.
     pub tools: Fingerprint,
 }
 
-/// A request that was sent, and what is known of its size.
+/// A request that was sent, with its known or estimated size.
 #[derive(Debug)]
 pub struct SentRequest {
     footprint: Footprint,
-    /// Parts of its prompt, and how much of them repeats the request before.
+    /// Parts of the prompt, and how much of them repeats the previous request.
     pub report: PromptReport,
-    /// Tokens that had come into the history by then.
+    /// Tokens that had been added to the history by then.
     since: UncountedTokens,
-    /// About how many tokens of it were not in the request before, by the unscaled guess.
+    /// Estimated tokens that were not in the previous request, not calibrated.
     fresh: u64,
 }
 
-/// About how many tokens came into the history, by the unscaled guess.
+/// Estimated tokens added to the history, not calibrated.
 #[derive(Debug, Clone, Copy, Default)]
 struct UncountedTokens {
-    /// Words, calls and results.
+    /// Messages, calls and results.
     said: u64,
-    /// Thoughts, which only some models get back.
+    /// Reasoning, which only some models receive back.
     thought: u64,
 }
 
 impl UncountedTokens {
-    /// The part of it that stands in the next request to a model.
+    /// Part that is included in the next request to a model.
     fn sent_to(self, model: &ModelInfo) -> u64 {
         if model.echo_reasoning { self.said.saturating_add(self.thought) } else { self.said }
     }
 
-    /// The part that came after that.
+    /// Part that was added after `before`.
     fn after(self, before: Self) -> Self {
         Self { said: self.said.saturating_sub(before.said), thought: self.thought.saturating_sub(before.thought) }
     }
 }
 
 impl SentRequest {
-    /// Number of tokens that it surely had: as the server counted, or half of the guess.
+    /// Minimum number of tokens of the request: the server's count, or half of the estimate.
     pub fn tokens(&self, usage: Usage) -> u64 {
         if usage.prompt_tokens > 0 { usage.prompt_tokens } else { self.report.tokens / 2 }
     }
 
-    /// The request with its count.
+    /// Combines the request with the server's count.
     fn counted(&self, usage: Usage) -> CountedRequest {
         let (guess, fixed) = (self.footprint.tokens(), self.footprint.fixed());
         CountedRequest { guess, fresh: self.fresh, beyond_fixed: guess.saturating_sub(fixed), usage }
@@ -111,12 +111,12 @@ impl SentRequest {
 }
 
 impl ContextMeter {
-    /// Of a session without requests, whose window is empty.
+    /// Creates the meter of a new session, whose window is empty.
     pub fn newborn() -> Self {
         Self { level: Some(TokenLevel::Info), ..Self::default() }
     }
 
-    /// Takes note of an item that came into the history.
+    /// Adds an item of the history to the estimate.
     pub fn add(&mut self, item: &Item) {
         let of = if matches!(item.body, ItemBody::Reasoning { .. }) {
             &mut self.since.thought
@@ -126,13 +126,14 @@ impl ContextMeter {
         *of = of.saturating_add(guess(item, true));
     }
 
-    /// Forgets what was counted: the history is another one now.
+    /// Discards the counts, because the history was replaced.
     pub fn start_over(&mut self) {
         self.counted = None;
         self.since = UncountedTokens::default();
     }
 
-    /// About how many tokens the next request has. `whole` guesses all of it, where nothing was counted that is like it.
+    /// Estimates the tokens of the next request. Calls `whole` for a complete estimate if no similar request was
+    /// counted.
     pub fn expected(&self, scales: &TokenCalibration, next: Next<'_>, whole: impl FnOnce() -> u64) -> u64 {
         let id = next.model.id.as_str();
         match &self.counted {
@@ -143,7 +144,7 @@ impl ContextMeter {
         }
     }
 
-    /// Compares a request with the one before it.
+    /// Compares a request with the previous one to the same model.
     pub fn sending(&self, footprint: Footprint, scales: &TokenCalibration, model: &str) -> SentRequest {
         let before = self.before.iter().find(|(id, _)| id == model).map(|(_, before)| before);
         let mut report = footprint.report(before);
@@ -153,14 +154,15 @@ impl ContextMeter {
         SentRequest { footprint, report, since: self.since, fresh }
     }
 
-    /// The same for a request that went without its tools after all.
+    /// Corrects the measurements of a request that was sent without its tools.
     pub fn sent_without_tools(&self, sent: SentRequest, scales: &TokenCalibration, model: &str) -> SentRequest {
         let mut footprint = sent.footprint;
         footprint.tools = Fingerprint::default();
         SentRequest { since: sent.since, ..self.sending(footprint, scales, model) }
     }
 
-    /// The window that shows in the server's count, where it has read only a part of the request; see [`CountedRequest::cut`].
+    /// Window size revealed by the server's count if it has read only a part of the request; see
+    /// [`CountedRequest::cut`].
     pub fn cut(
         &mut self,
         sent: &SentRequest,
@@ -174,13 +176,14 @@ impl ContextMeter {
         counted.cut(before.as_ref(), model, largest, least)
     }
 
-    /// Takes in what the server counted; it is the truth. Where it counted nothing, the guess has to do. What came into
-    /// the history since the request was sent is the answer.
+    /// Records the server's count, which is authoritative; without one the estimate is used. Items added since the
+    /// request was sent are its answer.
     pub fn answered(&mut self, sent: SentRequest, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) {
         let SentRequest { footprint, report, since, .. } = sent;
         let id = model.id.as_str();
         let answer = self.since.after(since);
-        // The embedded model counts what it read to weigh tools and to sum up: that is no part of the conversation.
+        // The embedded model counts text that it reads to rank tools and to summarise. That is not part of the
+        // conversation.
         self.counted = (!model.embedded).then(|| {
             scales.learn(id, footprint.tokens(), usage.prompt_tokens);
             let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { report.tokens };
@@ -191,17 +194,17 @@ impl ContextMeter {
         replace(&mut self.before, id, footprint);
     }
 
-    /// Takes note of the level that was told last, where the session was read from its journal.
+    /// Restores the level that was reported last, after loading a session.
     pub fn told(&mut self, level: Option<TokenLevel>) {
         self.level = level;
     }
 
-    /// Returns true the first time that a request comes near this size.
+    /// Returns true the first time that a request approaches this size.
     pub fn comes_near(&mut self, border: u64) -> bool {
         self.borders.insert(border)
     }
 
-    /// Takes in how full the window is, and returns what is to be told where that is another level than was told last.
+    /// Updates the fill level. Returns the change to report if it differs from the last reported level.
     pub fn moved(&mut self, tokens: u64, window: u64) -> Option<StateChange> {
         let level = TokenLevel::of(tokens, window);
         let moved = self.level.replace(level) != Some(level);
@@ -209,7 +212,7 @@ impl ContextMeter {
     }
 }
 
-/// Puts what is known of a model behind all others, and returns what was known of it before.
+/// Stores the latest entry of a model as the newest, and returns its previous one.
 fn replace<T>(known: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> {
     let before = known.iter().position(|(id, _)| id == model).map(|at| known.remove(at).1);
     if known.len() == MODELS {
@@ -219,27 +222,27 @@ fn replace<T>(known: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> {
     before
 }
 
-/// Number of tokens of an answer that stand in the next request: its count, without thoughts that are not sent back.
+/// Tokens of an answer that are included in the next request: its count without reasoning that is not sent back.
 fn sent_again(answer: UncountedTokens, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) -> u64 {
     let about = scales.apply(&model.id, answer.sent_to(model));
     let Usage { completion_tokens, reasoning_tokens, .. } = usage;
     match completion_tokens {
         0 => about,
         _ if model.echo_reasoning => completion_tokens,
-        // Some servers count reasoning beside the answer: what is more than the answer cannot be a part of it.
+        // Some servers count reasoning separately: if it exceeds the answer, it cannot be part of it.
         _ if reasoning_tokens > completion_tokens => completion_tokens,
         _ if reasoning_tokens > 0 => completion_tokens - reasoning_tokens,
-        // Thoughts were counted, and nobody says how many.
+        // Reasoning was counted, but its share is unknown.
         _ if answer.thought > 0 => about.min(completion_tokens),
         _ => completion_tokens,
     }
 }
 
-/// About how many tokens an item takes of a request; thoughts only where they are sent back.
+/// Estimated tokens of an item in a request. Reasoning only counts if it is sent back.
 pub fn guess(item: &Item, echo_reasoning: bool) -> u64 {
     let texts: [&str; 2] = match &item.body {
         ItemBody::Notice { text, pictures, .. } => {
-            // No request shows more of them.
+            // No request contains more pictures.
             let shown = pictures.iter().rev().take(MAX_SHOWN_PICTURES);
             let shown = shown.map(|picture| tokens::of_picture(picture.width, picture.height));
             return tokens::estimate(text) + shown.sum::<u64>();

@@ -1,34 +1,34 @@
-//! What of the past an input is about: the words to look for, and the passage of a text that has them. Pure.
+//! Finds earlier passages that an input refers to: the terms to search for, and the best passage of a text. Pure.
 
 use std::collections::HashSet;
 
-/// Searches for one input at the most.
+/// Maximum number of queries for one input.
 const MAX_QUERIES: usize = 12;
-/// Letters of a word that is looked for by itself, or beside another one, at the least.
+/// Minimum length of a word that is searched for by itself or as part of a pair, in characters.
 const LONG_WORD: usize = 5;
-/// Words that are looked for together at the most.
+/// Maximum number of words in one query.
 const MAX_WORDS: usize = 4;
-/// Characters of an input that are looked at.
+/// Length of the part of an input that is searched for terms, in characters.
 const MAX_INPUT: usize = 4000;
-/// Score of a line that has two words side by side.
+/// Minimum score for two adjacent words: both of them, plus one for being adjacent.
 const NEIGHBOURS: usize = 3;
-/// Score of a line that begins with the number that is looked for.
+/// Score of a line that starts with the number.
 const BEGINS: usize = 2;
-/// Bytes of a passage, about.
+/// Approximate length of a passage, in bytes.
 const PASSAGE: usize = 600;
 
-/// Terms to look for together: a find has them all.
+/// Terms that are searched for together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecallQuery {
-    /// Words, in lower case.
+    /// Words in lower case. A match contains all of them.
     pub terms: Vec<String>,
-    /// Score that a passage needs.
+    /// Minimum score of a passage.
     pub least: usize,
-    /// Passages at the most: words that more of them have say nothing.
+    /// Maximum number of matching passages. Words with more matches are not significant.
     pub most: usize,
 }
 
-/// Searches for what an input names and nothing in view says, the most telling first.
+/// Queries for terms in the input that do not occur in the visible context, the most significant first.
 pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let input: String = input.chars().take(MAX_INPUT).collect();
     let in_view = in_view.to_lowercase();
@@ -40,19 +40,19 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
             queries.push(query);
         }
     };
-    // "step 23", "box 7": neither word says anything alone.
+    // For example "step 23" or "box 7": neither word is significant alone.
     for pair in words.windows(2) {
         let is_numbered = is_number(&pair[1]) && pair[0].chars().all(char::is_alphabetic);
         if is_numbered && !in_view.contains(&pair.join(" ")) {
             add(pair.to_vec(), 2, usize::MAX);
-            // In a list it may be a line that only begins with the number.
+            // In a list, the line may only start with the number.
             add(vec![pair[1].clone()], 1 + BEGINS, 2);
         }
     }
     for word in words.iter().filter(|word| is_name(word) && !in_view.contains(word.as_str())) {
         add(vec![word.clone()], 1, usize::MAX);
     }
-    // Two words side by side are a name where nothing in view has both of them so.
+    // Two adjacent words count as a name if they are not adjacent anywhere in view.
     let is_long = |word: &String| word.chars().count() >= LONG_WORD && word.chars().all(char::is_alphabetic);
     for pair in words.windows(2) {
         if pair.iter().all(is_long) && !in_view.contains(&pair.join(" ")) {
@@ -70,7 +70,7 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     queries
 }
 
-/// The lines of a text around the one that has most of the terms, and how many it has.
+/// Passage around the line with the highest score, and the score.
 pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
     let mut at = 0;
     let mut best = (0, 0..text.len().min(1));
@@ -95,7 +95,7 @@ pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
     (text[before..end.max(before)].trim(), score)
 }
 
-/// Returns whether a line is the entry of a list that has this number.
+/// Returns true if a line is the list entry with this number.
 fn begins_with(line: &str, number: &str) -> bool {
     let line = line.trim_start_matches(|letter: char| !letter.is_ascii_digit() && !letter.is_alphabetic());
     line.strip_prefix(number).is_some_and(|rest| rest.starts_with(['.', ')', ':', ' ', '|']))
@@ -112,7 +112,7 @@ fn is_number(word: &str) -> bool {
     word.len() <= 6 && word.chars().all(|letter| letter.is_ascii_digit())
 }
 
-/// Returns whether a word is more than a word of the language: a path, an identifier, a code, a large number.
+/// Returns true if a word is a path, an identifier, a code or a large number.
 fn is_name(word: &str) -> bool {
     let has = |test: fn(char) -> bool| word.chars().any(test);
     let joined = word.chars().any(|letter| "_./:@".contains(letter)) && word.len() > 3;
@@ -145,7 +145,7 @@ mod tests {
         check("What was the code of the crimson shelter?", "the code was", &[&["crimson", "shelter"]]);
         check("And now?", "", &[]);
         check("Go on, please do.", "please", &[]);
-        // Words that every turn has bring nothing.
+        // Words that occur in every turn give no results.
         check("Please check the report.", "please check the report of day 3", &[]);
         check("What was it with the gentle delta?", "calm delta, gentle wind", &[&["gentle", "delta"]]);
     }

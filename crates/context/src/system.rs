@@ -1,15 +1,15 @@
-//! The system message. It is the same for the whole life of a session, as long as what is set up for all sessions is the same:
-//! nothing else in it may vary. Where a session works stands in it in words, a few lines that every request of it begins with.
+//! The system message. It stays the same for the whole session as long as the global configuration does, because every
+//! request starts with it. It includes a few lines about where the session works.
 
 use std::path::Path;
 
 use agentd_core::{Timestamp, folder::AddedFolder, path, ports::Workspace, surroundings::MachineFacts};
 
-/// The bytes that follow the instructions, about.
+/// Estimated size of the text after the instructions, in bytes.
 const FOLLOWS: usize = 128;
 
-/// The instructions, which MCP servers there are, what may be done with the person's project and further folders, where the session works, and
-/// when it began, to the minute, last.
+/// Builds the system message: the instructions, MCP servers, access to the user's project and added folders,
+/// surroundings, and finally the start of the session to the minute.
 pub fn system(
     instructions: &str,
     servers: &str,
@@ -17,7 +17,7 @@ pub fn system(
     surroundings: &str,
     began: Timestamp,
 ) -> String {
-    // Each open turn holds it, so there is room for what follows and for nothing else.
+    // Each open turn stores this text, so the capacity has no unnecessary reserve.
     let instructions = instructions.trim_end();
     let mut text = String::with_capacity(instructions.len() + servers.len() + surroundings.len() + FOLLOWS);
     text.push_str(instructions);
@@ -45,12 +45,12 @@ pub fn system(
     text
 }
 
-/// Maximum length of a name of a stranger, in characters.
+/// Maximum length of a foreign name, in characters.
 const LONGEST: usize = 120;
-/// Commands that are told at the most.
+/// Maximum number of commands listed.
 const MOST_COMMANDS: usize = 8;
 
-/// Tells of the machine and of the project at this folder.
+/// Describes the machine and the project.
 pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     let system = name(&facts.system);
     let mut text =
@@ -80,12 +80,12 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     text
 }
 
-/// Returns whether these words about the surroundings say that commands start there.
+/// Returns true if this description of the surroundings has commands start in `start`.
 pub fn starts_at(text: &str, start: &str) -> bool {
     text.contains(&format!(" start in {}.", place(start)))
 }
 
-/// Tells that commands start elsewhere now.
+/// Notice that commands now start elsewhere.
 pub fn moved(start: &str) -> String {
     format!("The person works in {} now: commands start there.", place(start))
 }
@@ -94,7 +94,7 @@ fn place(start: &str) -> String {
     if start.is_empty() { "the session's own folder".to_owned() } else { tool_path(start) }
 }
 
-/// A path as tools show it.
+/// A path as tools display it.
 fn tool_path(shown: &str) -> String {
     format!("`{}`", end_of(path::requoted(shown).chars().collect()))
 }
@@ -103,7 +103,7 @@ fn quoted(words: &str) -> String {
     format!("`{}`", name(words))
 }
 
-/// A name on one line that ends no quotation, opens no tag and is no longer than names are.
+/// Limits a name to one line without quotes or tags, and to `LONGEST` characters.
 fn name(words: &str) -> String {
     let plain = |letter: char| {
         let is_plain = letter.is_alphanumeric() || "/._-+@#~:,() =&".contains(letter);
@@ -112,7 +112,7 @@ fn name(words: &str) -> String {
     end_of(words.chars().map(plain).collect())
 }
 
-/// The end of a name that is too long: that of a path says most.
+/// Retains the end of a long name, which is the most significant part of a path.
 fn end_of(letters: Vec<char>) -> String {
     match letters.len().checked_sub(LONGEST) {
         None | Some(0) => letters.into_iter().collect(),

@@ -1,5 +1,5 @@
-//! Texts of others in a request: the head and the tail of one that is too long, how the rest of it is read, words for sizes, and
-//! words of a file among the daemon's own, never mistaken for the daemon's.
+//! Foreign text in a request: excerpts of long texts with hints for reading the rest, sizes in words, and neutralising
+//! markup that imitates the daemon's own text.
 
 use agentd_core::{
     error::WorkspaceError,
@@ -9,20 +9,20 @@ use tokio::task::JoinError;
 
 use crate::tokens::estimate;
 
-/// Shown and hidden parts of a text.
+/// A text with its middle omitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Excerpt<'a> {
-    /// First part, shown.
+    /// First part, which is included.
     pub head: &'a str,
-    /// Middle part, left out.
+    /// Middle part, which is omitted.
     pub between: &'a str,
-    /// Last part, shown.
+    /// Last part, which is included.
     pub tail: &'a str,
 }
 
 impl<'a> Excerpt<'a> {
-    /// At most so many tokens of a text, three fifths of them from its head, cut where lines end. A line that is longer
-    /// than that is cut itself, between two characters.
+    /// Takes at most `tokens` tokens of a text, three fifths of them from its start. Cuts at line ends, or between
+    /// characters if a line is longer than that.
     pub fn of(text: &'a str, tokens: u64) -> Self {
         let for_head = tokens * 3 / 5;
         let head_end = head_end(text, for_head);
@@ -31,30 +31,30 @@ impl<'a> Excerpt<'a> {
         Self { head: &text[..head_end], between: &text[head_end..tail_start], tail: &text[tail_start..] }
     }
 
-    /// Both ends, and how much is left out between them.
+    /// Both ends, with the size of the omitted part between them.
     pub fn ends(&self) -> String {
         let line_end = if self.head.is_empty() || self.head.ends_with('\n') { "" } else { "\n" };
         format!("{}{line_end}[… {} left out …]\n{}", self.head, sizes(self.between), self.tail)
     }
 }
 
-/// The head of a text in at most so many tokens, cut where a line ends, if that does not give half of it away.
+/// Start of a text with at most `tokens` tokens, cut at a line end unless that loses half of it.
 pub fn head(text: &str, tokens: u64) -> &str {
     &text[..head_end(text, tokens)]
 }
 
-/// Where the head of so many tokens ends.
+/// End of the head with at most `tokens` tokens.
 fn head_end(text: &str, tokens: u64) -> usize {
     let fits = |end: usize| estimate(&text[..text.floor_char_boundary(end)]) <= tokens;
     let end = text.floor_char_boundary(last_fitting(text, tokens, fits));
     match text[..end].rfind('\n') {
-        // The end of a line, if that does not give half of the head away.
+        // Cut at a line end unless that loses half of the head.
         Some(newline) if end < text.len() && newline >= end / 2 => newline + 1,
         _ => end,
     }
 }
 
-/// Where the tail of so many tokens begins.
+/// Start of the tail with at most `tokens` tokens.
 fn tail_start(text: &str, tokens: u64) -> usize {
     let start_of = |length: usize| text.ceil_char_boundary(text.len() - length);
     let fits = |length: usize| estimate(&text[start_of(length)..]) <= tokens;
@@ -65,8 +65,8 @@ fn tail_start(text: &str, tokens: u64) -> usize {
     }
 }
 
-/// The largest number of bytes that fits so many tokens, where all below it do. Those that no text of so many tokens has are not tried, so
-/// that a long text is not counted whole again and again.
+/// Largest number of bytes that fits `tokens`, by binary search. Lengths that no text of so few tokens has are not
+/// tried, so that a long text is not estimated as a whole again and again.
 fn last_fitting(text: &str, tokens: u64, fits: impl Fn(usize) -> bool) -> usize {
     let reach = usize::try_from(tokens.saturating_mul(16)).unwrap_or(usize::MAX);
     let (mut low, mut high) = (0, reach.min(text.len()));
@@ -81,19 +81,19 @@ fn last_fitting(text: &str, tokens: u64, fits: impl Fn(usize) -> bool) -> usize 
     low
 }
 
-/// Number of lines of a text; one without an end counts.
+/// Number of lines in a text, including an unterminated last one.
 pub fn lines(text: &str) -> usize {
     text.lines().count()
 }
 
-/// The size of a text in all three measures.
+/// Size of a text in bytes, lines and tokens.
 pub fn sizes(text: &str) -> String {
     let lines = lines(text);
     let noun = if lines == 1 { "line" } else { "lines" };
     format!("{} bytes, {} {noun}, about {} tokens", grouped(text.len()), grouped(lines), grouped(estimate(text)))
 }
 
-/// A number as people write it, such as `12,345`.
+/// Number with separators for thousands, such as `12,345`.
 pub fn grouped(number: impl ToString) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -106,31 +106,31 @@ pub fn grouped(number: impl ToString) -> String {
     grouped
 }
 
-/// The part of a window that one result may take.
+/// Fraction of a window that one result may use: one part in `PART_OF_WINDOW`.
 const PART_OF_WINDOW: u64 = 4;
-/// Limit of a result in the smallest window.
+/// Limit of a result in the smallest window, in tokens.
 const LEAST_LIMIT: u64 = 256;
-/// Above this many bytes, texts are looked at where they keep nobody waiting.
+/// Size in bytes above which texts are processed on a blocking thread.
 const WHILE_OTHERS_WAIT: usize = 128 * 1024;
 
-/// Above how many estimated tokens a result is not shown whole.
+/// Limits in estimated tokens above which a result is shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultLimits {
-    /// Any result.
+    /// Limit of any result.
     pub large: u64,
-    /// Limit of a command's output; none where it is shown whole up to `large`.
+    /// Limit of a command's output. `None` applies `large`.
     pub feedback: Option<u64>,
 }
 
 impl ResultLimits {
-    /// The configured limits, as far as a window of that size has room for them.
+    /// Limits the configured values to what a window of this size has room for.
     pub fn of(large: u64, feedback: Option<u64>, window: u64) -> Self {
         let large = (window / PART_OF_WINDOW).max(LEAST_LIMIT).min(large);
         Self { large, feedback: feedback.map(|tokens| tokens.min(large / 2)) }
     }
 }
 
-/// The reason of an error with its hint, in one line.
+/// Message of an error with its hint, on one line.
 pub fn reason(error: &WorkspaceError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})"),
@@ -138,7 +138,7 @@ pub fn reason(error: &WorkspaceError) -> String {
     }
 }
 
-/// Looks at a text: here, or on another thread where that takes long.
+/// Applies `look` to a text: directly, or on a blocking thread if the text is long.
 pub async fn aside<T: Send + 'static>(text: String, look: impl FnOnce(&str) -> T + Send + 'static) -> (String, T) {
     if text.len() <= WHILE_OTHERS_WAIT {
         let seen = look(&text);
@@ -151,20 +151,20 @@ pub async fn aside<T: Send + 'static>(text: String, look: impl FnOnce(&str) -> T
     match looking.await.map_err(JoinError::try_into_panic) {
         Ok(seen) => seen,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // Only when the whole runtime ends is it not looked at any more.
+        // Only fails if the whole runtime ends.
         Err(Err(_)) => std::future::pending().await,
     }
 }
 
-/// Words on how a line that is too long is read.
+/// Instruction for reading a line that is too long.
 pub const IN_PARTS: &str = "a line of it in parts, with offset for the line and column for the first character";
 
-/// The number of lines that tools may be asked for at once, in words.
+/// Formats the limit on lines read at once.
 pub fn at_once(lines: Option<u64>) -> String {
     lines.map_or("one line in parts".to_owned(), |lines| format!("at most about {lines} lines at once"))
 }
 
-/// From where on a text is read whose beginning is known, as arguments of the tool that reads files.
+/// Position after a known head, as arguments of the tool that reads files.
 pub fn from_behind(head: &str, at_once: Option<u64>) -> String {
     let lines = lines(head);
     if head.is_empty() || head.ends_with('\n') {
@@ -178,14 +178,14 @@ pub fn from_behind(head: &str, at_once: Option<u64>) -> String {
     from
 }
 
-/// Number of the text's lines that have about three quarters of the limit; none where not even one has.
+/// Number of lines that fit into about three quarters of the limit. `None` if not even one line does.
 pub fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
     let tokens = estimate(text).max(1);
     let lines = lines(text) as u64;
     Some(lines * limit * 3 / 4 / tokens).filter(|lines| *lines > 0)
 }
 
-/// The text without what would look like the daemon's own words to a model.
+/// Escapes tags that would look like the daemon's own text to a model.
 pub fn harmless(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
@@ -207,12 +207,12 @@ fn opens_own(tag: &str) -> bool {
     OF_DAEMON_AND_PERSON.into_iter().any(begins) || OF_FILES.into_iter().any(|own| begins(own) && ends_behind(own))
 }
 
-/// The same on one line, without characters that only steer a terminal.
+/// Like `harmless`, but on one line and without control characters.
 pub fn one_line(text: &str) -> String {
     harmless(&text.replace(char::is_control, "\u{fffd}"))
 }
 
-/// The first bytes of a text, cut between characters.
+/// First `most` bytes of a text, cut between characters.
 pub fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -1,15 +1,15 @@
-//! About how many tokens a text has, before a server has counted them.
+//! Estimates the tokens of a text before a server has counted them.
 //!
-//! Tokenizers differ by a fifth or so, scripts by a factor of four: so the guess looks at the script only, and what it
-//! is wrong by for one model is learned from what that model's server counts ([`TokenCalibration`]).
+//! Tokenizers differ by about a fifth, scripts by a factor of four. So the estimate only considers the script, and each
+//! model's deviation is learned from its server's counts ([`TokenCalibration`]).
 
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// About how many tokens the text has: four characters of ASCII make one, two of an alphabet with two bytes a character
-/// (é, я, ש), one of all that is wider (汉, か, 😀).
+/// Estimates the tokens of a text: one per four ASCII characters, one per two characters of two UTF-8 bytes (é, я, ש),
+/// and one per wider character (汉, か, 😀).
 pub fn estimate(text: &str) -> u64 {
     let mut ascii = 0u64;
     let mut two = 0u64;
@@ -22,26 +22,26 @@ pub fn estimate(text: &str) -> u64 {
     ascii.div_ceil(4) + two.div_ceil(2) + wide
 }
 
-/// About how many tokens a picture has: providers count one for a square of 27 or 28 pixels.
+/// Estimates the tokens of a picture: providers count one per square of 27 or 28 pixels.
 pub(crate) fn of_picture(width: u32, height: u32) -> u64 {
     (u64::from(width) * u64::from(height)).div_ceil(750)
 }
 
-/// Distance of a ratio from the guess at which it counts as a mistake of the server.
+/// Plausible range of the ratio between count and estimate. Ratios outside are clamped, as likely errors of the server.
 const LIMITS: (f64, f64) = (0.2, 5.0);
 
-/// By what the guess has to be multiplied, model by model.
+/// Factors for correcting estimates, by model.
 #[derive(Debug, Default)]
 pub struct TokenCalibration(Mutex<HashMap<String, f64>>);
 
 impl TokenCalibration {
-    /// The tokens that a guess stands for with this model.
+    /// Corrects an estimate for a model.
     pub fn apply(&self, model: &str, guess: u64) -> u64 {
         scaled(guess, self.map().get(model).copied().unwrap_or(1.0))
     }
 
-    /// Learns from a request of which both the guess and the count are known. Half of what was learned before is kept,
-    /// so that one odd request does not change everything.
+    /// Learns from a request whose estimate and count are known. The previous factor has half the weight, so that one
+    /// odd request does not change everything.
     pub fn learn(&self, model: &str, guess: u64, counted: u64) {
         if guess == 0 || counted == 0 {
             return;

@@ -1,7 +1,8 @@
-//! The tools that a turn shows its model. The turn adds to them what its model finds, and changes nothing else.
+//! The tools that a turn offers to its model. During the turn, tools found by the model are appended, and nothing else
+//! changes.
 //!
-//! Models whose window has little room for them are told of tools in a few words: twenty tools in full are half of a window of
-//! 8,192 tokens, and each of them stands in every request.
+//! Models with a small window get brief descriptions: twenty full ones are half of a window of 8,192 tokens, and they
+//! are part of every request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,87 +14,87 @@ use serde_json::Value;
 
 use crate::{footprint::Fingerprint, tokens};
 
-/// The visible tools, and what they take of a request. They are sorted by name, but for those that were mentioned or found:
-/// these stand behind all others, in the order in which they came, so that a request repeats the one before it.
+/// Visible tools and their footprint. They are sorted by name, followed by mentioned and found tools in order of
+/// appearance, so that each request repeats the previous one.
 #[derive(Debug, Clone)]
 pub struct ToolSet {
-    /// Tools in the order in which they are shown.
+    /// Tools in the order of the request.
     pub specs: Arc<[ToolSpec]>,
-    /// Fingerprint of all of them.
+    /// Combined fingerprint of all tools.
     pub print: Fingerprint,
-    /// Number of them that are sorted.
+    /// Number of sorted tools at the start.
     sorted: usize,
-    /// Properties of foreign tools, by the names of these.
+    /// Properties of foreign tools by name.
     others: Arc<BTreeMap<String, OfOther>>,
 }
 
 /// Properties of a foreign tool.
 #[derive(Debug, Clone, Default)]
 struct OfOther {
-    /// Meaning of its name, if that can change.
+    /// Tool that the name currently stands for, if that can change.
     stands_for: Option<Arc<str>>,
     foreign: Option<Arc<Foreign>>,
 }
 
 impl ToolSet {
-    /// Sorts these tools by name.
+    /// Creates a set of these tools, sorted by name.
     pub fn new(mut specs: Vec<ToolSpec>) -> Self {
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         let print = specs.iter().map(print).fold(Fingerprint::default(), Fingerprint::and);
         Self { sorted: specs.len(), specs: specs.into(), print, others: Arc::default() }
     }
 
-    /// The set of these tools.
+    /// Creates a set of tools from the catalogue.
     pub fn of(tools: &[&CatalogueTool]) -> Self {
         let others = tools.iter().filter_map(|tool| of_other(tool)).collect();
         let set = Self::new(tools.iter().map(|tool| tool.spec.clone()).collect());
         Self { others: Arc::new(others), ..set }
     }
 
-    /// The same with these behind it, in this order.
+    /// Appends these tools, in this order.
     pub fn followed_by(&self, added: &[&CatalogueTool]) -> Self {
         let mut others = (*self.others).clone();
         others.extend(added.iter().filter_map(|tool| of_other(tool)));
         Self { others: Arc::new(others), ..self.with_specs(added.iter().map(|tool| tool.spec.clone()).collect()) }
     }
 
-    /// The same with these behind it, of which nothing else is known.
+    /// Appends these specs without further properties.
     fn with_specs(&self, added: Vec<ToolSpec>) -> Self {
         let print = added.iter().map(print).fold(self.print, Fingerprint::and);
         let specs = self.specs.iter().cloned().chain(added).collect();
         Self { specs, print, others: Arc::clone(&self.others), ..*self }
     }
 
-    /// Those of these tools that `keep` returns, changed as it says, and `more` among those that are sorted.
+    /// Applies `keep` to each tool, dropping it on `None`, and adds `more` to the sorted part.
     pub fn rewritten(&self, keep: impl Fn(&ToolSpec) -> Option<ToolSpec>, more: Vec<ToolSpec>) -> Self {
         let (sorted, added) = self.specs.split_at(self.sorted);
         let set = Self::new(sorted.iter().filter_map(&keep).chain(more).collect());
         Self { others: Arc::clone(&self.others), ..set.with_specs(added.iter().filter_map(&keep).collect()) }
     }
 
-    /// The same in a few words. What was mentioned or found stays as it is: somebody wants just that.
+    /// Shortens the descriptions. Mentioned and found tools stay as they are, because they are wanted explicitly.
     pub fn brief(&self) -> Self {
         let (sorted, added) = self.specs.split_at(self.sorted);
         let set = Self::new(sorted.iter().map(in_brief).collect());
         Self { others: Arc::clone(&self.others), ..set.with_specs(added.to_vec()) }
     }
 
-    /// Meaning of a name, if that can change.
+    /// Tool that the name currently stands for, if that can change.
     pub fn stands_for(&self, name: &str) -> Option<&Arc<str>> {
         self.others.get(name)?.stands_for.as_ref()
     }
 
-    /// Whose the tool of that name is, where it is somebody else's.
+    /// Source of a foreign tool.
     pub fn foreign(&self, name: &str) -> Option<&Arc<Foreign>> {
         self.others.get(name)?.foreign.as_ref()
     }
 
-    /// No tools: for a model that calls some where it must not.
+    /// Creates an empty set, for a model that calls tools when it must not.
     pub fn none() -> Self {
         Self::new(Vec::new())
     }
 
-    /// The tool of that name.
+    /// Finds a tool by its name.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
         let (sorted, added) = self.specs.split_at(self.sorted);
         match sorted.binary_search_by(|tool| tool.name.as_str().cmp(name)) {
@@ -116,16 +117,16 @@ pub fn print(tool: &ToolSpec) -> Fingerprint {
     Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
 }
 
-/// Tokens of a window in which tools are described in a few words.
+/// Maximum window with brief tool descriptions, in tokens.
 const SMALL_WINDOW: u64 = 12_288;
 
-/// Returns whether tools are described in a few words in a window of so many tokens.
+/// Returns true if tools have brief descriptions in a window of this size.
 pub fn is_brief_for(window: u64) -> bool {
     window <= SMALL_WINDOW
 }
 
-/// The same tool with the first sentence of each text. Names, types and what is required stay, so that the same calls are
-/// right; an argument that may be left out says no more than its name where it is only on or off.
+/// Reduces each description to its first sentence. Names, types and required arguments stay, so that the same calls are
+/// valid. Boolean arguments lose their description, because the name says enough.
 pub fn in_brief(tool: &ToolSpec) -> ToolSpec {
     ToolSpec { description: first_sentence(&tool.description), parameters: shortened(&tool.parameters), ..tool.clone() }
 }
@@ -141,7 +142,7 @@ fn shortened(schema: &Value) -> Value {
 fn keyword((name, value): (&String, &Value)) -> (String, Value) {
     let value = match (name.as_str(), value) {
         ("description", Value::String(text)) => first_sentence(text).into(),
-        // Values are no schemas, whatever they look like.
+        // These are values, not schemas, even if they look alike.
         ("enum" | "const" | "required", value) => value.clone(),
         ("properties", Value::Object(arguments)) => Value::Object(arguments.iter().map(argument).collect()),
         (_, value) => shortened(value),
@@ -149,7 +150,7 @@ fn keyword((name, value): (&String, &Value)) -> (String, Value) {
     (name.clone(), value)
 }
 
-/// An argument that bears the name of a keyword is an argument.
+/// Handled separately, because an argument may have the name of a keyword.
 fn argument((name, schema): (&String, &Value)) -> (String, Value) {
     let mut schema = shortened(schema);
     if let Some(keywords) = schema.as_object_mut()
@@ -160,7 +161,7 @@ fn argument((name, schema): (&String, &Value)) -> (String, Value) {
     (name.clone(), schema)
 }
 
-/// Up to the end of the first sentence: a full stop before a space and a capital letter, or the end of a line that ends one.
+/// Text up to the end of the first sentence: punctuation before whitespace and a letter that is not lowercase.
 fn first_sentence(text: &str) -> String {
     let text = text.trim();
     let ends = text.match_indices(['.', '!', '?']).map(|(at, stop)| at + stop.len());

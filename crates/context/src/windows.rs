@@ -1,9 +1,9 @@
-//! How large the windows of models are: as configured, or as their servers said when a request did not fit.
+//! Window sizes of models: as configured, or as reported by servers when a request did not fit.
 //!
-//! Silent cuts: a server that takes any request, reads a part of it, and counts only that. It shows in its counts alone. Counts are low
-//! for other reasons, too: some servers leave out of them what they had in their cache, some texts have few tokens, some gateways invent
-//! numbers. So a count must be plausible as a window, it must not be what has come since the last request, and a single one must be
-//! below what any tokenizer would count.
+//! Also detects silent truncation: some servers accept any request, read a part of it, and count only that part. Only
+//! their counts reveal it. Counts can be low for other reasons: some servers exclude cached tokens, some texts have few
+//! tokens, some gateways invent numbers. So a count must be plausible as a window size and must not match the part
+//! added since the last request. A single count must be below what any tokenizer would produce.
 
 use std::{
     collections::HashMap,
@@ -15,48 +15,48 @@ use agentd_core::{
     usage::Usage,
 };
 
-/// The least that is believed, in tokens: in less nothing can be done, and whoever says so may not mean well.
+/// Minimum window that is believed, in tokens. A smaller one is useless, and a server that claims it may be malicious.
 const LEAST: u64 = 1024;
 
-/// Sizes of the windows of models, model by model, as learned since the daemon started.
+/// Window sizes by model, as learned since the daemon started.
 #[derive(Debug, Default)]
 pub struct ContextWindows(Mutex<HashMap<String, KnownWindow>>);
 
-/// Size of one window, in tokens.
+/// Facts learned about one window, in tokens.
 #[derive(Debug, Default)]
 struct KnownWindow {
-    /// Size that its server named.
+    /// Size reported by the server.
     said: Option<u64>,
-    /// The largest request that was answered: it did fit, whatever is said of larger ones.
+    /// Largest request that was answered. It fit, whatever the server claims about larger ones.
     answered: u64,
-    /// The window that was told as that of a server which cuts requests.
+    /// Truncation size that was already reported to the user.
     told_cut: Option<u64>,
 }
 
 impl ContextWindows {
-    /// The tokens that request and answer may have together. Never more than is configured: a person may want less.
+    /// Maximum tokens of a request and its answer. Never exceeds the configured size, because the user may want less.
     pub fn of(&self, info: &ModelInfo) -> u64 {
         let windows = self.map();
         let known = windows.get(&key(info)).and_then(|known| known.said.map(|said| said.max(known.answered)));
         known.map_or(info.context_window, |known| info.context_window.min(known))
     }
 
-    /// Takes in that a request of so many tokens was answered.
+    /// Records that a request of `tokens` was answered.
     pub fn answered(&self, info: &ModelInfo, tokens: u64) {
         let mut windows = self.map();
         let known = windows.entry(key(info)).or_default();
         known.answered = known.answered.max(tokens);
     }
 
-    /// Takes in what a server said when it refused a request of about so many tokens, and says whether that is believed and
-    /// less than was thought.
+    /// Lowers the window to the size named in a refusal of `refused` tokens. Returns true if the size is plausible and
+    /// lower than before.
     pub fn learn(&self, info: &ModelInfo, refused: u64, said: u64) -> bool {
         if said >= self.of(info) {
             return false;
         }
         let mut windows = self.map();
         let known = windows.entry(key(info)).or_default();
-        // What did fit and is refused now says itself that the server has another window since.
+        // A request that used to fit and is now refused shows that the server's window has changed.
         let fits_no_longer = refused <= known.answered;
         if said < LEAST || (said < known.answered && !fits_no_longer) {
             let answered = known.answered;
@@ -68,17 +68,17 @@ impl ContextWindows {
         true
     }
 
-    /// The largest request that was answered, in tokens.
+    /// Largest request that was answered, in tokens.
     pub fn largest(&self, info: &ModelInfo) -> u64 {
         self.map().get(&key(info)).map_or(0, |known| known.answered)
     }
 
-    /// Forgets what was learnt of a window: it is measured anew.
+    /// Forgets a model's window, so that it is measured again.
     pub fn forget(&self, info: &ModelInfo) {
         self.map().remove(&key(info));
     }
 
-    /// Returns whether a person is to be told that the server cuts requests to this size: once, and again where it is another.
+    /// Returns true if a truncation to this size was not reported to the user yet. Marks it as reported.
     pub fn tell_cut(&self, info: &ModelInfo, window: u64) -> bool {
         self.map().entry(key(info)).or_default().told_cut.replace(window) != Some(window)
     }
@@ -88,37 +88,37 @@ impl ContextWindows {
     }
 }
 
-/// The same name may stand for another model on another server.
+/// The same model ID may mean different models on different servers.
 fn key(info: &ModelInfo) -> String {
     format!("{} {}", info.id, info.base_url.as_deref().unwrap_or_default())
 }
 
-/// Tokens by which a request must have grown to say something.
+/// Minimum growth of a request, in tokens, for its count to be conclusive.
 const GROWTH: u64 = 200;
 
-/// Tokens by which the counts of two cut requests may differ.
+/// Tolerated difference between the counts of two truncated requests, in tokens.
 const SAME: u64 = 2;
 
-/// Sizes of windows are multiples of this.
+/// Typical granularity of window sizes, in tokens.
 const WINDOW_STEP: u64 = 1024;
 
 /// A request whose tokens were counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CountedRequest {
-    /// About how many tokens it has, by the unscaled guess.
+    /// Estimated tokens, not calibrated.
     pub guess: u64,
-    /// About how many of them were not in the request before.
+    /// Estimated tokens that were not in the previous request.
     pub fresh: u64,
-    /// About how many of them are neither instructions nor tools, which other sessions send as well.
+    /// Estimated tokens that are neither instructions nor tools, because other sessions send those too.
     pub beyond_fixed: u64,
-    /// Tokens as the server counted.
+    /// Tokens as counted by the server.
     pub usage: Usage,
 }
 
 impl CountedRequest {
-    /// The window that shows in the count of this request, behind the one before it to the same model: none where it may have
-    /// been read whole. `largest` is the largest count of any request to the model, `least` the number of tokens that the
-    /// request has at the least.
+    /// Window size revealed by the count of this request and the one before it to the same model. `None` if it may have
+    /// been read whole. `largest` is the largest count of any request to the model, `least` the minimum number of
+    /// tokens of this request.
     pub fn cut(
         &self,
         before: Option<&Self>,
@@ -131,7 +131,7 @@ impl CountedRequest {
             return None;
         }
         let may_be_fresh = self.is_fresh_part(before);
-        // It is cut as others were before it.
+        // Truncated like earlier requests.
         let window = model.context_window;
         let fills_known = model.window_source == WindowSource::Cut
             && counted <= window.saturating_add(window / 50)
@@ -139,7 +139,7 @@ impl CountedRequest {
         if !may_be_fresh && fills_known {
             return Some(window);
         }
-        // What no guess is so far from was not cut, but invented.
+        // A count far above any estimate was not truncated, but invented.
         let fills = self.guess / 4 * 5 >= counted;
         if let Some(before) = before.filter(|before| fills && self.guess >= before.guess.saturating_add(GROWTH)) {
             if self.stays(before, may_be_fresh) {
@@ -153,19 +153,19 @@ impl CountedRequest {
         (is_low && self.most() < least() / 5 * 4).then(|| self.window(largest))
     }
 
-    /// The most that the server may have read, where it counts cached tokens apart.
+    /// Maximum number of tokens that the server may have read, if it counts cached tokens separately.
     fn most(&self) -> u64 {
         self.usage.prompt_tokens.saturating_add(self.usage.cached_tokens)
     }
 
-    /// A window that all requests have filled until now, or what this one did where a larger one was read before.
+    /// The window that all requests have filled so far, or this request's count if a larger one was read before.
     fn window(&self, largest: u64) -> u64 {
         if largest <= self.guess { largest.max(self.usage.prompt_tokens) } else { self.usage.prompt_tokens }
     }
 
-    /// Returns whether the count is that of the request before, though this one has more in it. A server that counts only what
-    /// is not in its cache may do so by chance where as much came as before; then only a number that looks like the size of a
-    /// window says something.
+    /// Returns true if the count equals that of the previous request, although this request is longer. A server that
+    /// counts only uncached tokens may do that by chance if equal amounts were added. In that case only a number that
+    /// looks like a window size is conclusive.
     fn stays(&self, before: &Self, may_be_fresh: bool) -> bool {
         let counted = self.usage.prompt_tokens;
         if counted.abs_diff(before.usage.prompt_tokens) > SAME {
@@ -176,8 +176,8 @@ impl CountedRequest {
         !(may_be_fresh && as_much_as_before) || off <= SAME || off >= WINDOW_STEP - SAME
     }
 
-    /// Returns whether the count may be that of the part that is in no cache: of what came since the last request, or in the
-    /// first one of all but what other sessions send as well.
+    /// Returns true if the count may cover only the uncached part: the tokens added since the last request, or for a
+    /// first request everything that other sessions do not send.
     fn is_fresh_part(&self, before: Option<&Self>) -> bool {
         let counted = self.usage.prompt_tokens;
         let is = |part: u64| counted >= part / 5 * 3 && counted <= part / 2 * 3 + 128;
@@ -185,12 +185,12 @@ impl CountedRequest {
     }
 }
 
-/// Returns whether two numbers differ by a few percent, or by next to nothing.
+/// Returns true if two numbers differ by at most 5 percent plus 16.
 fn near(one: u64, other: u64) -> bool {
     one.abs_diff(other) <= other / 20 + 16
 }
 
-/// The tokens that a text has at the least, whatever counts them: no token of a usual vocabulary spans two words.
+/// Minimum tokens of a text under any tokenizer: no token of a common vocabulary spans two words.
 pub fn least_tokens(text: &str) -> u64 {
     let (mut tokens, mut narrow, mut wide) = (0u64, 0u64, 0u64);
     let mut close = |narrow: &mut u64, wide: &mut u64| {
@@ -212,7 +212,7 @@ pub fn least_tokens(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// A model with a configured window of 8,192 tokens, behind this address.
+    /// Creates a model with a configured window of 8,192 tokens at this address.
     fn info(base_url: &str) -> ModelInfo {
         ModelInfo {
             id: "m".to_owned(),
@@ -263,7 +263,7 @@ mod tests {
         assert!(!windows.learn(&info, 5000, LEAST - 1));
         assert!(windows.learn(&info, 5000, 4096));
         assert_eq!(windows.of(&info), 4096);
-        // What did fit before says nothing of the window that it has now.
+        // An earlier fit proves nothing about the current window.
         windows.answered(&info, 3000);
         assert!(windows.learn(&info, 3900, 3500) && !windows.learn(&info, 3900, 2500));
         windows.answered(&info, 6000);
@@ -277,7 +277,7 @@ mod tests {
     /// Tokens of instructions and tools.
     const FIXED: u64 = 4400;
 
-    /// A conversation: what is added to each request, and what the server counts of it.
+    /// Simulates a conversation: `added` is the growth of each request, `count` the server's counts.
     fn windows(added: &[u64], count: impl Fn(u64, u64) -> (u64, u64)) -> Vec<Option<u64>> {
         let (mut guess, mut before, mut largest) = (FIXED, None, 0);
         let mut found = Vec::new();
@@ -287,7 +287,7 @@ mod tests {
             let (prompt_tokens, cached_tokens) = count(guess, fresh);
             let usage = Usage { prompt_tokens, cached_tokens, ..Usage::default() };
             let now = CountedRequest { guess, fresh, beyond_fixed: guess - FIXED, usage };
-            // Prose has about two words in three tokens.
+            // Prose has about two words per three tokens.
             found.push(now.cut(before.as_ref(), &model(), largest, || guess * 2 / 3));
             largest = largest.max(prompt_tokens);
             before = Some(now);
@@ -303,14 +303,14 @@ mod tests {
         assert_eq!(cut, [None, Some(4096), Some(4096), Some(4096), Some(4096), Some(4096)]);
         let cut = windows(&STEPS, |guess, _| (guess.min(8192), 0));
         assert_eq!(cut, [None, None, None, Some(8192), Some(8192), Some(8192)]);
-        // As much as the window comes each time.
+        // Each request grows by exactly the window size.
         let cut = windows(&[100, 4096, 4096, 4096], |guess, _| (guess.min(4096), 0));
         assert_eq!(cut[1..], [Some(4096); 3]);
     }
 
     #[test]
     fn a_server_that_drops_the_oldest_messages_counts_less_and_less_evenly() {
-        // What is left of the request is below the window, and varies.
+        // The remaining part is below the window, and varies.
         let cut = windows(&STEPS, |guess, fresh| (if guess <= 8192 { guess } else { 3000 + fresh }, 0));
         assert!(cut[..2].iter().all(Option::is_none), "{cut:?}");
         assert_eq!(cut[2], Some(7200), "it is the most that it read: {cut:?}");
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn counts_without_what_is_cached_are_no_cuts() {
         for steps in [&STEPS[..], &[100; 8], &[2700; 8], &[100, 30_000, 50, 50, 9000, 9000]] {
-            // Cached tokens are left out, are told beside, or are a part of the count.
+            // Cached tokens are excluded, reported separately, or included in the count.
             let silent = windows(steps, |_, fresh| (fresh, 0));
             let scaled = windows(steps, |_, fresh| (fresh * 5 / 4, 0));
             let apart = windows(steps, |guess, fresh| (fresh, guess - fresh));
@@ -333,7 +333,7 @@ mod tests {
             for found in [silent, scaled, apart, whole] {
                 assert!(found.iter().all(Option::is_none), "{steps:?}: {found:?}");
             }
-            // Another session has had instructions and tools computed.
+            // Instructions and tools are cached from another session.
             let shared = windows(steps, |guess, fresh| (fresh.min(guess - FIXED), 0));
             assert!(shared.iter().all(Option::is_none), "{steps:?}: {shared:?}");
         }
@@ -347,9 +347,9 @@ mod tests {
         for (times, of) in [(3, 2), (3, 4), (11, 20)] {
             assert_eq!(windows(&STEPS, |guess, _| (guess * times / of, 0)), [None; 6], "{times}/{of}");
         }
-        // A number that is always the same, and far more than what was sent.
+        // A constant that is far above the size of the request.
         assert_eq!(windows(&[100, 300, 300, 300], |_, _| (9500, 0)), [None; 4]);
-        // Drawn lines have few tokens: no tokenizer would count as many as are guessed.
+        // Line drawings have few tokens: no tokenizer would count as many as estimated.
         let usage = Usage { prompt_tokens: 6000, ..Usage::default() };
         let lines = CountedRequest { guess: 30_000, fresh: 30_000, beyond_fixed: 25_600, usage };
         assert_eq!(lines.cut(None, &model(), 0, || 3500), None);

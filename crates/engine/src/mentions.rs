@@ -1,10 +1,10 @@
-//! What a person means by the `@names` of an input. All of it is pure.
+//! Resolves the `@names` that a user mentions in an input. All functions are pure.
 //!
-//! - [`names`]: which names a text mentions.
-//! - [`Mentions`]: what they stand for: a tool, else a skill, else an agent, else an MCP server, else nobody; with the skills
-//!   that files handed over ask for.
+//! - [`names`] extracts the names mentioned in a text.
+//! - [`Mentions`] resolves each to a tool, or else a skill, an agent or an MCP server. It also has the skills that are
+//!   required by uploaded files.
 //!
-//! Only what a person typed counts: what a script adds from elsewhere, and what other people's files say, mentions nothing.
+//! Only text typed by the user counts: names in text that a script adds, or in files by others, mention nothing.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::catalog::{DELEGATE, MentionedTools, NO_PROJECT, ToolCatalog, ToolScop
 /// Names that can be mentioned.
 pub(crate) struct KnownNames<'a> {
     pub(crate) stock: &'a ToolCatalog,
-    /// The name of a tool for an alias of it.
+    /// Maps an alias of a tool to its name.
     pub(crate) canonical: &'a dyn Fn(&str) -> String,
     pub(crate) skills: &'a [Skill],
     pub(crate) agents: &'a [AgentCard],
@@ -32,33 +32,33 @@ pub(crate) struct KnownNames<'a> {
 pub(crate) struct Mentions {
     /// Tools, by the names that calls use.
     pub(crate) tools: MentionedTools,
-    /// Skills that are mentioned, and those that files ask for.
+    /// Skills that are mentioned, and those that files require.
     pub(crate) skills: Vec<LoadedSkill>,
     pub(crate) agents: Vec<AgentCard>,
-    /// MCP servers. Their tools are among the others.
+    /// MCP servers. Their tools are included in `tools`.
     pub(crate) servers: Vec<MentionedServer>,
-    /// Problems for the person: names that load nothing, a sentence each.
+    /// Names that load nothing, each explained in a sentence for the user.
     pub(crate) problems: Vec<String>,
 }
 
-/// An MCP server of this turn.
+/// An MCP server mentioned in this turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MentionedServer {
     pub(crate) name: String,
-    /// The tools that it brings.
+    /// Tools of the server that the turn may use.
     pub(crate) tools: MentionedTools,
 }
 
-/// A skill of this turn.
+/// A skill mentioned or required in this turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadedSkill {
     pub(crate) skill: Skill,
-    /// The files that ask for it; none where it is mentioned.
+    /// Files that require the skill; empty if it is mentioned.
     pub(crate) files: Vec<String>,
 }
 
 impl Mentions {
-    /// Finds the mentions of an input: in its words as a person typed them, and in the files that came with it.
+    /// Resolves the mentions in the typed text of an input, and finds the skills for its files.
     pub(crate) fn of(text: &str, files: &[String], known: &KnownNames<'_>, reach: &ToolScope) -> Self {
         let mut found = Self::default();
         for name in names(text) {
@@ -80,12 +80,13 @@ impl Mentions {
             let why = known.stock.why_not(name, &found.tools, reach)?;
             Some(format!("@{name} loads nothing: {why}"))
         }));
-        // All of these may be shown, and none is refused.
+        // All of these may be offered, so they are exempt from the check above.
         found.tools.extend(found.servers.iter().flat_map(|server| server.tools.iter().cloned()));
         found
     }
 
-    /// Tool, then skill, then agent, then server. A name that could be several of one kind is none of them.
+    /// Resolves a name to a tool, skill, agent or server, in this order. A name that is ambiguous within one kind is an
+    /// error.
     fn add(&mut self, name: &str, known: &KnownNames<'_>, reach: &ToolScope) -> Result<(), String> {
         let servers = || known.stock.servers().iter().map(|server| server.name.as_str());
         if let Some(tool) = tool(name, known)? {
@@ -112,7 +113,7 @@ impl Mentions {
         Ok(())
     }
 
-    /// All tools of the server that the turn may use.
+    /// Adds all tools of the server that the turn may use.
     fn add_server(&mut self, server: &ServerCard, stock: &ToolCatalog, reach: &ToolScope) {
         let name = server.name.clone();
         if self.servers.iter().any(|known| known.name == name) {
@@ -135,7 +136,7 @@ impl Mentions {
         self.servers.push(MentionedServer { name, tools });
     }
 
-    /// Reminders for each request of the turn.
+    /// Reminders that are part of each request of the turn.
     pub(crate) fn reminders(&self, shows: impl Fn(&str) -> bool) -> Vec<String> {
         let mut told = Vec::new();
         let of_servers = |name: &str| self.servers.iter().any(|server| server.tools.contains(name));
@@ -193,7 +194,7 @@ fn skill_reminder(loaded: &LoadedSkill) -> String {
     format!("{begin}{python}{whose}")
 }
 
-/// The tool that a name stands for.
+/// Resolves a name to a tool.
 fn tool(name: &str, known: &KnownNames<'_>) -> Result<Option<String>, String> {
     let there = |name: String| known.stock.get(&name).is_some().then_some(name);
     if let Some(exact) = there(name.to_owned()) {
@@ -203,7 +204,7 @@ fn tool(name: &str, known: &KnownNames<'_>) -> Result<Option<String>, String> {
     Ok(alike.map(str::to_owned).or_else(|| there((known.canonical)(name))))
 }
 
-/// The one of these names that is meant: the one that was written, or the only one that is like it.
+/// Selects the exact match of these similar names, or the only one.
 fn one<'a>(said: &str, alike: impl Iterator<Item = &'a str>) -> Result<Option<&'a str>, String> {
     let alike: BTreeSet<&str> = alike.collect();
     let written = |name: &&&str| said == **name || said.strip_prefix("mcp_") == Some(**name);
@@ -217,13 +218,13 @@ fn one<'a>(said: &str, alike: impl Iterator<Item = &'a str>) -> Result<Option<&'
     }
 }
 
-/// Returns whether a person means that server: by its name, or by how the names of its tools begin.
+/// Returns true if the name means this server: by its name, or by the prefix of its tools.
 fn is_server(known: &str, said: &str) -> bool {
     let bare = |said: &str| ["mcp_", "mcp-"].iter().find_map(|prefix| said.strip_prefix(prefix).map(str::to_owned));
     same(known, said) || bare(&said.to_ascii_lowercase()).is_some_and(|bare| same(known, &bare))
 }
 
-/// Returns whether a person means that name: neither case nor the stroke between words counts.
+/// Returns true if two names are equal, ignoring case and treating `_` and `-` as the same.
 fn same(known: &str, said: &str) -> bool {
     let plain = |letter: char| if letter == '_' { '-' } else { letter.to_ascii_lowercase() };
     known.chars().map(plain).eq(said.chars().map(plain))
@@ -243,7 +244,7 @@ fn unknown(name: &str, known: &KnownNames<'_>) -> String {
     }
 }
 
-/// The known name that is nearest, where it is near enough to be meant.
+/// The most similar known name, if it is similar enough for a suggestion.
 fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     let tolerance = name.chars().count().div_ceil(3).clamp(1, 4);
@@ -251,8 +252,7 @@ fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
     near.filter(|(distance, _)| *distance <= tolerance).min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }
 
-/// The last input of a history, for a turn that continues with it: the words that were typed, and the files that came
-/// with them.
+/// The last input of a history, for a turn that continues from it: the typed text and its files.
 pub(crate) fn last_said(history: &[Arc<Item>]) -> (String, Vec<String>) {
     let input = history.iter().rev().find_map(|item| match &item.body {
         ItemBody::UserMessage { text, steered: false, typed_bytes, .. } => Some((item, typed(text, *typed_bytes))),
@@ -267,20 +267,19 @@ pub(crate) fn last_said(history: &[Arc<Item>]) -> (String, Vec<String>) {
     (text.to_owned(), files.map(|source| source.name.clone()).collect())
 }
 
-/// The part of an input that a person typed.
+/// The part of an input that the user typed.
 pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
     let bytes = typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
     text.get(..bytes).unwrap_or_default()
 }
 
-/// Bytes of a name at the most; what is longer is none.
+/// Maximum length of a name, in bytes; longer names are ignored.
 const MAX_NAME: usize = 100;
-/// Names of one input at the most. A log that was pasted may hold any number.
+/// Maximum number of names in one input. A pasted log may contain any number.
 const MAX_NAMES: usize = 50;
 
-/// The names that are mentioned, each once, in their order. Nothing is mentioned by an address (`a@b.org`), by code
-/// between backticks, in a fenced or indented block, by quoted lines (`> @name`), by what is called (`@name(…)`) or by the
-/// first part of a path (`@name/…`).
+/// Extracts mentioned names, each once, in their order. Not mentions: addresses (`a@b.org`), code between backticks,
+/// fenced or indented blocks, quoted lines (`> @name`), decorators (`@name(…)`), and first parts of paths (`@name/…`).
 pub(crate) fn names(text: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
     for line in prose(text) {
@@ -293,7 +292,7 @@ pub(crate) fn names(text: &str) -> Vec<&str> {
     found
 }
 
-/// The lines that a person says, without blocks of code and quotes.
+/// Lines of a text without code blocks and quotes.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut fence: Option<(char, usize)> = None;
     let mut after_blank = true;
@@ -310,7 +309,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
                 }
                 return false;
             }
-            // Three backticks and then another on the same line are code within the line.
+            // Three backticks followed by another on the same line are inline code.
             (None, Some(mark)) if length >= 3 && !indented && !(mark == '`' && inner[length..].contains('`')) => {
                 fence = Some((mark, length));
                 return false;
@@ -318,7 +317,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
             (None, _) => {}
         }
         let is_code = indented && after_blank;
-        // A block of code goes on until something is not indented.
+        // A code block continues until a line is not indented.
         after_blank = inner.is_empty() || is_code;
         !is_code && !inner.starts_with('>')
     })
@@ -344,7 +343,7 @@ fn of_line(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Text between backticks of one line: as many close as open it.
+/// Byte ranges of inline code in a line. A span is closed by as many backticks as opened it.
 fn code_spans(line: &str) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let mut at = 0;
@@ -447,11 +446,11 @@ mod tests {
         check("@read_url", &["read_url"], &[], &[], Some("loads nothing: tools.yaml"));
         check("@web_serach", &[], &[], &[], Some("did you mean @web_search?"));
         check("@zzzzzzzz", &[], &[], &[], Some("no tool, no skill, no agent, no MCP server"));
-        // A server brings what is not switched off of its tools.
+        // A server adds its tools that are not switched off.
         check("@lab.2 @Lab.2", &["mcp_lab_weather"], &[], &[], None);
         check("@mcp_lab.2", &["mcp_lab_weather"], &[], &[], None);
         check("@mcp_pdf and @pdf", &["mcp_pdf_split"], &["pdf"], &[], None);
-        // One of several that look alike is only meant as it is written.
+        // If several names are similar, only the exact spelling matches.
         check("@mcp_a_b_c", &["mcp_a_b_c"], &[], &[], None);
         check("@mcp_a_b__c", &["mcp_a_b__c"], &[], &[], None);
         check("@mcp_a-b_c", &["mcp_a-b_c"], &[], &[], None);

@@ -1,7 +1,7 @@
-//! Changes of a session's own state as undo sees them: told like changes of files, and taken back like them.
+//! Changes of a session's state files in the form that undo uses: reported and reverted like changes of files on disk.
 //!
-//! What these files held is in the journal, a fact a change. So nothing is kept for them besides: a content that is wanted
-//! is looked for there, by its hash.
+//! The contents of these files are in the journal, one fact per change. So nothing else is stored for an undo: a
+//! content is looked up there by its hash.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -19,22 +19,22 @@ use agentd_core::{
 };
 use sha2::{Digest as _, Sha256};
 
-/// Prefix of the notice between what is copied and what is the fork's own. Models write no notices.
+/// Prefix of the notice between the copied history and the fork's own. Models cannot write notices.
 pub(crate) const FORK_NOTICE: &str = "This session is a fork:";
 
-/// Where tools see these files.
+/// Path at which tools see the state files.
 pub(crate) const ROOT: &str = "/state/";
 
-/// Changes that are read from the journal at once: each may hold a whole file.
+/// Changes read from the journal at a time. Each may contain a whole file.
 const PAGE: usize = 32;
 
-/// Time limit for the diffs of one revert, all together; from then on they are coarser.
+/// Time limit for all diffs of one revert. After that they become coarser.
 const DIFF_TIME: Duration = Duration::from_millis(300);
 
-/// Bytes of a diff that are shown: more than two texts of the largest size have.
+/// Maximum size of a diff, in bytes. It is larger than two texts of the maximum size.
 const MAX_DIFF: usize = 1024 * 1024;
 
-/// Changes of a call there, in the form of changes of files.
+/// Converts a call's changes of state files to the form of file changes.
 pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Vec<FileChange> {
     let last: BTreeMap<&str, Option<&str>> =
         changes.iter().map(|change| (change.path.as_str(), change.content.as_deref())).collect();
@@ -52,8 +52,8 @@ pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Ve
     told.collect()
 }
 
-/// Changes of a call there whose end nobody saw: these changes, with their numbers, in order. The earlier contents of
-/// the files are looked for in the journal, as far back as to the last reset.
+/// Changes of a call without a result, with their sequence numbers in order. Looks up the earlier contents in the
+/// journal, back to the last reset.
 pub(crate) async fn changes_without_result(
     store: &dyn Store,
     session: SessionId,
@@ -75,25 +75,25 @@ pub(crate) async fn changes_without_result(
     Ok(changes_of(&before, &changes))
 }
 
-/// Changes on the disk, and those of the state.
+/// Splits changes into those on disk and those of the state.
 pub(crate) fn apart(changes: Vec<FileChange>) -> (Vec<FileChange>, Vec<FileChange>) {
     changes.into_iter().partition(|change| !change.path.starts_with(ROOT))
 }
 
-/// The way back from changes of the state, from where it stands now.
+/// Plan for reverting changes of the state, starting from its current contents.
 #[derive(Debug, Default)]
 pub(crate) struct RevertPlan {
-    /// Outcome for each file, and the changes that revert it.
+    /// Outcome for each file, and the reverting changes.
     pub(crate) undone: FilesReverted,
-    /// Facts that have to be stored for that.
+    /// Facts that must be stored to revert.
     pub(crate) facts: Vec<StateFileChange>,
-    /// Texts that are to be compared and shown: of each file its path and its two states.
+    /// Texts for the diffs: the path of each file and both versions.
     sides: Vec<(String, Option<String>, Option<String>)>,
 }
 
 impl RevertPlan {
-    /// Finds it, and changes nothing. Files that are left alone, because they were changed since, are shown with a diff; with
-    /// `shows_all`, those that change are, too.
+    /// Creates the plan without changing anything. Files that were changed since are skipped and shown with a diff.
+    /// With `shows_all`, reverted files get a diff too.
     pub(crate) async fn find(
         store: &dyn Store,
         session: SessionId,
@@ -107,7 +107,7 @@ impl RevertPlan {
         }
         let contents = contents(store, session, changes, now).await?;
         let mut files = now.clone();
-        // What goes makes room for what comes.
+        // Removals first, to make room for restored files.
         let (going, coming): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.before.is_none());
         for change in going.into_iter().chain(coming) {
             way.step(change, &contents, &mut files, shows_all);
@@ -117,7 +117,7 @@ impl RevertPlan {
         Ok(way)
     }
 
-    /// Returns whether nothing stands against it.
+    /// Returns true if the plan has no conflicts and no failures.
     pub(crate) fn is_whole(&self) -> bool {
         self.undone.files.iter().all(|file| matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already))
     }
@@ -155,7 +155,7 @@ impl RevertPlan {
                     if shows_all {
                         self.compare(change, now.as_deref(), wanted);
                     }
-                    // When it was written is not looked at here.
+                    // The time of the change is irrelevant here.
                     files.apply(&fact, Timestamp::UNIX_EPOCH);
                     self.facts.push(fact);
                     self.undone.changes.push(back.clone());
@@ -172,7 +172,7 @@ impl RevertPlan {
         self.sides.push((change.path.clone(), from.map(str::to_owned), to.map(str::to_owned)));
     }
 
-    /// Computes the diffs where nobody waits for that thread.
+    /// Computes the diffs on a blocking thread.
     async fn show(&mut self) {
         let sides = std::mem::take(&mut self.sides);
         if sides.is_empty() {
@@ -197,7 +197,7 @@ impl RevertPlan {
     }
 }
 
-/// The contents that these changes went between, by their hashes, as far as they are there now or in the journal.
+/// Contents before and after these changes by hash, as far as they are in the current state or the journal.
 async fn contents(
     store: &dyn Store,
     session: SessionId,
@@ -224,7 +224,7 @@ async fn contents(
     Ok(found)
 }
 
-/// Goes through the changes of these files with numbers below `before`, as long as the visitor wants more.
+/// Visits changes of state files with sequence numbers below `before`, newest first, until `visit` returns false.
 async fn newest_first(
     store: &dyn Store,
     session: SessionId,
@@ -247,7 +247,7 @@ fn state(content: &str) -> FileState {
     FileState { kind: FileKind::File, hash: hash(content), size: content.len() as u64, mode: 0o644 }
 }
 
-/// A name for a text: its fingerprint.
+/// SHA-256 of a text in hexadecimal, used as its name.
 pub(crate) fn hash(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }

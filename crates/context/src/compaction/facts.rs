@@ -1,5 +1,5 @@
-//! What a history says for certain, without a model: which files were changed and read, which commands
-//! ran and what came of them, what is left. Pure.
+//! Facts that are certain from a history, without a model: files changed and read, commands and their
+//! outcomes, and open work. Pure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,47 +13,46 @@ use serde_json::Value;
 
 use super::verbatim;
 
-/// Lines of each list at the most; fewer in a small window.
+/// Maximum number of lines per list; fewer in a small window.
 const MAX_LINES: usize = 40;
 const MIN_LINES: usize = 8;
-/// Lines of a list that stay, shortened if need be, where there is hardly any room.
+/// Minimum number of lines per list, shortened if necessary, if there is hardly any room.
 const FEWEST_LINES: usize = 2;
-/// The last answer has at most this part of the window.
+/// Fraction of the window for the last answer: one part in `ANSWER_PART`.
 const ANSWER_PART: u64 = 10;
-/// Answers before the last one that are told, a line each.
+/// Number of answers before the last one that are listed, one line each.
 const MAX_ANSWERS: usize = 2;
-/// Characters of a line at the most.
+/// Maximum length of a line, in characters.
 const MAX_LINE: usize = 240;
-/// The tool that reads one file.
+/// Name of the tool that reads one file.
 const READ: &str = "read_file";
 
-/// Facts that a history states for certain.
+/// Facts that are certain from a history.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// Inputs of programs and pipes, in which a person has typed nothing: a line each, the oldest first.
+    /// Inputs without any typed text, from programs and pipes. One line each, the oldest first.
     pub requests: Vec<String>,
-    /// Ends of turns: the last words of each.
+    /// Final answers of turns.
     pub answers: Vec<String>,
-    /// The last answer of all, word for word, where it is longer than a line.
+    /// Full text of the last answer, if it is longer than a line.
     pub last_answer: Option<String>,
-    /// The input of the turn that runs, word for word, where it is among what is replaced. No item says how much of it
-    /// there is room for, so whoever compacts adds it.
+    /// Full input of the running turn, if it is replaced. Set by the caller, which knows how much room there is for it.
     pub under_way: Option<String>,
-    /// Set if a turn ended with an answer among what is replaced.
+    /// True if a turn that is replaced ended with an answer.
     pub is_answered: bool,
-    /// Changes of files: those that were changed first, then those that were read last.
+    /// Changed files, followed by the most recently read ones.
     pub files: Vec<String>,
-    /// Commands and the first line of what came of them.
+    /// Commands with the first line of their outcome.
     pub commands: Vec<String>,
-    /// Calls that failed and were not repeated since.
+    /// Failed calls of tools that have not succeeded since.
     pub problems: Vec<String>,
     /// Open entries of the todo list.
     pub next: Vec<String>,
 }
 
-/// Reads the facts out of what is replaced.
+/// Extracts the facts from the replaced items.
 ///
-/// The last answer is that which ended a turn: words of the running one are no answer yet.
+/// Only text that ended a turn is an answer; text of the running turn is not an answer yet.
 pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<TurnId>) -> Facts {
     let mut facts = Facts::default();
     let mut files: BTreeMap<String, FileChangeKind> = BTreeMap::new();
@@ -108,7 +107,7 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
     if let (Some(_), Some(before)) = (said, ended) {
         facts.answers.push(line(before));
     }
-    // The last answer is what the person goes on from; those long before it are in the file.
+    // The user continues from the last answer; much earlier ones are in the history file.
     facts.answers.drain(..facts.answers.len().saturating_sub(MAX_ANSWERS));
     let last = said.or(ended);
     facts.is_answered = last.is_some();
@@ -126,7 +125,7 @@ impl Facts {
         [&mut self.requests, &mut self.answers, &mut self.files, &mut self.commands, &mut self.problems, &mut self.next]
     }
 
-    /// The same in so many bytes, in a window of so many tokens: of long lists both ends stay, and the longest give way first.
+    /// Shortens the lists to `bytes` in total. Both ends of long lists stay, and the longest ones are shortened first.
     pub fn fitting(mut self, window: u64, bytes: usize) -> Self {
         let mut lists = self.lists();
         let mut lines = lists.each_ref().map(|list| list.len().min(most_lines(window)));
@@ -141,7 +140,7 @@ impl Facts {
         }
         let too_long = lists.iter().zip(lines).map(|(list, lines)| size(list, lines)).sum::<usize>() > bytes;
         for (list, lines) in lists.iter_mut().zip(lines) {
-            // Of a long list, the first few and the last ones stay.
+            // A long list retains the first few lines and the last ones.
             if list.len() > lines {
                 let (left_out, first) = (list.len() - lines, lines / 4);
                 list.splice(first..first + left_out, [format!("[… {left_out} more …]")]);
@@ -154,19 +153,19 @@ impl Facts {
     }
 }
 
-/// Lines of each list at the most.
+/// Maximum number of lines per list.
 fn most_lines(window: u64) -> usize {
     usize::try_from(window / 800).unwrap_or(MAX_LINES).clamp(MIN_LINES, MAX_LINES)
 }
 
-/// The bytes of a list of which so many lines are kept.
+/// Size of a list of which `lines` lines are retained, in bytes.
 fn size(list: &[String], lines: usize) -> usize {
     let (first, last) = (lines / 4, lines - lines / 4);
     let kept = list[..first].iter().chain(&list[list.len() - last..]);
     kept.map(|line| line.len() + 3).sum()
 }
 
-/// Of the files that were read, those that were read last.
+/// Limits the files that were read to the most recent ones.
 fn newest_reads(mut reads: Vec<String>, most: usize) -> Vec<String> {
     let before = reads.len().saturating_sub(most);
     let mut lines: Vec<String> = reads.drain(before..).map(|path| format!("{path} (read)")).collect();
@@ -176,25 +175,25 @@ fn newest_reads(mut reads: Vec<String>, most: usize) -> Vec<String> {
     lines
 }
 
-/// Bytes that a summary has at the most in a window of so many tokens, but for the person's messages, which have a bound of their own,
-/// and the request under way: about a fifth of the window.
+/// Maximum size of a summary in bytes, about a fifth of the window. Excludes the user's messages, which have their own
+/// limit, and the request in progress.
 pub(crate) fn summary_bytes(window: u64) -> usize {
     usize::try_from(window / 4 * 3).unwrap_or(usize::MAX).clamp(900, 48_000)
 }
 
-/// Bytes of a part of a summary at the most, in a window of so many tokens: what a model repeats without end must not
-/// fill the window anew.
+/// Maximum size of a part of a summary in bytes, because a model that repeats itself endlessly must not fill the window
+/// again.
 pub(crate) fn part_bytes(window: u64) -> usize {
     usize::try_from(window / 8).unwrap_or(usize::MAX).clamp(600, 16_000)
 }
 
-/// An argument of a call, as it was written.
+/// String argument of a call, unmodified.
 fn argument(call: &ToolCall, name: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
     Some(arguments.get(name)?.as_str()?.to_owned())
 }
 
-/// The path of a call that reads a file.
+/// Path of a call that reads a file.
 fn read_path(call: &ToolCall) -> Option<String> {
     if call.name == READ { argument(call, "path") } else { None }
 }
@@ -215,14 +214,14 @@ fn what(change: FileChangeKind) -> &'static str {
     }
 }
 
-/// A text on one line.
+/// A text on one line, shortened to `MAX_LINE`.
 fn line(text: &str) -> String {
     let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     cut(&mut words, MAX_LINE);
     words
 }
 
-/// Cuts a text behind so many characters.
+/// Truncates a text to `most` characters.
 fn cut(text: &mut String, most: usize) {
     if let Some((end, _)) = text.char_indices().nth(most) {
         text.truncate(end);
@@ -230,14 +229,14 @@ fn cut(text: &mut String, most: usize) {
     }
 }
 
-/// Paths of the files that a history has read or changed last, the newest first.
+/// Paths of the files that were read or changed last, the newest first.
 pub fn last_files(items: &[Arc<Item>]) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let mut calls: BTreeMap<&str, &ToolCall> = BTreeMap::new();
     for item in items {
         match &item.body {
             ItemBody::ToolCall(call) => drop(calls.insert(call.call_id.as_str(), call)),
-            // One that only points to an earlier result holds nothing of the file.
+            // A result that refers to an earlier one contains nothing of the file.
             ItemBody::ToolResult(result) if result.error.is_none() && result.unchanged.is_none() => {
                 let call = calls.remove(result.call_id.as_str());
                 let changed = result.files.iter().filter(|file| !file.is_folder());
@@ -287,7 +286,7 @@ mod tests {
         assert_eq!((facts.answers, facts.is_answered), (vec!["I look at file 3.".to_owned()], true));
         let facts = super::facts(&items[2..], &[], 100_000, running);
         assert_eq!((facts.last_answer, facts.is_answered), (None, false));
-        // Behind its turn it is an answer.
+        // Once the turn has ended, its text is an answer.
         let facts = super::facts(&items, &[], 100_000, None);
         assert_eq!((facts.last_answer, facts.is_answered), (None, true));
         assert_eq!(facts.answers.last().unwrap(), "I look at file 3.");
@@ -328,7 +327,7 @@ mod tests {
             let most = summary_bytes(window) / 2;
             let mut facts = facts(&items, &[], window, None).fitting(window, most);
             let bytes: usize = facts.lists().iter().map(|list| size(list, list.len())).sum();
-            // Marks of what is left out come on top.
+            // Markers of omitted lines are added on top.
             assert!(bytes <= most + 200, "{bytes} of {window}");
         }
     }

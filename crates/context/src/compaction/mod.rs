@@ -1,10 +1,11 @@
-//! Compaction: a prefix of the history is replaced by a summary, so that the window never runs full. Nothing is removed
-//! from the journal; the model sees less of it. Pure: the engine carries it out.
+//! Compaction: replaces a prefix of the history by a summary, so that the window never runs full. Nothing is removed
+//! from the journal; the model only sees less of it. Pure: the engine carries it out.
 //!
-//! - [`plan`]: what is replaced and what stays; a call and its result are never parted.
-//! - [`offload`]: old results of calls, moved to files before anything is replaced.
-//! - [`verbatim`]: the person's own messages, kept word for word.
-//! - `facts`: what the history says for certain; `summary`: the seven parts, asked of a model and put together.
+//! - [`plan`]: what is replaced and what stays. A call and its result are never separated.
+//! - [`offload`]: moves old call results to files before anything is replaced.
+//! - [`verbatim`]: retains the user's own messages verbatim.
+//! - `facts`: facts that are certain from the history. `summary`: composes the seven parts, some of them written by a
+//!   model.
 //! - `transcript`: the history as Markdown.
 
 pub mod facts;

@@ -1,5 +1,4 @@
-//! Old results of calls that give way before anything is summed up: each stays in its place as a line that names the file
-//! which holds it. Pure.
+//! Moves old call results to files before anything is summarised. Each is replaced by a line that names its file. Pure.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,15 +11,15 @@ use agentd_core::{
 
 use crate::{text::grouped, tokens::estimate};
 
-/// Tokens of a result that is worth a file at the least.
+/// Minimum size of a result that is worth offloading, in tokens.
 const LEAST: u64 = 150;
-/// Characters of the beginning of a result that stay.
+/// Length of the start of a result that stays visible, in characters.
 const SHOWN: usize = 160;
-/// Beginning of the line in place of a result.
+/// Start of the line that replaces a result.
 const MARK: &str = "[Moved to a file to make room:";
 
-/// The results that give way so that about so many tokens are freed: large and old ones first, none of the running turn.
-/// None where all of them together do not free that much.
+/// Selects results to free about `needed` tokens: large and old ones first, none of the running turn. Returns `None` if
+/// all of them together do not free enough.
 pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Vec<Arc<Item>>> {
     let mut known: Vec<(usize, u64, &Arc<Item>)> = history
         .iter()
@@ -46,7 +45,7 @@ pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Ve
     (freed >= needed && !chosen.is_empty()).then(|| chosen.into_iter().map(|(_, item)| item).collect())
 }
 
-/// Puts lines in the place of the results that the compactions in a history have moved to files.
+/// Replaces the results that compactions in a history have offloaded.
 pub fn apply(history: &mut [Arc<Item>]) {
     let taken_back: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
     let moved: HashMap<ItemId, String> = compactions(history)
@@ -67,7 +66,7 @@ pub fn apply(history: &mut [Arc<Item>]) {
     }
 }
 
-/// The last compaction of a history that moved results to files, and was not taken back.
+/// Last compaction in a history that offloaded results and was not undone.
 pub fn last(history: &[Arc<Item>]) -> Option<(ItemId, &Compaction)> {
     let taken_back: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
     compactions(history).filter(|(id, compaction)| !compaction.offloaded.is_empty() && !taken_back.contains(id)).last()

@@ -1,4 +1,4 @@
-//! Which part of the history is replaced, and which stays. Pure.
+//! Plans which part of the history is replaced and which stays. Pure.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,77 +10,77 @@ use agentd_core::{
 
 use crate::{history, meter};
 
-/// Messages that a history must have before a model is asked to sum it up.
+/// Minimum number of messages for asking a model for a summary.
 pub const MIN_MESSAGES: usize = 15;
-/// The same where they are long ones, and the tokens that they must have together.
+/// Minimum number of messages if they are long, and their minimum number of tokens in total.
 const MIN_LONG_MESSAGES: usize = 4;
 const MIN_TOKENS: u64 = 4000;
-/// Messages that stay as they are, where the window has room for them.
+/// Number of recent messages that stay, if the window has room for them.
 const RECENT_MESSAGES: usize = 10;
 /// Percentage of the window that stays.
 const RECENT_PERCENT: u64 = 15;
 /// Maximum percentage of the window for the last [`RECENT_MESSAGES`].
 const RECENT_MAX_PERCENT: u64 = 30;
-/// Tokens of a window of which no more than [`RECENT_PERCENT`] stay, however few messages that are: a summary takes its part
-/// of it, too, and so the next compaction would be due soon.
+/// Windows below this size, in tokens, retain at most [`RECENT_PERCENT`], however few messages that is. The summary
+/// uses a part of the window too, so with more the next compaction would be due soon.
 const SMALL_WINDOW: u64 = 8192;
 
-/// Messages that a history may have where the window alone decides: more than any window is likely to hold, and less than
-/// what is read into memory.
+/// Message limit if only the window limits the history. It exceeds what any window is likely to fit, and is below the
+/// number of items read into memory.
 const MOST_MESSAGES: usize = 5000;
 
-/// Percentage of the window from which on room is made, before the next request.
+/// Percentage of the window at which room is made before the next request.
 pub const RELIEF_PERCENT: u64 = 85;
-/// Percentage of the window down to which results must bring it that are moved to files: each time all behind the first of
-/// them is computed anew.
+/// Fill level that offloading must reach, in percent of the window, because each time the server recomputes everything
+/// after the first offloaded result.
 const OFFLOADED_PERCENT: u64 = 60;
 
-/// Returns whether room is made before a request of so many tokens.
+/// Returns true if room must be made before a request of this size.
 pub fn is_relief_due(tokens: u64, window: u64) -> bool {
     u128::from(tokens) * 100 >= u128::from(window) * u128::from(RELIEF_PERCENT)
 }
 
-/// The tokens that must be freed so that moving results to files is worth it.
+/// Tokens that offloading must free to be worthwhile.
 pub fn to_offload(tokens: u64, window: u64) -> u64 {
     tokens.saturating_sub(window / 100 * OFFLOADED_PERCENT)
 }
 
-/// The messages that a history may have, where that is set or not.
+/// Message limit: the configured one, or the default.
 pub fn most_messages(set: Option<usize>) -> usize {
     set.unwrap_or(MOST_MESSAGES)
 }
 
-/// Room for the history.
+/// Room available for the history.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
-    /// The tokens of the window that the history may have: what tools and instructions take is not among them.
+    /// Tokens of the window that the history may use, excluding tools and instructions.
     pub window: u64,
-    /// The messages that a history may have.
+    /// Maximum number of messages.
     pub max_messages: usize,
-    /// Set if the model gets its reasoning back, which takes room then.
+    /// True if the model receives its reasoning back, so that it uses room.
     pub echo_reasoning: bool,
 }
 
-/// Which items are replaced: those before this index.
+/// Division of the history: items before `split` are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// Index of the first item that stays.
     pub split: usize,
-    /// Messages of the history, before.
+    /// Messages in the history before the compaction.
     pub messages: usize,
-    /// Set if there is enough to replace for a model to be asked.
+    /// True if there is enough to replace for a model to summarise it.
     pub worth_a_model: bool,
 }
 
-/// Decides what is replaced. None where nothing can be.
+/// Decides what is replaced. Returns `None` if nothing can be replaced.
 pub fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<Plan> {
     let splits = splits(items);
     let split = match cause {
         CompactionCause::Limit => by_messages(items, &splits, room.max_messages / 2),
-        // Whoever asks for it wants it done, however much room there is.
+        // An explicit request is carried out however much room there is.
         CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, room, true),
         CompactionCause::Critical | CompactionCause::Overflow => {
-            // It is full, whatever the guess says: so at least half of it goes.
+            // The window is full whatever the estimate is, so at least half of the history goes.
             let half = tokens(items, room) / 2 * 100 / RECENT_MAX_PERCENT;
             let split = by_tokens(items, &splits, Room { window: room.window.min(half), ..room }, false);
             let is_critical = cause == CompactionCause::Critical;
@@ -88,19 +88,20 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<P
         }
     }?;
     let messages = count(items);
-    // A summary alone is not summed up again: nothing would be gained, and each time something would be lost.
+    // A summary alone is not summarised again: that would gain nothing, and lose something each time.
     let replaced = &items[..split];
     let gains = replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
     let has_long_ones = count(replaced) >= MIN_LONG_MESSAGES && tokens(replaced, room) >= MIN_TOKENS;
     gains.then_some(Plan { split, messages, worth_a_model: has_long_ones || messages >= MIN_MESSAGES })
 }
 
-/// The messages of a history.
+/// Counts the messages of a history.
 pub fn count(items: &[Arc<Item>]) -> usize {
     items.iter().filter(|item| history::counts(item)).count()
 }
 
-/// The messages of a history where an answer counts as one with its calls and their results: by these it is limited.
+/// Counts messages, where an answer counts as one together with its calls and their results. The message limit uses
+/// this count.
 pub fn count_answers(items: &[Arc<Item>]) -> usize {
     let (mut count, mut in_answer) = (0, false);
     for item in items.iter().filter(|item| history::counts(item)) {
@@ -113,32 +114,32 @@ pub fn count_answers(items: &[Arc<Item>]) -> usize {
     count
 }
 
-/// The same before the turn that runs.
+/// Like `count_answers`, but only before the running turn.
 pub fn count_before_turn(items: &[Arc<Item>]) -> usize {
     let begin = items.iter().rposition(speaks).unwrap_or(0);
     count_answers(&items[..begin])
 }
 
-/// About how many tokens the items have.
+/// Estimated tokens of the items.
 fn tokens(items: &[Arc<Item>], room: Room) -> u64 {
     items.iter().map(|item| meter::guess(item, room.echo_reasoning)).sum()
 }
 
-/// Where a history may be split: nowhere between a call and its result, or between the parts of one answer.
+/// Valid split positions: never between a call and its result, or within one answer.
 fn splits(items: &[Arc<Item>]) -> Vec<usize> {
     let mut open: HashSet<&CallId> = HashSet::new();
     let mut splits = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        // A call that has no result when a person speaks again will never have one: its turn was cancelled.
+        // A call without a result at the next user input will never get one: its turn was cancelled.
         if speaks(item) || is_handed_over(item) {
             open.clear();
         }
         let before = index.checked_sub(1).map(|before| &items[before]);
         let begins = before.is_some_and(|before| match &item.body {
-            // What was handed over with what a person says is told nowhere else.
+            // The notice of files that came with an input must stay with it.
             ItemBody::UserMessage { .. } => !is_handed_over(before),
             ItemBody::Notice { .. } => true,
-            // An answer begins behind a result or behind what a person said.
+            // An answer starts after a result or an input.
             ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => {
                 matches!(before.body, ItemBody::ToolResult(_) | ItemBody::UserMessage { .. } | ItemBody::Notice { .. })
             }
@@ -153,15 +154,14 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
             _ => {}
         }
     }
-    // All may go where nothing is under way: what the person wants stands in the summary.
+    // If no call is in flight everything may go: the summary contains the user's requests.
     if open.is_empty() && !items.is_empty() {
         splits.push(items.len());
     }
     splits
 }
 
-/// The earliest split behind which at most so many messages stay, at a place where a person spoke; the turn that runs
-/// stays whole.
+/// Earliest split at the start of a turn after which at most `most` messages stay. The running turn stays whole.
 fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usize> {
     let turn = begin_of(items, items.iter().rposition(speaks)?);
     let begins_turn = |at: usize| {
@@ -173,8 +173,8 @@ fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usi
     at_persons.take_while(|split| *split <= turn).find(fits)
 }
 
-/// The earliest split behind which what stays fits: a part of the window, or the last messages where they are small; the
-/// last messages only, where somebody asked for it.
+/// Earliest split after which the rest fits: a percentage of the window, or the last messages if they are small. If
+/// `asked`, only the last messages.
 fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> Option<usize> {
     let part = |percent: u64| room.window / 100 * percent;
     let fits = |split: &usize| {
@@ -187,13 +187,13 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> 
     if fits(&0) {
         return None;
     }
-    // What is behind a later split is less, so the first that fits keeps the most.
+    // The rest shrinks with each later split, so the first that fits retains the most.
     let first = splits.partition_point(|split| !fits(split));
     splits.get(first).copied()
 }
 
-/// The split before the newest input, where a later one would replace that and it fits: what was just said is not summed up
-/// as long as something else can give way.
+/// Prefers the split before the newest input if that fits, so that the latest input is not summarised as long as
+/// something else can be.
 fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, room: Room) -> usize {
     let Some(begin) = items.iter().rposition(speaks).map(|spoken| begin_of(items, spoken)) else { return split };
     let rest = &items[begin..];
@@ -201,17 +201,17 @@ fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, room: Room) -> 
     if split > begin && fits && splits.contains(&begin) { begin } else { split }
 }
 
-/// Where a turn begins in which a person speaks there: with what they handed over.
+/// Start of a turn with this input, including the notice of its files.
 fn begin_of(items: &[Arc<Item>], spoken: usize) -> usize {
     if spoken > 0 && is_handed_over(&items[spoken - 1]) { spoken - 1 } else { spoken }
 }
 
-/// Returns whether the item tells of files that came with what a person says next.
+/// Returns true if the item announces files of the following input.
 fn is_handed_over(item: &Arc<Item>) -> bool {
     matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Files, .. })
 }
 
-/// Returns whether a person speaks here, at the start of a turn.
+/// Returns true if the item is the input that starts a turn.
 fn speaks(item: &Arc<Item>) -> bool {
     matches!(item.body, ItemBody::UserMessage { steered: false, .. })
 }
@@ -219,14 +219,14 @@ fn speaks(item: &Arc<Item>) -> bool {
 /// A compaction that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactionRequest {
-    /// Reason for it.
+    /// Reason for the compaction.
     pub cause: CompactionCause,
-    /// Way of shortening the history.
+    /// Strategy for shortening the history.
     pub strategy: CompactionStrategy,
 }
 
-/// The messages that a history may have. Where a compaction was taken back it may grow by as many as that one would have
-/// left, for a person wanted to see them all.
+/// Message limit of a history. If a compaction was undone, the history may grow by as many messages as that would have
+/// retained, because the user wanted to see all of them.
 pub fn limit(max_messages: usize, held: u64) -> usize {
     match usize::try_from(held).unwrap_or(usize::MAX) {
         0 => max_messages,
@@ -243,7 +243,7 @@ mod tests {
 
     const ROOM: Room = Room { window: 1000, max_messages: 40, echo_reasoning: false };
 
-    /// Turns of so many calls each, with texts of so many tokens.
+    /// Creates turns with the given number of calls and tokens per result.
     fn session(turns: &[(u8, usize)]) -> Vec<Arc<Item>> {
         let mut items = Vec::new();
         for (turn, (calls, tokens)) in turns.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Items for the tests of this room.
+//! Sample items for the tests of `compaction`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) fn user(text: &str) -> Arc<Item> {
     typed(text, None)
 }
 
-/// Words of which a person typed so many bytes.
+/// User input of which the first `typed_bytes` were typed.
 pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> Arc<Item> {
     item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes, stored: None })
 }

@@ -1,4 +1,4 @@
-//! The summary that stands in for what was replaced: seven parts, of which a model may write what no fact tells. Pure.
+//! Composes the summary that replaces a part of the history: seven parts, some of which a model may write. Pure.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{meter, tokens::estimate};
 
-/// The seven parts, in order.
+/// Headings of the seven parts, in order.
 const PARTS: [&str; 7] = [
     "What the person wants",
     "Constraints and rules",
@@ -28,22 +28,22 @@ const PARTS: [&str; 7] = [
     "Next steps",
 ];
 
-/// Tokens that a summary in detail has at the most in a window of middle size; in a large one more, in a small one fewer.
+/// Token limit of a detailed summary in a medium window. Large windows allow more, small ones less.
 const TOKENS: u64 = 1440;
-/// The part in which the messages of the person stand. Summaries of earlier versions have them in the next one.
+/// Index of the part with the user's messages. Summaries of earlier versions have them in the next part.
 const SAID: usize = 0;
-/// Line before the messages of the person.
+/// Line before the user's messages.
 const MESSAGES_FOLLOW: &str = "The person said, word for word:";
 /// Heading of the request in progress.
 const UNDER_WAY: &str = "## The request that you are working on, word for word";
 /// Heading of the last answer.
 const LAST_ANSWER: &str = "## Your last answer, word for word";
-/// Bytes of a history that are worth a summary by a model: where there is no room for so many, it would see nothing.
+/// Minimum room for the history in a summary request, in bytes. With less, the model would see nothing useful.
 const MIN_HISTORY: usize = 1000;
-/// Bytes of one part of an earlier summary that are kept, where no model sums it up anew: so that it does not grow.
+/// Limit per part of an earlier summary that is carried over without a model, in bytes, so that it does not grow.
 const MAX_CARRIED: usize = 1200;
 
-/// Length of a summary that a model is asked for.
+/// Length of a requested summary.
 #[derive(Debug, Clone, Copy)]
 pub struct Length {
     tokens: u64,
@@ -51,14 +51,14 @@ pub struct Length {
 }
 
 impl Length {
-    /// Length of a summary in a window of so many tokens.
+    /// Length of a summary for a window of `window` tokens.
     pub fn of(strategy: CompactionStrategy, window: u64) -> Self {
         let tokens = (window / 8).min(TOKENS.max(window / 32));
         let words = if strategy == CompactionStrategy::Summarize { 200 } else { tokens * 2 / 3 };
         Self { tokens, words }
     }
 
-    /// Tokens that the window must have room for.
+    /// Tokens that must be free in the window.
     pub fn tokens(self) -> u64 {
         self.tokens
     }
@@ -68,7 +68,7 @@ impl Length {
     }
 }
 
-/// The input that asks for a summary behind the conversation that is summed up.
+/// Input that asks for a summary at the end of the conversation to be summarised.
 pub fn input(instructions: &str, length: Length) -> String {
     format!(
         "<system_reminder>\nNobody speaks here but the daemon: the conversation above is about to be replaced by a summary, \
@@ -79,7 +79,7 @@ pub fn input(instructions: &str, length: Length) -> String {
     )
 }
 
-/// Asks a model for the parts that no fact tells, by a transcript. None where its window has no room for what is to be summed up.
+/// Request for a summary of a transcript. Returns `None` if the model's window has no room for it.
 pub fn request(
     session_id: SessionId,
     instructions: &str,
@@ -94,12 +94,12 @@ pub fn request(
     let items: Vec<Arc<Item>> =
         items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_))).cloned().collect();
     let room = window.saturating_sub(length.tokens + estimate(&system)) / 10 * 9;
-    // Bytes that a token of these items has, by the guess.
+    // Bytes per token of these items, by the estimate.
     let tokens: u64 = items.iter().map(|item| meter::guess(item, false)).sum();
     let bytes_a_token = (transcript::whole(&items).len() as u64 / tokens.max(1)).clamp(1, 4);
     let bytes = usize::try_from(room.saturating_mul(bytes_a_token)).unwrap_or(usize::MAX);
-    // What was summed up before comes first: it stands for the most. It is as long as a summary may be, and so mostly whole.
-    // The words of the person in it stay beside the new one anyway.
+    // The earlier summary comes first, because it covers the most. It has at most the size of a summary, so it is
+    // mostly whole. The user's messages are carried over separately.
     let earlier = earlier.map(|text| harmless(&transcript::shortened(&without_messages(text), bytes / 3 * 2)));
     let earlier = earlier.map(|text| format!("<earlier_summary>\n{text}\n</earlier_summary>\n")).unwrap_or_default();
     let bytes = bytes.checked_sub(earlier.len()).filter(|bytes| *bytes >= MIN_HISTORY)?;
@@ -108,7 +108,7 @@ pub fn request(
     Some(ModelRequest::new(session_id, vec![Message::System { text: system }, Message::User { text }]))
 }
 
-/// A summary without the messages of the person.
+/// Removes the user's messages from a summary.
 fn without_messages(summary: &str) -> String {
     let mut kept = String::with_capacity(summary.len());
     let mut of_person = false;
@@ -121,19 +121,19 @@ fn without_messages(summary: &str) -> String {
     kept
 }
 
-/// The words that a summary has besides what is known for certain.
+/// Text of a summary besides the certain facts.
 #[derive(Debug, Clone, Copy)]
 pub enum Words<'a> {
-    /// Words of a model about all that is replaced.
+    /// Written by a model about everything that is replaced.
     Written(&'a str),
-    /// The summary that is replaced itself, where no model writes one: what it knew is not lost with it.
+    /// The earlier summary that is itself replaced, if no model writes a new one, so that its content is not lost.
     Earlier(&'a str),
-    /// There are none.
+    /// No text besides the facts.
     None,
 }
 
-/// Puts a summary together. What a model wrote is under its headings; what is known for certain stands there whatever it
-/// wrote. It is bounded by the window, and nothing in it poses as another part of it.
+/// Composes a summary. A model's text is sorted under the headings; certain facts are added regardless of it. The
+/// result is bounded by the window, and no part of it can imitate another one.
 pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Option<&str>, window: u64) -> String {
     let most = part_bytes(window);
     let mut parts = match words {
@@ -141,17 +141,17 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
         Words::Earlier(summary) => carried_parts(summary, most),
         Words::None => Default::default(),
     };
-    // A model that did not keep to the length it was told.
+    // The model may exceed the requested length.
     let whole = summary_bytes(window);
     let half = whole / 2;
     if parts.iter().map(String::len).sum::<usize>() > half {
         parts = parts.map(|part| transcript::shortened(&part, half / PARTS.len()));
     }
-    // They stand there word for word.
+    // The user's messages are added verbatim.
     for part in &mut parts[..=SAID + 1] {
         *part = verbatim::without_repeated(part, messages);
     }
-    // Only what the person said stands behind these words.
+    // Only the user's messages may follow this marker.
     let parts = parts.map(|part| harmless(&without_marker(part)));
     let facts = facts.clone().fitting(window, whole - parts.iter().map(String::len).sum::<usize>().min(half));
     let answers = facts.answers.iter().map(|answer| format!("You answered: {answer}")).collect();
@@ -172,7 +172,7 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
         if !said.is_empty() {
             let _ = writeln!(text, "{said}");
         }
-        // A list that was carried over has some of it already.
+        // A carried-over list already contains some of the lines.
         let known = |line: &String| said.lines().any(|known| known.strip_prefix("- ") == Some(line));
         for line in listed.iter().filter(|line| !known(line)) {
             let _ = writeln!(text, "- {}", harmless(&without_marker(line.clone())));
@@ -193,7 +193,7 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
     text
 }
 
-/// A text without the words that only the person's own stand behind, however often they are nested.
+/// Removes the marker of the user's messages, even if it is nested.
 fn without_marker(mut text: String) -> String {
     while text.contains(MESSAGES_FOLLOW) {
         text = text.replace(MESSAGES_FOLLOW, "");
@@ -201,41 +201,41 @@ fn without_marker(mut text: String) -> String {
     text
 }
 
-/// The last answer in a summary, word for word.
+/// Extracts the last answer from a summary.
 pub fn last_answer(summary: &str) -> Option<&str> {
     let before = part_under_way(summary).map_or(summary, |(before, _)| before);
-    // No text within a summary begins a line with its heading.
+    // No text within a summary starts a line with its heading.
     let (_, answer) = before.rsplit_once(&format!("\n{LAST_ANSWER}\n"))?;
     Some(answer.trim())
 }
 
-/// The request that a summary says is under way, word for word.
+/// Extracts the request in progress from a summary.
 pub fn under_way(summary: &str) -> Option<&str> {
     part_under_way(summary).map(|(_, request)| request.trim())
 }
 
-/// Text before and after the heading of the request in progress; no text within a summary begins a line with it.
+/// Splits a summary at the heading of the request in progress. No text within a summary starts a line with it.
 fn part_under_way(summary: &str) -> Option<(&str, &str)> {
     let (at, heading) = summary.rmatch_indices(UNDER_WAY).find(|(at, _)| summary[..*at].ends_with('\n'))?;
     Some((&summary[..at], &summary[at + heading.len()..]))
 }
 
-/// A model's words, part by part.
+/// Splits a model's text into parts.
 fn written_parts(text: &str, most: usize) -> [String; 7] {
     let mut parts = parts(text, heading).map(|part| transcript::shortened(&part, most));
-    // A model that kept to no heading has still said something.
+    // Without any heading the text is still useful.
     if parts.iter().all(String::is_empty) {
         parts[2] = transcript::shortened(text.trim(), most);
     }
     parts
 }
 
-/// Parts of an earlier summary that are carried over: all but those that are written anew each time: the person's
-/// messages, the request in progress and the next steps.
+/// Parts of an earlier summary that are carried over. The user's messages, the last answer, the request in progress and
+/// the next steps are excluded, because they are written again each time.
 fn carried_parts(summary: &str, most: usize) -> [String; 7] {
     let summary = part_under_way(summary).map_or(summary, |(before, _)| before);
     let summary = summary.split(&format!("\n{LAST_ANSWER}\n")).next().unwrap_or(summary);
-    // Exactly as they were written then: what an answer or a command said may look like one of them.
+    // Exact headings only, because an answer or output may look similar.
     let exact = |line: &str| PARTS.iter().position(|part| line.strip_prefix("## ") == Some(part));
     let mut parts = parts(summary, exact);
     for part in &mut parts[..=SAID + 1] {
@@ -247,7 +247,7 @@ fn carried_parts(summary: &str, most: usize) -> [String; 7] {
     parts.map(|part| transcript::shortened(part.trim(), MAX_CARRIED.min(most)))
 }
 
-/// Text under each of the seven headings, which `heading` knows.
+/// Splits a text at the lines that `heading` recognises.
 fn parts(written: &str, heading: impl Fn(&str) -> Option<usize>) -> [String; 7] {
     let mut parts: [String; 7] = Default::default();
     let mut current = None;
@@ -262,7 +262,7 @@ fn parts(written: &str, heading: impl Fn(&str) -> Option<usize>) -> [String; 7] 
     parts.map(|part| part.trim().to_owned())
 }
 
-/// The number of the heading that the line is, however the model decorates it.
+/// Index of the heading in a line, whatever decoration the model adds.
 fn heading(line: &str) -> Option<usize> {
     let bare = line.trim_matches(|c: char| !c.is_alphabetic()).to_lowercase();
     let is_heading =

@@ -1,4 +1,4 @@
-//! A part of the history as Markdown: for the file that keeps what was replaced, and for the model that sums it up.
+//! A part of the history as Markdown, for the file with the replaced items and for the model that summarises them.
 //! Pure.
 
 use std::{fmt::Write as _, sync::Arc};
@@ -9,20 +9,20 @@ use agentd_core::{
     untrusted::OF_DAEMON_AND_PERSON,
 };
 
-/// Characters of a tool's name at the most: it is what a model wrote.
+/// Maximum length of a tool name, which a model wrote, in characters.
 const MAX_NAME: usize = 80;
-/// Bytes of a result or a message that are told at the least.
+/// Minimum length to which results and messages are shortened, in bytes.
 const LEAST: usize = 150;
-/// The tags that stand around a transcript, beside those of the daemon's and the person's words.
+/// Tags around a transcript, in addition to those of the daemon's and the user's text.
 const TAGS: [&str; 2] = ["history", "earlier_summary"];
 
-/// The items as Markdown, whole.
+/// Renders the items without shortening.
 pub fn whole(items: &[Arc<Item>]) -> String {
     write(items, usize::MAX, usize::MAX, Timestamp::MAX)
 }
 
-/// The items as Markdown in about so many bytes: long results lose their middle first, then what a person said, and then
-/// the oldest items go. None is younger than `now`, which in a replay is the time of the recorded turn.
+/// Renders the items in about `bytes` bytes. Long results lose their middle first, then user messages, and finally the
+/// oldest items are omitted. Timestamps are capped at `now`, which in a replay is the time of the recorded turn.
 pub fn within(items: &[Arc<Item>], bytes: usize, now: Timestamp) -> String {
     let results = [8000, 2000, 500, LEAST].map(|most| (most, usize::MAX));
     let words = [8000, 2000, 500, LEAST].map(|said| (LEAST, said));
@@ -34,17 +34,17 @@ pub fn within(items: &[Arc<Item>], bytes: usize, now: Timestamp) -> String {
     }
     let text = write(items, LEAST, LEAST, now);
     let mut from = text.ceil_char_boundary(text.len().saturating_sub(bytes));
-    // Where a line begins, so that no half of one stands as a whole.
+    // Continue at the start of a line, so that no partial line looks complete.
     from += text[from..].find('\n').map_or(0, |end| end + 1);
     format!("[the beginning is left out]\n{}", &text[from..])
 }
 
-/// At most so many bytes of each item, and so many of what a person said in one message.
+/// Renders at most `most` bytes of each item, and at most `said` bytes of each user message.
 fn write(items: &[Arc<Item>], most: usize, said: usize, now: Timestamp) -> String {
     let mut text = String::new();
     for item in items {
         let Some((head, body, fenced)) = parts(item) else { continue };
-        // Its id is a UUID of the kind that begins with the time.
+        // Item IDs are UUIDs that start with the creation time.
         let born = item.id.as_uuid().get_timestamp().and_then(|time| {
             let (seconds, nanoseconds) = time.to_unix();
             Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanoseconds).ok()?).ok()
@@ -53,7 +53,7 @@ fn write(items: &[Arc<Item>], most: usize, said: usize, now: Timestamp) -> Strin
         let time = time.unwrap_or_default();
         let body = match &item.body {
             ItemBody::UserMessage { text, typed_bytes, .. } => {
-                // What was piped in behind it is a document: it is cut like one.
+                // Piped text after the typed part is a document, and is shortened like one.
                 let typed = typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
                 let (typed, piped) = text.split_at_checked(typed).unwrap_or((text, ""));
                 shortened(typed, said) + &shortened(piped.trim_end(), most.min(said))
@@ -72,7 +72,7 @@ fn write(items: &[Arc<Item>], most: usize, said: usize, now: Timestamp) -> Strin
     text
 }
 
-/// Author or kind of an item, its words, and whether they are no prose.
+/// Heading of an item, its text, and true if the text is not prose.
 fn parts(item: &Item) -> Option<(String, &str, bool)> {
     Some(match &item.body {
         ItemBody::UserMessage { text, .. } => ("Person".to_owned(), text, false),
@@ -86,18 +86,18 @@ fn parts(item: &Item) -> Option<(String, &str, bool)> {
         ItemBody::Compaction(compaction) => ("Summary of what came before".to_owned(), &compaction.summary, false),
         ItemBody::Notice { text, topic: NoticeTopic::General, .. } => ("Notice".to_owned(), text, false),
         ItemBody::Notice { text, topic: NoticeTopic::Files, .. } => ("Files handed over".to_owned(), text, false),
-        // What files say that people wrote for models is told anew, from the files, and so are reminders.
+        // Guides and reminders are sent again from their sources.
         ItemBody::Notice { .. } | ItemBody::Reasoning { .. } => return None,
     })
 }
 
-/// The name of a tool as a model wrote it, on one line.
+/// A tool name written by a model, on one line.
 fn name(written: &str) -> String {
     written.chars().filter(|letter| !letter.is_control() && !letter.is_whitespace()).take(MAX_NAME).collect()
 }
 
-/// A text that poses as nothing else: no line of it reads like a heading of ours, and it closes and opens none of the tags
-/// that stand around such texts. A second time it changes nothing.
+/// Escapes a text so that no line looks like one of our headings, and no tag around such texts is opened or closed.
+/// Idempotent.
 pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let mut begins = true;
@@ -109,18 +109,18 @@ pub fn harmless(text: &str) -> String {
         if letter == '<' && is_tag(&text[at + 1..]) {
             out.push('\\');
         }
-        // A line that is set in is still a heading, for some readers.
+        // An indented line is still a heading for some parsers.
         begins = is_line_end(letter) || (begins && letter.is_whitespace());
     }
     out
 }
 
-/// Returns whether a character ends a line, for any reader.
+/// Returns true if any reader treats the character as a line end.
 fn is_line_end(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Returns whether one of our tags stands here, behind its `<`, however it is written.
+/// Returns true if the text after a `<` is one of our tags, however it is written.
 fn is_tag(rest: &str) -> bool {
     let rest = rest.trim_start();
     let rest = rest.strip_prefix('/').unwrap_or(rest).trim_start();
@@ -130,7 +130,7 @@ fn is_tag(rest: &str) -> bool {
     })
 }
 
-/// The text without its middle, where it is longer than so many bytes.
+/// Removes the middle of a text that is longer than `most` bytes.
 pub fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -189,7 +189,8 @@ mod tests {
         let items = [user(&words), call("1", "grep"), result("1", "grep", &long), says("Found.")];
         let text = within(&items, 5000, Timestamp::MAX);
         assert!(text.contains(words.trim_end()) && text.contains("bytes left out"), "{text}");
-        // Where even that is too much, words are cut, too; what was piped in behind them is no word of the person's.
+        // If that is still too long, the user's text is shortened too. Piped text after it does not count as the
+        // user's.
         let text = within(&items, 2000, Timestamp::MAX);
         assert!(text.contains("and so and so") && !text.contains("must be blue"), "{text}");
         let piped = [typed(&format!("{short}{long}"), Some(short.len() as u64))];

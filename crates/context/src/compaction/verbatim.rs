@@ -1,6 +1,7 @@
-//! The person's own messages, which survive every compaction word for word, whatever a model makes of the rest. Pure.
+//! The user's own messages, which survive every compaction verbatim, whatever a model makes of the rest. Pure.
 //!
-//! Which of them is a rule is not decided here: that would take a list of words for every language, and miss most of them.
+//! This module does not decide which of them are rules. That would take a word list for every language, and
+//! still miss most of them.
 
 use std::{
     cmp::Reverse,
@@ -20,29 +21,29 @@ use crate::{
     tokens::estimate,
 };
 
-/// Tokens of one message; of a longer one, its beginning and its end are kept.
+/// Limit of one message, in tokens. Longer ones retain their start and end.
 const MAX_MESSAGE: u64 = 2000;
-/// Tokens of all messages that are stored with a compaction.
+/// Limit of all messages stored with a compaction, in tokens.
 const MAX_STORED: u64 = 20_000;
-/// Percentage of the window that they take in a summary.
+/// Percentage of the window for messages in a summary.
 const MAX_PERCENT: u64 = 10;
-/// A message takes at most this part of the room for all, so that the first and the last always fit.
+/// Fraction of that room for one message: one part in `LARGEST_PART`, so that the first and the last always fit.
 const LARGEST_PART: u64 = 4;
 
-/// The tool that asks a person.
+/// Name of the tool that asks the user.
 const QUESTION: &str = "ask_human";
-/// Tokens of its question that are told with the answer.
+/// Limit of a question that is included with its answer, in tokens.
 const MAX_QUESTION: u64 = 60;
-/// Messages that fit, and the number of those that do not.
+/// Messages that fit, and the number of omitted ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verbatim {
-    /// The oldest first, each once.
+    /// Messages without repetitions, the oldest first.
     pub messages: Vec<String>,
-    /// Number of messages that were left out.
+    /// Number of omitted messages.
     pub left_out: usize,
 }
 
-/// Messages of the person in a history. `before` is the compaction that it begins with.
+/// Collects the user's messages in a history. `before` is the compaction at its start.
 pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
     let mut messages = before.map(|compaction| compaction.report.pinned.clone()).unwrap_or_default();
     let mut calls: HashMap<&str, &ToolCall> = HashMap::new();
@@ -63,7 +64,7 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
         if message.is_empty() {
             continue;
         }
-        // What is said again holds from now on; the first message keeps its place.
+        // A repeated message applies from now on, so it moves to the end. The first message keeps its place.
         match messages.iter().position(|known| *known == message) {
             Some(0) => {}
             Some(before) => messages[before..].rotate_left(1),
@@ -73,33 +74,34 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
     fitting(messages, MAX_STORED)
 }
 
-/// The words of the person in a result: the answer to a question, or the reason of a refusal.
+/// The user's text in a result: the answer to a question, or the reason for a rejection.
 fn answered(call: &ToolCall, result: &ToolResult) -> Option<String> {
     let said = result.said.as_deref()?;
     if call.name != QUESTION {
         return Some(format!("{said} (said as a call of {} was refused)", one_line(&call.name)));
     }
-    // The question is the model's: it adds no line to what the person said.
+    // The question was written by the model, so it must not add lines to the user's text.
     let asked: Value = serde_json::from_str(&call.arguments).ok()?;
     let question = one_line(&clipped(asked.get("question")?.as_str()?, MAX_QUESTION));
     let what = if result.error.is_none() { "answer to" } else { "said instead of an answer to" };
     Some(format!("{said} ({what}: {question})"))
 }
 
-/// The part of an input that a person typed. What came through a pipe behind it is a document, whatever it demands.
+/// The typed part of an input. Piped text after it is a document, whatever it demands.
 pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
     let typed = typed_bytes.map_or(Some(text), |bytes| text.get(..usize::try_from(bytes).ok()?));
     typed.unwrap_or_default().trim()
 }
 
-/// Messages for a summary in a window of so many tokens. All of them stay stored, for a larger window.
+/// Messages for a summary in this window. All of them stay stored, for a larger window.
 pub fn for_window(messages: &[String], window: u64) -> Verbatim {
     let room = window / 100 * MAX_PERCENT;
     fitting(messages.iter().map(|message| clipped(message, room / LARGEST_PART)).collect(), room)
 }
 
-/// The messages in so many tokens. The first was said for the whole session, and the last for what is done now; of the
-/// others the longest are left out, so that most stay: a pasted list before what was said in a sentence.
+/// Selects messages that fit into `room` tokens. The first one applies to the whole session and the last one to the
+/// current work. Of the others the longest are omitted first, so that most stay: a pasted list goes before a short
+/// sentence.
 fn fitting(messages: Vec<String>, room: u64) -> Verbatim {
     let sizes: Vec<u64> = messages.iter().map(|message| estimate(message)).collect();
     let mut longest: Vec<usize> = (1..messages.len().saturating_sub(1)).collect();
@@ -125,7 +127,7 @@ pub(crate) fn clipped(message: &str, tokens: u64) -> String {
     format!("{}\n[… {} bytes left out …]\n{}", head.trim_end(), grouped(between.len()), tail.trim_start())
 }
 
-/// A model's words without the lines that only repeat the person's.
+/// Removes lines from a model's text that only repeat the user's messages.
 pub(crate) fn without_repeated(written: &str, messages: &[String]) -> String {
     let bare = |text: &'_ str| text.trim_matches(|letter: char| !letter.is_alphanumeric()).to_owned();
     let mut known: HashSet<String> = messages.iter().map(|message| bare(message)).collect();
@@ -157,7 +159,7 @@ mod tests {
             heard("1", Some("Postgres on port 31337, never the one on 5432"), None, "Postgres"),
             call("2", "run_bash_command"),
             heard("2", Some("not on the shared machine"), denied, "refused: not on the shared machine"),
-            // Words of nobody: a default, and what the daemon says itself.
+            // Not the user's text: a default, and a message of the daemon.
             asks("3", "May I push?"),
             heard("3", None, None, "Yes, and never ask again"),
             call("4", "run_bash_command"),
@@ -187,7 +189,7 @@ mod tests {
         };
         check(None, &["Never push.\n\nAlways delete ä."]);
         check(Some(11), &["Never push."]);
-        // Inside of a letter, and behind the end: nobody knows what was typed.
+        // Inside a character and past the end: the typed part is unknown.
         for unknown in [0, 28, 1000] {
             check(Some(unknown), &[]);
         }
@@ -200,7 +202,8 @@ mod tests {
         assert!(few.messages.len() < 40 && few.messages.len() + few.left_out == 40, "{few:?}");
         assert_eq!((&few.messages[0], few.messages.last()), (&all[0], all.last()));
         assert_eq!(for_window(&all, 100_000), Verbatim { messages: all.clone(), left_out: 0 });
-        // A long one is left out before many short ones, and the first is shortened before it takes all of the room.
+        // A long message is omitted before many short ones. The first one is shortened instead of using all of the
+        // room.
         let long = format!("Never {}.", "again and ".repeat(500));
         let mixed = [&all[..1], std::slice::from_ref(&long), &all[1..16]].concat();
         assert_eq!(for_window(&mixed, 1900), Verbatim { messages: all[..16].to_vec(), left_out: 1 });

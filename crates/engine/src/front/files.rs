@@ -1,5 +1,5 @@
-//! Lists of sessions, filtered; the session that a person means: by its id, the start or the end of it, its title, or its place
-//! in the list; and files of sessions: what people and programs upload, list, read and write.
+//! Filtered lists of sessions, lookup of a session by name, and session files that users and programs upload,
+//! list, read and write.
 
 use agentd_core::{
     Timestamp,
@@ -16,11 +16,11 @@ use agentd_core::{
 use crate::{attachments, config::Ports, error::EngineError, front::Engine, instructions::skill_listings};
 
 impl Engine {
-    /// Puts a file into a session's `uploads/`, and a copy that models are shown beside it where it is a picture. The next
-    /// turn tells its model of it.
+    /// Stores a file in a session's `uploads/`. A picture also gets a copy that is suitable for models. The next turn
+    /// announces the file to the model.
     ///
     /// # Errors
-    /// When there is no such session or the file cannot be written.
+    /// If there is no such session or the file cannot be written.
     pub async fn upload(
         &self,
         session: SessionId,
@@ -28,7 +28,7 @@ impl Engine {
         content: Vec<u8>,
     ) -> Result<UploadReceipt, EngineError> {
         let handle = self.session(session).await?;
-        // Until it is there and told of, the session stays.
+        // The lease keeps the session loaded until the file is stored and announced.
         let _lease = handle.lease().await?;
         let view = handle.show().await?;
         let workspaces = &self.shared.ports.workspaces;
@@ -36,17 +36,18 @@ impl Engine {
         let files_of = settings.files_of(session);
         workspaces.open(files_of, settings.mounts()).await?;
         let uploaded = attachments::take(&self.shared.ports, files_of, name, content).await?;
-        // It is there, whether the session can be told or not.
+        // The upload succeeds even if it cannot be announced.
         if let Err(error) = handle.uploaded(uploaded.path.clone(), uploaded.picture.clone()).await {
             tracing::warn!(session = %session, "the next turn will not see a notice of {}: {error}", uploaded.path);
         }
         Ok(uploaded)
     }
 
-    /// Writes a whole file wherever tools may write, and returns its path. It is a person's own act, so nobody is asked.
+    /// Writes a whole file to any location where tools may write, and returns its path. Needs no approval,
+    /// because the user does it.
     ///
     /// # Errors
-    /// When there is no such session, or tools may not write there.
+    /// If there is no such session, or tools may not write there.
     pub async fn write_file(&self, session: SessionId, path: String, content: Vec<u8>) -> Result<String, EngineError> {
         let handle = self.session(session).await?;
         let _lease = handle.lease().await?;
@@ -59,19 +60,19 @@ impl Engine {
         Ok(written.path)
     }
 
-    /// Workspace of a session.
+    /// Returns the workspace of a session.
     ///
     /// # Errors
-    /// When there is no such session, or its project is gone.
+    /// If there is no such session, or its project is gone.
     pub async fn workspace(&self, session: SessionId) -> Result<Workspace, EngineError> {
         let (_, tree) = self.session(session).await?.tree().await?;
         Ok(Workspace::clone(&tree.workspace))
     }
 
-    /// Skills that a session can use, or those of all sessions, with the form in which models are shown each now.
+    /// Lists the skills of one session, or those of all sessions, each with the form in which models currently see it.
     ///
     /// # Errors
-    /// As of [`Self::workspace`].
+    /// Same as [`Self::workspace`].
     pub async fn skills(&self, session: Option<SessionId>) -> Result<Vec<(Skill, SkillListing)>, EngineError> {
         let Ports { workspaces, models, .. } = &*self.shared.ports;
         let Some(shelf) = workspaces.skills() else { return Ok(Vec::new()) };
@@ -91,10 +92,10 @@ impl Engine {
         Ok(listed.into_iter().cloned().zip(forms).chain(others).collect())
     }
 
-    /// The files of a session, with its folders made.
+    /// Returns the file tree of a session, after creating its folders.
     ///
     /// # Errors
-    /// As of [`Self::workspace`].
+    /// Same as [`Self::workspace`].
     pub async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
         let (files_of, tree) = self.session(session).await?.tree().await?;
         self.shared.ports.workspaces.open(files_of, tree.workspace.mounts()).await?;
@@ -103,11 +104,11 @@ impl Engine {
 }
 
 impl Engine {
-    /// A page of the sessions that fit a filter, last used first, behind what [`SessionPage::next`] of another says; if `children`
-    /// is set, each is followed by those that work for it, in the order in which they were made.
+    /// Returns a page of sessions that match a filter, most recently used first. `before` is [`SessionPage::next`] of
+    /// the previous page. With `children`, each session is followed by its subagents, in order of creation.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub async fn filtered_page(
         &self,
         before: Option<u64>,
@@ -117,10 +118,10 @@ impl Engine {
     ) -> Result<SessionPage, EngineError> {
         let store = &self.shared.ports.store;
         let mut fitting = SessionPage { sessions: Vec::new(), next: before };
-        // No more is read than still fits, so that the next page begins where this one ends.
+        // Reads only as many as still fit, so that the next page starts where this one ends.
         while fitting.sessions.len() < limit {
             let page = store.session_page(fitting.next, limit - fitting.sessions.len()).await?;
-            // Those that follow were used before.
+            // The remaining sessions were used even earlier.
             let is_over = filter.since.is_some_and(|since| page.sessions.iter().any(|found| found.updated_at < since));
             fitting.sessions.extend(page.sessions.into_iter().filter(|session| filter.fits(session)));
             fitting.next = page.next.filter(|_| !is_over);
@@ -139,23 +140,23 @@ impl Engine {
     }
 }
 
-/// The session that was used last.
+/// Name of the session that was used last.
 const LAST: &str = "last";
-/// Digits of a place in the list at the most. An end of an id is longer.
+/// Maximum number of digits in a list position. An end of an ID is longer.
 const PLACE_DIGITS: usize = 4;
-/// The sessions that are named where several could be meant.
+/// Maximum number of candidates listed for an ambiguous name.
 const NAMED: usize = 4;
-/// Characters of an id that people are shown: its end, for the start is the time at which it was made.
+/// Length of a displayed ID, in characters. The end is shown, because the start encodes the creation time.
 const SHORT: usize = 8;
-/// Characters of a title there.
+/// Length of a displayed title, in characters.
 const TITLE: usize = 40;
 
 impl Engine {
-    /// The session that a name means: its id, the unique start or end of it, its title, its place in the list of those used
-    /// last (from 1), or `last`.
+    /// Finds a session by its ID, a unique start or end of it, its title, its position in the list of recently used
+    /// sessions (from 1), or `last`.
     ///
     /// # Errors
-    /// When none or several are meant.
+    /// If no session or more than one matches.
     pub async fn find_session(&self, name: &str) -> Result<SessionId, EngineError> {
         let store = &self.shared.ports.store;
         let shown: String = name.chars().take(80).collect();
@@ -186,7 +187,7 @@ fn none(shown: &str) -> EngineError {
     EngineError::not_found(format!("there is no session {shown:?}"), "agentctl sessions list shows all")
 }
 
-/// The place in the list that a name is, from 1. Ids start with a zero, and their ends are longer.
+/// Parses a list position, starting at 1. Session IDs start with a zero, and their ends are longer.
 fn place(name: &str) -> Option<usize> {
     let name = name.trim();
     if name.eq_ignore_ascii_case(LAST) {
@@ -196,7 +197,7 @@ fn place(name: &str) -> Option<usize> {
     name.parse().ok().filter(|_| is_place)
 }
 
-/// Title, age and short id of a session.
+/// Describes a session by title, age and short ID.
 fn told(SessionSummary { id, title, updated_at, .. }: &SessionSummary, now: Timestamp) -> String {
     let title: String = visible::line(title).chars().take(TITLE).collect();
     let title = if title.is_empty() { "(untitled)".to_owned() } else { title };

@@ -1,12 +1,13 @@
-//! Sessions that go on from a copy of another's history.
+//! Creates sessions that continue from a copy of another session's history.
 //!
-//! What is copied are facts: the events up to the end of a turn, with their numbers. So the fork sees what the other session's
-//! model saw there, compactions and all, and what was compacted is found in it. The two share nothing from there on, but for
-//! a project folder that both have.
+//! The events up to the end of a turn are copied with their sequence numbers. So the fork's model sees what the other
+//! session's model saw at that point, including compactions, and compacted items can be found. After that, the sessions
+//! share nothing except a common project folder.
 //!
-//! Files of a fork can be brought to that turn: the journal tells what calls and undos did to files since, and the undo store
-//! holds what was there before. The fork's own copies are taken back to it, file by file, where they are as those calls left them.
-//! Nothing of the shared project is changed: what its files held then is written below a folder of the fork.
+//! The files of a fork can be reverted to that turn: the journal records the later file changes by calls and undos, and
+//! the undo store has the earlier contents. The fork's own copies are reverted one by one if they are as those calls
+//! left them. The shared project is never changed; the earlier contents of its files are written to a folder of the
+//! fork.
 
 use std::sync::Arc;
 
@@ -35,52 +36,51 @@ use crate::{
     turn::recorder::whole,
 };
 
-/// Characters of the other session's name that stand in that of a fork.
+/// Maximum length of the source session's title within that of a fork, in characters.
 const MAX_KNOWN: usize = 150;
 
-/// Wishes for a fork.
+/// Options of a fork.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForkWishes {
-    /// Last turn to copy, from 1; all that was before an open turn where absent.
+    /// Last turn to copy, starting at 1. `None` copies all turns before an open one.
     pub at_turn: Option<u64>,
-    /// Name of the fork; that of the other session with `(fork)` where absent.
+    /// Title of the fork. `None` uses that of the source session with `(fork)`.
     pub title: Option<String>,
-    /// Bring its files to that turn. Else they are copies of what is there now.
+    /// True to revert the fork's files to that turn. Otherwise they are copies of the current ones.
     pub earlier_files: bool,
 }
 
-/// A session that was forked.
+/// Result of forking a session.
 pub struct ForkedSession {
-    /// The new session.
+    /// Handle of the new session.
     pub session: SessionHandle,
-    /// The number of the last turn that was copied.
+    /// Number of the last copied turn.
     pub turn: u64,
-    /// The files that came along.
+    /// Files copied to the fork.
     pub files: FilesCopied,
-    /// Files that were brought to that turn, where that was wished.
+    /// Files that were reverted to that turn, if requested.
     pub earlier: Option<EarlierFiles>,
 }
 
-/// Where a history is cut.
+/// Point at which a history is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ForkPoint {
-    /// The number of the last event that is copied.
+    /// Sequence number of the last copied event.
     through: u64,
-    /// The number of the last turn.
+    /// Number of the last copied turn.
     turn: u64,
 }
 
 impl Engine {
-    /// Makes a session that goes on from a copy of another's history: up to the end of that turn, or all that was before a
-    /// turn that is open. Settings and todos come along, and the files of the session's own state as they were then; of the
-    /// files on the disk copies as they are now, or as they were then. What was granted to the session does not, nor what waits for an
-    /// answer.
+    /// Creates a session that continues from a copy of another session's history, up to the end of the given turn or up
+    /// to an open turn. Settings, todos and the state files of that time are copied; files on disk are copied as they
+    /// are now, or reverted to that time. Grants and pending questions are not copied.
     ///
     /// # Errors
-    /// When there is no such session or turn, the turn has not ended, or the journal or the files cannot be written.
+    /// If there is no such session or turn, the turn has not ended, or the journal or the files cannot be written.
     pub async fn fork_session(&self, from: SessionId, wishes: ForkWishes) -> Result<ForkedSession, EngineError> {
         let parts = &self.shared.ports;
-        // Its actor has settled what a stop left behind.
+        // Loading the session settles what the last stop left behind.
         let stored = self.session(from).await?.show().await?.session;
         let cut = cut(&parts.store.turns(from).await?, stored.summary.last_seq, wishes.at_turn)?;
         let history = history_file(&*parts.store, from, cut.through).await?;
@@ -91,11 +91,10 @@ impl Engine {
             return Err(EngineError::new(ErrorKind::Conflict, message)
                 .with_hint(format!("fork it without --files, or fork session {files_of} with them")));
         }
-        // It works for nobody but the person, whoever the other worked for.
-        // A mode that lets more run is a permission as a grant is one.
+        // A fork is never a subagent. A mode that allows more is a permission like a grant, and is not copied.
         let mode = if stored.settings.mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask };
         let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, mode, ..stored.settings };
-        // What is cut off is not there, and what follows happens here.
+        // Only the part of the import before the cut counts, and later events happen here.
         let kept = |origin: &ImportOrigin| ImportOrigin { events: origin.events.min(cut.through), context: None };
         let imported = settings.imported.as_deref().map(|origin| Box::new(kept(origin)));
         let settings = SessionSettings { imported, ..settings };
@@ -110,7 +109,7 @@ impl Engine {
             changes.extend(title.map(|title| StateChange::Title { title }));
             let mut facts: Vec<EventKind> =
                 changes.into_iter().map(|change| EventKind::StateChanged { change }).collect();
-            // A notice belongs to a turn: to the last that is copied.
+            // A notice belongs to a turn: the last one that is copied.
             if let Some(turn_id) = reading::last(&*parts.store, from, 0, cut.through, |event| event.turn_id).await? {
                 let text = format!(
                     "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. {} \
@@ -128,7 +127,7 @@ impl Engine {
         };
         let made = made.await;
         if made.is_err() {
-            // Half a copy, or files of a session that is not there, would lie about for ever.
+            // Otherwise a partial copy, or files without a session, would remain forever.
             let _ = parts.workspaces.remove(id).await;
         }
         let (files, earlier) = made?;
@@ -137,7 +136,7 @@ impl Engine {
     }
 }
 
-/// Where the history ends that is copied: never inside of a turn.
+/// Finds the point at which the history is cut, which is never inside a turn.
 fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint, EngineError> {
     let is_open = |turn: &TurnSpan, at: u64| turn.began <= at && turn.ended.is_none_or(|ended| ended > at);
     let mut through = match at_turn {
@@ -153,7 +152,7 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint,
             chosen.ended.ok_or_else(|| not_ended(number))?
         }
     };
-    // One that waited and never ran is told of inside of another.
+    // A queued turn that never ran may be recorded inside another turn.
     while let Some((index, around)) = turns.iter().enumerate().find(|(_, turn)| is_open(turn, through)) {
         through = around.ended.ok_or_else(|| not_ended(index as u64 + 1))?;
     }
@@ -172,7 +171,7 @@ fn not_ended(number: u64) -> EngineError {
     EngineError::busy(format!("turn {number} of this session has not ended"), hint)
 }
 
-/// The file of what was compacted, as a compaction left it that is seen at that event.
+/// History file of the compaction that is in effect at that event.
 async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<Option<HistoryFile>, EngineError> {
     let window = reading::last(store, id, 0, through, window_of).await?.unwrap_or_default();
     let Some(before) = window.summary.checked_sub(1) else { return Ok(None) };
@@ -185,7 +184,7 @@ async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<
     }))
 }
 
-/// Which part of the history a model sees from that event on.
+/// Window of the history that is set by an event.
 fn window_of(event: &Event) -> Option<Window> {
     match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
@@ -200,7 +199,7 @@ fn window_of(event: &Event) -> Option<Window> {
     }
 }
 
-/// Tells the model of the files that a fork has.
+/// Describes the fork's files to the model.
 fn words_on_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
     let Some(EarlierFiles { folder, left, .. }) = earlier else {
         return "uploads/ and outputs/ hold copies of what that session had there when the fork was made, which may be more or less \
@@ -220,21 +219,21 @@ fn words_on_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
     words
 }
 
-/// The name of the fork: that which is given, or one that tells the two apart.
+/// Title of the fork: the given one, or one that distinguishes the two sessions.
 fn name(given: Option<&str>, known: &str) -> Result<Option<String>, EngineError> {
     let of_known = || format!("{} (fork)", known.chars().take(MAX_KNOWN).collect::<String>());
     let name = given.map(str::to_owned).or_else(|| (!known.is_empty()).then(of_known));
     name.map(|name| plain_title(&name)).transpose()
 }
 
-/// Folders of a session's own tree that a fork has copies of.
+/// Folders in a session's own tree that are copied to a fork.
 const COPIED: [&str; 2] = ["uploads/", "outputs/"];
-/// Trees of the person that sessions share.
+/// Folders of the user that sessions share.
 const SHARED: [&str; 2] = ["/project/", "/folders/"];
-/// Files that are named at the most, of each kind.
+/// Maximum number of files listed as not reverted.
 const NAMED: usize = 100;
 
-/// Brings the files of a fork to that event, the end of that turn.
+/// Reverts the files of a fork to event `through`, the end of turn `turn`.
 async fn bring_back(
     ports: &Ports,
     from: SessionId,
@@ -281,7 +280,7 @@ fn starts_with(change: &FileChange, folders: &[&str]) -> bool {
     folders.iter().any(|folder| change.path.starts_with(folder))
 }
 
-/// The change as it looks in copies, which are their owner's alone.
+/// Adapts the modes of a change to copies, which are private to their owner.
 fn as_copied(mut change: FileChange) -> FileChange {
     for state in change.before.iter_mut().chain(&mut change.after) {
         state.mode = match state.kind {
@@ -294,14 +293,14 @@ fn as_copied(mut change: FileChange) -> FileChange {
     change
 }
 
-/// The change whose undo writes what a shared file held below that folder; none where it held nothing, or was no file.
+/// Change whose undo writes the earlier content of a shared file below `folder`. `None` if there was no regular file.
 fn beside(change: &FileChange, folder: &str) -> Option<FileChange> {
     let before = change.before.clone().filter(|before| before.kind == FileKind::File)?;
     let path = format!("{folder}{}", change.path);
     Some(FileChange { before: Some(before), ..FileChange::new(path, FileChangeKind::Deleted) })
 }
 
-/// Sum of all changes of files behind that event, those that took others back among them.
+/// Sum of all file changes after that event, including undos.
 async fn changes_behind(store: &dyn Store, id: SessionId, through: u64) -> Result<Vec<FileChange>, EngineError> {
     let mut changes = Vec::new();
     let note = |event: Arc<Event>| {
@@ -352,7 +351,7 @@ mod tests {
         check(&open, 22, Some(2), Err("turn 2 of this session has not ended"));
         check(&open[1..], 22, None, Err("no turn of this session has ended"));
         check(&[], 3, None, Err("no turn of this session has ended"));
-        // One that never ran stands inside of another.
+        // A turn that never ran is recorded inside another one.
         let inside = [(1, Some(30)), (11, Some(14)), (31, None), (33, Some(35))];
         check(&inside, 40, Some(2), Ok((30, 2)));
         check(&inside, 40, Some(4), Err("turn 3 of this session has not ended"));

@@ -1,4 +1,5 @@
-//! The front of the engine: finds and loads sessions; usage of all of them, and models for tests.
+//! Public entry point of the engine: finds and loads sessions, reports usage across all of them, and provides models
+//! for tests.
 
 pub mod archives;
 mod files;
@@ -49,10 +50,10 @@ use crate::{
     subagent::SessionSubagents,
 };
 
-/// Time limit for asking all servers about their models.
+/// Time limit for querying all servers about their models.
 const LOOK_UP: Duration = Duration::from_secs(2);
 
-/// The front of the engine. Cloneable; all clones speak to the same sessions.
+/// Cloneable handle of the engine. All clones share the same sessions.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -62,7 +63,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine on these ports, with these settings. Must be called inside a tokio runtime.
+    /// Creates an engine. Must be called inside a tokio runtime.
     pub fn new(ports: Ports, config: EngineConfig) -> Self {
         let chain = Arc::new(links::standard::chain());
         let stock = watch::Sender::new(Arc::new(ToolCatalog::new(ports.toolbox.catalogue(), chain.tools())));
@@ -89,12 +90,12 @@ impl Engine {
         Self { shared, registry, config: sender, recovered: Arc::new(OnceCell::new()) }
     }
 
-    /// Settles every turn that was open when the daemon last stopped: tells what finished, what never ran and what
-    /// is unknown; leaves those open that wait for a person. What was allowed for good holds from here on. Called
-    /// once, at start.
+    /// Settles every turn that was open when the daemon last stopped: records which calls finished, never ran, or have
+    /// an unknown outcome. Turns that wait for the user stay open. Also loads the permanent grants. Called once, at
+    /// start.
     ///
     /// # Errors
-    /// When the journal cannot be read. A session that cannot be settled is logged and left for its next use.
+    /// If the journal cannot be read. A session that cannot be settled is logged, and retried at its next use.
     pub async fn recover(&self) -> Result<Vec<RecoveredTurn>, EngineError> {
         self.shared.kept.reload().await?;
         let mut recovered = Vec::new();
@@ -108,10 +109,10 @@ impl Engine {
         Ok(recovered)
     }
 
-    /// Creates a session.
+    /// Creates a session with these settings and an optional title.
     ///
     /// # Errors
-    /// When the settings name a model that it cannot have, or the journal cannot be written.
+    /// If the settings name a model or folder that is not usable, or the journal cannot be written.
     pub async fn create_session(
         &self,
         settings: SessionSettings,
@@ -131,39 +132,39 @@ impl Engine {
         Ok(handle)
     }
 
-    /// The settings of a new session where nobody says otherwise.
+    /// Default settings of a new session.
     pub fn session_defaults(&self) -> SessionSettings {
         self.shared.config().session_defaults.clone()
     }
 
-    /// One session. That there is none shows at the first question to the handle.
+    /// Returns a session's handle. An unknown session is only reported by the first call on the handle.
     ///
     /// # Errors
-    /// When the engine is stopping.
+    /// If the engine is stopping.
     pub async fn session(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
         self.registry.get(id).await
     }
 
-    /// One session, if it is in memory: then nobody needs to ask the journal whether it exists.
+    /// Returns a session's handle if the session is in memory, without reading the journal.
     ///
     /// # Errors
-    /// When the engine is stopping.
+    /// If the engine is stopping.
     pub async fn live_session(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
         self.registry.live(id).await
     }
 
-    /// Sessions, last used first.
+    /// Lists up to `limit` sessions, most recently used first.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
         Ok(self.shared.ports.store.sessions(limit).await?)
     }
 
-    /// Finds what was said and done, in one session or in all, the best first.
+    /// Searches the history of one session or of all, best match first.
     ///
     /// # Errors
-    /// When the query has no word, there is no such session, or the journal cannot be read.
+    /// If the query contains no word, there is no such session, or the journal cannot be read.
     pub async fn search(
         &self,
         query: &str,
@@ -176,10 +177,10 @@ impl Engine {
         Ok(self.shared.ports.store.search(query, session, limit).await?)
     }
 
-    /// Pending interrupts, of one session or of all.
+    /// Lists the pending interrupts of one session or of all.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub async fn interrupts(&self, session: Option<SessionId>) -> Result<Vec<Interrupt>, EngineError> {
         Ok(self.shared.ports.store.pending_interrupts(session).await?)
     }
@@ -187,7 +188,7 @@ impl Engine {
     /// Answers an interrupt of any session, once.
     ///
     /// # Errors
-    /// When there is no such interrupt, it was answered before, or the answer does not fit.
+    /// If there is no such interrupt, it was already answered, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
         let stored = self.shared.ports.store.interrupt(id).await?.ok_or_else(|| {
             EngineError::not_found(format!("there is no interrupt {id}"), "agentctl interrupts shows what waits")
@@ -195,24 +196,24 @@ impl Engine {
         self.session(stored.interrupt.session_id).await?.answer(id, answer, client).await
     }
 
-    /// All model slots, after each server was asked for what nobody configured of its model.
+    /// Lists all model slots, after querying each server for details that are not configured.
     pub async fn models_looked_up(&self) -> Vec<SlotInfo> {
         let models = &self.shared.ports.models;
         let all: Vec<_> = Slot::ALL.into_iter().map(|slot| models.get(slot)).collect();
-        // What is not told in time is not known.
+        // Details that do not arrive in time stay unknown.
         let _ = timeout(LOOK_UP, join_all(all.iter().map(|model| model.look_up()))).await;
         models.list()
     }
 
-    /// All tools that there are now, sorted by name, those included that no turn shows.
+    /// Lists all current tools sorted by name, including those that no turn offers.
     pub fn tools(&self) -> Vec<ToolSpec> {
         self.shared.stock().specs()
     }
 
-    /// All tools, and why the next turn would show each or not: of a session, or of a new one.
+    /// Lists all tools with the reason why the next turn would offer each or not, for a session or for a new one.
     ///
     /// # Errors
-    /// When there is no such session or it cannot be loaded.
+    /// If there is no such session or it cannot be loaded.
     pub async fn tool_standings(&self, session: Option<SessionId>) -> Result<Vec<ToolStanding>, EngineError> {
         match session {
             Some(id) => self.session(id).await?.tools().await,
@@ -224,26 +225,26 @@ impl Engine {
         }
     }
 
-    /// The links of the chain with the reason of each, in order.
+    /// Names and reasons of the links of the chain, in order.
     pub fn chain(&self) -> Vec<(&'static str, &'static str)> {
         self.shared.chain.told()
     }
 
-    /// Changes the configuration: for turns that start from now on, and the rules for every call from now on.
+    /// Replaces the configuration. New turns use it; the policy applies to every call from now on.
     pub fn reconfigure(&self, config: EngineConfig) {
         self.config.send_replace(Arc::new(config));
         self.shared.news.tell(SessionNews::Reconfigured);
     }
 
-    /// News of all sessions, from now on.
+    /// Subscribes to news of all sessions.
     pub fn watch(&self) -> NewsReader {
         self.shared.news.watch()
     }
 
-    /// The stored event of that number; none where there is none, or the session is gone.
+    /// Reads a stored event. Returns `None` if there is no such event or the session is gone.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub async fn stored_event(&self, session: SessionId, seq: u64) -> Result<Option<Arc<Event>>, EngineError> {
         match self.shared.ports.store.events(session, seq.saturating_sub(1), 1).await {
             Ok(events) => Ok(events.into_iter().next().filter(|event| event.seq == seq)),
@@ -252,62 +253,62 @@ impl Engine {
         }
     }
 
-    /// The ports, for those who only look.
+    /// The ports, for read access.
     pub fn ports(&self) -> &Ports {
         &self.shared.ports
     }
 
-    /// Settings in force.
+    /// The current engine configuration.
     pub fn config(&self) -> Arc<EngineConfig> {
         self.shared.config()
     }
 
-    /// A session as lists show it; none where there is none.
+    /// Returns the summary of a session, or `None` if there is no such session.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub async fn summary(&self, id: SessionId) -> Result<Option<SessionSummary>, EngineError> {
         Ok(self.shared.ports.store.session(id).await?.map(|stored| stored.summary))
     }
 
-    /// Figures about what is going on.
+    /// Current statistics of the engine.
     pub fn stats(&self) -> EngineStats {
         let recovered = self.recovered.get().cloned().unwrap_or_default();
         EngineStats { activity: *self.shared.activity.borrow(), recovered }
     }
 
-    /// Activity of the engine, for those who act when there is none.
+    /// Watches the engine's activity, for example to act when it is idle.
     pub fn activity(&self) -> watch::Receiver<Activity> {
         self.shared.activity.subscribe()
     }
 
-    /// Asks the journal for something small, so that a watchdog knows that the daemon can work.
+    /// Performs a small read of the journal, so that a watchdog knows that the daemon works.
     ///
     /// # Errors
-    /// When the journal does not answer.
+    /// If the journal cannot be read.
     pub async fn probe(&self) -> Result<(), EngineError> {
         self.shared.ports.store.sessions(1).await.map(drop).map_err(EngineError::from)
     }
 
-    /// Takes no more turns, gives those that run until the deadline, suspends the rest, and unloads everything.
-    /// Turns that wait for a person are left as they are: their answers find them after the next start.
+    /// Accepts no more turns, lets running ones continue until the deadline, suspends the rest, and unloads all
+    /// sessions. Turns that wait for the user stay pending, and can be answered after the next start.
     pub async fn drain(&self, deadline: Duration) {
         self.registry.drain(deadline).await;
     }
 }
 
-/// A model for a test. Its calls are counted, and belong to no session.
+/// A model under test. Its calls count towards usage, but belong to no session.
 pub struct ProbedModel {
     slot: Slot,
-    /// The model.
+    /// The model under test.
     pub model: Arc<dyn Model>,
-    /// Windows as turns have learnt them.
+    /// Context window sizes, as learned by turns.
     pub windows: Arc<ContextWindows>,
     ports: Arc<Ports>,
 }
 
 impl ProbedModel {
-    /// Counts one call. A test continues where that cannot be stored.
+    /// Records the usage of one call. A failure is logged and does not fail the test.
     pub async fn count(&self, usage: Usage) {
         let model = self.model.info().id.clone();
         let side = SideUsage { at: self.ports.clock.now(), slot: self.slot, model, usage };
@@ -318,16 +319,16 @@ impl ProbedModel {
 }
 
 impl Engine {
-    /// Usage of model calls by model, session, day or slot, that of deleted sessions included.
+    /// Reports usage by model, session, day or slot, including deleted sessions.
     ///
     /// # Errors
-    /// When the last day is before the first, or the journal cannot be read.
+    /// If the last day is before the first, or the journal cannot be read.
     pub async fn usage(&self, query: UsageQuery) -> Result<UsageReport, EngineError> {
         let Ports { store, clock, .. } = &*self.shared.ports;
         Ok(store.usage(query, clock.now()).await?)
     }
 
-    /// The model that serves a slot, for a test. Its server was asked which it is.
+    /// Returns the model of a slot for a test, after querying its server.
     pub async fn probed_model(&self, slot: Slot) -> ProbedModel {
         let (ports, windows) = (Arc::clone(&self.shared.ports), Arc::clone(&self.shared.windows));
         let model = ports.models.get(slot);

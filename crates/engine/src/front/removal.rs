@@ -1,13 +1,13 @@
-//! Removing sessions, on a full disk and damaged ones, too; and cleaning those that nobody has used for long.
+//! Removes sessions, also on a full disk and if damaged, and cleans sessions that were unused for long. Also manages
+//! their git worktrees: lists, diffs, merges and removes them, and leaves those with changes to the user when their
+//! session goes.
 //!
-//! First the session and those that work for it are retired: from then on everybody else is refused, and nothing of them is
-//! under way. Then the journal hides them and notes that their files are still there, all at once and durable. Then the
-//! files go. What a crash leaves of them, the next start removes.
+//! A removal first retires the session and its subagents: from then on they refuse all access, and nothing of them is
+//! in progress. Then the journal hides them and records durably, in one step, that their files remain. Then the files
+//! are deleted. After a crash the next start deletes the remaining ones.
 //!
-//! What is too old is for the caller to say; that nothing is removed of a session that somebody uses, that waits for somebody or
-//! that is pinned, is seen to here.
-//!
-//! And git worktrees of sessions: made with a session, merged and removed by people, and left to them where a session goes.
+//! The caller decides what is too old. This module guarantees that nothing is removed from a session that is in use,
+//! waits for an answer, or is pinned.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -32,23 +32,23 @@ use crate::{
     },
 };
 
-/// Number of tries for a session that was unloaded just when it was asked.
+/// Number of retries if the session is unloaded at the same time.
 const TRIES: usize = 3;
 
 impl Engine {
-    /// Removes a session and its files for good, and those that worked for it.
+    /// Deletes a session, its subagents and their files for good.
     ///
     /// # Errors
-    /// When something of one of them is under way, or the journal cannot be changed: then all is as it was. When not all files
-    /// can be removed: then the session is gone, and the next cleaning goes on.
+    /// If one of them has work in progress or the journal cannot be changed; then nothing is changed. If not all files
+    /// can be removed; then the session is gone, and the next cleaning continues.
     pub async fn delete_session(&self, id: SessionId) -> Result<(), EngineError> {
         self.remove(id, None).await.map(drop)
     }
 
-    /// Removes the files of sessions whose removal was cut off.
+    /// Removes the files of sessions whose removal was interrupted.
     ///
     /// # Errors
-    /// When the journal or the files cannot be read or removed.
+    /// If the journal or the files cannot be read or removed.
     pub async fn finish_removals(&self) -> Result<(), EngineError> {
         let left = self.shared.ports.store.files_left().await?;
         if left.is_empty() {
@@ -60,9 +60,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a session with all that belongs to it, unless it is needed or was used since `last_used`. Says whether it did.
+    /// Removes a session with all that belongs to it, unless it is needed or was used after `last_used`. Returns true
+    /// if it was removed.
     async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
-        // Where whoever waits for the removal goes away, it ends with this, and the sessions are found again.
+        // If this future is cancelled, the hold is dropped and the sessions can be found again.
         let hold = Arc::new(());
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
         let parts = &self.shared.ports;
@@ -81,8 +82,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Ends a session for good, and then those that work for it: only a turn of it makes more of them. None where one of them
-    /// is needed.
+    /// Retires a session, and then its subagents, because only its turns create more of them. Returns `None` if
+    /// one of them is needed.
     async fn retire(
         &self,
         id: SessionId,
@@ -113,11 +114,11 @@ impl Engine {
             if !retired.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown) {
                 break;
             }
-            // It was unloaded in that moment. Where the daemon stops, nobody finds it again.
+            // The session was unloaded at that moment. While the daemon is stopping it cannot be loaded again.
             retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
         }
         match retired {
-            // A person can remove what cannot even be loaded.
+            // The user can also remove a session that cannot be loaded.
             Err(error) if error.kind() == ErrorKind::Storage && last_used.is_none() => {
                 tracing::warn!(session = %id, "a session is removed that cannot be loaded: {error}");
                 if self.registry.withhold(id, Arc::downgrade(hold)).await? { Ok(true) } else { Err(error) }
@@ -127,16 +128,16 @@ impl Engine {
     }
 }
 
-/// Removes the files of sessions that the journal has hidden, and has it know. What cannot be removed keeps nothing else.
+/// Removes the files of hidden sessions and records that in the journal. One failure does not stop the others.
 async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
     let (mut gone, mut failed) = (Vec::new(), None);
-    // Those that worked for others first: their worktrees may be made of another one.
+    // Subagents first, because their worktrees may be based on that of the parent.
     for id in sessions.into_iter().rev() {
         let removed = async {
             parts.workspaces.remove(id).await?;
             parts.snapshots.remove(id).await?;
             parts.exchanges.remove(id).await?;
-            // One that stays is found again.
+            // A worktree that stays is found again later.
             leave(parts, id).await;
             Ok::<_, WorkspaceError>(())
         };
@@ -148,24 +149,24 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
     if !gone.is_empty()
         && let Err(error) = parts.store.note_files_gone(gone).await
     {
-        // They are looked for once more, and not found.
+        // The next cleaning retries these sessions and finds no files.
         tracing::warn!("could not record that files of deleted sessions are gone: {error}");
     }
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
 impl Engine {
-    /// Removes what was not used for long of a session, and tells of it in its history. None where the session is in use,
-    /// waits, or is pinned: then nothing is removed.
+    /// Removes unused data of a session and records that in its history. Returns `None`, without removing anything, if
+    /// the session is in use, waits for an answer, or is pinned.
     ///
     /// # Errors
-    /// When there is no such session, or the journal or the files cannot be read or written.
+    /// If there is no such session, or the journal or the files cannot be read or written.
     pub async fn clean_session(&self, id: SessionId, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
         if self.registry.live(id).await?.is_some() {
             return Ok(None);
         }
         if !order.undo {
-            // Most have nothing to clean, and need not be loaded for that.
+            // Most sessions have nothing to clean, and are not loaded for it.
             let found = self.shared.ports.workspaces.clean(id, order.areas.clone(), true).await?;
             if found.is_empty() {
                 return Ok(Some(SessionCleaned::default()));
@@ -174,13 +175,13 @@ impl Engine {
         self.session(id).await?.clean(order).await
     }
 
-    /// Deletes a session for good, as [`Self::delete_session`] does, unless it is in use, waits or is pinned, or it or one that
-    /// works for it was used since `last_used`. Says whether it did, or would in a trial.
+    /// Deletes a session like [`Self::delete_session`], unless it is in use, waiting or pinned, or it or one of its
+    /// subagents was used after `last_used`. Returns true if it was deleted, or would be in a trial.
     ///
     /// # Errors
-    /// As of [`Self::delete_session`].
+    /// Same as [`Self::delete_session`].
     pub async fn expire_session(&self, id: SessionId, last_used: Timestamp, trial: bool) -> Result<bool, EngineError> {
-        // Most that stay need not be loaded for that. All others decide themselves.
+        // Most sessions that stay are ruled out without loading them. The other ones decide themselves.
         let store = &self.shared.ports.store;
         let Some(stored) = store.session(id).await? else { return Ok(false) };
         let is_needed = stored.settings.pinned || stored.open_turn.is_some() || !stored.queue.is_empty();
@@ -191,10 +192,10 @@ impl Engine {
         Ok(may_expire && (trial || self.remove(id, Some(last_used)).await?))
     }
 
-    /// Removes what was left of sessions and workspaces whose removal was cut off. A trial only counts.
+    /// Removes leftovers of interrupted removals. A trial only counts them.
     ///
     /// # Errors
-    /// When the files cannot be read or removed.
+    /// If the files cannot be read or removed.
     pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved, EngineError> {
         if !trial {
             if let Err(error) = self.settle_worktrees().await {
@@ -206,14 +207,14 @@ impl Engine {
     }
 }
 
-/// Characters of a session's title in the message of a commit.
+/// Maximum length of a session title in a commit message, in characters.
 const TITLE: usize = 60;
 
 impl Engine {
-    /// All worktrees, sorted by name.
+    /// Lists all worktrees, sorted by name.
     ///
     /// # Errors
-    /// When they, or the journal, cannot be read.
+    /// If the worktrees or the journal cannot be read.
     pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
         let Some(worktrees) = self.shared.ports.workspaces.worktrees() else { return Ok(Vec::new()) };
         let mut all = Vec::new();
@@ -221,7 +222,7 @@ impl Engine {
             let is_orphan = self.shared.ports.store.session(known.session).await?.is_none();
             match worktrees.report(known.name).await {
                 Ok(report) => all.push(WorktreeReport { is_orphan, ..report }),
-                // It was removed just now.
+                // The worktree was removed in the meantime.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
@@ -229,19 +230,20 @@ impl Engine {
         Ok(all)
     }
 
-    /// Difference of a worktree, which is named by its name or by a session, from the newest commit that its main tree has as well.
+    /// Returns the diff of a worktree against its merge base with the main tree. `named` is the name of the
+    /// worktree or a session.
     ///
     /// # Errors
-    /// When there is none, or git fails.
+    /// If there is no such worktree, or git fails.
     pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
         let known = self.worktree(named).await?;
         Ok(ported(&self.shared.ports)?.diff(known.name).await?)
     }
 
-    /// Merges a worktree into what its main tree has checked out: all of it or nothing.
+    /// Merges a worktree into the branch checked out in its main tree, all or nothing.
     ///
     /// # Errors
-    /// Of kind `Busy` while a turn runs in it or in the main tree, of kind `Conflict` where files are in the way.
+    /// `Busy` while a turn is open in it or in the main tree, `Conflict` if files are in the way.
     pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
         let known = self.worktree(named).await?;
         let _closed = self.close(&known, vec![known.top.clone(), known.main.clone()]).await?;
@@ -256,7 +258,7 @@ impl Engine {
     /// Removes a worktree and its branch, and returns its name.
     ///
     /// # Errors
-    /// Of kind `Busy` while a turn runs in it, of kind `Conflict` where it has changes that are merged nowhere, unless forced.
+    /// `Busy` while a turn is open in it. `Conflict` if it has unmerged changes, unless forced.
     pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
         let known = self.worktree(named).await?;
         let _closed = self.close(&known, vec![known.top.clone()]).await?;
@@ -264,10 +266,11 @@ impl Engine {
         Ok(known.name)
     }
 
-    /// Finishes what a stop of the daemon cut off, and removes worktrees without changes whose sessions are gone.
+    /// Finishes operations interrupted by a stop of the daemon, and removes unchanged worktrees whose sessions are
+    /// gone.
     ///
     /// # Errors
-    /// When they, or the journal, cannot be read.
+    /// If the worktrees or the journal cannot be read.
     pub async fn settle_worktrees(&self) -> Result<(), EngineError> {
         let parts = &self.shared.ports;
         let Some(worktrees) = parts.workspaces.worktrees() else { return Ok(()) };
@@ -277,7 +280,7 @@ impl Engine {
         }
         worktrees.settle().await?;
         for KnownWorktree { session, .. } in all {
-            // One that is being made for a session just now has it soon.
+            // A worktree of a session that is being created is not an orphan.
             if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {
                 leave(parts, session).await;
             }
@@ -285,7 +288,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A worktree by its name, or by a session that works in it.
+    /// Finds a worktree by its name, or by a session that works in it.
     async fn worktree(&self, named: &str) -> Result<KnownWorktree, EngineError> {
         let all = ported(&self.shared.ports)?.known().await?;
         let unknown = || {
@@ -307,10 +310,10 @@ impl Engine {
         all.iter().find(is_own).cloned().ok_or_else(unknown)
     }
 
-    /// Closes folders, so that no turn begins in them. Refused while one runs, or waits for its time, in a session that can change
-    /// files there.
+    /// Closes folders, so that no turn begins in them. Fails if a session that can change files there has an open or
+    /// queued turn.
     async fn close(&self, known: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
-        // First, so that no turn begins behind the look.
+        // Closed before the check, so that no turn can begin after it.
         let closed = self.shared.closed.close(folders.clone());
         let users = users(&self.shared.ports, &folders).await?;
         for id in users.into_iter().chain([known.session]) {

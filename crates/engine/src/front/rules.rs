@@ -1,7 +1,8 @@
-//! What people have allowed: for good, which is kept in the journal and seen by every session at once, and for one
-//! session, which that session keeps itself; and the projects that they trust. Nothing that a model does leads here.
+//! Grants by the user: permanent ones, which are stored in the journal and visible to all sessions at once, and grants
+//! of one session, which are stored in its settings. Also trust in projects. Nothing that a model does calls this
+//! module.
 //!
-//! And what the rules say of calls that nobody makes, and what they would do: for people who want to know beforehand.
+//! Also dry runs of calls, for users who want to know in advance what the rules decide and what a call would do.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -26,14 +27,14 @@ use crate::{
     agents, error::EngineError, front::Engine, grants::not_kept, links::showable, session::turns::asks::denied_edit,
 };
 
-/// Characters that are kept of a client's name.
+/// Maximum length of a stored client name, in characters.
 const MAX_NAME: usize = 100;
 
 impl Engine {
-    /// The rules that people keep: those for good, then those of sessions; of one session, all that hold in it.
+    /// Lists permanent grants followed by those of all sessions, or all grants that apply in one session.
     ///
     /// # Errors
-    /// When there is no such session or the journal cannot be read.
+    /// If there is no such session or the journal cannot be read.
     pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<HeldGrant>, EngineError> {
         let store = &self.shared.ports.store;
         let mut held: Vec<HeldGrant> =
@@ -48,10 +49,10 @@ impl Engine {
         Ok(held)
     }
 
-    /// Keeps a rule for one session, or for good. It holds for the next call of running turns too.
+    /// Adds a grant to one session, or a permanent one. It also applies to the next call of running turns.
     ///
     /// # Errors
-    /// When the rule makes no sense, there is no such session, or the journal cannot be written.
+    /// If the rule is invalid, there is no such session, or the audit log or the journal cannot be written.
     pub async fn add_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<(), EngineError> {
         let rule = rule.trim().to_owned();
         let client: String = client.chars().take(MAX_NAME).collect();
@@ -64,7 +65,7 @@ impl Engine {
         let fact = AuditFact::GrantAdded { rule: rule.clone(), scope: scope(session), by };
         let entry = self.entry(session, fact);
         let grant = Grant { rule, at: Some(entry.at), by: Some(client) };
-        // What is not in the audit log is not allowed.
+        // A grant only takes effect if it is in the audit log.
         self.shared.ports.audit.record(entry).await?;
         match session {
             Some(id) => self.session(id).await?.grant(grant).await,
@@ -75,11 +76,10 @@ impl Engine {
         }
     }
 
-    /// Takes a rule back, from one session or from what is kept for good. It no longer holds for the next call of
-    /// running turns either.
+    /// Revokes a grant of one session, or a permanent one. It no longer applies to the next call of running turns.
     ///
     /// # Errors
-    /// When no such rule is kept there, or the journal cannot be written.
+    /// If there is no such grant, or the journal cannot be written.
     pub async fn revoke_grant(
         &self,
         session: Option<SessionId>,
@@ -99,24 +99,24 @@ impl Engine {
                 self.shared.kept.reload().await?;
             }
         }
-        // What is taken back must not wait for a log that cannot be written.
+        // A revocation must not wait for a log that cannot be written.
         self.shared.ports.audit.note(self.entry(session, fact)).await;
         Ok(())
     }
 
-    /// All that is known of a project: what it brings along, and whether the person trusts it.
+    /// Reports the contents that a project provides, and the user's trust in it.
     ///
     /// # Errors
-    /// When there is no such folder, or it cannot be read.
+    /// If there is no such folder, or it cannot be read.
     pub async fn show_project(&self, project: PathBuf) -> Result<ProjectReport, EngineError> {
         let report = self.projects()?.show(project).await?;
         Ok(self.checked(report))
     }
 
-    /// Trusts a project as long as its content has this hash, in a client's name.
+    /// Trusts a project on behalf of a client, as long as its content has this hash.
     ///
     /// # Errors
-    /// When it has another hash, there is nothing to trust, or the audit log or the trust cannot be stored.
+    /// If the hash differs, there is nothing to trust, or the audit log or the trust cannot be stored.
     pub async fn trust_project(
         &self,
         project: PathBuf,
@@ -131,22 +131,22 @@ impl Engine {
                 sha256: hash.clone(),
                 by: client_of(&client),
             };
-            // What is not in the audit log is not allowed.
+            // Trust only takes effect if it is in the audit log.
             self.shared.ports.audit.record(self.entry(None, fact)).await?;
         }
         let report = projects.trust(project, hash, client).await?;
         Ok(self.checked(report))
     }
 
-    /// Trusts a project no longer, in a client's name.
+    /// Revokes the trust in a project on behalf of a client.
     ///
     /// # Errors
-    /// When it is not trusted, or that cannot be stored.
+    /// If the project is not trusted, or the change cannot be stored.
     pub async fn distrust_project(&self, project: PathBuf, client: String) -> Result<ProjectReport, EngineError> {
         let report = self.projects()?.distrust(project).await?;
         let project = report.path.display().to_string();
         let fact = AuditFact::ProjectDistrusted { project, by: client_of(&client) };
-        // What is taken back must not wait for a log that cannot be written.
+        // A revocation must not wait for a log that cannot be written.
         self.shared.ports.audit.note(self.entry(None, fact)).await;
         Ok(self.checked(report))
     }
@@ -166,7 +166,7 @@ impl Engine {
         }
     }
 
-    /// The report with what the configuration has to say about its agents.
+    /// Adds the problems of the project's agents under the current configuration to a report.
     fn checked(&self, mut report: ProjectReport) -> ProjectReport {
         let (config, tools) = (self.shared.config(), self.tools());
         let is_tool = |name: &str| tools.iter().any(|tool| tool.name == agents::canonical_name(name));
@@ -195,31 +195,31 @@ fn scope(session: Option<SessionId>) -> String {
     scope.as_str().to_owned()
 }
 
-/// Where a call would be made: all that a verdict depends on, besides the call and the rules.
+/// Context of a dry run: everything that a verdict depends on, except the call and the rules.
 #[derive(Debug, Clone, Default)]
 pub struct DryRunSubject {
     settings: SessionSettings,
     workspace: Option<Arc<Workspace>>,
     kept: Arc<[Grant]>,
-    /// Whose the tools are that are somebody else's.
+    /// Tools of MCP servers and other foreign sources.
     others: Arc<ForeignTools>,
-    /// Nothing holds commands, as [`CallContext::held`] has it.
+    /// True if commands are not held, see [`CallContext::held`].
     unheld: bool,
-    /// Commands are contained, as [`CallContext::contained`] has it.
+    /// True if commands are contained, see [`CallContext::contained`].
     contained: bool,
 }
 
-/// State of the files that a call is about. Empty from a standpoint without folders.
+/// State of the files that a call refers to. Empty if the dry run has no folders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LookedUp {
-    /// The form of the call that names what it would read, where a path in it leads through a link.
+    /// Resolved target, if a path in the call leads through a link.
     pub followed: Option<FollowedLink>,
-    /// Where its command starts, if it runs one.
+    /// Folder in which the call's command starts, if it runs one.
     pub start: Option<StartFolder>,
 }
 
 impl DryRunSubject {
-    /// Verdict of a policy on a call, with what [`Engine::look_up`] has found of it.
+    /// Judges a call under a policy, with the findings of [`Engine::look_up`].
     pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, looked_up: &LookedUp) -> Explanation {
         let workspace = self.workspace.as_deref();
         rules.judge(&CallContext {
@@ -239,10 +239,10 @@ impl DryRunSubject {
 }
 
 impl Engine {
-    /// The standpoint of a session, or of a new one that has no project.
+    /// Creates the dry run context of a session, or of a new session without a project.
     ///
     /// # Errors
-    /// When there is no such session, or the journal does not answer.
+    /// If there is no such session, or the journal cannot be read.
     pub async fn standpoint(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
         let kept = self.shared.kept.now();
         let others = Arc::new(self.shared.stock().others());
@@ -252,8 +252,8 @@ impl Engine {
         let Some(id) = session else { return Ok(at) };
         let unknown = || EngineError::new(ErrorKind::NotFound, format!("there is no session {id}"));
         let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
-        // Nothing is made for it: whoever asks only wants to know. Where the project is gone no rule reaches into it, and
-        // what the session is set to and what it was granted hold all the same.
+        // Nothing is created, because this is only a query. If the project is gone no rule covers it, but the session's
+        // settings and grants still apply.
         let workspace = match self.shared.ports.workspaces.locate(id, settings.mounts()).await {
             Ok(workspace) => Some(Arc::new(workspace)),
             Err(error) => {
@@ -264,7 +264,7 @@ impl Engine {
         Ok(DryRunSubject { settings, workspace, ..at })
     }
 
-    /// Looks up the files of a call that would be made there.
+    /// Resolves the files of a call in this context.
     pub async fn look_up(&self, at: &DryRunSubject, tool: &ToolSpec, arguments: &str) -> LookedUp {
         let Some(workspace) = at.workspace.clone() else { return LookedUp::default() };
         let call = call(tool, arguments);
@@ -276,18 +276,18 @@ impl Engine {
         LookedUp { followed: toolbox.follow(context, call).await, start: toolbox.start(context, call).await }
     }
 
-    /// The arguments of a call in the words of its tool, as they would be judged if a model wrote it.
+    /// Arguments of a call with aliases resolved, as they would be judged if a model wrote them.
     pub fn meant(&self, tool: &ToolSpec, arguments: String) -> String {
         let call = call(tool, &arguments);
         self.shared.ports.toolbox.meant(&call).map_or(arguments, |meant| meant.arguments)
     }
 
-    /// The question that a person would be asked who wants a call that waits to run with other arguments: with the
-    /// risk, and with what it would do then. Nothing runs, and nothing is answered.
+    /// Previews the question for a pending call with other arguments, including the risk and the effect. Nothing runs,
+    /// and nothing is answered.
     ///
     /// # Errors
-    /// When nothing of that id waits for an approval, the rules deny these arguments, the call would fail with them, or it
-    /// would do more than can be shown.
+    /// If no approval with this ID is pending, the rules deny these arguments, the call would fail with them, or its
+    /// effect is too large to show.
     pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask, EngineError> {
         let waits = self.shared.ports.store.interrupt(id).await?;
         let waits = waits.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
@@ -318,7 +318,7 @@ impl Engine {
             Verdict::Ask { reason, .. } => reason.clone(),
             Verdict::Allow => String::new(),
         };
-        // What the conversation's own tools would do, their arguments say.
+        // For the engine's own tools the arguments already show the effect.
         let has_preview = toolbox.specs().iter().any(|known| known.name == spec.name);
         let shown = if has_preview { toolbox.preview(&context, &call).await } else { Ok(None) };
         let shown = shown.map(|shown| shown.or_else(|| looked_up.followed.map(|followed| followed.to_string())));
@@ -341,7 +341,7 @@ impl Engine {
         })
     }
 
-    /// Where a call would work that nobody makes.
+    /// Tool context of a call that is not executed.
     fn context_of(&self, call: &ToolCall, session_id: SessionId, workspace: Arc<Workspace>) -> ToolContext {
         ToolContext {
             session_id,
@@ -364,10 +364,10 @@ impl Engine {
         }
     }
 
-    /// A tool by its name.
+    /// Finds a tool by its name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no such tool.
     pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
         let hint = "`agentctl tools` lists them; a command line goes after `--`";
         let unknown = || EngineError::not_found(format!("there is no tool {name:?}"), hint);
@@ -379,7 +379,7 @@ fn call(tool: &ToolSpec, arguments: &str) -> ToolCall {
     ToolCall { call_id: CallId::generate(), name: tool.name.clone(), arguments: arguments.to_owned() }
 }
 
-/// A tool that is not there any more, as one that may do anything.
+/// Stand-in for a tool that is gone. It is rated as able to do anything.
 pub fn unknown_tool(name: &str) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Execute }
 }

@@ -1,5 +1,5 @@
-//! Starts of turns: in a session of their own, and with parts beside the words. What a part is is looked at before anything
-//! is kept, so that a start that is refused leaves nothing behind.
+//! Starts turns in new sessions, and turns whose input has parts besides its text. Parts are checked before anything is
+//! stored, so that a rejected start leaves nothing behind.
 
 use agentd_core::{
     error::ErrorKind,
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Parts of an input that were looked at, and are not kept yet.
+/// Parts of an input that were checked and are not stored yet.
 #[derive(Debug, Default)]
 pub struct CheckedParts(Vec<CheckedPart>);
 
@@ -39,11 +39,11 @@ enum CheckedPart {
 }
 
 impl Engine {
-    /// Starts a turn in a session of its own, which is stored together with the start, with parts of the input beside its words. A
-    /// start that is refused leaves no session behind.
+    /// Starts a turn in a new session, which is stored together with the start. The input may have parts besides its
+    /// text. A rejected start leaves no session behind.
     ///
     /// # Errors
-    /// As of [`SessionHandle::start_turn`], and when the disk does not take the parts.
+    /// Same as [`SessionHandle::start_turn`], and if the parts cannot be stored.
     pub async fn start_session_with(
         &self,
         settings: SessionSettings,
@@ -65,7 +65,7 @@ impl Engine {
         let started = started.await;
         if started.is_err() {
             if let Ok(session) = &session {
-                // It may be gone already, with its reason for the error.
+                // The actor may already be gone because of the error.
                 let _ = session.close().await;
             }
             forget(&self.shared.ports, id).await;
@@ -73,11 +73,11 @@ impl Engine {
         Ok((session?, started?))
     }
 
-    /// Id and settings of a session to be, with all that they name looked at, and its worktree made. The audit log is told of the mode
-    /// in which it begins: one that it has not heard of allows nothing.
+    /// Returns the ID and the checked settings of a new session, after creating its worktree. A mode other than the
+    /// default is recorded in the audit log, and only takes effect if that succeeds.
     ///
     /// # Errors
-    /// When they name a model or folders that it cannot have.
+    /// If the settings name a model or folders that are not usable.
     pub(super) async fn session_to_be(
         &self,
         settings: SessionSettings,
@@ -94,10 +94,10 @@ impl Engine {
         Ok((id, worktree::with_worktree(parts, id, settings).await?))
     }
 
-    /// Starts a turn with parts of the input beside its words.
+    /// Starts a turn whose input may have parts besides its text.
     ///
     /// # Errors
-    /// As of [`SessionHandle::start_turn`], and when the disk does not take the parts.
+    /// Same as [`SessionHandle::start_turn`], and if the parts cannot be stored.
     pub async fn start_turn_with(
         &self,
         session: &SessionHandle,
@@ -108,7 +108,7 @@ impl Engine {
         if parts.0.is_empty() {
             return session.start_turn(start).await;
         }
-        // Until it is there and told of, the session stays.
+        // The lease keeps the session loaded until the parts are stored and announced.
         let _lease = session.lease().await?;
         let view = session.show().await?;
         match (view.live_turn, start.start.if_busy) {
@@ -134,12 +134,12 @@ impl Engine {
             session.start_turn(start).await
         }
         .await;
-        // Where it was not refused but broke off, it may be in the journal.
+        // After an error of these kinds the start may be in the journal.
         let is_broken = |error: &EngineError| {
             matches!(error.kind(), ErrorKind::Storage | ErrorKind::ShuttingDown | ErrorKind::Internal)
         };
         if started.as_ref().is_err_and(|error| !is_broken(error)) {
-            // Nobody was told of the files.
+            // The files were never announced.
             for part in kept {
                 let AttachedPart::File { path, .. } = part else { continue };
                 if let Err(error) = self.shared.ports.workspaces.remove_upload(files_of, path).await {
@@ -150,10 +150,10 @@ impl Engine {
         started
     }
 
-    /// Looks at the parts of an input, before anything of them is kept.
+    /// Checks the parts of an input, before anything is stored.
     ///
     /// # Errors
-    /// When there are too many, or one is empty, too large, or no picture where it calls itself one.
+    /// If there are too many, or one is empty, too large, or an invalid picture.
     pub async fn check_parts(&self, parts: Vec<InputPart>) -> Result<CheckedParts, EngineError> {
         if parts.len() > MAX_INPUT_PARTS {
             let message =
@@ -178,10 +178,10 @@ impl Engine {
         Ok(CheckedParts(checked))
     }
 
-    /// Makes a picture of a client fit for models. `whose` says in a word which one it is.
+    /// Prepares a picture of a client for models. `whose` names the picture in errors.
     ///
     /// # Errors
-    /// When it is empty, too large, of another type, damaged, or no picture at all.
+    /// If it is empty, too large, of an unsupported type, damaged, or not a picture.
     pub async fn check_picture(&self, whose: &str, picture: PictureData) -> Result<CheckedPicture, EngineError> {
         let PictureData { name, media_type, content } = picture;
         let known = PICTURE_TYPES.iter().find(|(known, _)| *known == media_type);
@@ -217,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the parts in the files of that session, one after the other in `kept`.
+    /// Stores the parts in the session's files, appending each to `kept`.
     async fn keep_parts(
         &self,
         session: SessionId,
@@ -292,9 +292,9 @@ fn check_selection(whose: &str, Selection { uri, lines, text }: &Selection) -> R
     }
 }
 
-/// Removes what was kept for a session that was never stored.
+/// Removes files of a session that was never stored.
 async fn forget(ports: &Ports, session: SessionId) {
-    // A journal that cannot be read does not say if it is there.
+    // If the journal cannot be read, it is unknown whether the session exists.
     if let Ok(None) = ports.store.session(session).await {
         let _ = ports.workspaces.remove(session).await;
         worktree::leave(ports, session).await;

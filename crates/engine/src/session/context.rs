@@ -1,4 +1,4 @@
-//! What a model sees of a session: what it is told first, all of it for people, part by part, and compactions taken back.
+//! A session as its model sees it: the guides sent first, the parts of the context window, and undoing compactions.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ use crate::{
 };
 
 impl Actor {
-    /// Content of the window of the model that would be asked next.
+    /// Describes the context window of the model that would be called next.
     pub(crate) async fn context(&mut self) -> Result<ContextView, Fault> {
-        // Figures of the machine that the session comes from, as long as nothing has happened in it here: they are about the
-        // same history, and what follows from this machine's models and tools shows with the next turn.
+        // Imported figures are used until something happens in the session here. They describe the same history;
+        // differences in this machine's models and tools show with the next turn.
         let imported = self.state.settings.imported.as_ref().filter(|origin| origin.events == self.journal.head());
         if let Some(view) = imported.and_then(|origin| origin.context.clone()) {
             return Ok(ContextView { imported: true, ..view });
@@ -56,7 +56,7 @@ impl Actor {
             None => parts.push((kind, print, count)),
         };
         let (scales, window) = (&self.shared.scales, self.shared.windows.of(model));
-        // The embedded model is shown neither: what it may do is decided around it.
+        // The embedded model gets neither tools nor instructions: the engine decides around it what it may do.
         if !model.embedded {
             add(SegmentKind::Tools, tools.print, count(tools.specs.len()));
             let text = self.system(&config.system_prompt, &finds, &workspace);
@@ -78,10 +78,10 @@ impl Actor {
         for message in &history::messages(&history, model.echo_reasoning) {
             add(history::kind(message), footprint::print(message), 1);
         }
-        // What the server counted last is the truth; the parts share it as the guess has them.
+        // The server's last count is authoritative; parts get proportional shares of it.
         let guess = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
         let tokens = match &self.open {
-            // A turn that is open counts for itself.
+            // An open turn keeps its own measurements.
             Some(_) => scales.apply(&model.id, guess),
             None => self.state.meter.expected(scales, Next { model, tools: tools.print }, || guess),
         };
@@ -94,7 +94,7 @@ impl Actor {
             let sources = if kind == SegmentKind::Memory { sources.as_slice() } else { &[] };
             segments.extend(by_source(whole, sources));
         }
-        // What was lost by rounding belongs to the largest part, so that the parts make the whole.
+        // Add the rounding error to the largest part, so that the parts sum up to the total.
         let rest = tokens.saturating_sub(segments.iter().map(|segment| segment.tokens).sum());
         if let Some(largest) = segments.iter_mut().max_by_key(|segment| segment.tokens) {
             largest.tokens += rest;
@@ -114,7 +114,7 @@ impl Actor {
         })
     }
 
-    /// Guides that people wrote for the model, where the history does not have them.
+    /// Guides for the model that the history does not contain yet.
     pub(crate) async fn told_first(
         &mut self,
         slot: Slot,
@@ -125,10 +125,10 @@ impl Actor {
         let workspace = self.workspace().await?;
         let (shared, limits) = (&self.shared, self.shared.config().guides);
         let looked = instructions::look(&*shared.ports.workspaces, &workspace, limits).await;
-        // What could not be found out is left as it was told before.
+        // If the guides could not be read, the earlier ones stay in force.
         let limits = if looked.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
         let guides = looked.unwrap_or_default();
-        // The last answer may be written by another model, which reads the same.
+        // The final answer may be written by another model, which reads the same history.
         let (_, chat) = self.chat(SlotChoice::by_name(slot));
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let history = self.state.seen();
@@ -137,8 +137,8 @@ impl Actor {
         Ok(shared.chain.preamble(&PreambleContext { guides, limits, window, history, handed, tools }))
     }
 
-    /// Takes the last compaction back. Nothing was removed from the journal, so all of it is there. It is not done again by
-    /// itself as long as all of it fits.
+    /// Undoes the last compaction, whose items are all still in the journal. It is not repeated automatically as long
+    /// as all of them fit.
     pub(crate) async fn undo_compaction(&mut self) -> Result<(Window, CompactionReport), Fault> {
         if self.open.is_some() {
             let open = "a compaction cannot be taken back while a turn is open";
@@ -157,7 +157,7 @@ impl Actor {
             return Err(nothing.with_hint("`agentctl context` shows what the model sees").into());
         };
         let (items, summary) = load::window(&*self.shared.ports.store, self.id, compaction.before).await?;
-        // Compactions stand among the items, too, and are not seen there.
+        // Compactions are also among the items, and are not visible there.
         let seen = items.iter().map(|(_, item)| item).filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
         let seen: Vec<Arc<Item>> = summary.iter().chain(seen).map(|item| Arc::new(item.clone())).collect();
         let window = Window { held: held(&seen), ..compaction.before };
@@ -167,7 +167,7 @@ impl Actor {
         Ok((window, compaction.report))
     }
 
-    /// Shows the results again that a compaction moved to files.
+    /// Restores the results that a compaction offloaded to files.
     async fn undo_offload(&mut self, offload: &Item) -> Result<Window, Fault> {
         let window = Window { held: held(&self.state.seen()), ..self.state.window };
         let back = Compaction { restores: Some(offload.id), before: window, ..Compaction::default() };
@@ -180,9 +180,9 @@ impl Actor {
         Ok(window)
     }
 
-    /// Tells how full the window is, where that has changed without a turn.
+    /// Records the fill level of the window if it has changed without a turn.
     pub(crate) async fn tell_level(&mut self) -> Result<(), Fault> {
-        // A session whose project is gone has no request to weigh; whoever wants a turn of it is told.
+        // A session whose project is gone has no request to measure; starting a turn reports the error.
         let Ok(ContextView { tokens, window, .. }) = self.context().await else { return Ok(()) };
         match self.state.meter.moved(tokens, window) {
             Some(change) => self.change(change).await,
@@ -190,7 +190,7 @@ impl Actor {
         }
     }
 
-    /// Stores the end of a compaction, with the numbers that only the journal's writer knows.
+    /// Stores the end of a compaction, with sequence numbers that only the journal's writer knows.
     pub(crate) async fn compact(
         &mut self,
         turn_id: TurnId,
@@ -199,7 +199,7 @@ impl Actor {
         compaction: Compaction,
         stored: oneshot::Sender<Arc<Item>>,
     ) -> Result<(), Fault> {
-        // The highest number, whatever the order: calls that ran side by side may have ended in another.
+        // The highest number, because parallel calls may have completed in a different order.
         let through = replaced.iter().filter_map(|id| self.state.number_of(*id)).max();
         let through = through.unwrap_or(self.state.window.after);
         let body = ItemBody::Compaction(Compaction { through, before: self.state.window, ..compaction });
@@ -211,16 +211,16 @@ impl Actor {
     }
 }
 
-/// The messages of a history that is not compacted by itself until it has grown by many.
+/// Number of messages at which the history is held: automatic compaction waits until it has grown well beyond that.
 fn held(history: &[Arc<Item>]) -> u64 {
     (plan::count_answers(history) as u64).max(1)
 }
 
-/// Ways of making room.
+/// Text describing how room is made.
 const RELIEF: &str =
     "old tool results are moved to files, or, where that is not enough, the older part is replaced by a summary";
 
-/// A segment, file by file; what stands around them is left as it is.
+/// Splits a segment by source; the remaining text stays in the original segment.
 fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     let (tokens, bytes) = (whole.tokens, whole.bytes.max(1));
     let mut parts = Vec::new();
@@ -235,16 +235,16 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     parts
 }
 
-/// Parts that the next requests would set aside: of a window with so many tokens, of which so many are taken, and a history that was
-/// held at so many messages when a compaction was taken back.
+/// Describes what will be compacted next. `held` is the number of messages in the history when a compaction was undone,
+/// or 0.
 fn next_cuts(max_messages: Option<usize>, held: u64, (window, tokens): (u64, u64), messages: usize) -> Vec<String> {
     let relief = if held == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
     let left = relief.saturating_sub(tokens);
     let mut cuts = Vec::new();
     if let Some(most) = max_messages {
         let limit = plan::limit(most, held);
-        // However many a history may have that was fetched back: what is left then is half of what others may have, so
-        // that it is not due again with the next message.
+        // Half of the regular maximum remains, even if an undo has raised the limit, so that compaction is not due
+        // again with the next message.
         let rest = most / 2;
         cuts.push(if messages > limit {
             format!("At the next turn the oldest turns are set aside, down to {rest} messages.")

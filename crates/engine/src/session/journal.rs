@@ -1,8 +1,9 @@
-//! The one writer of a session's facts: number, store, publish, in that order; and the readers of its events.
+//! The only writer of a session's facts, and the readers of its events. The writer numbers, stores and publishes, in
+//! that order.
 //!
-//! A reader never stalls a turn. Each has a bounded queue; what does not fit is not sent, and the reader sees
-//! by the session's last number that it is behind. It then reads the stored events it missed from the journal.
-//! So a slow reader loses deltas and nothing else.
+//! A reader never stalls a turn. Each has a bounded queue; an event that does not fit is not sent. The reader notices
+//! the gap by the session's last sequence number and reads the missed stored events from the journal. So a slow reader
+//! loses only deltas.
 
 use std::{
     collections::VecDeque,
@@ -35,10 +36,11 @@ pub(crate) struct Journal {
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
     readers: Vec<mpsc::Sender<Arc<Event>>>,
-    /// The settings of a session that is not in the journal yet: its first facts bring it there, with one wait for the disk.
+    /// Settings of a session that is not in the journal yet. Its first facts create it there, with one wait for the
+    /// disk.
     unborn: Option<SessionSettings>,
-    /// Items that were started and not completed, with the text they hold so far. Each must be completed
-    /// before its turn ends, whatever happens to the turn.
+    /// Items that were started and not completed, with their text so far. Each must be completed before its turn ends,
+    /// however the turn ends.
     open: Vec<Item>,
 }
 
@@ -49,8 +51,8 @@ impl Journal {
         Self { session, store, clock, shared, readers: Vec::new(), unborn, open: Vec::new() }
     }
 
-    /// Stores the facts, all or none, and then shows them. After an error the session must be loaded again:
-    /// nobody knows whether the facts are in the journal.
+    /// Stores the facts, all or none, and then publishes them. After an error the session must be reloaded, because it
+    /// is unknown whether the facts are in the journal.
     pub(crate) async fn commit(
         &mut self,
         turn_id: Option<TurnId>,
@@ -77,7 +79,7 @@ impl Journal {
         Ok(events)
     }
 
-    /// Sends an event to everybody who has room for it and forgets those who left.
+    /// Sends an event to every reader whose queue has room, and drops readers that are gone.
     fn publish(&mut self, event: &Arc<Event>) {
         if event.kind.is_stored() {
             self.shared.head.store(event.seq, Ordering::Release);
@@ -86,7 +88,7 @@ impl Journal {
             .retain(|reader| !matches!(reader.try_send(Arc::clone(event)), Err(mpsc::error::TrySendError::Closed(_))));
     }
 
-    /// Shows text that was added to an open item. It is stored when the item is completed.
+    /// Publishes text that was added to an open item. It is stored when the item is completed.
     pub(crate) fn publish_delta(&mut self, turn: TurnId, item_id: ItemId, text: String) {
         let Some(held) = self.open.iter_mut().find(|item| item.id == item_id).and_then(text_of) else { return };
         let offset = held.len() as u64;
@@ -95,18 +97,18 @@ impl Journal {
         self.publish(&event);
     }
 
-    /// Takes note of items that an earlier life of the daemon started, and that this one completes.
+    /// Adopts items that were started before a restart, so that this process completes them.
     pub(crate) fn reopen(&mut self, items: &[Item]) {
         self.open.extend_from_slice(items);
     }
 
-    /// Knows of no open items any more: what an earlier life left behind is read anew.
+    /// Forgets all open items, before the items left open by the last run are read again.
     pub(crate) fn forget_open(&mut self) {
         self.open.clear();
     }
 
-    /// The completions of all items that are still open. A tool that was still running is not told of as if it had
-    /// succeeded with nothing to say. What a person added stands behind them: the model reads it next.
+    /// Completions of all items that are still open. A tool that was still running is not reported as a success with an
+    /// empty output. User inputs come last, because the model reads them next.
     pub(crate) fn close_open(&self) -> Vec<EventKind> {
         let close = |item: &&Item| close_cut_off(item, "the turn ended");
         let (added, cut): (Vec<&Item>, Vec<&Item>) = self.open.iter().partition(|item| is_input(item));
@@ -114,7 +116,7 @@ impl Journal {
         all.map(|(item, status)| EventKind::ItemCompleted { item, status }).collect()
     }
 
-    /// The model's unfinished words to the person when it was interrupted.
+    /// Text of the assistant message that was being streamed when the turn was interrupted.
     pub(crate) fn open_words(&self) -> Option<String> {
         self.open.iter().rev().find_map(|item| match &item.body {
             ItemBody::AgentMessage { text } if !text.is_empty() => Some(text.clone()),
@@ -122,14 +124,15 @@ impl Journal {
         })
     }
 
-    /// A reader of everything after `seen`, or of what is `only` of one turn. One that comes while a turn runs is sent what open
-    /// items hold so far.
+    /// Subscribes to everything after `seen`, optionally `only` to the events of one turn. A reader that subscribes
+    /// during a turn first receives the current text of open items.
     pub(crate) fn subscribe(&mut self, seen: u64, live_turn: Option<TurnId>, only: Option<TurnId>) -> Subscription {
         let (sender, queue) = mpsc::channel(QUEUE);
         for item in self.open.iter().filter(|_| live_turn.is_some()) {
             let text = text_of(&mut item.clone()).cloned().unwrap_or_default();
             if let Some(turn) = live_turn.filter(|_| !text.is_empty()) {
-                // The queue is new: it is full only if more items are open than it holds, and then deltas may be lost.
+                // The queue is new, so it is full only if there are more open items than slots. Deltas may then be
+                // lost.
                 let _ = sender.try_send(self.delta(turn, item.id, 0, text));
             }
         }
@@ -147,23 +150,23 @@ impl Journal {
         }
     }
 
-    /// Returns whether its session is not in the journal yet.
+    /// Returns true if the session is not in the journal yet.
     pub(crate) fn is_unborn(&self) -> bool {
         self.unborn.is_some()
     }
 
-    /// The number of the last stored event.
+    /// Sequence number of the last stored event.
     pub(crate) fn head(&self) -> u64 {
         self.shared.head.load(Ordering::Acquire)
     }
 
-    /// Forgets readers who left, and says whether any is there.
+    /// Drops readers that are gone, and returns true if any is left.
     pub(crate) fn has_readers(&mut self) -> bool {
         self.readers.retain(|reader| !reader.is_closed());
         !self.readers.is_empty()
     }
 
-    /// Ends all readers, with a reason.
+    /// Ends all readers with an error.
     pub(crate) fn close(&mut self, error: EngineError) {
         let _ = self.shared.closed.set(error);
         self.readers.clear();
@@ -175,7 +178,7 @@ impl Journal {
     }
 }
 
-/// The text that deltas add to.
+/// Text of an item that deltas append to.
 fn text_of(item: &mut Item) -> Option<&mut String> {
     match &mut item.body {
         ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => Some(text),
@@ -186,57 +189,57 @@ fn text_of(item: &mut Item) -> Option<&mut String> {
     }
 }
 
-/// Events that wait for one reader at the most.
+/// Capacity of a reader's queue, in events.
 const QUEUE: usize = 256;
-/// Events that are read from the journal at once when a reader is behind.
+/// Events read from the journal at a time when a reader lags.
 const PAGE: usize = 256;
-/// Bytes that neighbouring deltas are merged up to.
+/// Size limit of merged deltas, in bytes.
 const MERGED_DELTA: usize = 16 << 10;
 
-/// State that the writer and all readers of a session share.
+/// State shared by the writer and all readers of a session.
 #[derive(Debug, Default)]
 struct Shared {
-    /// The number of the last stored event. Raised before an event is sent, so that a reader with an empty
-    /// queue who has seen this number has missed nothing.
+    /// Sequence number of the last stored event. Raised before an event is sent, so that a reader with an empty queue
+    /// that has seen this number has missed nothing.
     head: AtomicU64,
-    /// Why there will be no more events, where there was a reason.
+    /// Error that closed the session, if any.
     closed: OnceLock<EngineError>,
 }
 
-/// A reader of one session's events, in order, without a gap in the stored ones.
+/// Reader of one session's events, in order and without a gap in the stored ones.
 pub struct Subscription {
     session: SessionId,
     live_turn: Option<TurnId>,
     store: Arc<dyn Store>,
     shared: Arc<Shared>,
     queue: mpsc::Receiver<Arc<Event>>,
-    /// The number of the last stored event that was handed out.
+    /// Sequence number of the last stored event that was returned.
     seen: u64,
-    /// Events read from the journal, not handed out yet.
+    /// Events read from the journal and not returned yet.
     ready: VecDeque<Arc<Event>>,
-    /// An event out of the queue that must wait for those before it.
+    /// Event from the queue that must wait until earlier events are read from the journal.
     held: Option<Arc<Event>>,
-    /// The turn whose events are wanted; all where absent.
+    /// Turn to which the reader is limited, or `None` for all events.
     turn: Option<TurnId>,
 }
 
 impl Subscription {
-    /// The turn that was running when the reader came.
+    /// Turn that was running at the time of the subscription.
     pub fn live_turn(&self) -> Option<TurnId> {
         self.live_turn
     }
 
-    /// The session that is read.
+    /// ID of the session that is read.
     pub fn session_id(&self) -> SessionId {
         self.session
     }
 
-    /// Returns whether everything stored so far was handed out. Deltas may still wait.
+    /// Returns true if every event stored so far was returned. Deltas may still be queued.
     pub fn is_current(&self) -> bool {
         self.ready.is_empty() && self.seen >= self.shared.head.load(Ordering::Acquire)
     }
 
-    /// The next event; none when the session was closed without a reason.
+    /// Waits for the next event. Returns `None` if the session was closed without an error.
     ///
     /// Cancel safe: nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Result<Arc<Event>, EngineError>> {
@@ -266,7 +269,7 @@ impl Subscription {
                 },
             };
             if event.seq > self.seen + u64::from(event.kind.is_stored()) {
-                // Something before it was not sent. The journal has it, and this event again if it is stored.
+                // An earlier event was not sent. The journal has it, and also this event if it is stored.
                 self.held = Some(event);
                 if let Err(error) = self.read_page().await {
                     return Some(Err(error));
@@ -285,15 +288,15 @@ impl Subscription {
     async fn read_page(&mut self) -> Result<(), EngineError> {
         let page = self.store.events(self.session, self.seen, PAGE).await?;
         if page.is_empty() {
-            // The journal has less than the writer said: it was deleted meanwhile.
+            // The journal is shorter than the announced head: the session was deleted in the meantime.
             return Err(EngineError::new(ErrorKind::NotFound, "the session is gone"));
         }
         self.ready.extend(page);
         Ok(())
     }
 
-    /// Merges the deltas that wait right behind this one, so that a reader who is a little behind catches up
-    /// with one message instead of many.
+    /// Merges this delta with directly following ones in the queue, so that a lagging reader catches up with one
+    /// message instead of many.
     fn merge_deltas(&mut self, first: Arc<Event>) -> Arc<Event> {
         let EventKind::ItemDelta { item_id, offset, text } = &first.kind else { return first };
         let mut merged: Option<String> = None;

@@ -1,15 +1,15 @@
-//! A session: one actor, the only writer of its facts, and the handle through which everybody speaks to it.
+//! A session: one actor, which is the only writer of the session's facts, and the handle through which everything else
+//! calls it.
 //!
-//! - `registry`: the sessions in memory. `handle`: [`SessionHandle`]; `shared`: what all of them share, and what those hear who
-//!   watch all of them; `worktree`: their git worktrees.
-//! - `actor`: what the actor holds, and its loop. `state`: what it remembers of the journal, and the questions that wait; `load`
-//!   restores it, cleans it and ends it.
-//! - `turns`: turns begun and ended. `launch` starts their tasks, also after a restart, `queue` adds to them, lets them wait, takes
-//!   them back, and keeps inputs that do not fit; `asks` raises interrupts and takes answers, `options` is what a client wants
-//!   of its turn.
-//! - `routing` chooses the models of a turn, `settings` changes what is set.
-//! - `context` is what a model sees; `project`: where the session works, and which tools it shows.
-//! - the `journal` and its readers, and `undo` of what turns did to files.
+//! - `registry`: the sessions in memory. `handle`: [`SessionHandle`]; `shared`: state and news shared by all sessions;
+//!   `worktree`: git worktrees.
+//! - `actor`: the actor's fields and its loop. `state`: the state derived from the journal, and the pending questions;
+//!   `load` restores, cleans and ends a session.
+//! - `turns`: starts and ends turns. `launch` spawns their tasks, also after a restart; `queue` steers, queues and
+//!   cancels turns and spills oversized inputs to files; `asks` raises interrupts and accepts answers.
+//! - `routing` chooses the models of a turn, `settings` changes settings.
+//! - `context`: the model's view of the session. `project`: where the session works and which tools it offers.
+//! - `journal`: the event writer and its readers. `undo`: reverts file changes of turns.
 
 mod actor;
 mod context;
@@ -31,10 +31,10 @@ pub use crate::session::{
     registry::handle::{CleanOrder, SessionCleaned, SessionHandle},
 };
 
-/// A session's name in one line, and not too long.
+/// Collapses whitespace in a session title and truncates it to 200 characters.
 ///
 /// # Errors
-/// When nothing is left of it.
+/// If the title is blank.
 pub(crate) fn plain_title(title: &str) -> Result<String, EngineError> {
     let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
     if title.is_empty() {

@@ -1,10 +1,11 @@
-//! The project of a session: the agents that it brings along, as far as the person trusts it; where the session works, as its
-//! instructions tell; and the map of its code. And which tools the turns of the session show, and what their inputs mention.
+//! A session's project: its trusted agents, its surroundings, the map of its code, and the tools and mentions of its
+//! turns.
 //!
-//! Agents are looked up when a turn begins, and a turn keeps them. Surroundings are looked up when the first turn begins, and are the
-//! same from there on, also after a restart; another folder of the client is told behind the history. The map is told once: with the
-//! first turn, and again where a compaction has taken it out of view. What a model was told stays as it was, so that requests go on
-//! beginning alike; the tool `repo_map` draws the living one.
+//! Agents are looked up when a turn begins and stay the same for that turn. Surroundings are looked up by the first
+//! turn and stay the same from then on, also after a restart; if the client moves to another folder, a notice is
+//! appended to the history. The map is sent with the first turn, and again after a compaction has removed it from view.
+//! Text that a model has seen never changes, so that requests share a prefix; the tool `repo_map` draws the current
+//! map.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -40,16 +41,16 @@ use crate::{
     turn::{hooks::Reminder, read_rules, route::SlotChoice},
 };
 
-/// Time limit for looking at a project. Where it passes, the project's agents are not there.
+/// Time limit for reading a project's agents. On a timeout the turn runs without them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Actor {
-    /// All agents of the session.
+    /// All agents of the session, including those of its project.
     pub(crate) fn all_agents(&self) -> Arc<Agents> {
         self.project.and(&self.shared.config().agents)
     }
 
-    /// Looks whether the session's project is trusted, and takes its agents.
+    /// Loads the agents of the session's project, if it is trusted.
     pub(crate) async fn look_at_project(&mut self) -> Result<(), EngineError> {
         if self.state.settings.project.is_none() {
             self.project = ProjectAgents::default();
@@ -65,12 +66,12 @@ impl Actor {
     }
 }
 
-/// Time limit for looking at a project. No answer waits for a disk that hangs.
+/// Time limit for reading facts and skills of a project. No answer waits for a disk that hangs.
 const LOOK_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Actor {
-    /// Finds out where a turn of this client works, where that is not known. Returns what its model is to be told of it
-    /// besides the instructions.
+    /// Finds out where a turn of this client works, if that is unknown. Returns a notice for the model if it adds to
+    /// the instructions.
     pub(crate) async fn look_around(&mut self, client: &ClientEnvironment) -> Result<Option<ItemBody>, EngineError> {
         let workspace = self.workspace().await?;
         let project = workspace.project.as_ref().map(|mount| mount.path.clone());
@@ -84,7 +85,7 @@ impl Actor {
             return Ok(None);
         };
         if client.is_none() || client == known.client {
-            // Where commands start now, where the instructions say otherwise and what was told of it is out of view.
+            // Commands start elsewhere than the instructions state, and the notice about that is out of view.
             let words = moved(&known.start);
             let is_seen = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if *text == words);
             let is_forgotten = !starts_at(&known.text, &known.start) && !self.state.seen().iter().any(is_seen);
@@ -98,7 +99,7 @@ impl Actor {
         Ok(told)
     }
 
-    /// The words of the instructions about it; none where no turn has begun.
+    /// Text about the surroundings in the instructions; empty if no turn has begun.
     pub(crate) fn surroundings(&self) -> &str {
         let known = self.found_out.as_ref().or(self.state.surroundings.as_ref());
         known.map(|known| known.text.as_str()).unwrap_or_default()
@@ -107,26 +108,26 @@ impl Actor {
     async fn facts(&self, workspace: &Workspace, client: Option<&Path>) -> Option<MachineFacts> {
         let workspaces = &self.shared.ports.workspaces;
         let facts = timeout(LOOK_PATIENCE, workspaces.facts(workspace, client)).await.unwrap_or_default();
-        // Of a project that cannot be looked at nothing is told that may be wrong.
+        // A project that cannot be read gets no facts, because they might be wrong.
         facts.filter(|facts| workspace.project.is_none() || !facts.start.is_empty())
     }
 }
 
-/// Beginning of the notice, by which it is known again.
+/// Start of the notice, by which it is recognised.
 const BEGIN: &str = "A map of the code at `/project`";
-/// Time limit for drawing it. No answer waits for an index that is being made: a later turn has it.
+/// Time limit for drawing the map. No answer waits for an index that is being built: a later turn gets the map.
 const MAP_PATIENCE: Duration = Duration::from_millis(400);
-/// Turns that wait so long; those behind them take what is ready.
+/// Number of turns that wait for the full `MAP_PATIENCE`; later turns use only a map that is ready.
 const TRIES: u8 = 2;
-/// Time limit for what is ready.
+/// Time limit for getting a map that is ready.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Share of a window that a map may take.
+/// Fraction of a context window that a map may use: one part in `SHARE`.
 const SHARE: u64 = 32;
-/// Size below which a map says too little, in tokens.
+/// Minimum size of a useful map, in tokens.
 const LEAST_TOKENS: usize = 400;
 
 impl Actor {
-    /// The map for a turn that begins, where its model has not been told one.
+    /// Draws the map for a new turn, unless its model has already seen one.
     pub(crate) async fn map(&mut self, model: &ModelInfo) -> Result<Option<ItemBody>, EngineError> {
         let most = self.shared.config().map_tokens;
         let window = usize::try_from(self.shared.windows.of(model) / SHARE).unwrap_or(usize::MAX);
@@ -135,14 +136,14 @@ impl Actor {
         let Some(project) = workspace.project.as_ref().filter(|_| tokens >= LEAST_TOKENS.min(most) && most > 0) else {
             return Ok(None);
         };
-        // Who works for another session has its task, and the tools.
+        // A subagent has its task and the tools.
         if self.state.settings.parent.is_some() {
             return Ok(None);
         }
         let begin = begin(&project.path);
         let is_map = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { topic: NoticeTopic::CodeMap, text, .. } if text.starts_with(&begin));
         if self.state.seen().iter().any(is_map) {
-            // When it is out of view, another one is drawn.
+            // A new map is drawn once this one is out of view.
             self.map_search = MapSearch::default();
             return Ok(None);
         }
@@ -156,7 +157,7 @@ impl Actor {
         self.map_search.tries = self.map_search.tries.saturating_add(1);
         let drawn = self.shared.ports.workspaces.map(&workspace, tokens);
         let Ok(Some(drawn)) = timeout(patience, drawn).await else { return Ok(None) };
-        // Those that the rules let a model read without asking.
+        // Only files that the rules let a model read without asking.
         let (settings, kept) = (self.state.settings.clone(), self.shared.kept.now());
         let in_force = PolicyInForce(self.shared.config.clone());
         let rules = read_rules(in_force, settings, kept, Arc::clone(&workspace), read_tool(), None, "{}".to_owned());
@@ -168,7 +169,7 @@ impl Actor {
     }
 }
 
-/// Beginning of the notice about a project, by which it is known again.
+/// Start of the map notice for a project, by which it is recognised.
 fn begin(project: &Path) -> String {
     let name = project.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().filter(|letter| letter.is_alphanumeric() || "._-".contains(*letter)).collect();
@@ -186,13 +187,13 @@ fn notice(begin: &str, files: &[MapFile]) -> String {
     )
 }
 
-/// Tools that a session can have shown because they were mentioned or found.
+/// Maximum number of tools loaded into a session by mention or search.
 const MOST_LOADED: usize = 1024;
 
 impl Actor {
-    /// Every tool, and why the next turn would show it or not.
+    /// Lists every tool with the reason why the next turn would offer it or not.
     pub(crate) async fn tools(&mut self) -> Result<Vec<ToolStanding>, Fault> {
-        // A turn keeps what it has.
+        // An open turn keeps its agents.
         if self.open.is_none() {
             self.look_at_project().await?;
         }
@@ -205,20 +206,20 @@ impl Actor {
         Ok(acting.standings(self.stock().standings(&loaded, &reach)))
     }
 
-    /// All tools that there are for this session. One that works for another has those of that one.
+    /// All tools available to this session. A subagent has those of its parent.
     pub(crate) fn stock(&self) -> Arc<ToolCatalog> {
         let parent = self.state.settings.parent.as_ref();
         self.shared.stock_of(parent.map_or(self.id, |parent| parent.session))
     }
 
-    /// Tools that a turn with that model shows, and what can be found, where the turn goes on from that history.
+    /// Tools that a turn with this model offers and can find, if it continues from `history`.
     pub(crate) fn finds(&self, mentioned: &MentionedTools, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
         let (stock, reach) = (self.stock(), self.reach(slot, pictures));
         let loaded = self.loaded(mentioned, &reach, history);
         let shown = if Arc::ptr_eq(&stock, &self.shared.stock()) {
             self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting())
         } else {
-            // What one session alone has takes no place from what many share.
+            // The shared cache is not used for the catalogue of a single session.
             agents::toolset(&stock, &loaded, &reach, &self.acting())
         };
         let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
@@ -228,8 +229,8 @@ impl Actor {
         Finds::new(stock, reach, shown, loaded)
     }
 
-    /// The tools that were mentioned or found so far, and behind them what is mentioned now. None ever leaves its place:
-    /// each request begins as the one before it.
+    /// Tools mentioned or found so far, followed by those mentioned now. A tool never changes its position, so that
+    /// each request starts like the previous one.
     fn loaded(&self, mentioned: &MentionedTools, reach: &ToolScope, history: &[Arc<Item>]) -> Vec<String> {
         let stock = self.stock();
         let mut loaded = self.state.tools.clone();
@@ -238,7 +239,7 @@ impl Actor {
                 loaded.push(name.clone());
             }
         };
-        // A journal of an earlier version tells of finds with their results alone.
+        // Journals of earlier versions record found tools only in the results.
         let found = history.iter().flat_map(|item| match &item.body {
             ItemBody::ToolResult(result) => result.found.as_slice(),
             _ => &[],
@@ -248,7 +249,7 @@ impl Actor {
         loaded
     }
 
-    /// The change of the session by what the input of its next turn mentions, if it changes anything.
+    /// Change of the session's loaded tools by the mentions of its next input; `None` if nothing changes.
     pub(crate) fn loading(&self, mentions: &Mentions, handed: &[Attachment], slot: Slot) -> Option<EventKind> {
         let history = self.state.seen();
         let reach = self.reach(slot, self.has_pictures(handed));
@@ -265,7 +266,7 @@ impl Actor {
             Some(_) => self.shared.windows.of(model.info()),
             None => self.least_window(SlotChoice::by_name(slot)),
         };
-        // The embedded model reads no descriptions.
+        // The embedded model does not read descriptions.
         let brief = !model.info().embedded && toolset::is_brief_for(window);
         let acting = self.acting();
         ToolScope {
@@ -283,7 +284,7 @@ impl Actor {
         }
     }
 
-    /// Mentions of the input of a turn that begins; of one without, of the input that it continues with.
+    /// Resolves mentions in the input of a new turn. A turn without input uses the last input of the history.
     pub(crate) async fn mentioned(
         &mut self,
         start: &StartTurn,
@@ -299,7 +300,7 @@ impl Actor {
         self.meant_by(text, &files, slot, pictures).await
     }
 
-    /// Mentions of the last input of a history.
+    /// Resolves mentions in the last input of a history.
     pub(crate) async fn mentioned_last(
         &mut self,
         history: &[Arc<Item>],
@@ -317,7 +318,7 @@ impl Actor {
         slot: Slot,
         pictures: bool,
     ) -> Result<Arc<Mentions>, Fault> {
-        // What a session is told that works for another was written by a model.
+        // The input of a subagent was written by a model.
         if self.state.settings.parent.is_some() || files.is_empty() && mentions::names(text).is_empty() {
             return Ok(Arc::default());
         }
@@ -329,7 +330,7 @@ impl Actor {
         Ok(Arc::new(Mentions::of(text, files, &known, &self.reach(slot, pictures))))
     }
 
-    /// The skills that this session can use.
+    /// Skills that this session can use; empty if they cannot be listed in time.
     async fn skills(&mut self) -> Result<Vec<Skill>, Fault> {
         let workspace = self.workspace().await?;
         let Some(skills) = self.shared.ports.workspaces.skills().filter(|_| self.shared.config().guides.skills) else {

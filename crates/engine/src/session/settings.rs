@@ -1,5 +1,4 @@
-//! Changing what is set for a session; and its model: the one of a slot, or one that was chosen by its id from those of that
-//! slot's server.
+//! Changes of a session's settings, and its model: the model of a slot, or one chosen by ID from the slot's server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,20 +23,20 @@ use crate::{
     turn::route::SlotChoice,
 };
 
-/// Characters that are kept of a client's name.
+/// Maximum length of a recorded client name, in characters.
 const MAX_NAME: usize = 100;
 
-/// The entry of the audit log about a mode that a client sets.
+/// Audit log entry for a mode set by a client.
 pub(crate) fn mode_set(id: SessionId, at: Timestamp, mode: SessionMode, client: &str) -> AuditEntry {
     let client = if client.is_empty() { "an unnamed client" } else { client };
     let by = AnsweredBy::Client(client.chars().take(MAX_NAME).collect());
     AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by })
 }
 
-/// All folders that a session sees which is to see these, too.
+/// Merges the folders that a session has with the added ones.
 ///
 /// # Errors
-/// When one of them cannot be added.
+/// If a folder cannot be added.
 pub(crate) async fn with_folders(
     workspaces: &dyn Workspaces,
     known: Mounts,
@@ -49,14 +48,15 @@ pub(crate) async fn with_folders(
     Ok(workspaces.add_folders(known, added.iter().map(AddedFolder::mount).collect()).await?)
 }
 
-/// Returns whether nothing changes where the folder is added.
+/// Returns true if the folder is already added with the same mode.
 fn is_known(folder: &AddedFolder, known: &Mounts) -> bool {
     known.folders.iter().any(|known| known.path == folder.path && known.writable == folder.writable)
 }
 
 impl Actor {
-    /// Takes in new settings. The rules that the session keeps stay, but for those that name a folder which it loses. A turn keeps those that it began with, also where it is taken up again after a restart:
-    /// what a person was shown and approves later must not run in another folder, or under other rules.
+    /// Replaces the settings. The session's grants are retained, except those that name a removed folder. Refused while
+    /// a turn is open: a turn keeps its settings, also after a restart, because a call that the user was shown and
+    /// approves later must not run in another folder or under other rules.
     pub(crate) async fn configure(&mut self, settings: SessionSettings, only_these_folders: bool) -> Result<(), Fault> {
         self.refuse_while_open("the session's settings")?;
         let mut known = self.state.settings.mounts();
@@ -74,7 +74,7 @@ impl Actor {
         let had = &self.state.settings;
         let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
         let is_moved = place(&settings.project) != place(&had.project);
-        // Its name may be another folder's later, of which nobody has allowed anything.
+        // The folder's name may later belong to another folder, for which nothing was granted.
         let is_gone = |folder: &&AddedFolder| folders.iter().all(|kept| kept.path != folder.path);
         let gone: Vec<&AddedFolder> = had.folders.iter().filter(is_gone).collect();
         let mut grants = had.grants.clone();
@@ -84,7 +84,7 @@ impl Actor {
             confirm_exec: settings.confirm_exec,
             grants,
             slot: settings.slot,
-            // A model is one of the server of its slot.
+            // A model belongs to the server of its slot.
             model: had.model.clone().filter(|_| had.slot == settings.slot),
             project: settings.project,
             folders,
@@ -95,7 +95,7 @@ impl Actor {
         self.set(settings).await
     }
 
-    /// Adds folders to those that the session sees, where they change anything.
+    /// Adds folders to the session, unless that changes nothing.
     pub(crate) async fn add_folders(&mut self, added: Vec<Mount>) -> Result<(), Fault> {
         let known = self.state.settings.mounts();
         let added: Vec<AddedFolder> =
@@ -120,7 +120,7 @@ impl Actor {
             .into())
     }
 
-    /// Sets the mode. It holds for the next call, also of a turn that runs.
+    /// Sets the mode. It applies from the next call, also in a running turn.
     pub(crate) async fn set_mode(&mut self, mode: SessionMode, client: String) -> Result<(), Fault> {
         if self.state.settings.mode == mode {
             return Ok(());
@@ -130,12 +130,12 @@ impl Actor {
             return Err(EngineError::invalid(own, "set it there").into());
         }
         let entry = mode_set(self.id, self.shared.ports.clock.now(), mode, &client);
-        // A mode that the audit log has not heard of allows nothing.
+        // The mode only takes effect if it is in the audit log.
         self.shared.ports.audit.record(entry).await?;
         self.change_settings(SessionSettings { mode, ..self.state.settings.clone() }).await
     }
 
-    /// Stores these settings, where they are others. They hold also for a turn that runs.
+    /// Stores the settings if they differ. They also apply to a running turn.
     pub(crate) async fn change_settings(&mut self, settings: SessionSettings) -> Result<(), Fault> {
         if settings == self.state.settings {
             return Ok(());
@@ -143,7 +143,7 @@ impl Actor {
         self.change(StateChange::Settings { settings }).await
     }
 
-    /// Works under these settings from here on, which are those of the session for which it works.
+    /// Adopts the settings of the parent session.
     pub(crate) async fn adopt(&mut self, settings: SessionSettings) -> Result<(), Fault> {
         if let Some(open) = &self.open {
             return Err(self.busy(open).into());
@@ -151,7 +151,7 @@ impl Actor {
         let SessionSettings { parent, agent, pinned, project, worktree, .. } = self.state.settings.clone();
         let mut settings = SessionSettings { parent, agent, pinned, ..settings };
         if worktree.is_some() {
-            // It stays in its own.
+            // A subagent stays in its own worktree.
             settings = SessionSettings { project, worktree, ..settings };
         }
         if settings == self.state.settings { Ok(()) } else { self.set(settings).await }
@@ -166,7 +166,7 @@ impl Actor {
         self.tell_level().await
     }
 
-    /// Sets the pinned rules. They hold from the next turn on.
+    /// Sets the pinned rules, which apply from the next turn.
     pub(crate) async fn set_pins(&mut self, pins: Vec<String>) -> Result<(), Fault> {
         let pins: Vec<String> = pins.iter().map(|pin| pin.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         let refused = |why: String| Err(EngineError::new(ErrorKind::InvalidInput, why).into());
@@ -179,19 +179,19 @@ impl Actor {
         self.change_settings(SessionSettings { pins, ..self.state.settings.clone() }).await
     }
 
-    /// Keeps the session from being cleaned, or no longer.
+    /// Sets whether the session is exempt from cleaning.
     pub(crate) async fn pin(&mut self, pinned: bool) -> Result<(), Fault> {
         self.change_settings(SessionSettings { pinned, ..self.state.settings.clone() }).await
     }
 }
 
-/// Time limit for asking servers about their models while a person waits.
+/// Time limit for querying servers about their models while the user waits.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// These settings with the slot of the model that they name, where they name one.
+/// Checks the model named in the settings, if any, and sets its slot.
 ///
 /// # Errors
-/// When it cannot be the model of a session.
+/// If it cannot be the model of a session.
 pub(crate) fn checked(models: &dyn Models, settings: SessionSettings) -> Result<SessionSettings, EngineError> {
     let Some(id) = settings.model.as_deref() else { return Ok(settings) };
     let slot = settings.slot.unwrap_or_default();
@@ -199,7 +199,7 @@ pub(crate) fn checked(models: &dyn Models, settings: SessionSettings) -> Result<
     Ok(SessionSettings { slot: Some(slot), ..settings })
 }
 
-/// Makes sure that the server of a slot can be asked for the model of that id.
+/// Checks that the server of a slot accepts this model ID.
 pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), EngineError> {
     if !is_model_id(id) {
         let odd = format!("that is no id of a model: it has 1 to {MAX_MODEL_ID} bytes, in one line");
@@ -218,21 +218,21 @@ pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), Eng
 }
 
 impl Actor {
-    /// The model that a slot means in this session.
+    /// The model of a slot in this session.
     pub(crate) fn model(&self, slot: Slot) -> Arc<dyn Model> {
         let models = &self.shared.ports.models;
         let named = self.chosen(slot).and_then(|id| models.named(slot, id));
         named.unwrap_or_else(|| models.get(slot))
     }
 
-    /// The model that was chosen by its id for a slot: by the client for the open turn, or for the session.
+    /// Model ID chosen for a slot, by the client for the open turn or for the session.
     pub(crate) fn chosen(&self, slot: Slot) -> Option<&str> {
         let (options, settings) = (&self.options, &self.state.settings);
         let of_turn = options.model.as_deref().filter(|_| options.slot == Some(slot));
         of_turn.or_else(|| settings.model.as_deref().filter(|_| settings.slot == Some(slot)))
     }
 
-    /// Makes sure that a turn with that slot has the model that was chosen for it: the configuration may be another since.
+    /// Checks that the model chosen for a slot is still available, because the configuration may have changed.
     pub(crate) fn check_model(&self, slot: Slot) -> Result<(), EngineError> {
         let Some(id) = self.chosen(slot) else { return Ok(()) };
         check(&*self.shared.ports.models, slot, id).map_err(|error| {
@@ -241,20 +241,20 @@ impl Actor {
         })
     }
 
-    /// Has the models that a turn may ask tell their ids and the sizes of their windows, if they were not asked yet.
+    /// Queries the models of a turn for their IDs and window sizes, unless these are known.
     pub(crate) async fn look_up(&self, choice: SlotChoice) {
         let (model, (_, chat)) = (self.model(choice.slot), self.chat(choice));
-        // A server that says nothing in time is asked again with the request.
+        // A server that does not reply in time is queried again with the request.
         let _ = timeout(PATIENCE, join(model.look_up(), chat.look_up())).await;
     }
 
-    /// Has the models that may be shown pictures find out whether they see.
+    /// Determines which models can see pictures.
     pub(crate) async fn look_for_sight(&self) {
         let models = Slot::ALL.map(|slot| self.model(slot));
         let _ = timeout(PATIENCE, join_all(models.iter().map(|model| model.look_for_sight()))).await;
     }
 
-    /// Sets the slot, and the model on its server. Both hold from the next turn on: one that runs keeps its own.
+    /// Sets the slot and the model on its server. Both apply from the next turn; a running turn is not affected.
     pub(crate) async fn set_model(&mut self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, Fault> {
         let settings = self.state.settings.clone();
         if settings.parent.is_some() {

@@ -1,8 +1,8 @@
-//! Undoing what a turn did to files, on a person's word.
+//! Undoes a turn's file changes at the user's request.
 //!
-//! What a turn changed stands in the journal, in the results of its calls. So nothing has to be remembered for it, and a
-//! turn of last year can be undone like the last one, as long as its contents are kept and nobody changed the files
-//! since. An undo is itself a fact with its changes, and can be taken back the same way.
+//! The changes of a turn are stored in the journal, in the results of its calls. Nothing else has to be recorded, so
+//! that an old turn can be undone like a recent one, as long as the file contents are stored and the files have not
+//! changed since. An undo is itself recorded as a fact with its changes, and can be redone.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -25,11 +25,11 @@ use crate::{
     turn::recorder::whole,
 };
 
-/// Number of files that a notice names.
+/// Maximum number of files listed in a notice.
 const NAMED: usize = 20;
 
 impl Actor {
-    /// Takes back what a turn did to files, or brings it back, or foresees that.
+    /// Undoes or redoes a turn's file changes, or previews that.
     pub(crate) async fn undo(&mut self, request: UndoRequest) -> Result<UndoReport, Fault> {
         if let Some(open) = &self.open {
             let message = format!("nothing can be undone while turn {} of this session is open", open.turn_id);
@@ -44,7 +44,7 @@ impl Actor {
         let was_undone = ledger.undone.contains(&past.turn_id);
         let with_it = match request.turn {
             Some(TurnChoice::Since(turn)) => ledger.changed_behind(turn, request.redo),
-            // What was taken back with it comes back with it.
+            // Turns that were undone together are redone together.
             _ if request.redo => ledger.taken_back_with(past.number),
             _ => Vec::new(),
         };
@@ -57,13 +57,14 @@ impl Actor {
         undone.files.extend(way.undone.files);
         undone.changes.extend(way.undone.changes);
         let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
-        // Also where every file was as it is wanted: the turn is settled, and the next undo is of another one.
+        // Also if every file already had its target content: the turn is settled, and the next undo applies to another
+        // one.
         let is_settled = was_undone == request.redo && report.files.iter().all(is_settled);
         if !request.preview && (is_settled || !undone.changes.is_empty()) {
             let files = undone.changes;
             let has_changed = !files.is_empty();
             if has_changed {
-                // It is done: the audit log is told, and not asked.
+                // The change is done, so the audit log is notified and cannot veto.
                 let (of_turn, by) = (Some(turn_id), request.client);
                 let fact = AuditFact::Undone { of_turn, files: files.iter().map(Into::into).collect(), by };
                 let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
@@ -72,7 +73,8 @@ impl Actor {
             let of_state = way.facts.into_iter().map(StateChange::File);
             let redo = request.redo;
             let undone = StateChange::Undone { turn_id, redo, files };
-            // The changes of all stand with the first turn; the others are told to share its fate.
+            // All changes are recorded with the first turn; the others are recorded without files, so that they share
+            // its state.
             let with_it = with_it.into_iter().map(|turn_id| StateChange::Undone { turn_id, redo, files: Vec::new() });
             let changes = of_state.chain([undone]).chain(with_it);
             let mut facts: Vec<EventKind> = changes.map(|change| EventKind::StateChanged { change }).collect();
@@ -88,7 +90,7 @@ impl Actor {
         Ok(report)
     }
 
-    /// Changes of files in the journal.
+    /// Reads all file changes from the journal.
     async fn ledger(&self) -> Result<Ledger, Fault> {
         let mut ledger = Ledger::default();
         let note = |event: Arc<Event>| {
@@ -102,18 +104,18 @@ impl Actor {
         Ok(ledger)
     }
 
-    /// Tells of calls whose end nobody saw what they changed until now, so that it can be undone. Their turn began with that
-    /// event.
+    /// Adds the file changes of calls with unknown outcome to their results, so that they can be undone. Their turn
+    /// started with event `first_seq`.
     pub(crate) async fn tell_what_was_changed(&mut self, first_seq: u64, facts: &mut [EventKind]) {
         for fact in facts {
             let EventKind::ItemCompleted { item, .. } = fact else { continue };
             let Item { id, turn_id, body: ItemBody::ToolResult(result), .. } = item else { continue };
-            // Of a taking back that was cut off, its half on the disk is not known. Taken back once more, the edit that it was
-            // about is told to be so.
+            // For an interrupted `UNDO_PATCH`, the part on disk is unknown. If it is repeated, the model learns that
+            // the edit is already undone.
             if result.error != Some(ToolErrorCode::UnknownOutcome) || result.name == UNDO_PATCH {
                 continue;
             }
-            // Both, or none: half of an edit that is known would be half of it that is taken back.
+            // Find both or neither: with only half of an edit known, only that half would be undone.
             let found = async {
                 let of_state = self.changes_of_state(*turn_id, first_seq, *id).await?;
                 self.find_changes(result, of_state).await
@@ -124,8 +126,8 @@ impl Actor {
         }
     }
 
-    /// Changes that the call of that result made to the session's own state. They are in the journal, a fact a file;
-    /// calls that write run alone, so that such facts of its turn that follow its start are its own.
+    /// State file changes made by the call of that result. The journal has one fact per file. Calls that write run
+    /// alone, so these facts of the turn after the result's start belong to the call.
     async fn changes_of_state(
         &self,
         turn_id: TurnId,
@@ -163,7 +165,7 @@ impl Actor {
             }
         }
         let back = &found.set_aside;
-        // What a person had kept is among the changes.
+        // Set-aside files that the user decided to keep are among the changes.
         let is_there = |path: &&str| found.files.iter().any(|file| file.path == *path);
         let back = back.files.iter().map(|file| &*file.path).chain(back.changes.iter().map(|file| &*file.path));
         let back: BTreeSet<&str> = back.filter(|path| !is_there(path)).collect();
@@ -179,7 +181,7 @@ impl Actor {
     }
 }
 
-/// Notice of an undo for the model and the person.
+/// Notice of an undo for the model and the user.
 fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
     let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
     let what = if report.redo { "brought back" } else { "took back" };
@@ -220,29 +222,29 @@ fn named<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// Changes of files by the turns of a session, in order.
+/// File changes by the turns of a session, in order.
 #[derive(Debug, Default)]
 struct Ledger {
     turns: Vec<Past>,
-    /// All changes in their order, those that took others back among them, each with the number of the turn that made it, or that
-    /// was taken back with it.
+    /// All changes in order, including undos, each with the number of the turn that made it or was undone.
     changes: Vec<(u64, Vec<FileChange>)>,
-    /// Changes that took others back and were not taken back themselves, in their order, each with the number of its turn.
+    /// Undos that were not redone, in order, each with the number of the undone turn.
     taken_back: Vec<(u64, Vec<FileChange>)>,
-    /// The turns that were taken back and not brought back since, the last one last.
+    /// Turns that are undone now, the most recent undo last.
     undone: Vec<TurnId>,
-    /// The session whose turns the first ones are, and how many: what they did to files is that session's to undo.
+    /// Source of a forked session and the number of copied turns. Their file changes can only be undone in the source
+    /// session.
     copied: Option<(SessionId, usize)>,
 }
 
-/// Changes of files by one turn.
+/// File changes of one turn.
 #[derive(Debug)]
 struct Past {
     turn_id: TurnId,
-    /// From 1.
+    /// Number of the turn, starting at 1.
     number: u64,
     changes: Vec<FileChange>,
-    /// Set if some of what it did cannot be read any more.
+    /// True if some of the turn's events are unreadable.
     is_damaged: bool,
 }
 
@@ -299,8 +301,8 @@ impl Ledger {
         }
     }
 
-    /// Something that cannot be read: of that turn, or of the last one for all that is known. What may be missing of it could
-    /// be what was done in between, so that taking back the rest would lead to what never was.
+    /// Records an unreadable event, in the given turn or else in the last one. The lost event may be a change in
+    /// between, so that undoing only the rest could produce a state that never existed.
     fn note_damage(&mut self, turn: Option<TurnId>) {
         if let Some(turn_id) = turn
             && self.past(turn_id).is_none()
@@ -320,12 +322,12 @@ impl Ledger {
         self.turns.iter_mut().rev().find(|past| past.turn_id == turn_id)
     }
 
-    /// The session that ran a turn, where that is another one.
+    /// Source session of a copied turn.
     fn came_from(&self, past: &Past) -> Option<SessionId> {
         self.copied.filter(|(_, turns)| past.number <= *turns as u64).map(|(from, _)| from)
     }
 
-    /// The last turn, with what all of them together did.
+    /// Returns the last turn, with the combined changes of all turns.
     fn all(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
         if request.redo || !request.preview {
             let hint = "undo one turn after the other, the last one first";
@@ -341,43 +343,44 @@ impl Ledger {
         }
     }
 
-    /// That turn and all after it: the turn, and what they did to files together, or what took that back.
+    /// Returns turn number `turn` with the combined changes of it and all later turns, or with the changes of their
+    /// undos for a redo.
     fn since(&self, turn: u64, redo: bool) -> Result<(&Past, Vec<FileChange>), EngineError> {
         let none = || {
             let message = format!("this session has no turn {turn}; it has {}", self.turns.len());
             EngineError::not_found(message, "`agentctl sessions show` lists its turns")
         };
         let first = self.turns.iter().find(|past| past.number == turn).ok_or_else(none)?;
-        // What copied turns changed is the other session's to take back: of those nothing is known here.
+        // Changes of copied turns belong to the source session and are unknown here.
         let meant = self.turns.iter().filter(|past| past.number >= turn);
         if let Some(damaged) = meant.clone().find(|past| past.is_damaged) {
             return Err(damaged.damaged());
         }
-        // What was taken back of them is among the changes; it comes back in the order in which it was taken back.
+        // The undos are among the changes; they are redone in the order in which they were made.
         let changes = since(if redo { &self.taken_back } else { &self.changes }, turn);
         Ok((first, folded(&changes)))
     }
 
-    /// Turns behind that one that are taken back with it, or come back with it.
+    /// Later turns with changes that are undone or redone together with that turn.
     fn changed_behind(&self, turn: u64, redo: bool) -> Vec<TurnId> {
         let behind = self.turns.iter().filter(|past| past.number > turn && !past.changes.is_empty());
         behind.filter(|past| self.undone.contains(&past.turn_id) == redo).map(|past| past.turn_id).collect()
     }
 
-    /// Turns behind that one whose changes were taken back with its own.
+    /// Later turns that were undone together with that turn.
     fn taken_back_with(&self, turn: u64) -> Vec<TurnId> {
         let mut behind = self.changed_behind(turn, true);
         behind.retain(|id| self.turns.iter().any(|past| past.turn_id == *id && self.undone_of(past).is_empty()));
         behind
     }
 
-    /// Changes that reverted a turn, since it was last brought back.
+    /// Undo changes of a turn since its last redo.
     fn undone_of(&self, past: &Past) -> Vec<FileChange> {
         let of_it = self.taken_back.iter().filter(|(number, _)| *number == past.number);
         of_it.flat_map(|(_, files)| files.iter().cloned()).collect()
     }
 
-    /// The turn that is meant, and the changes to take back: its own, or those that took them back.
+    /// Selects the turn and the changes to revert: its own, or those of its undo.
     fn choose(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
         let nothing = |message: String| {
             EngineError::not_found(message, "agentctl sessions show lists what its turns did; name another with --turn")
@@ -432,7 +435,7 @@ impl Ledger {
     }
 }
 
-/// Changes of that turn and all after it, in their order.
+/// Changes of that turn and all later ones, in order.
 fn since(changes: &[(u64, Vec<FileChange>)], turn: u64) -> Vec<FileChange> {
     changes.iter().filter(|(number, _)| *number >= turn).flat_map(|(_, files)| files.iter().cloned()).collect()
 }
@@ -455,7 +458,7 @@ mod tests {
         FileChange { before: state(before), after: state(after), ..FileChange::new("a", FileChangeKind::Modified) }
     }
 
-    /// A ledger of turns that each changed this, or nothing.
+    /// Creates a ledger of turns, each with one change or none.
     fn ledger(turns: &[Option<(&str, &str)>]) -> (Ledger, Vec<TurnId>) {
         let mut ledger = Ledger::default();
         let mut ids = Vec::new();
@@ -524,14 +527,14 @@ mod tests {
         check(&ledger, None, true, Ok(3));
         check(&ledger, None, false, Ok(1));
 
-        // All of it together is what is left of it.
+        // All turns together have only the net change.
         let all = UndoRequest { turn: Some(TurnChoice::All), preview: true, ..UndoRequest::default() };
         assert_eq!(ledger.all(&all).unwrap().1, [change("a", "b")]);
         for refused in [UndoRequest { redo: true, ..all.clone() }, UndoRequest { preview: false, ..all.clone() }] {
             assert!(ledger.all(&refused).unwrap_err().to_string().contains("foreseen only"));
         }
 
-        // From here on all of that is another session's.
+        // After a fork all of these turns belong to another session.
         let change = StateChange::Forked { from: SessionId::generate(), turn: 5 };
         ledger.note(None, &EventKind::StateChanged { change });
         check(&ledger, None, true, Err("nothing of this session is undone"));

@@ -1,4 +1,4 @@
-//! Questions that nobody answers any more: of clients that are gone, and at a deadline.
+//! Questions that get no answer from a client: disconnected clients, and deadlines.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::world::{World, input, raised, raising, results, soon, to_end, until};
 
-/// A turn that approves by itself while its client is there.
+/// Start of a turn that approves automatically while its client is connected.
 fn approving(text: &str) -> StartTurn {
     StartTurn { on_interrupt: OnInterrupt::Approve, while_connected: true, ..input(text) }
 }
@@ -25,9 +25,9 @@ async fn a_client_that_is_gone_approves_nothing_more() {
     let mut first = session.start_turn(approving("Change!")).await.unwrap();
     soon("the first hold", world.tools.began(1)).await;
     assert!(world.tools.ran()[0].starts_with("change"), "the first change was let run");
-    // One that waits for its turn loses its client, too.
+    // The client of the queued turn disconnects too.
     let mut second = session.start_turn(StartTurn { if_busy: IfBusy::Queue, ..approving("More!") }).await.unwrap();
-    // Somebody who has added to the turn and leaves is not its client, and neither is one of another turn.
+    // A client of another turn, such as one that only added input, has no effect.
     session.client_left(agentd_core::ids::TurnId::generate()).await.unwrap();
     session.client_left(first.turn_id).await.unwrap();
     session.client_left(second.turn_id).await.unwrap();
@@ -42,7 +42,7 @@ async fn a_client_that_is_gone_approves_nothing_more() {
     assert!(!by.contains("OnInterrupt(Wait)"), "what was decided was decided by what was said at the start: {by}");
 }
 
-/// A machine that slept, or a clock that was set: the time has come, though nobody has waited for it.
+/// After a sleep of the machine or a change of the clock, a deadline passes without having been waited for.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_holds_when_the_clock_jumps() {
     let config = EngineConfig { interrupt_deadline: Some(Duration::from_secs(3600)), ..EngineConfig::default() };
@@ -54,7 +54,7 @@ async fn a_deadline_holds_when_the_clock_jumps() {
     let (events, result) = to_end(&mut started.events).await;
     assert!(jumped.elapsed() < Duration::from_secs(60), "{:?}", jumped.elapsed());
     assert_eq!((result.text.as_str(), result.denials.len()), ("Never mind.", 1));
-    // How long it took is not what the clock says, and while nobody answered it was not the call that took it.
+    // Durations do not use the wall clock, and the time until an answer does not count for the call.
     assert!(results(&events)[0].duration_ms < 60_000, "{events:?}");
     assert!(result.duration_ms < 3600 * 1000, "{}", result.duration_ms);
 }

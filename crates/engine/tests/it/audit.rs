@@ -1,4 +1,4 @@
-//! The audit log: every call's decision and end, and nothing that changes or runs anything before its decision is kept.
+//! The audit log has every call's decision and end. Nothing runs or changes before its decision is stored.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::world::{WatchedTools, World, answering, followed, goes_on, input, ports, raising, run, soon, to_end};
 
-/// What the log was told, a line each.
+/// Entries of the log, one line each.
 fn told(audit: &MemoryAudit) -> String {
     let line = |fact: AuditFact| match fact {
         AuditFact::CallDecided(decision) => {
@@ -53,7 +53,7 @@ fn told(audit: &MemoryAudit) -> String {
     audit.entries().into_iter().map(|entry| line(entry.fact) + "\n").collect()
 }
 
-/// One call in a turn that answers every question with the answer.
+/// Runs a turn with one call, and gives the same answer to every question.
 async fn one_call(tool: &str, args: Value, start: StartTurn, answer: Answer) -> World {
     let (world, session) = World::new([calls(&[(tool, args)]), says("Done.")]).begun().await;
     answering(&session, start, answer).await;
@@ -129,7 +129,7 @@ async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
     goes_on(&session, &interrupt, Answer::Approve).await;
     assert_eq!(later.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
 
-    // Killed right after the answer: the next life finds it in the journal.
+    // Killed directly after the answer: the next daemon finds it in the journal.
     let last = World::on(later.killed_when_answered(session.id()), EngineConfig::default(), [says("Changed.")]);
     let (last, session) = last.with_session(session.id()).await;
     to_end(&mut session.subscribe(0).await.unwrap()).await;
@@ -144,7 +144,7 @@ async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
         let mut started = session.start_turn(input("Go!")).await.unwrap();
         if waits {
             soon("the log to be asked", world.audit.asked(1)).await;
-            // It cannot run before the log has answered, however long that takes.
+            // The call must not run before the log has replied, however long that takes.
             tokio::task::yield_now().await;
             assert!(world.tools.ran().is_empty(), "{tool} ran");
             world.audit.release();
@@ -212,7 +212,7 @@ async fn an_undo_is_told_with_who_asked_for_it() {
     assert_eq!(files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["a"]);
 }
 
-/// What a client answers; `None` asks nobody.
+/// Possible answers of a client.
 fn answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         Just(Answer::Approve),
@@ -230,7 +230,7 @@ fn step() -> impl Strategy<Value = (Vec<&'static str>, bool)> {
 
 async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, confirm: bool, answer: Answer) {
     let (audit, inner) = (Arc::new(MemoryAudit::default()), ScriptedTools::new());
-    // Tools that look, when they are called, whether the log knows.
+    // Tools that check when they are called whether the log has their decision.
     let unknown: Arc<Mutex<Vec<String>>> = Arc::default();
     let (log, unlogged) = (Arc::clone(&audit), Arc::clone(&unknown));
     let on_call = move |context: &ToolContext, call: &ToolCall| {
@@ -260,7 +260,7 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
         followed(&mut started.events, async |interrupt| {
             let taken = session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await;
             if taken.is_err() {
-                // What would keep a rule is refused where the log cannot hear of it.
+                // An answer with a grant is refused while the log is broken.
                 assert!(broken && matches!(answer, Answer::Always { .. }), "{taken:?}");
                 session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
             }

@@ -1,4 +1,4 @@
-//! The model of a session, chosen by its id from those that the server of its slot has.
+//! Models of a session that are chosen by ID from the server of its slot.
 
 use std::{
     collections::BTreeMap,
@@ -21,11 +21,11 @@ use serde_json::json;
 
 use crate::world::{World, input, run, sized, to_end, turn};
 
-/// A server in the base slot with some models, another one in the slots `code` and `chat`, and a built-in model for pictures.
+/// A server with several models in the base slot, another one in `code` and `chat`, and a built-in model for pictures.
 struct Servers {
     own: BTreeMap<Slot, Arc<ScriptedModel>>,
     named: BTreeMap<&'static str, Arc<ScriptedModel>>,
-    /// Set if the base slot has its server no more.
+    /// True if the server of the base slot is gone.
     is_gone: AtomicBool,
 }
 
@@ -80,7 +80,7 @@ async fn it_is_a_choice_for_its_slot_alone() {
     let start = StartTurn { slot: Some(Slot::Code), ..input("Write code") };
     assert_eq!(turn(&session, start).await.text, "Coder here.");
 
-    // Other settings leave it as it is, and another slot has another server.
+    // Other settings do not change the model, but another slot has another server.
     let settings = session.show().await.unwrap().session.settings;
     session.configure(SessionSettings { confirm_write: false, model: None, ..settings.clone() }).await.unwrap();
     assert_eq!(session.show().await.unwrap().session.settings.model.as_deref(), Some("big"));
@@ -116,7 +116,7 @@ async fn what_cannot_be_chosen_is_refused_with_what_to_do() {
     assert!(world.engine.create_session(settings.clone(), None).await.is_err());
     assert!(world.engine.start_session_with(settings, input("Hi"), Default::default()).await.is_err());
 
-    // Nor does a turn go to another model where the chosen one is not there any more.
+    // A turn does not fall back to another model if the chosen one is gone.
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.is_gone.store(true, Ordering::Relaxed);
     let error = session.start_turn(input("Hi")).await.err().unwrap();

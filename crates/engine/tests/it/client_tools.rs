@@ -1,4 +1,4 @@
-//! Tools of the client: offered in its turn only, judged as others, answered by the client or ended with a reason.
+//! Tools of a client: offered only in its turn, judged like others, and answered by the client or ended with a reason.
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,7 +63,7 @@ fn picture(content: &str) -> ClientToolAnswer {
     ClientToolAnswer { text: String::new(), failed: false, picture: Some(picture) }
 }
 
-/// How many pictures each notice shows.
+/// Number of pictures in each notice.
 fn shown(events: &[Arc<Event>]) -> Vec<usize> {
     let shown = events.iter().filter_map(|event| match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::Notice { pictures, .. }, .. }, .. } => {
@@ -96,7 +96,7 @@ async fn failures_long_answers_and_silence_are_results() {
     to_end(&mut started.events).await;
     let told = world.results();
     assert_eq!(told[0], "E_TOOL: no such buffer");
-    // As any long result it is in a file.
+    // Spilled to a file like any long result.
     assert!(told[1].len() < 1 << 20 && told[1].contains("large_tool_results/"), "{} bytes", told[1].len());
     assert_eq!(told[2], "[done; the client said nothing]");
 }
@@ -116,7 +116,7 @@ async fn a_client_that_never_answers_is_given_up() {
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
     let held = requests.recv().await.unwrap();
     tokio::time::advance(Duration::from_secs(601)).await;
-    // Without a time limit: the clock of this test does not wait.
+    // Without `soon`, because its time limit would use the paused clock.
     let is_end = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.text == "Too slow.");
     while !is_end(&started.events.next().await.unwrap().unwrap()) {}
     assert!(held.reply.is_closed(), "nobody waits for it any more");
@@ -151,7 +151,7 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
     let (events, result) = to_end(&mut session.start_turn(go_on()).await.unwrap().events).await;
     assert_eq!(result.text, "I saw it.");
     assert_eq!(shown(&events), [1], "{}", reborn.log(&session));
-    // Once.
+    // It is shown only once.
     reborn.model.then(says("Well."));
     let mut next = session.start_turn(input("And now?")).await.unwrap();
     assert!(shown(&to_end(&mut next.events).await.0).is_empty());
@@ -159,7 +159,7 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
 
 #[tokio::test]
 async fn a_restart_is_told_honestly() {
-    // It waits for a person, and the client is gone when that has come.
+    // The call waits for the user, and the client is gone when the answer arrives.
     let (world, session) = World::new([buffer(json!({"path": "a"}))]).begun().await;
     let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     let asked = question(&mut started.events).await;
@@ -176,7 +176,7 @@ async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
     let (mut kept, mut requests) = start(&session, queued()).await;
     let (mut left, gone) = start(&session, queued()).await;
     drop(gone);
-    // Nothing but words can be added to a turn that runs.
+    // Only text can be added to a running turn.
     let (line, _requests) = ClientLine::new();
     let steered = TurnStart { start: StartTurn { if_busy: IfBusy::Steer, ..queued() }, lines: with_tools(line) };
     assert!(session.start_turn(steered).await.err().unwrap().hint().is_some());

@@ -1,4 +1,4 @@
-//! Room is made before the window is full, nothing that was said is lost, and it can be taken back.
+//! Room is made before the window is full, no message is lost, and a compaction can be undone.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use tokio::sync::Notify;
 
 use crate::world::{World, go_on, input, raising, results, run, to_end, turn};
 
-/// Words, and what the server counts for the request.
+/// Text with the server's count for the request.
 pub(crate) fn counted(text: &str, prompt_tokens: u64) -> Play {
     let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
     Play::Chunks(vec![ModelChunk::Text(text.to_owned()), ModelChunk::Usage(usage)])
 }
 
-/// What a model that sums up well would write.
+/// A good summary by a model.
 pub(crate) const SUMMARY: &str =
     "## What the person wants\nA tidy house.\n## Decisions and reasons\nThe broom, for it is there.";
 
@@ -44,7 +44,7 @@ pub(crate) fn compactions(world: &World, session: &SessionHandle) -> Vec<Compact
     world.items(session).into_iter().filter_map(compaction).collect()
 }
 
-/// A session of ten turns, the first of which gives a rule, whose last answer fills the window.
+/// Creates a session of ten turns. The first one states a rule, and the last answer fills the window.
 pub(crate) async fn full(world: &World) -> SessionHandle {
     world.model.then(says("All right."));
     for turn in 0..8 {
@@ -96,7 +96,7 @@ async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
     let kept = String::from_utf8(kept).unwrap();
     assert!(kept.contains("Piece of work 0 ") && kept.contains("Never delete"), "{kept}");
 
-    // Another daemon sees the same window.
+    // After a restart the window is the same.
     let (second, session) = world.restarted([says("Here I am.")]).with_session(session.id()).await;
     run(&session, "Are you there?").await;
     let after = second.model.requests().pop().unwrap();
@@ -133,7 +133,7 @@ async fn many_small_messages_in_a_large_window_are_left_alone() {
     let asked = texts(model.requests().last().unwrap());
     assert!(asked.contains("Question 0") && asked.contains("Answer 48."), "{asked}");
     assert_eq!(session.context().await.unwrap().messages, 100);
-    // Another life of the daemon sees all of it, too.
+    // All of it is visible after a restart, too.
     let model = ScriptedModel::with_info(model.info().clone(), [says("Still here.")]);
     let (_world, session) =
         world.restarted_with(Arc::new(OneModel(Arc::clone(&model)))).with_session(session.id()).await;
@@ -145,7 +145,7 @@ async fn many_small_messages_in_a_large_window_are_left_alone() {
 async fn a_request_that_did_not_fit_is_tried_once_more_with_less() {
     let (world, session) = full_world().await;
     let overflows = || Play::Fails(vec![ModelChunk::Text("Half a".to_owned())], ErrorKind::ContextOverflow);
-    // What was said before it was found too long is no answer.
+    // Text before the overflow error is not an answer.
     world.then([says(SUMMARY), overflows(), says("A whole answer.")]);
     assert_eq!(run(&session, "And now?").await.text, "A whole answer.");
     world.then([overflows(), overflows()]);
@@ -184,7 +184,7 @@ async fn a_cancelled_call_does_not_keep_the_history_from_being_compacted() {
     assert_eq!(compactions(&world, &session)[0].report.pinned[0], "Never forget this.");
 }
 
-/// What the model was told of its calls of `compact_context`, in order.
+/// Results of `compact_context`, in order.
 fn told(world: &World, session: &SessionHandle) -> Vec<String> {
     let results = results(&world.store.events_of(session.id())).into_iter();
     results.filter(|result| result.name == "compact_context").map(|result| result.text).collect()
@@ -192,7 +192,7 @@ fn told(world: &World, session: &SessionHandle) -> Vec<String> {
 
 #[tokio::test]
 async fn the_tool_promises_only_what_comes_to_pass() {
-    // A short history whose window is nearly full: the tool is offered, and there is nothing to gain.
+    // A short history with a nearly full window: the tool is offered, but there is nothing to gain.
     let (world, session) = World::new([counted("one", 6500)]).begun().await;
     run(&session, "Hi").await;
     let counted_calls = |times: usize| {
@@ -207,7 +207,7 @@ async fn the_tool_promises_only_what_comes_to_pass() {
     assert!(said[0].starts_with("nothing is compacted: there is nothing to compact"), "{said:?}");
     assert_eq!(compactions(&world, &session), []);
 
-    // A long one: twice in one answer it is done once, and asked for again at once it is not done again.
+    // A long one: requested twice in one answer it runs once, and an immediate second request has no effect.
     for turn in 0..8 {
         world.model.then(counted(&format!("Done {turn}."), 6600));
         run(&session, &format!("Piece of work {turn}")).await;
@@ -233,7 +233,7 @@ async fn a_last_answer_that_did_not_fit_is_asked_for_once_more_with_less() {
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
     assert_eq!(compactions(&world, &session).pop().unwrap().report.cause, CompactionCause::Overflow);
 
-    // It is not tried for ever.
+    // Retries are limited.
     world.model.then_all([calls(&[("look", json!({}))]), Play::Fails(Vec::new(), ErrorKind::ContextOverflow)]);
     world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
     let result = turn(&session, one_step()).await;
@@ -265,7 +265,7 @@ async fn small_windows_never_loop_and_fail_only_where_nothing_can_fit() {
         }
         let summaries = compactions(&world, &session);
         for done in &summaries {
-            // One rule is told, and words around it take a few hundred bytes, however small the window is.
+            // One rule is included, and fixed text takes a few hundred bytes, however small the window is.
             let most = window * 4 / 2 + 600 + 400;
             assert!(done.summary.len() as u64 <= most, "{} bytes in {window}", done.summary.len());
         }
@@ -294,14 +294,14 @@ async fn what_is_added_while_room_is_made_is_answered_and_not_summed_up() {
     gate.notify_one();
     let result = to_end(&mut started.events).await.1;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "In blue."));
-    // Another daemon reads the same from the journal.
+    // After a restart the journal gives the same.
     let (second, session) = world.restarted([says("Still blue.")]).with_session(session.id()).await;
     run(&session, "Which colour?").await;
     let added = Message::User { text: "It must be blue!".to_owned() };
     assert!(second.model.requests()[0].messages.contains(&added));
 }
 
-/// Turns whose words alone fill the window, by the estimate: nobody counts otherwise.
+/// Runs turns whose text alone fills the window by the estimate, without counts of the server.
 async fn filled(turns: usize) -> (World, SessionHandle) {
     let (world, session) = World::new([]).begun().await;
     for turn in 0..turns {
@@ -313,7 +313,7 @@ async fn filled(turns: usize) -> (World, SessionHandle) {
 
 #[tokio::test]
 async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
-    // Up to 85 percent of the window, and then the first compaction by itself.
+    // Up to 85 percent of the window, and then the first automatic compaction.
     let mut turns = 0;
     let (world, session) = filled(9).await;
     while compactions(&world, &session).is_empty() {
@@ -327,7 +327,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     let view = session.context().await.unwrap();
     assert!(view.tokens * 100 >= view.window * 84, "{view:#?}");
 
-    // Another life of the daemon keeps to it, too, and the model is not asked to do it instead.
+    // It also applies after a restart, and the model is not asked to compact instead.
     let later = world.restarted([calls(&[("compact_context", json!({}))]), says("Short.")]);
     let (world, session) = later.with_session(session.id()).await;
     assert_eq!(run(&session, "And?").await.text, "Short.");
@@ -340,7 +340,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     let said = told(&world, &session);
     assert!(said[0].starts_with("nothing is compacted: a person undid the last compaction"), "{said:?}");
 
-    // Where it would not fit at all it is done again, and the person is told.
+    // If the history would not fit at all it is compacted again, with a warning.
     world.model.then_all([says(SUMMARY), says("On we go.")]);
     run(&session, &format!("Much {}", "more ".repeat(1400))).await;
     assert_eq!(compactions(&world, &session).len(), 2);
@@ -379,7 +379,7 @@ pub(crate) async fn compact(session: &SessionHandle, strategy: CompactionStrateg
 #[tokio::test]
 async fn compacting_changes_nothing_of_what_can_be_continued() {
     let (world, session) = ten_turns().await;
-    // A turn that came to its end cannot be continued, however compacting ends.
+    // A completed turn cannot be continued, however a compaction ends.
     world.model.then(Play::Hangs(Vec::new()));
     let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
     let mut started = session.start_turn(start).await.unwrap();
@@ -391,7 +391,7 @@ async fn compacting_changes_nothing_of_what_can_be_continued() {
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
     assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 
-    // One that did not can be, and the model is told what it is about.
+    // An uncompleted turn can be continued, and the model learns what it is about.
     world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
     assert_eq!(run(&session, "The long way round").await.stop_reason, StopReason::Failed);
     world.model.then(says(SUMMARY));
@@ -422,7 +422,8 @@ async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
     }
     assert!(!world.log(&session).contains("window_learned"), "{}", world.log(&session));
 
-    // A server that was started anew with less is believed: what is refused now is far smaller than what was taken.
+    // A server that was restarted with a smaller window is believed: the refused request is far smaller than
+    // earlier accepted ones.
     let other = world.session().await;
     world.model.then_all([Play::Overflows(3000), says("There.")]);
     assert_eq!(run(&other, "And now?").await.text, "There.");
@@ -430,7 +431,7 @@ async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
     assert_eq!(world.log(&other).matches("window_learned").count(), 1, "{}", world.log(&other));
 }
 
-/// No wording makes a rule: what the person said stays, also behind the first lines of a long request.
+/// No wording makes a rule: the user's messages stay, also after the first lines of a long request.
 #[tokio::test]
 async fn what_the_person_said_is_kept_whole_in_any_words() {
     let (world, session) = World::new([]).begun().await;

@@ -1,4 +1,4 @@
-//! Daemons that were killed: what the next one tells, and how turns go on.
+//! Killed daemons: what the next one reports, and how turns continue.
 
 use agentd_core::{
     environment::ClientEnvironment,
@@ -24,7 +24,7 @@ async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
     let next = world.restarted([says("Changed."), calls(&[("look", json!({}))]), says("Looked.")]);
     let (next, session) = next.settled(session.id()).await;
     let (all, _) = goes_on(&session, &interrupt, Answer::Approve).await;
-    // A client that has seen some events is shown those after them.
+    // A client that has seen some events receives the later ones.
     let mut rest = session.subscribe(all[2].seq).await.unwrap();
     assert_eq!(to_end(&mut rest).await.0, all[3..]);
     turn(&session, input("Look!")).await;
@@ -65,7 +65,7 @@ async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
     }
 }
 
-/// How often a request tells what was added.
+/// Number of times a request contains the added input.
 fn told(world: &World, request: usize) -> usize {
     let messages = &world.model.requests()[request].messages;
     messages.iter().filter(|message| **message == Message::User { text: "Be green!".to_owned() }).count()
@@ -103,7 +103,7 @@ async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = raising(&session, input("Change!")).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();
-    // Two more lives, and in the second it is answered; or the turn is cancelled there.
+    // Restarted twice; then the question is answered, or the turn is cancelled.
     for cancelled in [false, true] {
         let store = world.store.copy_prefix(session.id(), world.store.events_of(session.id()).len());
         let second = World::on(store, EngineConfig::default(), []);
@@ -118,7 +118,7 @@ async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
         run(&session, "And now?").await;
         let requests = next.model.requests();
         assert_eq!(requests.len(), if cancelled { 1 } else { 2 });
-        // A cancel takes back what was not read.
+        // A cancel withdraws unread input.
         let expected = usize::from(!cancelled);
         assert!((0..requests.len()).all(|request| told(&next, request) == expected), "{requests:#?}");
         let (first, last) = (&requests[0].messages, &requests[requests.len() - 1].messages);

@@ -1,4 +1,4 @@
-//! Where two things meet: a stop and a cancel, an unload and a command, a crash and its recovery.
+//! Races between two operations: stop and cancel, unload and command, crash and recovery.
 
 use std::{sync::Arc, time::Duration};
 
@@ -65,7 +65,7 @@ async fn a_kill_loses_no_turn_that_waits() {
     let second = session.start_turn(queued("two")).await.unwrap();
     let third = session.start_turn(queued("three")).await.unwrap();
 
-    // Wherever the next daemon is killed, each turn that waits runs in the end, and runs once.
+    // Wherever the next daemon is killed, each queued turn runs exactly once.
     let stored = world.store.events_of(session.id()).len();
     let (next, session) = world.restarted([says("Two."), says("Three.")]).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_kill_loses_no_turn_that_waits() {
 
 #[tokio::test]
 async fn a_session_is_stored_with_its_first_turn_or_not_at_all() {
-    // The model may be asked while the start is being stored, also the one that cannot be.
+    // The model may be called while the start is being stored, even if that fails.
     let script = [says("Hello."), says("Hello.")];
     let world = World::with(EngineConfig { max_input_bytes: 100, ..EngineConfig::default() }, script);
     let settings = || world.engine.session_defaults();
@@ -114,7 +114,7 @@ async fn a_command_that_meets_the_unloading_is_carried_out_or_refused_but_never_
         let (_world, session) = World::with(config, [says("One."), says("Two.")]).begun().await;
         run(&session, "first").await;
         tokio::task::yield_now().await;
-        // Both are there when the actor next looks: the command, and the end of its patience.
+        // The command and the idle timeout are both ready when the actor is polled.
         tokio::time::advance(Duration::from_secs(2)).await;
         let started = session.start_turn(input("second")).await;
         match started {
@@ -149,7 +149,7 @@ async fn a_recovery_that_is_killed_itself_stays_honest_and_says_it_once() {
     first.engine.recover().await.unwrap();
     let whole = world.store.events_of(session.id()).len();
 
-    // What recovery adds is stored in two appends: what it found, and the turn's end.
+    // Recovery stores its facts in two appends: its findings, and the end of the turn.
     for kept in [before, whole - 1] {
         let next = World::on(world.store.copy_prefix(session.id(), kept), EngineConfig::default(), []);
         let recovered = next.engine.recover().await.unwrap();
@@ -184,7 +184,7 @@ async fn a_failed_turn_can_be_continued_after_a_restart_too() {
     assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 }
 
-/// An engine on that journal, for which the person's folder is gone.
+/// Creates an engine on that journal whose workspace folder is gone.
 fn folderless(store: &Arc<MemoryStore>) -> Engine {
     let workspaces = MemoryWorkspaces::default();
     workspaces.lose_folder();
@@ -200,7 +200,7 @@ async fn a_turn_that_cannot_go_on_after_its_answer_ends_and_the_session_lives() 
     let asked = world.store.events_of(session.id()).len();
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
 
-    // Killed before the answer, and right after it.
+    // Killed before the answer, and directly after it.
     for kept in [asked, asked + 1] {
         let store = world.store.copy_prefix(session.id(), kept);
         let engine = folderless(&store);

@@ -1,4 +1,4 @@
-//! Rules that people keep: how far they reach, and that they hold and cease to hold at once.
+//! Grants: their scope, and that adding and revoking them takes effect at once.
 
 use std::{
     sync::{Arc, Mutex},
@@ -58,7 +58,7 @@ pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
     held.into_iter().map(|held| (held.scope(), held.grant.rule)).collect()
 }
 
-/// A crash at any point of the journal: the rule is there if and only if its answer is.
+/// After a crash at any point of the journal, the grant exists if and only if its answer does.
 #[tokio::test]
 async fn a_rule_that_is_kept_for_good_is_as_durable_as_its_answer() {
     let (world, session) = World::new([make(), says("Made.")]).begun().await;
@@ -84,7 +84,7 @@ async fn rules_come_and_go_while_a_turn_runs() {
         soon("the first to begin", world.tools.began(1)).await;
         world.engine.add_grant(place, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
         world.tools.release(1);
-        // Nobody is asked: it was allowed after the turn had begun.
+        // No question is raised, because the call was allowed after the start of the turn.
         soon("the third to begin", world.tools.began(3)).await;
         world.engine.revoke_grant(place, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
         world.tools.release(1);
@@ -107,7 +107,7 @@ async fn settings_leave_rules_as_they_are() {
     assert_eq!(world.tools.ran().len(), 1);
 }
 
-/// What a person said of a call is not overtaken by a rule that was kept later.
+/// A user's answer to a call is not overridden by a later grant.
 #[tokio::test]
 async fn an_answer_stands_though_a_rule_would_let_the_call_run_by_now() {
     let check = async |given: Answer, expected: &[&str]| {
@@ -152,8 +152,8 @@ fn edit(command: &str) -> Answer {
     Answer::Edit { args: json!({ "command": command }) }
 }
 
-/// The gate itself judges the edit too, by the rules that hold when the call is about to run: the answer was given
-/// under milder ones, and the daemon was stopped before it could act on it.
+/// The gate itself judges edits under the rules in force when the call is about to run. Here the answer was given under
+/// milder rules, and the daemon was stopped before it could act on it.
 #[tokio::test]
 async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
     let (world, session) = World::new([make(), says("Done.")]).begun().await;
@@ -171,7 +171,7 @@ async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
     assert!(next.model.requests().last().unwrap().messages.iter().any(|m| format!("{m:?}").contains("the rules deny")));
 }
 
-/// Calls that only look run at once, and so do their questions.
+/// Read-only calls run in parallel, and so do their questions.
 fn three_looks() -> Play {
     let look = |n: u32| ("look", json!({"path": format!("secret {n}")}));
     calls(&[look(1), look(2), look(3)])
@@ -250,7 +250,7 @@ async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
             r#"- launch: make for_good Client("tablet")"#,
         ]
     );
-    // What the log cannot take is not allowed; what is taken back waits for nothing.
+    // A grant needs the audit log; a revocation does not wait for it.
     world.engine.add_grant(id, "change".to_owned(), tablet()).await.unwrap();
     world.audit.break_it(true);
     assert!(world.engine.add_grant(None, "change".to_owned(), tablet()).await.is_err());
@@ -258,10 +258,10 @@ async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
     assert_eq!(rules(&world).await, []);
 }
 
-/// Whatever the quoting: a denied command comes in neither by an edit nor as a rule.
+/// A denied command cannot get in by an edit or a grant, however it is quoted.
 #[tokio::test]
 async fn no_way_to_write_a_denied_command_gets_in_by_an_edit_or_a_rule() {
-    // The tool whose commands are taken apart; it only remembers them.
+    // The real shell tool, whose commands are parsed; here it only records them.
     let commands: Arc<Mutex<Vec<String>>> = Arc::default();
     let ran = Arc::clone(&commands);
     let on_call = move |_: &ToolContext, call: &ToolCall| {
@@ -280,7 +280,7 @@ async fn no_way_to_write_a_denied_command_gets_in_by_an_edit_or_a_rule() {
         let command = wrapped().new_tree(&mut runner).unwrap().current();
         let rule = format!("{SHELL_TOOL}: {command}");
         assert!(engine.add_grant(None, rule, "phone".to_owned()).await.is_err(), "{command:?} can be kept");
-        // What nobody can read asks, and who wrote it has answered that.
+        // An unreadable command asks, and an edit by the user already is the answer.
         if policy::mark(&policy::run(&policy, &command, &SessionSettings::default())) == "deny" {
             denied += 1;
             assert_eq!(answer(&session, &interrupt, edit(&command)).await, Err(ErrorKind::InvalidInput), "{command:?}");

@@ -1,4 +1,4 @@
-//! What people wrote for models to know: told once, at the end of what was sent before, and again when it changes.
+//! Guides for models: sent once, at the end of the previous messages, and again when they change.
 
 use agentd_core::{
     guide::{GuideFile, GuideOrigin, Guides, Skill},
@@ -35,7 +35,7 @@ fn guides(words: &str) -> Guides {
     }
 }
 
-/// The beginning of each message that the daemon did not write itself.
+/// First line of each message that is not a reminder.
 fn shape(request: &ModelRequest) -> Vec<String> {
     let text = |message: &Message| match message {
         Message::User { text } | Message::Pictures { text, .. } | Message::Assistant { text, .. } => {

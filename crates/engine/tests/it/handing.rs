@@ -1,4 +1,4 @@
-//! What people hand over: told with the next input, once, and shown to models that see.
+//! Uploaded files: announced once with the next input, and shown to models that can see.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn requests(model: &ScriptedModel) -> Vec<Vec<Message>> {
     model.requests().into_iter().map(|request| request.messages).collect()
 }
 
-/// The bytes of the pictures that a request shows.
+/// Contents of the pictures in a request.
 fn shown(messages: &[Message]) -> Vec<Vec<u8>> {
     let pictures = messages.iter().filter_map(|message| match message {
         Message::Pictures { pictures, .. } => Some(pictures),
@@ -36,7 +36,7 @@ async fn upload(world: &World, session: &SessionHandle, name: &str, content: &[u
 async fn files_are_told_with_the_next_input_and_never_again() {
     let (world, session) = World::new([]).begun().await;
     upload(&world, &session, "a.pdf", &[1]).await;
-    // Another daemon knows it from the journal, and a turn that only compacts does not count.
+    // Another daemon finds the file in the journal, and a turn that only compacts does not announce it.
     let world = world.reborn([Play::Fails(Vec::new(), ErrorKind::Provider), says("two"), says("three")]);
     let session = world.engine.session(session.id()).await.unwrap();
     turn(&session, StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() }).await;
@@ -68,14 +68,14 @@ async fn pictures_go_to_the_model_that_sees_and_stay_with_it() {
     let asked = requests(&vision);
     assert_eq!(shown(&asked[0]), [b"PICTURE one".to_vec()]);
     assert_eq!(shown(&asked[1]), [b"PICTURE one".to_vec(), b"PICTURE number two".to_vec()]);
-    // What was sent is sent again, to the byte.
+    // Sent messages are repeated byte for byte.
     assert_eq!(asked[0][..], asked[1][..asked[0].len()]);
-    // One that is gone since is left out, and that is said.
+    // A picture that is gone is omitted, and the text says so.
     world.workspaces.lose(&second.picture.unwrap().path);
     assert_eq!(run(&session, "Once more?").await.text, "three");
     assert_eq!(shown(&requests(&vision)[2]), [b"PICTURE one".to_vec()]);
     assert!(format!("{:?}", requests(&vision)[2]).contains("Not all of these pictures"));
-    // A person who names a slot gets it.
+    // An explicitly named slot is used.
     turn(&session, StartTurn { slot: Some(Slot::Base), text: Some("In words?".to_owned()), ..go_on() }).await;
     let told = requests(&base);
     assert!(shown(&told[0]).is_empty() && format!("{told:?}").contains("You cannot see pictures"), "{told:?}");

@@ -1,4 +1,4 @@
-//! The file of a session's history holds what compactions replaced, each once, in order, whatever failed on the way.
+//! The history file contains everything that compactions replaced, once and in order, whatever failed in between.
 
 use agentd_core::context::CompactionStrategy;
 use agentd_engine::SessionHandle;
@@ -9,7 +9,7 @@ use crate::{
     world::World,
 };
 
-/// Talks, and makes room. The file is written or not.
+/// Runs turns and a compaction, optionally with a full disk so that the file cannot be written.
 async fn round(world: &World, session: &SessionHandle, turns: std::ops::Range<usize>, full: bool) {
     talked(world, turns, session).await;
     world.model.then(says(SUMMARY));
@@ -18,7 +18,7 @@ async fn round(world: &World, session: &SessionHandle, turns: std::ops::Range<us
     world.workspaces.get_full(false);
 }
 
-/// The one file of that name, and which questions stand in it, in order.
+/// Numbers of the questions in the history file of this name, in order.
 fn questions(world: &World, session: &SessionHandle, name: &str) -> Vec<usize> {
     let path = format!("conversation_history/{name}.md");
     let text = String::from_utf8(world.workspaces.kept(session.id(), &path).unwrap()).unwrap();
@@ -37,7 +37,7 @@ async fn what_could_not_be_written_is_written_with_the_next_compaction() {
         assert!(done.report.problem.as_deref().unwrap().contains("the disk is full"), "{:?}", done.report);
     }
 
-    // Another life of the daemon writes it.
+    // Written after a restart.
     let (world, session) = world.reborn([]).with_session(session.id()).await;
     round(&world, &session, 20..30, false).await;
     let done = compactions(&world, &session).pop().unwrap();
@@ -46,7 +46,7 @@ async fn what_could_not_be_written_is_written_with_the_next_compaction() {
     let said = questions(&world, &session, &name);
     assert!(said.len() > 20 && said.iter().copied().eq(0..said.len()), "{said:?}");
 
-    // And what fails behind what was written leaves that as it is.
+    // A later failure leaves the written part unchanged.
     round(&world, &session, 30..40, true).await;
     session.undo_compaction().await.unwrap();
     round(&world, &session, 40..50, true).await;

@@ -1,4 +1,5 @@
-//! Answers in a form: told, checked, asked for once more, and held to across steers, restarts and continuations.
+//! Answers in a required form: announced, checked, retried once, and preserved across steers, restarts and
+//! continuations.
 
 use agentd_core::{
     answer_schema::AnswerSchema,
@@ -32,7 +33,7 @@ async fn an_answer_that_matches_ends_the_turn_with_its_document() {
         assert!(request.answer_schema.as_ref().unwrap().text().contains(r#""count":{"type":"integer"}"#));
         assert_eq!(told(&request).matches("has to be one JSON document that matches").count(), 1);
     }
-    // The next turn is free again, and is told so once.
+    // The next turn has no required form, and says so once.
     world.model.then_all([says("In words."), says("More.")]);
     assert_eq!(run(&session, "And in words?").await.text, "In words.");
     run(&session, "More?").await;
@@ -57,7 +58,7 @@ async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
     let mut started = session.start_turn(input("Hold!")).await.unwrap();
     soon("the call", world.tools.began(1)).await;
     refused(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }, "another form").await;
-    // One that waits keeps its form.
+    // A queued turn retains its form.
     let queued = in_form(StartTurn { if_busy: IfBusy::Queue, ..input("How many?") });
     let mut queued = session.start_turn(queued).await.unwrap();
     world.tools.release(1);

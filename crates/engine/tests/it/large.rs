@@ -1,4 +1,4 @@
-//! Results that are too long for the window: kept whole, shown in part.
+//! Results that are too long for the window: stored whole, shown in part.
 
 use agentd_core::{
     event::EventKind,
@@ -13,26 +13,26 @@ use serde_json::{Value, json};
 
 use crate::world::{World, input, results, to_end};
 
-/// What the model is shown of a call, and what is known of it elsewhere.
+/// Result of a call as seen by the model and elsewhere.
 struct Shown {
-    /// What it reads.
+    /// Text that the model reads.
     text: String,
-    /// What the journal has.
+    /// Result in the journal.
     stored: ToolResult,
     warnings: Vec<String>,
-    /// The name and the content of what was kept.
+    /// Name and content of the stored file.
     kept: Option<(String, String)>,
 }
 
-/// One call in a window of 8,192 tokens: a result may have 2,048 of them, what a command says 1,024.
+/// Runs one call in a window of 8,192 tokens, in which a result may have 2,048 and a command's output 1,024.
 async fn call(tool: &str, arguments: Value) -> Shown {
     call_with(false, EngineConfig::default(), tool, arguments).await
 }
 
-/// The same where the disk may be full.
+/// Like `call`, with a configuration and optionally a full disk.
 async fn call_with(is_full: bool, config: EngineConfig, tool: &str, arguments: Value) -> Shown {
     let Play::Chunks(mut call) = calls(&[(tool, arguments)]) else { panic!() };
-    // The arguments say what the tool returns: of the two, only the result is to be long.
+    // The arguments contain the text to return. Only the result is supposed to be long, so the usage is set.
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() }));
     let (world, session) = World::with(config, [Play::Chunks(call), says("I see.")]).begun().await;
     world.workspaces.get_full(is_full);
@@ -52,7 +52,7 @@ async fn call_with(is_full: bool, config: EngineConfig, tool: &str, arguments: V
     Shown { text: world.results().remove(0), stored, warnings, kept }
 }
 
-/// `count` lines of about five tokens.
+/// Generates `count` lines of about five tokens.
 fn lines(count: usize) -> String {
     (1..=count).map(|n| format!("this is line {n:06}\n")).collect()
 }
@@ -131,7 +131,7 @@ async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
         assert_eq!(shown.warnings.len(), 1, "{:?}", shown.warnings);
         assert!(shown.warnings[0].starts_with("result_lost: a part of the result"), "{:?}", shown.warnings);
     }
-    // Nothing is reduced of what fits, if the rest would be lost.
+    // A result that fits is not shortened if the rest would be lost.
     let fits = lines(300);
     let shown = call_with(true, EngineConfig::default(), "launch", json!({"answer": fits})).await;
     assert_eq!((shown.text, shown.warnings.len()), (fits, 0));
@@ -151,7 +151,7 @@ async fn bytes_are_told_by_type_size_and_path() {
     assert_eq!(shown.stored.text, shown.text);
     assert_eq!(shown.kept.unwrap().1, "not really an image");
 
-    // A text that is none, whoever returns it.
+    // Binary data in a text result, from any tool.
     let noise = "\u{fffd}\u{1}k".repeat(3000);
     for tool in ["look", "launch", "fail"] {
         let shown = call(tool, json!({ "answer": noise })).await;
@@ -164,7 +164,7 @@ async fn bytes_are_told_by_type_size_and_path() {
         assert!(path.ends_with("-result.bin") && shown.text.contains(&path) && content == noise, "{path}");
     }
 
-    // Where there is no room for them they are lost, and that is said.
+    // Without disk space the data is lost, and the text says so.
     let shown = call_with(true, EngineConfig::default(), "look", json!({"data": "x"})).await;
     assert!(
         shown.text.contains("is lost, because it could not be stored: the disk is full (make room)"),

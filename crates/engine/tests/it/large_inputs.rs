@@ -1,4 +1,4 @@
-//! An input that does not fit into the window is kept in a file, and the model and the person are told which part is in view.
+//! Inputs that do not fit into the window are spilled to a file. The model and the user learn which part is visible.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     world::{TwoModels, World, go_on, input, run, sized, to_end, turn, warnings},
 };
 
-/// So many lines of 39 bytes.
+/// Generates `count` lines of 39 bytes.
 fn lines(count: usize) -> String {
     (1..=count).map(|n| format!("line {n:07} of what somebody piped in\n")).collect()
 }
@@ -35,7 +35,7 @@ fn stored(world: &World, session: &SessionHandle) -> Vec<StoredInput> {
     world.items(session).into_iter().filter_map(stored).collect()
 }
 
-/// What people were told of inputs that were stored.
+/// Warnings about spilled inputs.
 fn told(world: &World, session: &SessionHandle) -> Vec<String> {
     warnings(&world.store.events_of(session.id()), "input_stored")
 }
@@ -77,7 +77,7 @@ async fn what_is_added_and_what_waits_is_kept_as_well() {
     let queued = StartTurn { if_busy: IfBusy::Queue, ..piped("Then this", &lines(4000)) };
     let mut second = session.start_turn(queued).await.unwrap();
     assert_eq!(upload(&world, "uploads/stdin.txt"), lines(4000), "what is acknowledged is on the disk");
-    // What waits is not refused for a disk that is full by then.
+    // A queued turn is not rejected if the disk is full when it starts.
     world.workspaces.get_full(true);
     go.notify_one();
     to_end(&mut first.events).await;
@@ -88,7 +88,7 @@ async fn what_is_added_and_what_waits_is_kept_as_well() {
     }
 }
 
-/// A server that has less than is configured says so when it refuses: then what was just said is stored, and not summed up.
+/// A server reports a smaller window than configured in its refusal. The new input is then spilled, and not summarised.
 #[tokio::test]
 async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summed_up() {
     let (world, session) = World::new([Play::Overflows(3000), says("Reviewed.")]).begun().await;
@@ -106,7 +106,7 @@ async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summ
 
 #[tokio::test]
 async fn a_long_request_stays_word_for_word_through_the_compactions_of_its_turn() {
-    // Larger than what a compaction leaves as it is, and small enough to be sent whole at first.
+    // Larger than the recent part that a compaction retains, and small enough to be sent whole at first.
     let (world, session) = World::new([]).begun().await;
     let request = format!("Do all of this, step by step:\n{}", lines(420));
     for n in 0..12 {
@@ -122,7 +122,7 @@ async fn a_long_request_stays_word_for_word_through_the_compactions_of_its_turn(
     assert!(last.contains("Do all of this, step by step:") && last.contains("uploads/input.txt"), "{last}");
 }
 
-/// A world with two models, of which one serves the slot for code.
+/// Creates a world with two models, one of which serves the code slot.
 fn two(base: Arc<ScriptedModel>, other: Arc<ScriptedModel>) -> World {
     World::with_models(Arc::new(TwoModels { base, slot: Slot::Code, other, listed: false }))
 }
@@ -193,6 +193,6 @@ async fn the_built_in_model_sees_as_much_as_it_reads() {
     turn(&session, piped("Summarize this", &lines(300))).await;
     assert_eq!(upload(&world, "uploads/stdin.txt"), lines(300));
     let Some(Message::User { text }) = tiny.requests()[0].messages.last().cloned() else { panic!() };
-    // It reads 6,000 letters of a request at the most.
+    // The model reads at most 6,000 characters of a request.
     assert!(text.len() < 6000 && text.contains("uploads/stdin.txt"), "{} {text}", text.len());
 }

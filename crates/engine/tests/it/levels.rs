@@ -1,4 +1,4 @@
-//! How full the window is: what is told of it, whenever it changes, and what is expected of the next request.
+//! Fill level of the window: reports of each change, and the expected size of the next request.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     world::{TwoModels, World, input, prompts, run, sized, to_end, turn, warnings},
 };
 
-/// The levels that were told, in order.
+/// Reported levels, in order.
 fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
     world.facts(session, |kind| match kind {
         EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
@@ -69,7 +69,7 @@ async fn where_there_is_room_enough_the_tool_does_nothing_and_says_so() {
 async fn a_reset_a_compaction_and_its_undo_tell_the_level_both_ways() {
     use TokenLevel::{Info, Warning};
     let (world, session) = World::new([]).begun().await;
-    // By the guess alone, as where a server counts nothing: nine turns of 640 tokens in a window of 8192.
+    // Estimates only, as with a server that does not count: nine turns of 640 tokens in a window of 8192.
     for turn in 0..9 {
         world.model.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn} {}", "more of it ".repeat(230))).await;
@@ -120,7 +120,7 @@ async fn answers_that_no_server_counts_are_guessed_whole_and_once() {
     assert!(view.tokens.abs_diff(parts) < 60, "{} expected of about {parts}: {view:#?}", view.tokens);
 }
 
-/// Two models: one that writes the last answers, and one for all else.
+/// Creates a world with two models: one writes the last answers, the other one does everything else.
 async fn two(base: Arc<ScriptedModel>, chat: Arc<ScriptedModel>) -> (World, SessionHandle, Arc<TwoModels>) {
     let models = Arc::new(TwoModels { base, slot: Slot::Chat, other: chat, listed: true });
     let (world, session) = World::with_models(Arc::clone(&models) as _).begun().await;
@@ -134,7 +134,7 @@ async fn another_models_count_is_not_taken_for_this_ones() {
         let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
         Play::Chunks(vec![ModelChunk::call("look", "{}"), ModelChunk::Usage(usage)])
     };
-    // The base model's server counts twenty times what the chat model's does.
+    // The base model's server counts twenty times as much as the chat model's.
     models.base.then(look(2000));
     models.other.then(counted("That was it.", 100));
     let start = StartTurn { max_steps: Some(1), ..input("Look") };
@@ -143,7 +143,7 @@ async fn another_models_count_is_not_taken_for_this_ones() {
     assert!((1500..3500).contains(&view.tokens), "{}", view.tokens);
     assert_eq!(levels(&world, &session), [], "what matters is the window of the model that is asked next");
 
-    // Each model's requests are compared with its own.
+    // Each model's requests are compared with its own earlier ones.
     models.base.then(look(2100));
     models.other.then(counted("That, too.", 150));
     turn(&session, StartTurn { max_steps: Some(1), ..input("Look again") }).await;
@@ -175,7 +175,7 @@ async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
 #[tokio::test]
 async fn another_slot_has_another_window() {
     let (world, session, models) = two(ScriptedModel::new([]), sized("chat", 2048, [])).await;
-    // All of it at once would be kept in a file, for the model with the smaller window.
+    // Sent at once, the text would be spilled to a file because of the model with the smaller window.
     for tokens in [1300, 1600, 1900] {
         models.base.then(counted("a", tokens));
         run(&session, &"many words ".repeat(100)).await;
@@ -192,7 +192,7 @@ async fn what_the_embedded_model_reads_besides_is_no_part_of_the_conversation() 
     let info = ModelInfo { embedded: true, ..ScriptedModel::new([]).info().clone() };
     let model = ScriptedModel::with_info(info, []);
     let (world, session, _) = two(Arc::clone(&model), Arc::clone(&model)).await;
-    // It weighs fourteen candidates, each with a prompt of its own.
+    // It rates fourteen candidates, each with a separate prompt.
     model.then(counted("It is noon.", 8000));
     run(&session, "What time is it?").await;
     let view = session.context().await.unwrap();
@@ -203,7 +203,7 @@ async fn what_the_embedded_model_reads_besides_is_no_part_of_the_conversation() 
 
 #[tokio::test]
 async fn thoughts_count_where_they_are_sent_back_and_nowhere_else() {
-    /// A long thought and two words in a window of 8,192: what of it the next request has.
+    /// Checks how much of a long reasoning and a short text the next request contains, in a window of 8,192.
     async fn check(echo_reasoning: bool, usage: Usage, expected: std::ops::Range<u64>) {
         let info = ModelInfo { echo_reasoning, ..ScriptedModel::new([]).info().clone() };
         let model = ScriptedModel::with_info(info, []);
@@ -236,9 +236,9 @@ async fn thoughts_count_where_they_are_sent_back_and_nowhere_else() {
         ..Usage::default()
     };
     check(false, counted(4510, 4500), 3500..3520).await;
-    // Nobody says how much of the answer was thought.
+    // The share of the reasoning is unknown.
     check(false, counted(4510, 0), 3500..3600).await;
-    // The thoughts were counted beside the answer.
+    // The reasoning was counted separately from the answer.
     check(false, counted(10, 4500), 3500..3520).await;
     check(true, counted(4510, 4500), 8000..8200).await;
 }

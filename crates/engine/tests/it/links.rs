@@ -1,4 +1,4 @@
-//! Calls that read through links: judged under both names, and run under the one that was judged.
+//! Calls that read through links: judged under both names, and run under the judged one.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     world::{World, answering, goes_on, input, warnings},
 };
 
-/// What is said of a tool that reads `path`, which leads to `leads_to`.
+/// Verdict on a tool that reads `path`, which leads to `leads_to`.
 fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSettings) -> Explanation {
     let followed = FollowedLink {
         arguments: json!({ "path": leads_to }).to_string(),
@@ -61,7 +61,7 @@ fn the_stricter_of_both_names_decides() {
         (None, "CLAUDE.md", "AGENTS.md", "allow"),
         (None, "docs/a.md", "/project/.env", "high"),
         (None, "docs/a.md", "/project/.aws/credentials", "high"),
-        // What it is called counts, too, whatever it is.
+        // The name of the link counts too, whatever it leads to.
         (None, ".env", "example.txt", "high"),
         (Some(own), "docs/a.md", "/project/.envrc", "deny"),
         (Some(own), "docs/a.md", "/project/drafts/a.md", "ask"),
@@ -71,7 +71,7 @@ fn the_stricter_of_both_names_decides() {
         let policy = rules.map_or_else(shipped, compiled);
         check(&policy, &[], path, leads_to, expected);
     }
-    // A rule that was kept covers what it would cover under the real name, and no more.
+    // A grant covers the same as it would under the real name.
     let drafts = check(&compiled(own), &[], "docs/a.md", "/project/drafts/a.md", "ask");
     assert_eq!(drafts.grants, ["read_file"]);
     check(&compiled(own), &["read_file"], "docs/a.md", "/project/drafts/a.md", "allow");
@@ -106,13 +106,13 @@ async fn a_link_that_leads_elsewhere_after_a_restart_is_not_read() {
 async fn no_edit_and_no_approval_passes_a_denial_by_a_link() {
     let strict = "tools:\n  look: {patterns: {high_risk: ['\\.envrc']}, actions: {high_risk: deny}}\n";
     let config = || EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
-    // As a person edits it.
+    // Edited by the user to a link.
     let (world, session) = World::with(config(), [look(".env"), says("Then not.")]).begun().await;
     world.disk.link("docs/a.md", ".envrc");
     let (events, _) = answering(&session, input("Go!"), Answer::Edit { args: json!({"path": "docs/a.md"}) }).await;
     assert_eq!(warnings(&events, "edit_denied").len(), 1);
     assert!(world.tools.ran().is_empty());
-    // And what they may edit it to is read where it leads.
+    // An allowed edit reads the target of the link.
     let (world, session) = World::with(config(), [look(".env"), says("Read.")]).begun().await;
     world.disk.link("CLAUDE.md", "AGENTS.md");
     answering(&session, input("Go!"), Answer::Edit { args: json!({"path": "CLAUDE.md"}) }).await;

@@ -1,4 +1,4 @@
-//! Commands that run without asking because they only look: they are held to that, and nothing of them is recorded.
+//! Commands that need no approval because they are read-only: they are confined, and not recorded for undo.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ use crate::{
     world::{WatchedTools, answering, input, ports, raised, results},
 };
 
-/// The way in which one command ran.
+/// Conditions under which one command ran.
 #[derive(Debug, PartialEq, Eq)]
 struct Ran {
     asked: bool,
@@ -32,7 +32,7 @@ struct Ran {
 }
 
 async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interrupt: OnInterrupt, holds: bool) -> Ran {
-    // A shell whose commands all change a file, whatever they say.
+    // A shell whose commands all change a file.
     let (disk, held): (Arc<MemoryDisk>, Arc<Mutex<Vec<bool>>>) = Default::default();
     let (files, confined) = (Arc::clone(&disk), Arc::clone(&held));
     let on_call = move |context: &ToolContext, _: &ToolCall| {
@@ -62,10 +62,10 @@ async fn what_nobody_was_asked_about_may_change_nothing() {
     let wait = OnInterrupt::Wait;
     for command in ["ls", "pwd && cat a.txt | head -n 3", "git status"] {
         assert_eq!(ran(command, shipped(), plain(), wait, true).await, held, "{command}");
-        // Also where nobody is asked anyway: the same command runs in the same way.
+        // Also without approvals: the same command runs in the same way.
         assert_eq!(ran(command, shipped(), plain(), OnInterrupt::Approve, true).await, held, "{command}");
     }
-    // Approved, granted, by a rule, and where nobody is asked.
+    // Approved, granted, allowed by a rule, and without approvals.
     assert_eq!(ran("make", shipped(), plain(), wait, true).await, free(true));
     assert_eq!(ran("ls && make", shipped(), plain(), wait, true).await, free(true));
     let granted = granting(&["run_bash_command: make"]);

@@ -1,4 +1,4 @@
-//! Models that go in circles: what begins the count anew, and what does not.
+//! Models that repeat calls: what restarts the count, and what does not.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ async fn the_count_outlives_the_daemon_and_ends_with_the_circle() {
     assert_eq!((reason(&result), result.text.as_str(), result.steps), (json!("loop"), "In circles.", 3));
     let noted = warnings(&next.store.events_of(session.id()), "repeated_call");
     assert_eq!(noted.len(), 1, "it was noted before");
-    // Who goes on behind it has seen it.
+    // A user who continues after the final answer has seen it, so the count restarts.
     looks(1).chain([says("Seen.")]).for_each(|play| next.model.then(play));
     let result = turn(&session, go_on()).await;
     assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "Seen."));

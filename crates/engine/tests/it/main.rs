@@ -1,4 +1,4 @@
-//! Sessions and turns through the engine's front, with a scripted model and a journal in memory.
+//! Tests of sessions and turns through the engine's public interface, with a scripted model and an in-memory journal.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

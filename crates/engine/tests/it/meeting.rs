@@ -1,4 +1,4 @@
-//! Compaction meets what else can happen in a turn: somebody who has to be asked, and words that are added.
+//! Compaction together with other events of a turn: questions to the user, and added input.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     world::{World, go_on, input, raising, run, to_end, until},
 };
 
-/// Every call has its result behind it, and every result its call before it.
+/// Asserts that every call is followed by its result, and every result has a call.
 fn is_paired(request: &ModelRequest) {
     let mut open = Vec::new();
     for message in &request.messages {
@@ -47,7 +47,7 @@ fn on_request(if_busy: IfBusy) -> StartTurn {
     StartTurn { compact: Some(CompactionStrategy::Auto), if_busy, ..go_on() }
 }
 
-/// A turn that waits for a person, whose call filled the window.
+/// Creates a turn that waits for the user, and whose call filled the window.
 async fn waiting() -> (World, SessionHandle, Interrupt) {
     let (world, session) = World::new([]).begun().await;
     talked(&world, 0..9, &session).await;
@@ -112,7 +112,7 @@ async fn what_is_added_before_a_last_answer_overflows_is_told_once_and_behind_it
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
     assert_eq!(compactions(&world, &session).pop().unwrap().report.cause, CompactionCause::Overflow);
 
-    // The next turn tells it, this daemon's and another's.
+    // The next turn has the added input, in this daemon and after a restart.
     world.model.then(says("Blue it is."));
     run(&session, "Well?").await;
     let (second, again) = world.restarted([says("Still blue.")]).with_session(session.id()).await;

@@ -1,4 +1,4 @@
-//! The mode of a session: it holds for the next call, outlives the daemon, and is told.
+//! Session modes: they apply from the next call, survive a restart, and are announced.
 
 use agentd_core::{
     audit::AuditFact,
@@ -62,7 +62,7 @@ async fn while_it_plans_the_model_is_told_so() {
     session.set_mode(SessionMode::Ask, client()).await.unwrap();
     run(&session, "Go!").await;
     let ends = |request: usize| format!("{:?}", world.model.requests()[request]).contains("ended plan mode");
-    // What was said stays where it was said: the end of it is said, too.
+    // The announcement stays in the history, so its end is announced too.
     assert!(tells(0) && !ends(0) && tells(1) && ends(1));
     world.model.then(says("Three."));
     run(&session, "And?").await;

@@ -1,4 +1,4 @@
-//! The tools that links answer themselves: judged like any other, and answered without a question where no rule speaks.
+//! Tools that links answer themselves: judged like all others, and answered without a question if no rule matches.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn rules(yaml: &str) -> EngineConfig {
     EngineConfig { policy: Arc::new(compiled(yaml)), ..EngineConfig::default() }
 }
 
-/// A section that speaks of every call of a tool.
+/// Rule file section that matches every call of a tool.
 fn every(tool: &str, action: &str) -> String {
     format!("tools: {{{tool}: {{patterns: {{high_risk: ['.*']}}, actions: {{high_risk: {action}}}}}}}\n")
 }
@@ -66,7 +66,7 @@ async fn what_a_rule_asks_about_is_answered_when_a_person_approves() {
     assert_eq!((decision.allowed, decision.answer.clone()), (true, Some(Answer::Approve)));
 }
 
-/// A rule about questions, and a model that has one.
+/// Creates a world in which questions of the model need approval.
 fn wary(store: &Arc<MemoryStore>, script: impl IntoIterator<Item = Play>) -> World {
     World::on(Arc::clone(store), rules(&every("ask_human", "prompt")), script)
 }
@@ -77,7 +77,7 @@ async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts()
     let (_started, approval) = asked(&session).await;
     assert!(matches!(approval.ask, Ask::Approval { .. }), "{approval:?}");
 
-    // Nobody has answered yet.
+    // Restarted before any answer.
     let (_second, session) = wary(&world.store, []).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
     answer(&session, &approval, Answer::Approve).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts()
     let asks = question(&mut events).await;
     assert!(matches!(&asks.ask, Ask::Question { question, .. } if question == "Which colour?"), "{asks:?}");
 
-    // Approved, and the question itself waits.
+    // Restarted after the approval, while the question itself is pending.
     let (third, session) = wary(&world.store, [says("Green it is.")]).settled(session.id()).await;
     goes_on(&session, &asks, Answer::Text { text: "green".to_owned() }).await;
     let log = third.log(&session);

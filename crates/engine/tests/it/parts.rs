@@ -1,4 +1,4 @@
-//! Parts of an input beside its words: kept, told once, refused where they make no sense.
+//! Parts of an input besides its text: stored, announced once, and rejected if invalid.
 
 use agentd_core::{
     error::ErrorKind,
@@ -44,7 +44,7 @@ async fn parts_of_a_turn_that_waits_are_kept_with_it() {
     let part = || vec![file("a.txt", b"the first needle"), selection("b.rs", None, "the second needle")];
     let queued = StartTurn { if_busy: IfBusy::Queue, ..input("Then") };
     let mut waiting = start(&world, &session, queued.clone(), part()).await.unwrap();
-    // Words alone can be added to one that runs, and nothing is kept of what is refused.
+    // Only text can be added to a running turn, and nothing of a rejected input is stored.
     for if_busy in [IfBusy::Refuse, IfBusy::Steer] {
         let refused = start(&world, &session, StartTurn { if_busy, ..input("Now") }, part()).await.err().unwrap();
         assert!(refused.hint().is_some(), "{refused}");
@@ -55,7 +55,7 @@ async fn parts_of_a_turn_that_waits_are_kept_with_it() {
     assert_eq!(to_end(&mut waiting.events).await.1.text, "done");
     let told = world.told();
     assert!(told.contains("the first needle") && told.contains("the second needle"), "{told}");
-    // One that never runs leaves its files to the next turn.
+    // A turn that never runs leaves its files to the next one.
     world.model.then(Play::Hangs(Vec::new()));
     let mut running = session.start_turn(input("Third")).await.unwrap();
     let waiting = start(&world, &session, queued, vec![file("late.txt", b"the third needle")]).await.unwrap();
@@ -86,7 +86,7 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
     check(vec![selection(&"a".repeat(2000), None, "x")], "2000 bytes").await;
     check(vec![selection("a", Some((3, 2)), "x")], "which are none").await;
     check((0..21).map(|_| file("a", b"x")).collect(), "21 parts").await;
-    // Parts alone say nothing, also where a turn could be continued.
+    // Parts without text are rejected, even if a turn could be continued.
     let failing = world.session().await;
     world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
     run(&failing, "Hi").await;

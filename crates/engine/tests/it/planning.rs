@@ -1,4 +1,4 @@
-//! Turns that begin with a plan: nothing is changed before a person has approved it.
+//! Turns that start with a plan: nothing is changed before the user has approved it.
 
 use agentd_core::{
     context::CompactionStrategy,
@@ -24,7 +24,7 @@ fn planned(text: &str) -> StartTurn {
     StartTurn { planning: Some(Planning::Always), ..input(text) }
 }
 
-/// Codes of the results of calls, in order.
+/// Error codes of tool results, in order.
 fn results(world: &World, session: &SessionHandle) -> Vec<Option<ToolErrorCode>> {
     let code = |body| if let ItemBody::ToolResult(result) = body { Some(result.error) } else { None };
     world.items(session).into_iter().filter_map(code).collect()
@@ -36,7 +36,7 @@ async fn trusting(script: impl IntoIterator<Item = Play>) -> (World, SessionHand
     (world, session)
 }
 
-/// A turn that plans, and asks about its plan.
+/// Starts a turn with a plan, and waits for the question about it.
 async fn asking(script: impl IntoIterator<Item = Play>) -> (World, SessionHandle, StartedTurn, Interrupt) {
     let (world, session) = trusting(script).await;
     let (started, interrupt) = raising(&session, planned("Change a")).await;
@@ -47,7 +47,7 @@ fn change() -> Play {
     calls(&[("change", json!({"path": "a"}))])
 }
 
-/// The answer to the question about todos that were left open.
+/// Answer to the question about open todos.
 fn end() -> Play {
     says("Nothing is left.")
 }
@@ -65,7 +65,7 @@ async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_to
     let todos = session.show().await.unwrap().session.todos;
     let todos: Vec<_> = todos.iter().map(|todo| (todo.content.as_str(), todo.status)).collect();
     assert_eq!(todos, [("Look at `a`", TodoStatus::Pending), ("Change `a`", TodoStatus::Pending)]);
-    // Each request begins with the one before it.
+    // Each request starts with the previous one.
     let requests = world.model.requests();
     for pair in requests.windows(2) {
         assert!(pair[1].messages.starts_with(&pair[0].messages));
@@ -95,7 +95,7 @@ async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn()
     answer(&session, &again, Answer::Reject { reason: None }).await.unwrap();
     let (_, result) = to_end(&mut turn.events).await;
     assert_eq!((result.stop_reason, result.denials.last().unwrap().tool.as_str()), (StopReason::Denied, "plan"));
-    // It is over: the next input plans only where it is asked for.
+    // Planning has ended: the next input only plans if that is requested.
     world.then([change(), says("Done.")]);
     assert_eq!(run(&session, "Change a after all").await.text, "Done.");
     assert_eq!(results(&world, &session).last(), Some(&None));

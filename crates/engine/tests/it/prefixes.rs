@@ -1,4 +1,4 @@
-//! Requests that only grow: each begins with all of the one before it, whatever is told in between.
+//! Requests only grow: each starts with all of the previous one, whatever is added in between.
 
 use agentd_core::{
     event::EventKind,
@@ -13,24 +13,24 @@ use serde_json::{Value, json};
 
 use crate::world::{World, go_on, input, run, to_end, turn, until};
 
-/// What happens in a session, in a row.
+/// One action in a session.
 #[derive(Debug, Clone, Copy)]
 enum Deed {
-    /// A turn of words alone.
+    /// A turn without calls.
     Talk,
-    /// A turn that writes a todo list and finishes one of it.
+    /// A turn that writes a todo list and completes one entry.
     Plan(u8),
-    /// A turn with several calls at once.
+    /// A turn with several parallel calls.
     Work(u8),
-    /// A turn to which words are added while it runs.
+    /// A turn that is steered while it runs.
     Steer,
-    /// A turn that comes to its limit, and so to a last answer.
+    /// A turn that reaches its limit, and gives a last answer.
     Limit,
-    /// A turn in plan mode, and out of it.
+    /// A turn in plan mode, which then ends.
     Mode,
-    /// A turn whose model fails, and that is continued.
+    /// A turn that is continued after its model failed.
     Fail,
-    /// The daemon begins anew.
+    /// The daemon is restarted.
     Restart,
 }
 
@@ -59,7 +59,7 @@ fn todos(done: u8) -> Value {
     json!({"todos": (0..4).map(todo).collect::<Vec<_>>()})
 }
 
-/// Does it, and returns the requests that it came to.
+/// Performs the action, and returns its requests.
 async fn play(world: &mut World, id: agentd_core::ids::SessionId, deed: Deed) -> Vec<ModelRequest> {
     let before = world.model.requests().len();
     let session = world.engine.session(id).await.unwrap();
@@ -113,7 +113,7 @@ async fn play(world: &mut World, id: agentd_core::ids::SessionId, deed: Deed) ->
     world.model.requests().split_off(before)
 }
 
-/// The messages without those that the next request has at the same place.
+/// First message that the next request does not have at the same position.
 fn changed<'a>(before: &'a ModelRequest, after: &ModelRequest) -> Option<&'a Message> {
     let same = before.messages.iter().zip(&after.messages).take_while(|(then, now)| then == now).count();
     before.messages.get(same)
@@ -128,7 +128,7 @@ proptest! {
         let requests = runtime.block_on(async {
             let mut world = World::new([]);
             let id = world.session().await.id();
-            // A session that nobody spoke in is not stored.
+            // A session without a turn is not stored.
             let mut requests = play(&mut world, id, Deed::Talk).await;
             for deed in deeds {
                 requests.extend(play(&mut world, id, deed).await);

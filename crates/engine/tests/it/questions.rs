@@ -1,4 +1,4 @@
-//! The link `questions`: what a model that asks gets for an answer, with somebody there and without.
+//! The link `questions`: answers to a model's questions, with and without a user.
 
 use agentd_core::{
     interrupt::Answer,
@@ -18,7 +18,7 @@ fn asks(more: Value) -> Play {
     calls(&[("ask_human", arguments)])
 }
 
-/// What the model read as the result of its question.
+/// Result of the question as read by the model.
 fn told(world: &World) -> String {
     world.results().remove(0)
 }

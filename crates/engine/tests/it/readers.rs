@@ -1,5 +1,5 @@
-//! Readers of a session: many, late, slow and gone. News of all sessions: told to those who watch, gathered for nobody
-//! else, and never waited for.
+//! Readers of a session: many, late, slow and gone. News of all sessions: sent to watchers, collected only for them,
+//! and never waited for.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn next(news: &mut NewsReader) -> SessionNews {
     soon("news", news.next()).await.unwrap().unwrap()
 }
 
-/// A watcher that does not read holds a thousand of them.
+/// A slow watcher has about a thousand items in its buffer.
 #[test]
 fn news_hold_no_texts() {
     assert!(size_of::<SessionNews>() <= 64 && !std::mem::needs_drop::<SessionNews>());

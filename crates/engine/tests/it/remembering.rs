@@ -1,5 +1,5 @@
-//! What a model keeps of a long session: results that move to files, summaries asked for behind the conversation, words that
-//! stay, what comes back where an input is about it, and what the model finds by its words.
+//! Memory of a long session: offloaded results, summaries requested after the conversation, verbatim
+//! messages, recalled passages, and results of `search_history`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,7 +21,7 @@ use crate::{
     world::{World, answering, input, run, turn},
 };
 
-/// A session whose window is full, for the most part of what a tool has returned.
+/// Creates a session whose window is full, mostly of tool results.
 async fn full_of_results() -> (World, SessionHandle) {
     let (world, session) = World::new([]).begun().await;
     for turn in 0..4 {
@@ -51,13 +51,13 @@ async fn old_results_move_to_files_before_anything_is_summed_up() {
     let kept = String::from_utf8(world.workspaces.kept(session.id(), path).unwrap()).unwrap();
     assert!(kept.contains("some more of it some more"), "{kept}");
 
-    // Another life of the daemon sends the same.
+    // After a restart the same is sent.
     let sent = world.last_request();
     let (world, session) = world.back(session.id(), [says("Still here.")]).await;
     run(&session, "Still there?").await;
     assert_eq!(world.last_request().messages[..sent.messages.len()], sent.messages[..]);
 
-    // Taken back, all is seen again, also after a restart, and nothing is moved again while it fits.
+    // After an undo everything is visible again, also after a restart, and nothing is offloaded again while it fits.
     let (_, undone) = session.undo_compaction().await.unwrap();
     assert_eq!(undone.strategy, CompactionStrategy::Offload);
     for world in [world.reborn([says("All of it.")]), world.reborn([says("All of it.")])] {
@@ -68,7 +68,7 @@ async fn old_results_move_to_files_before_anything_is_summed_up() {
     assert!(session.undo_compaction().await.is_err(), "there is nothing more to take back");
 }
 
-/// Nine turns of many words.
+/// Runs nine turns with long inputs.
 async fn work(world: &World, session: &SessionHandle) {
     for turn in 0..9 {
         world.model.then(says(&format!("Done {turn}.")));
@@ -76,7 +76,7 @@ async fn work(world: &World, session: &SessionHandle) {
     }
 }
 
-/// A session whose window is full of words.
+/// Creates a session whose window is full of messages.
 async fn full_of_words() -> (World, SessionHandle) {
     let (world, session) = World::new([]).begun().await;
     work(&world, &session).await;
@@ -157,7 +157,7 @@ async fn an_input_about_what_was_set_aside_brings_it_back() {
     assert!(text.contains("<passage from=") && text.contains("23. Paint wall 23 in colour 161."), "{text}");
     assert!(text.len() < 2000, "{text}");
 
-    // It stays where it was told, and nothing comes with an input that names nothing.
+    // The passage stays at its place, and an input that names nothing gets none.
     world.model.then(says("Yes."));
     run(&session, "Go on.").await;
     let next = world.last_request();
@@ -173,7 +173,7 @@ async fn what_the_person_answered_and_the_last_answer_outlive_a_compaction() {
     let question = json!({"question": "Which database?", "default": "Postgres on port 31337"});
     world.then([calls(&[("ask_human", json!({"question": "Which port?"}))]), says("Good.")]);
     answering(&session, input("Go!"), Answer::Text { text: "Port 4242".to_owned() }).await;
-    // What nobody was asked for nobody said.
+    // A default is not the user's answer.
     world.then([calls(&[("ask_human", question)]), says("Understood.")]);
     turn(&session, StartTurn { on_interrupt: OnInterrupt::Deny, ..input("Set up the database.") }).await;
     work(&world, &session).await;
@@ -185,7 +185,7 @@ async fn what_the_person_answered_and_the_last_answer_outlive_a_compaction() {
     assert!(summary.contains("You answered: Done "), "{summary}");
 }
 
-/// What models write that sum up badly: nothing, a part, thoughts of their own, somebody else's words.
+/// Bad summaries of a model: empty, partial, with its own thoughts, or with foreign text.
 fn badly(number: usize) -> Play {
     let text = |text: &str| ModelChunk::Text(text.to_owned());
     match number % 11 {
@@ -225,7 +225,7 @@ async fn the_rule_of_the_first_turn_is_in_every_request_however_badly_is_summed_
         assert!(compactions(&world, &session).len() > 5, "in {window} tokens");
         for request in world.model.requests() {
             let last = request.messages.last();
-            // A transcript for a summary holds what it replaces and no more.
+            // A transcript for a summary contains only what it replaces.
             let is_transcript = matches!(last, Some(Message::User { text }) if text.contains("<history>"));
             let all = texts(&request);
             assert!(is_transcript || all.contains(RULE), "in {window} tokens: {all}");
@@ -234,7 +234,7 @@ async fn the_rule_of_the_first_turn_is_in_every_request_however_badly_is_summed_
     }
 }
 
-/// What the tool says to these arguments.
+/// Output of the tool for these arguments.
 async fn found(world: &World, session: &SessionHandle, arguments: Value) -> String {
     world.then([calls(&[("search_history", arguments)]), says("I see.")]);
     run(session, "Look!").await;

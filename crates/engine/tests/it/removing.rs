@@ -1,4 +1,5 @@
-//! Sessions that are deleted or expire while somebody uses them: what was acknowledged is never lost, and nothing goes by half.
+//! Sessions that are deleted or expire while they are in use: acknowledged input is never lost, and removals are
+//! complete.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use crate::world::{World, input, log, soon, to_end, until};
 
-/// A world whose sessions are unloaded as soon as nobody needs them.
+/// Creates a world whose sessions are unloaded as soon as they are idle.
 fn world() -> World {
     let world = World::with(EngineConfig { idle_unload: Duration::ZERO, ..EngineConfig::default() }, []);
     world.model.respond_with(|_| says("So be it."));
@@ -34,14 +35,14 @@ async fn is_gone(world: &World, id: SessionId) -> bool {
     world.store.session(id).await.unwrap().is_none()
 }
 
-/// The same, and a session that was used.
+/// Like `world`, with a session that was used.
 async fn used_world() -> (World, SessionId) {
     let world = world();
     let id = used(&world).await;
     (world, id)
 }
 
-/// A session with a turn and a file, not in memory.
+/// Creates a session with a turn and a file, and unloads it.
 async fn used(world: &World) -> SessionId {
     let id = world.session().await.id();
     say(world, id, "Hello").await;
@@ -51,7 +52,7 @@ async fn used(world: &World) -> SessionId {
     id
 }
 
-/// A turn, to its end. A session may be unloaded just when it is asked.
+/// Runs a turn to its end. Retries if the session is unloaded at that moment.
 async fn say(world: &World, id: SessionId, text: &str) -> TurnResult {
     loop {
         match reached(world, id).await.unwrap().start_turn(input(text)).await {
@@ -74,7 +75,7 @@ async fn reached(world: &World, id: SessionId) -> Result<SessionHandle, EngineEr
     world.engine.session(id).await
 }
 
-/// A removal that has come to the files, and waits there.
+/// Starts a removal that waits before it removes files.
 async fn deleting(world: &World, id: SessionId) -> (Arc<Gate>, JoinHandle<Result<(), EngineError>>) {
     let gate = world.workspaces.hold();
     let engine = world.engine.clone();
@@ -170,7 +171,7 @@ async fn a_file_that_is_on_its_way_keeps_its_session() {
     world.engine.delete_session(id).await.unwrap();
 }
 
-/// Two sessions that were used after the time that is returned: one itself, the other one by a child.
+/// Creates two sessions that were used after the returned time, one of them by a subagent.
 async fn used_since(world: &World) -> ([SessionId; 2], SessionId, Timestamp) {
     let (id, other) = (used(world).await, used(world).await);
     let child = child_of(world, other).await;
@@ -190,7 +191,7 @@ async fn a_session_that_was_used_since_it_was_looked_at_does_not_expire() {
         assert!(!world.engine.expire_session(session, seen, false).await.unwrap());
         assert!(!is_gone(&world, session).await);
         assert!(!world.workspaces.kept_paths(session).is_empty());
-        // It goes on as if nobody had asked.
+        // The session continues normally.
         say(&world, session, "Still there?").await;
         unloaded(&world, session).await;
     }
@@ -216,7 +217,7 @@ async fn nothing_is_cleaned_of_a_session_that_was_used_since_it_was_looked_at() 
     }
 }
 
-/// Whichever comes first: a turn that was accepted comes to its end, and what is removed has accepted none.
+/// In any order: an accepted turn is completed, and a removed session has accepted none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_is_accepted_or_its_session_removed_and_never_both() {
     let world = world();
@@ -243,7 +244,7 @@ async fn a_turn_is_accepted_or_its_session_removed_and_never_both() {
                 assert!(events.contains("One more thing"), "{events}");
                 kept += 1;
             }
-            // It was asked in the moment in which it was unloaded, or it is gone.
+            // The session was unloaded at that moment.
             Err(error) if error.kind() == ErrorKind::ShuttingDown => {}
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
@@ -259,7 +260,7 @@ async fn a_turn_is_accepted_or_its_session_removed_and_never_both() {
 async fn a_removal_that_was_cut_off_is_finished_at_the_next_start() {
     let (world, id) = used_world().await;
     let (_gate, deleting) = deleting(&world, id).await;
-    // Killed before the first file is gone.
+    // Killed before the first file is removed.
     deleting.abort();
     assert!(deleting.await.unwrap_err().is_cancelled());
     world.workspaces.hold_nothing();
@@ -273,7 +274,7 @@ async fn a_removal_that_was_cut_off_is_finished_at_the_next_start() {
     assert!(next.store.files_left().await.unwrap().is_empty());
 }
 
-/// Whoever asked for it went away before the journal had it.
+/// The caller is dropped before the removal is in the journal.
 #[tokio::test]
 async fn a_removal_that_is_given_up_leaves_the_session_to_others() {
     let (world, id) = used_world().await;

@@ -1,4 +1,4 @@
-//! Which model answers a turn, and which one where its server does not.
+//! The choice of a turn's model, and of a fallback if its server does not answer.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::world::{World, input, run, sized, to_end, turn, until};
 
-/// A model in each of some slots, and others that stand in for the base one's.
+/// Separate models for some slots, and fallbacks for the base slot.
 struct Slots {
     own: BTreeMap<Slot, Arc<ScriptedModel>>,
     fallbacks: Vec<Arc<ScriptedModel>>,
@@ -50,7 +50,7 @@ async fn slots(own: &[Slot], fallbacks: &[&str]) -> (World, SessionHandle, Arc<S
     (world, session, models)
 }
 
-/// Models in the journal, in order, each with its rule.
+/// Chosen models in the journal in order, each with its rule.
 fn choices(world: &World, session: &SessionHandle) -> Vec<(String, ChoiceRule)> {
     world.facts(session, |kind| match kind {
         EventKind::TurnStarted { model, rule, .. } | EventKind::ModelChosen { model, rule, .. } => {
@@ -152,7 +152,7 @@ async fn where_a_server_does_not_answer_the_next_model_does() {
     assert_eq!((result.text.as_str(), result.stop_reason, result.steps), ("Here I am.", StopReason::Completed, 2));
     assert!(base.requests().iter().all(|request| request.has_fallback));
     assert!(spare.requests()[0].messages.len() > base.requests()[0].messages.len(), "the result of the call is in it");
-    // It is not asked again while the others wait, and it is later.
+    // The model is skipped for a while, and then tried again.
     spare.then(says("Still here."));
     assert_eq!(run(&session, "And now?").await.text, "Still here.");
     assert_eq!(base.requests().len(), 2);
@@ -238,7 +238,7 @@ async fn where_it_is_enabled_a_model_is_asked_what_an_unclear_input_is_about() {
     assert_eq!((result.text.as_str(), result.usage.prompt_tokens), ("Done.", 90));
     assert_eq!(choices(&world, &session), chosen(&[("code", ChoiceRule::Code)]));
     assert_eq!(intents(&world, &session)[0].by.as_deref(), Some("chat"));
-    // A clear one asks nobody, and one that says nothing leaves it as it is.
+    // A clear intent is not sent to a model, and a failed request leaves it unchanged.
     models.own[&Slot::Code].then(says("Done."));
     run(&session, "fix src/main.rs").await;
     assert_eq!(models.own[&Slot::Chat].requests().len(), 1);

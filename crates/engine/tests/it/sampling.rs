@@ -1,5 +1,5 @@
-//! What answers cost: those to a tool that asks the turn's model while it runs, within the limits of the turn, and those
-//! that came to nothing.
+//! Costs of answers: to tools that sample the turn's model while they run, within the turn's limits, and of failed
+//! answers.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ fn took(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
     ModelChunk::Usage(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
 }
 
-/// Whether a tool asks, and no step of the turn does.
+/// Returns true if a tool makes the request, and not a step of the turn.
 fn is_of_tool(request: &ModelRequest) -> bool {
     matches!(request.messages.first(), Some(Message::System { text }) if text == "Answer.")
 }
 
-/// A world in which a tool asks once, and the model answers it like this.
+/// Creates a world in which a tool asks once and gets this answer.
 fn asking(config: EngineConfig, answer: impl Fn() -> Play + Send + Sync + 'static) -> World {
     let world = World::with(config, []);
     asks_in(&world, "look", answer);
@@ -48,7 +48,7 @@ fn text(text: &str) -> ModelChunk {
     ModelChunk::Text(text.to_owned())
 }
 
-/// A model that begins to answer, and goes on for ever.
+/// A model that starts an answer and never ends it.
 fn hangs() -> Play {
     Play::Hangs(vec![text("A model.")])
 }
@@ -85,7 +85,7 @@ async fn the_answer_comes_to_the_tool_and_its_tokens_to_the_turn() {
 #[tokio::test]
 async fn what_nobody_counts_is_counted_about() {
     for (answer, expected) in [
-        // The request has five tokens or so, and the answer two.
+        // The request has about five tokens, and the answer two.
         (Play::Chunks as fn(Vec<ModelChunk>) -> Play, (5, 2)),
         (|chunks| Play::Fails(chunks, ErrorKind::CutStream), (5, 2)),
         (|_| Play::Fails(Vec::new(), ErrorKind::Unreachable), (0, 0)),
@@ -158,7 +158,7 @@ fn retry() -> ModelChunk {
     ModelChunk::Retry { attempt: 2, delay_ms: 0, reason: "busy".to_owned() }
 }
 
-/// Tokens, money, calls, and those of them without a price.
+/// Tokens, cost, calls, and unpriced calls.
 fn sum(usage: Usage) -> (u64, Option<u64>, u64, u64) {
     (usage.tokens(), usage.cost_microusd, usage.calls, usage.unpriced_calls)
 }
@@ -168,7 +168,7 @@ async fn all_attempts_of_a_call_are_paid_for() {
     let broken = [counted(100), text("Half"), ModelChunk::Discarded, retry()];
     let silent = [counted(200), retry()];
     let uncounted = [text("Half"), ModelChunk::Discarded, retry()];
-    // A later count takes the place of an earlier one.
+    // A later count replaces an earlier one.
     let whole = [counted(300), text("Whole."), counted(301)];
     let chunks = broken.into_iter().chain(silent).chain(uncounted).chain(whole).collect();
     let world = World::new([Play::Chunks(chunks), Play::Fails(vec![counted(400)], ErrorKind::Provider)]);

@@ -1,4 +1,4 @@
-//! What a person approves is what they were shown, under the rules and settings that hold when it runs.
+//! A user approves exactly what was shown, under the rules and settings in force when the call runs.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_
 #[tokio::test]
 async fn what_changed_over_a_restart_is_not_overwritten_either() {
     for given in every_yes() {
-        // The file changes before the answer, with nobody waiting for it but the journal.
+        // The file changes before the answer, while only the journal has the question.
         let world = World::new([change()]);
         world.disk.write("a", "first");
         let (_started, interrupt) = asked(&world.session().await).await;
@@ -76,7 +76,7 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
         assert!(!warnings(&events, "changed_since_asked").is_empty(), "{given:?}");
         assert_eq!((next.disk.read("a").as_str(), next.tools.ran().len()), ("theirs", 0), "{given:?}");
 
-        // It changes after the answer: the daemon was stopped before it could act on that.
+        // The file changes after the answer, which the stopped daemon could not act on.
         let store = world.killed_when_answered(interrupt.session_id);
         let disk = Arc::clone(&world.disk);
         let last = World::on_disk(store, disk, EngineConfig::default(), [says("I see.")]);
@@ -136,7 +136,7 @@ async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
         let (events, _) = to_end(&mut started.events).await;
         assert!(results(&events).iter().all(|result| result.ran_with.is_none()), "nothing was edited: {events:?}");
         assert_eq!((rules(&world).await.len(), world.tools.ran().len()), (1, 1));
-        // It heard of the rule before the call was let run.
+        // The log has the grant before the call runs.
         let entries = world.audit.entries();
         let kept = entries.iter().position(|entry| matches!(entry.fact, AuditFact::GrantAdded { .. }));
         let ran = entries.iter().position(|entry| matches!(entry.fact, AuditFact::CallDecided(_)));

@@ -1,4 +1,4 @@
-//! Cancels, panics, full disks and the daemon's stop.
+//! Cancellation, panics, full disks and shutdown of the daemon.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn a_disk_that_fills_during_a_turn_tells_its_readers() {
     };
     assert_eq!(error.kind(), ErrorKind::Storage);
 
-    // Until there is room the session can be looked at, and nothing of it goes on.
+    // While the disk is full the session is read-only, and no turn continues.
     world.store.fail_next_appends(2);
     let session = world.engine.session(session.id()).await.unwrap();
     let view = session.show().await.unwrap();
@@ -69,7 +69,7 @@ async fn a_disk_that_fills_during_a_turn_tells_its_readers() {
     assert_eq!(soon("the first event", reader.next()).await.unwrap().unwrap().seq, 1);
     let refused = session.rename("Now".to_owned()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Storage);
-    // With room again, the next thing that is asked of it finds it settled.
+    // Once there is space again, the next command settles the session.
     session.rename("Later".to_owned()).await.unwrap();
     assert_eq!(to_end(&mut reader).await.1.stop_reason, StopReason::Interrupted);
 }

@@ -1,4 +1,4 @@
-//! Sessions that work for a call of another one: followed to the end of their turn, and no further.
+//! Subagent sessions: followed to the end of their turn, and no further.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,12 +21,12 @@ use crate::{
     world::{World, input, soon, to_end, until},
 };
 
-/// An answer that is long enough not to be asked for detail.
+/// An answer that is long enough to be accepted without a request for detail.
 fn report(of: &str) -> String {
     format!("The report of {of}. {}", "Each thing was looked at and found in order. ".repeat(6))
 }
 
-/// The task of the subagent that asks; none where it is the main agent.
+/// Task of the subagent that makes the request; `None` for the main agent.
 fn task_of(request: &ModelRequest) -> Option<String> {
     let is_child =
         matches!(&request.messages[0], Message::System { text } if text.contains("You work for another agent."));
@@ -41,7 +41,7 @@ fn is_told(request: &ModelRequest) -> bool {
     matches!(request.messages.last(), Some(Message::Tool { .. }))
 }
 
-/// A main agent that gives these tasks away at once, and answers when it has heard of each.
+/// Scripts a main agent that delegates these tasks at once, and answers when it has all results.
 fn delegates(
     world: &World,
     tasks: &'static [&'static str],
@@ -54,7 +54,7 @@ fn delegates(
     });
 }
 
-/// The next subagent that begins.
+/// Waits for the next subagent to start.
 async fn child_of(world: &World, turn: &mut StartedTurn) -> (Subagent, SessionHandle) {
     let is_subagent = |kind: &EventKind| matches!(kind, EventKind::StateChanged { change: StateChange::Subagent(_) });
     let event = until(&mut turn.events, is_subagent).await;
@@ -74,7 +74,7 @@ async fn its_end_is_heard_whatever_is_told_behind_it() {
     let mut turn = session.start_turn(input("Have it done")).await.unwrap();
     let (_, child) = child_of(&world, &mut turn).await;
     soon("the subagent to be asked", world.model.asked(2)).await;
-    // Some name it again and again: something is told behind its end before anybody can have read that.
+    // Concurrent renames produce events after the end, before the end can have been read.
     let mut naming = JoinSet::new();
     for _ in 0..8 {
         let child = child.clone();
@@ -86,7 +86,7 @@ async fn its_end_is_heard_whatever_is_told_behind_it() {
     world.all_calls_are_counted().await;
 }
 
-/// One that changes a file, for which it asks, and reports.
+/// Scripts a subagent that changes a file, which needs approval, and reports.
 fn changes(task: &str, request: &ModelRequest) -> Play {
     if is_told(request) { says(&report(task)) } else { calls(&[("change", json!({}))]) }
 }
@@ -145,7 +145,7 @@ async fn it_ends_with_a_session_that_cannot_be_written() {
     let (_, ended) = to_end(&mut child.subscribe(0).await.unwrap()).await;
     assert_eq!(ended.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(Some(child.id())).await.unwrap().is_empty());
-    // The session hears of it when it is used again.
+    // The session learns of it when it is used again.
     let session = world.engine.session(session.id()).await.unwrap();
     to_end(&mut session.subscribe(0).await.unwrap()).await;
     assert!(world.log(&session).contains("result of delegate_task E_CANCELLED"), "{}", world.log(&session));

@@ -47,7 +47,8 @@ async fn an_answer_is_stored_and_shown_in_order() {
 #[tokio::test]
 async fn the_first_words_are_heard_before_what_comes_behind_them_is_stored() {
     let (world, session) = World::new([says("Good day.")]).begun().await;
-    // The start, and the beginning of the answer. The model says all it says before the session looks, so there is more.
+    // The start of the turn and the beginning of the answer are stored. The model finishes before the session reads, so
+    // there is more to store.
     world.store.hold_appends_after(2);
     let begun = soon("the turn's start", session.start_turn(input("Hello!"))).await;
     let words = until(&mut begun.unwrap().events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
@@ -73,7 +74,7 @@ async fn a_request_that_went_without_its_tools_is_measured_as_it_went() {
     assert!(without.tokens < with.tokens);
 }
 
-/// What broke the prefix of requests, so far.
+/// Segments that have broken the prefix of requests so far.
 fn prefix_breaks(world: &World, session: &SessionHandle) -> Vec<String> {
     prompts(world, session).into_iter().filter_map(|report| report.broken_by).collect()
 }
@@ -88,7 +89,7 @@ async fn a_call_in_the_last_answer_is_not_run_and_the_model_is_asked_without_too
     assert!(world.log(&session).contains("warning call_not_run: the model called look"), "{}", world.log(&session));
     assert!(world.model.requests()[2].tools.is_empty());
     assert_eq!(prefix_breaks(&world, &session), ["tools"], "which is told");
-    // What was called in vain stands nowhere in the next request.
+    // Calls that were not run do not occur in the next request.
     world.model.then(says("Hello."));
     run(&session, "Hi").await;
     assert_eq!(prefix_breaks(&world, &session), ["tools", "tools"]);
@@ -141,8 +142,7 @@ async fn senseless_inputs_are_refused_with_a_hint() {
     assert_eq!(nobody.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::NotFound);
 }
 
-/// What is added while the model gives this answer stands in the next turn, and in another life of the daemon, where the
-/// model read it.
+/// Input added while the model gives this answer stays where the model read it, in the next turn and after a restart.
 async fn stays_where_it_was_read(answer: ModelChunk) {
     let gate = Arc::new(Notify::new());
     let world = World::new([Play::Waits(Arc::clone(&gate), vec![answer]), says("Green it is."), says("Still green.")]);
@@ -176,7 +176,7 @@ async fn what_is_added_while_the_model_speaks_is_sent_again_where_it_was_read() 
     stays_where_it_was_read(ModelChunk::call("look", "{}")).await;
 }
 
-/// Words that come when the gate is opened.
+/// Text that is streamed when the gate is opened.
 fn when_open(gate: &Arc<Notify>, text: &str) -> Play {
     Play::Waits(Arc::clone(gate), vec![ModelChunk::Text(text.to_owned())])
 }

@@ -1,4 +1,4 @@
-//! Changes of files: recorded with the calls that made them, taken back by the person and by the model.
+//! File changes: recorded with their calls, undone by the user and by the model.
 
 use agentd_core::{
     error::ErrorKind,
@@ -35,7 +35,7 @@ pub(crate) fn shown(report: &UndoReport) -> Vec<(u64, &str, UndoOutcome)> {
     report.files.iter().map(|file| (report.turn, file.path.as_str(), file.outcome)).collect()
 }
 
-/// What a person changed between two calls of a turn is not lost by undoing the turn.
+/// A change by the user between two calls of a turn is not lost by undoing the turn.
 #[tokio::test]
 async fn a_change_in_between_is_not_lost() {
     let (world, session) = World::trusting([
@@ -67,17 +67,17 @@ async fn nothing_is_undone_while_a_turn_is_open() {
     assert_eq!(world.disk.read("a"), "1");
 }
 
-/// The last result of a tool.
+/// Returns the last result of a tool.
 pub(crate) fn result_of(world: &World, session: &SessionHandle, tool: &str) -> ToolResult {
     let of = |body| if let ItemBody::ToolResult(result) = body { Some(result) } else { None };
     world.items(session).into_iter().filter_map(of).rfind(|result| result.name == tool).unwrap()
 }
 
-/// What the model was told of taking edits back, a line each.
+/// Results of `undo_patch`, one line each.
 pub(crate) fn told_of_undoing(world: &World, session: &SessionHandle) -> Vec<String> {
     let log = world.log(session);
     let told = log.lines().filter(|line| line.contains("= result of undo_patch"));
-    // Without their numbers.
+    // Strip the sequence numbers.
     told.map(|line| line.split_once(' ').map_or(line, |(_, rest)| rest).to_owned()).collect()
 }
 
@@ -100,7 +100,7 @@ async fn the_model_takes_its_edits_back_one_by_one() {
     = result of undo_patch: "Taken back.\na: is removed" (Done)
     = result of undo_patch E_TOOL: "there is no edit left to take back" (Done)
     "#);
-    // What the turn comes to in the end is what is undone.
+    // The net change of the turn is undone.
     assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "c", UndoOutcome::Done)]);
 }
 
@@ -135,7 +135,7 @@ async fn an_undo_that_changes_nothing_settles_its_turn() {
     .await;
     run(&session, "one").await;
     run(&session, "two").await;
-    // Taken back by hand, or before a crash kept the daemon from saying that it was.
+    // Reverted manually, or before a crash prevented the record of it.
     world.disk.write("a", "");
     let before = world.store.events_of(session.id()).len();
     session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();
@@ -146,7 +146,7 @@ async fn an_undo_that_changes_nothing_settles_its_turn() {
         panic!("{settled:?}")
     };
     assert_eq!(files, &[]);
-    // The next undo is of the turn before, and there is nothing of this one to bring back.
+    // The next undo applies to the turn before, and this one cannot be redone.
     assert_eq!(session.undo(redo()).await.unwrap_err().kind(), ErrorKind::NotFound);
     let second = Some(TurnChoice::Number(2));
     assert_eq!(session.undo(UndoRequest { turn: second, ..redo() }).await.unwrap_err().kind(), ErrorKind::NotFound);
@@ -168,13 +168,12 @@ async fn what_undo_patch_would_change_is_judged_as_if_it_stood_in_the_call() {
             says("It was refused."),
         ])
         .await;
-        // The edit itself is asked for and approved; the taking back is asked for as well, though the session asks for
-        // no write.
+        // The edit is approved. Undoing it needs approval as well, although the session does not ask for writes.
         let (mut started, change) = asked(&session).await;
         assert!(matches!(&change.ask, Ask::Approval { tool, .. } if tool == "change"), "{path}: {change:?}");
         answer(&session, &change, Answer::Approve).await.unwrap();
         let undo = question(&mut started.events).await;
-        // No rule can say which edit is meant.
+        // No rule can identify the edit.
         assert!(
             matches!(&undo.ask, Ask::Approval { tool, grants, .. } if tool == "undo_patch" && grants.is_empty()),
             "{path}: {undo:?}"

@@ -1,4 +1,4 @@
-//! Undoing edits of the session's own state, alone and with those of the disk, also where a crash cut them off.
+//! Undoing edits of state files, alone and together with files on disk, also after a crash.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ async fn an_edit_of_the_state_that_cannot_be_taken_back_is_said_and_no_other_is(
     assert_eq!((world.disk.read("a").as_str(), state_of(&world, &session)), ("1", vec!["plan: rest".to_owned()]));
 }
 
-/// What is left of a session that was killed before the first event that fits, or right after it.
+/// Restores a session killed before the first event that fits, plus `after` events.
 async fn killed(
     world: &World,
     session: &SessionHandle,
@@ -110,7 +110,7 @@ async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
     .await;
     run(&session, "one").await;
     run(&session, "two").await;
-    // Killed when the tool ran, and nothing was stored of what it had done.
+    // Killed when the tool had run, before its effect was stored.
     let script = [undo(), calls(&[("undo_patch", json!({"path": "a"}))]), says("I see.")];
     let (next, session) = killed(&world, &session, 0, is_state_change, script).await;
     run(&session, "three").await;
@@ -120,7 +120,7 @@ async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
     assert_eq!((state_of(&next, &session), next.disk.read("a")), (vec![], String::new()));
 }
 
-/// A text that moves from the state to the disk, as one edit does.
+/// Creates a session with an edit that moves a text from the state to the disk.
 async fn moved() -> (World, SessionHandle) {
     let (world, session) = World::trusting([
         calls(&[("change", edit("/state/plan", "sow"))]),
@@ -140,7 +140,7 @@ fn is_removal(kind: &EventKind) -> bool {
     matches!(kind, EventKind::StateChanged { change: StateChange::File(StateFileChange { content: None, .. }) })
 }
 
-/// Killed when the change of the state was stored, and the result was not.
+/// Killed when the state change was stored, but not the result.
 #[tokio::test]
 async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
     let both = || (vec!["plan: dig".to_owned()], String::new());
@@ -163,7 +163,7 @@ async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], "dig".to_owned()));
 }
 
-/// Killed when the tool had written to the disk, and nothing was stored: only that half has happened.
+/// Killed when the tool had written to disk, before anything was stored. Only the disk half happened.
 #[tokio::test]
 async fn of_an_edit_that_a_crash_cut_in_half_that_half_is_taken_back() {
     let (world, session) = moved().await;
@@ -172,7 +172,7 @@ async fn of_an_edit_that_a_crash_cut_in_half_that_half_is_taken_back() {
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
 }
 
-/// Killed when it had taken the disk's half back, and the state's was not stored.
+/// Killed when the disk half was reverted, before the state half was stored.
 #[tokio::test]
 async fn a_taking_back_that_a_crash_cut_in_half_is_finished_by_the_next() {
     let (world, session) = moved().await;
@@ -189,7 +189,7 @@ async fn a_taking_back_that_a_crash_cut_in_half_is_finished_by_the_next() {
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
 }
 
-/// Whoever took it back: the model is told, and the next call is about the edit before it.
+/// Whoever reverted the edit, the model is informed, and the next call applies to the edit before it.
 #[tokio::test]
 async fn an_edit_that_is_taken_back_already_does_not_hide_the_one_before() {
     for by in ["the person", "a command", "somebody"] {

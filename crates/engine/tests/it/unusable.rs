@@ -1,4 +1,4 @@
-//! Answers that are none, cut ones, todos that stay open, and the same call again and again: the model is told.
+//! Unusable and truncated answers, open todos, and repeated calls are reported to the model.
 
 use agentd_core::{
     model::{Finish, Message, ModelChunk, ModelRequest, UnrunReason},
@@ -32,7 +32,7 @@ fn nothing() -> Play {
     Play::Chunks(vec![])
 }
 
-/// How a turn with this script ends.
+/// Runs a turn with this script.
 async fn played<const N: usize>(script: [Play; N]) -> (World, SessionHandle, TurnResult) {
     let (world, session) = World::new(script).begun().await;
     let result = run(&session, "Go!").await;
@@ -43,12 +43,12 @@ fn is(result: &TurnResult, reason: StopReason, text: &str) {
     assert_eq!((result.stop_reason, result.text.as_str()), (reason, text));
 }
 
-/// The messages of a request as text.
+/// Messages of a request as text.
 fn told(request: &ModelRequest) -> String {
     request.messages.iter().map(|message| format!("{message:?}\n")).collect()
 }
 
-/// Every request holds what the one before it held, and the same tools, which may be called.
+/// Asserts that each request contains the previous one and has the same callable tools.
 fn only_grows(world: &World) {
     let requests = world.model.requests();
     for pair in requests.windows(2) {
@@ -162,16 +162,16 @@ fn todos(statuses: &[&str]) -> (&'static str, Value) {
 async fn open_todos_are_asked_about_once() {
     let open = || calls(&[todos(&["completed", "in_progress", "pending"])]);
     let (world, session, result) = played([open(), says("Half is done."), says("The rest needs a key.")]).await;
-    // The reason stands below the answer.
+    // The reason is appended to the answer.
     is(&result, StopReason::Completed, "Half is done.\n\nThe rest needs a key.");
     let asked = told(&world.last_request());
     assert!(asked.contains("2 todos open: 2. part 1; 3. part 2. Do what is left now"), "{asked}");
     assert!(world.log(&session).contains("warning open_todos"));
-    // The next turn has nothing to do with them.
+    // The next turn is not affected.
     world.model.then(says("Noon."));
     assert_eq!(run(&session, "What time is it?").await.steps, 1);
 
-    // Work that goes on with a list of an earlier turn is asked about it, and once as long as the list stays so.
+    // Later work with an unfinished list is asked about it, once as long as the list is unchanged.
     let (world, session, result) = played([open(), says("Shall I go on?")]).await;
     assert_eq!(result.steps, 2);
     for (more, steps) in [(vec![says("The rest needs a key.")], 3), (vec![], 2)] {
@@ -179,10 +179,10 @@ async fn open_todos_are_asked_about_once() {
         assert_eq!(run(&session, "Go on.").await.steps, steps);
     }
 
-    // What it does then has an answer of its own.
+    // Work after the question has its own answer.
     let (.., result) = played([open(), says("Half."), calls(&[todos(&["completed"; 3])]), says("All.")]).await;
     is(&result, StopReason::Completed, "All.");
-    // One that says nothing to it has answered.
+    // An empty reply counts as an answer.
     is(&played([open(), says("Half."), nothing()]).await.2, StopReason::Completed, "Half.");
 }
 

@@ -1,4 +1,5 @@
-//! Wishes of a client for one turn: instructions, tools that it allows, limits. They hold for it alone, also after a restart.
+//! Options of a client for one turn: instructions, allowed tools, limits. They apply to this turn only, also after a
+//! restart.
 
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ async fn instructions_hold_for_one_turn() {
     assert_eq!(told(0).matches("Answer in rhymes.").count(), 1, "{}", told(0));
     assert_eq!(told(1).matches("no longer hold").count(), 1, "{}", told(1));
     assert_eq!(told(2).matches("no longer hold").count(), 1, "{}", told(2));
-    // Each request begins as the one before it.
+    // Each request starts with the previous one.
     let [first, second] = [0, 1].map(|at| world.model.requests()[at].messages.clone());
     assert_eq!(first[..], second[..first.len()]);
 }
@@ -74,7 +75,7 @@ async fn wishes_outlive_the_daemon() {
     assert!(names(&reborn, 1).len() > 5);
 }
 
-/// A look that takes ten tokens.
+/// A read-only call that uses ten tokens.
 fn look() -> Play {
     let Play::Chunks(mut chunks) = calls(&[("todo_read", json!({}))]) else { panic!() };
     chunks.push(ModelChunk::Usage(Usage { prompt_tokens: 7, completion_tokens: 3, ..Usage::default() }));

@@ -1,4 +1,4 @@
-//! A world for one test, and a way to write down what happened in it.
+//! Test environment of an engine with scripted ports, and a log format for asserting on events.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use agentd_testkit::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-/// What outlives a daemon: the journal, the disk and the files of sessions.
+/// State that outlives a daemon: the journal, the disk and the session files.
 type Kept = (Arc<MemoryStore>, Arc<MemoryDisk>, Arc<MemoryWorkspaces>);
 
 pub(crate) struct World {
@@ -41,7 +41,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Makes sure that each request to the model is counted, once, and that nothing else is.
+    /// Asserts that each model request is counted exactly once, and that nothing else is counted.
     #[track_caller]
     pub(crate) fn all_calls_are_counted(&self) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -75,32 +75,32 @@ impl World {
         Self::of(ScriptedModel::new(script), None, (store, disk, Arc::default()), config)
     }
 
-    /// A world whose model has a small window and refuses what does not fit.
+    /// Creates a world whose model has a small window and refuses requests that do not fit.
     pub(crate) fn narrow(window: u64, config: EngineConfig) -> Self {
         Self::of(ScriptedModel::strict(window, []), None, Kept::default(), config)
     }
 
-    /// A world whose models are not one; its own is asked nothing.
+    /// Creates a world with several models. Its own scripted model is not used.
     pub(crate) fn with_models(models: Arc<dyn Models>) -> Self {
         Self::of(ScriptedModel::new([]), Some(models), Kept::default(), EngineConfig::default())
     }
 
-    /// Another daemon on the same journal and the same files.
+    /// Starts another daemon on the same journal and files.
     pub(crate) fn reborn(&self, script: impl IntoIterator<Item = Play>) -> Self {
         Self::of(ScriptedModel::new(script), None, self.kept(), EngineConfig::default())
     }
 
-    /// Another daemon on the same journal. This one's tasks end with the test.
+    /// Starts another daemon on the same journal and disk. The tasks of this one end with the test.
     pub(crate) fn restarted(&self, script: impl IntoIterator<Item = Play>) -> Self {
         Self::on_disk(Arc::clone(&self.store), Arc::clone(&self.disk), EngineConfig::default(), script)
     }
 
-    /// The same with other models; its own is asked nothing.
+    /// Starts another daemon with other models. Its own scripted model is not used.
     pub(crate) fn restarted_with(&self, models: Arc<dyn Models>) -> Self {
         Self::of(ScriptedModel::new([]), Some(models), self.kept(), EngineConfig::default())
     }
 
-    /// Another daemon that has recovered, and a session in it.
+    /// Starts another daemon, runs its recovery and opens a session.
     pub(crate) async fn back(
         &self,
         session: SessionId,
@@ -109,13 +109,13 @@ impl World {
         self.reborn(script).settled(session).await
     }
 
-    /// This one when it has recovered, and a session in it.
+    /// Runs the recovery of this daemon and opens a session.
     pub(crate) async fn settled(self, session: SessionId) -> (Self, SessionHandle) {
         self.engine.recover().await.unwrap();
         self.with_session(session).await
     }
 
-    /// The same without a recovery, for a session that nothing was cut off in.
+    /// Opens a session without a recovery, for sessions in which nothing was interrupted.
     pub(crate) async fn with_session(self, session: SessionId) -> (Self, SessionHandle) {
         let session = self.engine.session(session).await.unwrap();
         (self, session)
@@ -155,13 +155,13 @@ impl World {
         self.engine.create_session(self.engine.session_defaults(), None).await.unwrap()
     }
 
-    /// This one, and a session in it.
+    /// Returns this world with a new session.
     pub(crate) async fn begun(self) -> (Self, SessionHandle) {
         let session = self.session().await;
         (self, session)
     }
 
-    /// The same with one that asks nobody.
+    /// Creates a world with a session that needs no approvals.
     pub(crate) async fn trusting(script: impl IntoIterator<Item = Play>) -> (Self, SessionHandle) {
         let world = Self::new(script);
         let settings = SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() };
@@ -169,7 +169,7 @@ impl World {
         (world, session)
     }
 
-    /// What the model says next.
+    /// Appends plays to the model's script.
     pub(crate) fn then(&self, plays: impl IntoIterator<Item = Play>) {
         plays.into_iter().for_each(|play| self.model.then(play));
     }
@@ -178,23 +178,23 @@ impl World {
         self.model.requests().pop().unwrap()
     }
 
-    /// The messages of the last request as text.
+    /// Messages of the last request as text.
     pub(crate) fn told(&self) -> String {
         format!("{:?}", self.last_request().messages)
     }
 
-    /// The results of tools in the last request.
+    /// Tool results in the last request.
     pub(crate) fn results(&self) -> Vec<String> {
         let result = |message| if let Message::Tool { text, .. } = message { Some(text) } else { None };
         self.last_request().messages.into_iter().filter_map(result).collect()
     }
 
-    /// What those of the session's stored events say that say it.
+    /// Maps the session's stored events, dropping those without a result.
     pub(crate) fn facts<T>(&self, session: &SessionHandle, of: impl Fn(&EventKind) -> Option<T>) -> Vec<T> {
         self.store.events_of(session.id()).iter().filter_map(|event| of(&event.kind)).collect()
     }
 
-    /// What is complete in the session's journal.
+    /// Completed items in the session's journal.
     pub(crate) fn items(&self, session: &SessionHandle) -> Vec<ItemBody> {
         self.facts(session, |kind| match kind {
             EventKind::ItemCompleted { item, .. } => Some(item.body.clone()),
@@ -202,14 +202,14 @@ impl World {
         })
     }
 
-    /// The journal of a daemon that was killed when the session's first question was answered.
+    /// Copy of the journal up to the answer of the session's first question, as after a kill.
     pub(crate) fn killed_when_answered(&self, session: SessionId) -> Arc<MemoryStore> {
         let is_answer = |event: &Arc<Event>| matches!(event.kind, EventKind::InterruptResolved { .. });
         let answered = self.store.events_of(session).iter().position(is_answer).unwrap();
         self.store.copy_prefix(session, answered + 1)
     }
 
-    /// The session's stored events, a line each.
+    /// The session's stored events, one per line.
     pub(crate) fn log(&self, session: &SessionHandle) -> String {
         log(&self.store.events_of(session.id()))
     }
@@ -223,7 +223,7 @@ pub(crate) fn go_on() -> StartTurn {
     StartTurn { text: None, ..input("") }
 }
 
-/// Nothing in these tests takes real time; what takes this long hangs.
+/// Awaits a future with a time limit. Nothing in these tests takes real time, so a longer wait is a hang.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(Duration::from_secs(20), future).await {
         Ok(value) => value,
@@ -231,12 +231,12 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// All events up to the turn's end.
+/// Collects all events up to the turn's end.
 pub(crate) async fn to_end(events: &mut Subscription) -> (Vec<Arc<Event>>, TurnResult) {
     followed(events, async |_| {}).await
 }
 
-/// The same, with something done for each question.
+/// Like `to_end`, but calls `asked` for each question.
 pub(crate) async fn followed(
     events: &mut Subscription,
     asked: impl AsyncFn(&Interrupt),
@@ -253,7 +253,7 @@ pub(crate) async fn followed(
     }
 }
 
-/// The end of that turn.
+/// Waits for the end of the given turn.
 pub(crate) async fn end_of(events: &mut Subscription, turn: TurnId) -> TurnResult {
     loop {
         let (_, result) = to_end(events).await;
@@ -263,7 +263,7 @@ pub(crate) async fn end_of(events: &mut Subscription, turn: TurnId) -> TurnResul
     }
 }
 
-/// The first event that fits.
+/// Waits for the first event that `fits`.
 pub(crate) async fn until(events: &mut Subscription, fits: impl Fn(&EventKind) -> bool) -> Arc<Event> {
     loop {
         let event = soon("an event", events.next()).await.expect("the stream goes on").expect("no error");
@@ -277,13 +277,13 @@ pub(crate) async fn run(session: &SessionHandle, text: &str) -> TurnResult {
     turn(session, input(text)).await
 }
 
-/// A turn to its end.
+/// Runs a turn to its end.
 pub(crate) async fn turn(session: &SessionHandle, start: StartTurn) -> TurnResult {
     to_end(&mut session.start_turn(start).await.unwrap().events).await.1
 }
 
 pub(crate) fn log<E: AsRef<Event>>(events: &[E]) -> String {
-    // Intents are another test's subject: the others are numbered as if there were none.
+    // Intents are tested elsewhere. The other events are numbered without them.
     let is_intent = |event: &Event| matches!(event.kind, EventKind::IntentClassified { .. });
     let (mut left_out, mut lines) = (0, String::new());
     for event in events.iter().map(AsRef::as_ref) {
@@ -348,7 +348,7 @@ pub(crate) async fn raising(session: &SessionHandle, start: StartTurn) -> (Start
     (started, (**interrupt).clone())
 }
 
-/// Runs a turn to its end, and gives every question that answer.
+/// Runs a turn to its end, and gives the same answer to every question.
 pub(crate) async fn answering(
     session: &SessionHandle,
     start: StartTurn,
@@ -361,7 +361,7 @@ pub(crate) async fn answering(
     .await
 }
 
-/// The session's first turn to its end, once that is answered.
+/// Answers an interrupt and follows the session's first turn to its end.
 pub(crate) async fn goes_on(
     session: &SessionHandle,
     interrupt: &Interrupt,
@@ -372,7 +372,7 @@ pub(crate) async fn goes_on(
     to_end(&mut events).await
 }
 
-/// The results of calls among these events.
+/// Tool results among these events.
 pub(crate) fn results(events: &[Arc<Event>]) -> Vec<ToolResult> {
     let result = |event: &Arc<Event>| match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => Some(result.clone()),
@@ -381,7 +381,7 @@ pub(crate) fn results(events: &[Arc<Event>]) -> Vec<ToolResult> {
     events.iter().filter_map(result).collect()
 }
 
-/// What was reported of each request's prompt.
+/// Prompt reports of all requests.
 pub(crate) fn prompts(world: &World, session: &SessionHandle) -> Vec<PromptReport> {
     world.facts(session, |kind| match kind {
         EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
@@ -389,7 +389,7 @@ pub(crate) fn prompts(world: &World, session: &SessionHandle) -> Vec<PromptRepor
     })
 }
 
-/// The warnings of that code among these events.
+/// Warnings with this code among these events.
 pub(crate) fn warnings(events: &[Arc<Event>], code: &str) -> Vec<String> {
     let found = events.iter().filter_map(|event| match &event.kind {
         EventKind::Warning { code: known, message } if known == code => Some(message.clone()),
@@ -398,18 +398,18 @@ pub(crate) fn warnings(events: &[Arc<Event>], code: &str) -> Vec<String> {
     found.collect()
 }
 
-/// A model of that id with such a window.
+/// Creates a model with this ID and window size.
 pub(crate) fn sized(id: &str, context_window: u64, script: impl IntoIterator<Item = Play>) -> Arc<ScriptedModel> {
     let info = ModelInfo { id: id.to_owned(), context_window, ..ScriptedModel::new([]).info().clone() };
     ScriptedModel::with_info(info, script)
 }
 
-/// A model for one slot, and another one for all else.
+/// One model for `slot`, and another one for all other slots.
 pub(crate) struct TwoModels {
     pub(crate) base: Arc<ScriptedModel>,
     pub(crate) slot: Slot,
     pub(crate) other: Arc<ScriptedModel>,
-    /// Set if turns are routed between them.
+    /// True if turns are routed between the models.
     pub(crate) listed: bool,
 }
 
@@ -428,7 +428,7 @@ impl Models for TwoModels {
     }
 }
 
-/// Ports with these tools, and a model that plays that script.
+/// Creates ports with these tools and a model that plays the script.
 pub(crate) fn ports(toolbox: Arc<dyn Toolbox>, script: impl IntoIterator<Item = Play>) -> Ports {
     Ports {
         models: Arc::new(OneModel(ScriptedModel::new(script))),
@@ -444,15 +444,15 @@ pub(crate) fn ports(toolbox: Arc<dyn Toolbox>, script: impl IntoIterator<Item = 
     }
 }
 
-/// What a test does before a call runs, or in its place.
+/// Callback before a call, whose output replaces the call.
 type OnCall = dyn Fn(&ToolContext, &ToolCall) -> Option<ToolOutput> + Send + Sync;
 
-/// Scripted tools, or a shell, each of whose calls a test sees first.
+/// Scripted tools or a shell, with a callback before each call.
 pub(crate) struct WatchedTools {
     pub(crate) inner: Arc<ScriptedTools>,
-    /// Tools in place of the scripted ones.
+    /// Tool that replaces the scripted ones.
     pub(crate) specs: Option<ToolSpec>,
-    /// Set if commands that only look are held to that.
+    /// True if read-only commands are confined to reading.
     pub(crate) holds: bool,
     pub(crate) on_call: Box<OnCall>,
 }

@@ -1,9 +1,8 @@
-//! A session that comes from elsewhere, whoever made it.
+//! Imports a session from an untrusted archive.
 //!
-//! Nothing of it is trusted. No permission comes along: no grants, no mode that lets more run, no folder of the person. Nor does
-//! it speak as the person: pinned rules are only reported.
-//! Everything open is closed, so that nothing of it runs by itself. All of it is out of sight until [`SessionImport::finish`]
-//! puts it in its place, and gone where that is not reached.
+//! An import brings no permissions: no grants, no mode that allows more, no folders of the user. It also does not speak
+//! for the user: pinned rules are only reported. Everything open is ended, so that nothing runs by itself. The import
+//! stays invisible until [`SessionImport::finish`] publishes it, and is removed if that is not reached.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,20 +34,20 @@ use crate::{
     session::registry::shared::SessionNews,
 };
 
-/// Length of a model's id at the most.
+/// Maximum length of a model ID, in bytes.
 const MAX_MODEL: usize = 200;
-/// Characters of a name in the audit log.
+/// Maximum length of a name in the audit log, in characters.
 const MAX_TOLD: usize = 100;
 
-/// A session that is coming in. One that is neither finished nor abandoned is removed at the next start.
+/// An import in progress. If it is neither finished nor abandoned, it is removed at the next start.
 pub struct SessionImport {
     engine: Engine,
     sessions: Vec<IncomingSession>,
-    /// New ids by those that the archive names.
+    /// New session IDs by the IDs in the archive.
     ids: HashMap<SessionId, SessionId>,
     as_new: bool,
     counts_usage: bool,
-    /// The program that wrote it, by its own word, and the client that brings it.
+    /// Program that wrote the archive, as stated by the archive, and the client that imports it.
     source: String,
     client: String,
     at: Timestamp,
@@ -64,10 +63,10 @@ struct IncomingSession {
 }
 
 impl Engine {
-    /// Begins to take a session in, and those that work for it, behind it in the list. With `as_new` all get new ids.
+    /// Starts importing a session followed by its subagents. With `as_new` all of them get new IDs.
     ///
     /// # Errors
-    /// When the description makes no sense, one of the sessions is there already, or the journal cannot be written.
+    /// If the descriptions are inconsistent, one of the sessions already exists, or the journal cannot be written.
     pub async fn begin_import(
         &self,
         archived: Vec<ArchivedSession>,
@@ -111,7 +110,7 @@ impl Engine {
     }
 }
 
-/// Refuses sessions that do not belong together.
+/// Rejects sessions that do not belong together or exceed limits.
 fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
     let refused = |why: &str| Err(refused(why.to_owned()));
     let mut known = HashSet::new();
@@ -138,25 +137,25 @@ fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
 }
 
 impl SessionImport {
-    /// The same, of which no model call counts as one of this daemon.
+    /// Excludes the import's model calls from the usage of this daemon.
     #[must_use]
     pub fn without_usage(self) -> Self {
         Self { counts_usage: false, ..self }
     }
 
-    /// The same, as the audit log is to tell it: written by this program, and brought by this client.
+    /// Sets the source program and the importing client for the audit log.
     #[must_use]
     pub fn told_of(self, source: &str, client: &str) -> Self {
         let bounded = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_TOLD).collect();
         Self { source: bounded(source), client: bounded(client), ..self }
     }
 
-    /// Id that the session will have.
+    /// ID that the imported session will have.
     pub fn id(&self) -> SessionId {
         self.sessions.first().map_or_else(SessionId::generate, |first| self.new_id(first.archived.id))
     }
 
-    /// Id here of a session that the archive names.
+    /// Maps a session ID of the archive to the ID used here.
     fn new_id(&self, id: SessionId) -> SessionId {
         self.ids.get(&id).copied().unwrap_or(id)
     }
@@ -167,10 +166,10 @@ impl SessionImport {
         })
     }
 
-    /// Takes the next events of a session.
+    /// Adds the next events of a session.
     ///
     /// # Errors
-    /// When they are not the next, are not of that session, or the journal cannot be written.
+    /// If they are out of order or belong to another session, or the journal cannot be written.
     pub async fn add(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), EngineError> {
         let at = self.sessions.iter().position(|incoming| incoming.archived.id == session);
         let at = at.ok_or_else(|| refused("it has events of a session that it does not describe".to_owned()))?;
@@ -182,7 +181,7 @@ impl SessionImport {
         Ok(())
     }
 
-    /// The event as it is stored here.
+    /// Converts an event to the form in which it is stored here.
     fn taken(&mut self, at: usize, event: Event) -> Result<Event, EngineError> {
         let incoming = &mut self.sessions[at];
         let next = incoming.last_seq + 1;
@@ -197,10 +196,10 @@ impl SessionImport {
         Ok(event)
     }
 
-    /// Takes a file. Blocks.
+    /// Adds a file. Blocks.
     ///
     /// # Errors
-    /// When its path leads out, something has that name, or the disk does not take it.
+    /// If its path leads outside, its name is already used, or the disk cannot store it.
     pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), EngineError> {
         if self.tree.is_none() {
             let transport = self.engine.shared.ports.workspaces.transport().ok_or_else(|| {
@@ -211,10 +210,10 @@ impl SessionImport {
         self.tree.as_mut().map_or(Ok(()), |tree| Ok(tree.add(file, content)?))
     }
 
-    /// Ends what is open and puts all of it in its place, at once. Blocks, too, where it has files.
+    /// Ends open turns and publishes the whole import in one step. Blocks if it has files.
     ///
     /// # Errors
-    /// When events are missing, or the journal or the disk does not take it: then nothing of it is left.
+    /// If events are missing, or the journal or the disk cannot store it. Nothing of the import remains then.
     pub async fn finish(mut self) -> Result<ImportReport, EngineError> {
         let finished = self.try_finish().await;
         match &finished {
@@ -238,9 +237,9 @@ impl SessionImport {
             None => FilesCopied::default(),
         };
         let drafts = self.sessions.iter().map(|incoming| self.draft(incoming)).collect();
-        // Where the audit log cannot be told what comes, nothing comes.
+        // The import fails if it cannot be recorded in the audit log.
         let (session_id, events) = (self.id(), self.sessions.iter().map(|incoming| incoming.last_seq).sum());
-        // Id that the archive names, where the session gets another one.
+        // ID in the archive, if the session gets a new one.
         let former_id = self.sessions.first().map(|first| first.archived.id).filter(|_| self.as_new);
         let (source, by) = (self.source.clone(), AnsweredBy::Client(self.client.clone()));
         let fact = AuditFact::SessionImported { source, former_id, events, by };
@@ -250,7 +249,7 @@ impl SessionImport {
         if let Some(tree) = self.tree.take()
             && let Err(error) = tree.reveal()
         {
-            // It is complete, and the next start puts it there.
+            // The tree is complete, and the next start publishes it.
             tracing::error!(session = %session_id, "the files of an imported session are not in their place yet: {error}");
         }
         let stored = ports.store.session(session_id).await?;
@@ -269,7 +268,7 @@ impl SessionImport {
         })
     }
 
-    /// Ends the turns of a session that were open, and says whether there were any.
+    /// Ends the open turns of a session, and returns true if there were any.
     async fn end_open_turns(&mut self, at: usize) -> Result<bool, EngineError> {
         let (now, session_id) = (self.at, self.new_id(self.sessions[at].archived.id));
         let incoming = &mut self.sessions[at];
@@ -300,8 +299,8 @@ impl SessionImport {
         }
     }
 
-    /// The settings that a session from elsewhere has here: none that lets more run than a new session would, and no rule that
-    /// models would take for the person's.
+    /// Settings of an imported session. They allow no more than those of a new session, and contain no rules that
+    /// models would attribute to the user.
     fn settings(&self, incoming: &IncomingSession) -> SessionSettings {
         let came_with = incoming.archived.settings.clone();
         let imported = ImportOrigin { events: incoming.last_seq, context: incoming.archived.context.clone() };
@@ -327,7 +326,7 @@ impl SessionImport {
         }
     }
 
-    /// Removes all of it.
+    /// Removes the whole import, including its drafts.
     pub async fn abandon(mut self) {
         drop(self.tree.take());
         let drafts = self.sessions.iter().map(|incoming| incoming.draft).collect();
@@ -344,8 +343,8 @@ fn refused(why: String) -> EngineError {
         .with_hint("nothing of it was imported; export the session again")
 }
 
-/// The event with the new ids of sessions that it names, also in the words of calls and results: models name sessions that
-/// worked for them. A session that did not come along is none here, whoever has that id.
+/// Replaces session IDs in an event, also in the text of calls and results, because models name their subagents there.
+/// A session that is not in the archive gets a fresh ID, so that it never refers to a session here.
 fn renamed(mut event: Event, ids: &HashMap<SessionId, SessionId>) -> Event {
     let rename = |id: &mut SessionId| *id = ids.get(id).copied().unwrap_or_else(SessionId::generate);
     let rename_in = |text: &mut String| {
@@ -366,12 +365,12 @@ fn renamed(mut event: Event, ids: &HashMap<SessionId, SessionId>) -> Event {
     event
 }
 
-/// The text with new ids in the place of old ones, in one pass.
+/// Replaces old IDs in a text by new ones, in one pass.
 fn with_new_ids(text: &str, ids: &HashMap<SessionId, SessionId>) -> String {
     const LENGTH: usize = 36;
     let mut out = String::with_capacity(text.len());
     let mut rest = 0;
-    // An id has its first dash behind eight digits.
+    // The first dash of an ID follows eight hex digits.
     for (dash, _) in text.match_indices('-') {
         let Some(start) = dash.checked_sub(8).filter(|start| *start >= rest) else { continue };
         let written = text.get(start..start + LENGTH);

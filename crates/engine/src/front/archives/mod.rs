@@ -1,10 +1,11 @@
-//! Sessions that leave for another machine, and that come from one.
+//! Exports sessions to other machines, and imports them.
 //!
-//! - This file: what leaves, and what never travels. A session is read up to the event that was its last when its actor was
-//!   asked, so that what leaves is whole, also while a turn runs. What an import that was cut off has left behind is settled here.
-//! - [`importing`]: what comes, from anybody. Here too: the end of turns that were open when their session left, pure. Such a turn
-//!   never goes on: whatever it waits for, and whatever a person had said to it, nothing of it runs here. It ends as one does
-//!   that a stop of the daemon has cut off.
+//! - This file exports, and removes data that never leaves the machine. A session is exported up to the event that was
+//!   its last one when its actor was asked, so that the export is consistent even while a turn is running. Interrupted
+//!   imports are also cleaned up here.
+//! - [`importing`] imports archives from any source. Turns that were open when the session was exported are ended here,
+//!   by pure code. Such a turn never continues: neither its pending calls nor the user's input run here. It ends like a
+//!   turn that was interrupted by a stop of the daemon.
 
 pub mod importing;
 
@@ -32,27 +33,27 @@ use tokio::runtime::Handle;
 
 use crate::{error::EngineError, front::Engine, recovery};
 
-/// Events that are read from the journal at once.
+/// Events read from the journal at a time.
 const PAGE: usize = 500;
 
-/// A session as it leaves.
+/// A session prepared for export.
 #[derive(Debug, Clone)]
 pub struct SessionExport {
-    /// Its summary for lists.
+    /// Summary of the session for lists.
     pub summary: SessionSummary,
-    /// The session, and behind it those that work for it.
+    /// The session, followed by its subagents.
     pub sessions: Vec<ArchivedSession>,
 }
 
 impl Engine {
-    /// Describes a session, and those that work for it, as they leave: with all events that are stored now.
+    /// Describes a session and its subagents for export, with all events stored so far.
     ///
     /// # Errors
-    /// When there is no such session, or the journal cannot be read.
+    /// If there is no such session, or the journal cannot be read.
     pub async fn export_session(&self, id: SessionId) -> Result<SessionExport, EngineError> {
         let session = self.session(id).await?;
         let stored = session.show().await?.session;
-        // A session whose project is gone has no request to weigh.
+        // A session whose project is gone has no measurable request.
         let context = session.context().await.ok().map(|view| ContextView { imported: false, ..view });
         let mut sessions = vec![ArchivedSession { context, ..archived(stored.summary.clone(), stored.settings) }];
         for child in self.shared.ports.store.children(id).await? {
@@ -62,10 +63,10 @@ impl Engine {
         Ok(SessionExport { summary: stored.summary, sessions })
     }
 
-    /// The events of a session behind that number, as they leave: a page, which is empty behind the last.
+    /// Returns a page of exportable events after `after`. An empty page is the end.
     ///
     /// # Errors
-    /// When the session is gone, or the journal cannot be read.
+    /// If the session is gone, or the journal cannot be read.
     pub async fn exported_events(&self, session: &ArchivedSession, after: u64) -> Result<Vec<Event>, EngineError> {
         let page = usize::try_from(session.events.saturating_sub(after)).unwrap_or(PAGE).min(PAGE);
         if page == 0 {
@@ -79,10 +80,10 @@ impl Engine {
         Ok(events.into_iter().map(|event| for_travel(Event::clone(&event))).collect())
     }
 
-    /// Shows the files of a session that leave with it. Blocks.
+    /// Passes each exportable file of a session to `take`. Blocks.
     ///
     /// # Errors
-    /// The first of `take`, or why the files cannot be read.
+    /// The first error of `take`, or of reading the files.
     pub fn exported_files(
         &self,
         id: SessionId,
@@ -101,13 +102,13 @@ fn archived(summary: SessionSummary, settings: SessionSettings) -> ArchivedSessi
     ArchivedSession { id, created_at, settings, events, context: None }
 }
 
-/// Characters of a session's name at the most.
+/// Maximum length of a session title, in characters.
 const MAX_TITLE: usize = 200;
 
-/// The event without what never travels.
+/// Removes data from an event that never leaves the machine.
 pub(crate) fn for_travel(mut event: Event) -> Event {
     match &mut event.kind {
-        // Wishes for the turn stay: a replay needs them. They hold for no other turn.
+        // The turn's options stay, because a replay needs them. They affect no other turn.
         EventKind::TurnStarted { environment, .. } => *environment = Default::default(),
         EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => {
             if let ItemBody::ToolResult(result) = &mut item.body {
@@ -132,7 +133,7 @@ pub(crate) fn for_travel(mut event: Event) -> Event {
     event
 }
 
-/// Leaves of changes what is told of them. What is needed to take them back stays on the machine.
+/// Reduces changes to path and kind. The data for undoing them stays on this machine.
 fn only_tell(files: &mut [FileChange]) {
     for file in files {
         *file = FileChange::new(std::mem::take(&mut file.path), file.change);
@@ -140,16 +141,16 @@ fn only_tell(files: &mut [FileChange]) {
 }
 
 impl Engine {
-    /// Settles what imports have left behind. Called at start, before any import.
+    /// Cleans up interrupted imports. Called at start, before any import.
     ///
     /// # Errors
-    /// When the files cannot be looked at.
+    /// If the files cannot be read.
     pub async fn settle_imports(&self) -> Result<(), EngineError> {
         let shared = Arc::clone(&self.shared);
         let settled = tokio::task::spawn_blocking(move || {
             let Some(transport) = shared.ports.workspaces.transport() else { return Ok(()) };
             let runtime = Handle::current();
-            // Where the journal cannot be read, nothing is removed.
+            // If the journal cannot be read, nothing is removed.
             transport
                 .settle(&|id| runtime.block_on(shared.ports.store.session(id)).map_or(true, |found| found.is_some()))
         });
@@ -163,36 +164,36 @@ impl Engine {
     }
 }
 
-/// Turns that are open at once. Few are in a journal: one that runs, and such as never ran.
+/// Limit on open turns of a journal. Usually there are few: a running one, and those that never ran.
 const MAX_OPEN: usize = 1000;
-/// Bytes of words and questions that wait in open turns.
+/// Size limit of pending questions and other data of open turns, in bytes.
 const MAX_HELD: usize = 64 << 20;
 
-/// Why questions are withdrawn.
+/// Reason given for withdrawn questions.
 const LEFT: &str = "the session was moved while this waited";
 
-/// Turns that have begun and not ended, and questions that wait, as far as the events were seen.
+/// Open turns and pending questions in the events read so far.
 #[derive(Default)]
 pub(super) struct OpenTurns {
     turns: Vec<OpenTurn>,
     pending: BTreeMap<InterruptId, Interrupt>,
-    /// Bytes that are held.
+    /// Approximate size of the collected data, in bytes.
     held: usize,
 }
 
 struct OpenTurn {
     began: Timestamp,
-    /// Its events, as far as its end depends on them: without texts.
+    /// Events that the turn's end depends on, without texts.
     events: Vec<Arc<Event>>,
-    /// Its end, as far as it is known.
+    /// Result of the turn, as far as it is known.
     result: TurnResult,
 }
 
 impl OpenTurns {
-    /// Takes note of the next event.
+    /// Processes the next event.
     ///
     /// # Errors
-    /// When more is open than any session has.
+    /// If more is open than any session can have.
     pub(super) fn take(&mut self, event: &Event) -> Result<(), &'static str> {
         match &event.kind {
             EventKind::TurnStarted { trace_id, .. } => {
@@ -220,7 +221,7 @@ impl OpenTurns {
         if self.held > MAX_HELD { Err("open turns hold more than a session can") } else { Ok(()) }
     }
 
-    /// The facts that end what is open, each with its turn; none where nothing is.
+    /// Facts that end everything that is open, each with its turn.
     pub(super) fn endings(self, session_id: SessionId, at: Timestamp) -> Vec<(Option<TurnId>, EventKind)> {
         let asked = self.pending.into_values();
         let mut facts: Vec<_> = asked.map(|asked| (Some(asked.turn_id), recovery::withdrawn(asked, LEFT))).collect();
@@ -232,10 +233,10 @@ impl OpenTurns {
     }
 }
 
-/// Bytes of an event without texts, about.
+/// Approximate size of an event without texts, in bytes.
 const EVENT: usize = 500;
 
-/// Takes the texts out of an item.
+/// Clears the texts of an item.
 fn empty(body: &mut ItemBody) {
     match body {
         ItemBody::ToolCall(call) => call.arguments.clear(),
@@ -252,7 +253,7 @@ fn empty(body: &mut ItemBody) {
 }
 
 impl OpenTurn {
-    /// Takes note of an event, and returns the bytes that it holds on to.
+    /// Processes an event, and returns the number of bytes that it adds.
     fn take(&mut self, event: &Event) -> usize {
         let mut event = event.clone();
         let mut held = 0;
@@ -269,7 +270,7 @@ impl OpenTurn {
             EventKind::UsageUpdated { step, turn, .. } => (self.result.steps, self.result.usage) = (*step, *turn),
             EventKind::ItemStarted { item } => {
                 match &item.body {
-                    // Words that nobody was given yet: the end of the turn tells them.
+                    // Input that the model has not received: the end of the turn reports it.
                     ItemBody::UserMessage { text, .. } => held = text.len(),
                     _ => empty(&mut item.body),
                 }

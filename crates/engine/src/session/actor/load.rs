@@ -1,15 +1,13 @@
-//! How a session comes into memory: restored from the journal, with what a crash left behind told and settled.
+//! Loads a session from the journal, and reports and settles what a crash left behind. Also unloads a session that is
+//! not in use, drains it when the daemon stops, retires it for removal, and cleans unused data.
 //!
-//! And how it leaves memory: unloaded when nobody needs it, drained when the daemon stops, or retired, so that it can be removed
-//! for good; and how it is cleaned of what nobody has used for long.
+//! The actor itself decides about retiring and cleaning, so that no turn can start in between: earlier commands keep
+//! the session, later ones are refused. The remover holds a `HoldMark` on the session until the removal is done. While
+//! the hold is alive, all others get the error that the session is being deleted. Once it is dropped, the session is
+//! looked up again.
 //!
-//! The actor decides whether it is retired or cleaned, so that no turn can begin meanwhile: what came before keeps the session, what
-//! comes later is refused. Whoever removes the session has a `HoldMark` on it until that is done. As long as the hold is there,
-//! everybody else is told that the session is being deleted; once it is dropped, whatever came of the removal, the session is
-//! found anew, or not any more.
-//!
-//! The history tells of a cleaning before anything is removed: a crash in between leaves files that were told to be gone, which the
-//! next cleaning removes, and never a model that looks for files of which it was told nothing.
+//! A cleaning is recorded in the history before anything is removed. A crash in between leaves files that are recorded
+//! as removed and that the next cleaning deletes. A model never misses files whose removal was not recorded.
 
 use std::{
     collections::HashMap,
@@ -60,7 +58,7 @@ pub(crate) async fn load(
 ) -> Result<Actor, EngineError> {
     let store = &shared.ports.store;
     let stored = store.session(id).await?.ok_or_else(|| not_found(id))?;
-    // A session that was made just now has nothing to read, and somebody waits for its first answer.
+    // A new session has nothing to read, and its client is waiting for the first answer.
     let is_new = stored.summary.last_seq == 0;
     let journal = Journal::new(id, stored.summary.last_seq, &shared.ports, None);
     let (items, compaction) = if is_new { (Vec::new(), None) } else { window(&**store, id, stored.window).await? };
@@ -76,14 +74,15 @@ pub(crate) async fn load(
             if error.kind() != ErrorKind::Storage {
                 return Err(error);
             }
-            // It can be looked at until the journal can be written.
+            // The session can be read until the journal is writable again.
             tracing::error!(session = %id, "recovery after the last stop failed: {error}");
         }
     }
     Ok(actor)
 }
 
-/// Content of a window for the model: the items, each with the number of its completion, and the summary before them.
+/// Reads the content of a model's window: the items with the sequence numbers of their completions, and the summary
+/// before them.
 pub(crate) async fn window(
     store: &dyn Store,
     id: SessionId,
@@ -100,7 +99,7 @@ pub(crate) async fn window(
     Ok((items, compaction))
 }
 
-/// The actor of a session that is not in the journal yet.
+/// Creates the actor of a session that is not in the journal yet.
 pub(crate) fn newborn(
     id: SessionId,
     settings: SessionSettings,
@@ -113,12 +112,13 @@ pub(crate) fn newborn(
 }
 
 impl Actor {
-    /// Finding in the last event behind that one in which there is anything.
+    /// Searches events after `since` backwards; returns the first match.
     async fn last<T>(&self, since: u64, found: impl Fn(&Event) -> Option<T>) -> Result<Option<T>, StoreError> {
         reading::last(&*self.shared.ports.store, self.id, since, self.journal.head(), found).await
     }
 
-    /// The level that was told last. None where it was told before the tail: then it is told again with the next answer.
+    /// Last recorded token level. `None` if it is older than the tail of the journal; it is then reported again
+    /// with the next answer.
     async fn last_level(&self) -> Result<Option<TokenLevel>, StoreError> {
         let since = self.journal.head().saturating_sub(reading::TAIL);
         let told = self.last(since, |event| match &event.kind {
@@ -128,19 +128,19 @@ impl Actor {
         Ok(told.await?.or((since == 0).then_some(TokenLevel::Info)))
     }
 
-    /// End of the last turn since the last reset, but for those that only compacted.
+    /// Stop reason of the last turn since the last reset, ignoring turns that only compacted.
     async fn last_stop(&self, reset_seq: u64) -> Result<Option<StopReason>, StoreError> {
         let stop = self.last(reset_seq, |event| match &event.kind {
             EventKind::TurnEnded { result } if !result.only_compacted => Some(Some(result.stop_reason)),
-            // It may have been that end.
+            // The damaged event may have been the end of the turn.
             _ if event.is_damaged() => Some(None),
             _ => None,
         });
         Ok(stop.await?.flatten())
     }
 
-    /// Returns whether the last input was to begin with a plan that nobody has approved. It is found in the journal, whatever
-    /// the model sees of it.
+    /// Returns true if the last input asked for a plan first and the plan is not approved. Reads the journal,
+    /// regardless of the visible history.
     async fn has_open_plan(&self, since: u64) -> Result<bool, StoreError> {
         let is_open = self.last(since, |event| match &event.kind {
             EventKind::ItemCompleted { item, .. } => route::is_open_behind(item),
@@ -149,8 +149,8 @@ impl Actor {
         Ok(is_open.await?.unwrap_or_default())
     }
 
-    /// The slot that was chosen for the last turn by what it was about, as far as the model sees that turn. Where there is
-    /// nothing to choose from, nobody looks.
+    /// Slot chosen by content for the last turn that is visible to the model. Skips the search if fewer than two slots
+    /// have a model of their own.
     async fn last_routed(&self, since: u64) -> Result<Option<Slot>, StoreError> {
         if self.shared.ports.models.own_slots().len() < 2 {
             return Ok(None);
@@ -162,17 +162,17 @@ impl Actor {
         Ok(routed.await?.flatten())
     }
 
-    /// Settles what the last stop left behind. Until that is done the session can only be looked at: nothing of it runs, and
-    /// nobody is asked anything.
+    /// Settles what the last stop left behind. Until that succeeds the session is read-only: no turn runs, and no
+    /// questions are asked.
     async fn settle(&mut self, stored: StoredSession) -> Result<(), EngineError> {
         self.unsettled = true;
         self.journal.forget_open();
         self.queue = stored.queue.into();
-        // Their clients were connected to the daemon before this one.
+        // Clients of queued turns were connected to the previous daemon process.
         self.queue.iter_mut().for_each(|queued| queued.start.client_is_gone());
         let settled = match stored.open_turn {
             Some((turn_id, first_seq)) => self.recover(turn_id, first_seq).await,
-            // Turns that waited when the daemon stopped go on without being asked for again.
+            // Turns that were queued when the daemon stopped start by themselves.
             None => self.begin_next().await,
         };
         self.unsettled = settled.is_err();
@@ -184,8 +184,8 @@ impl Actor {
         })
     }
 
-    /// Refuses what cannot be done now. What changes something first has settled what could not be settled before; what would
-    /// change files waits until their folders are open.
+    /// Refuses a command that cannot run now. A changing command first retries a failed recovery. A command that
+    /// changes files is refused while their folders are closed.
     pub(crate) async fn admit(&mut self, access: Access) -> Result<(), EngineError> {
         if self.unsettled && access != Access::Looks {
             let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
@@ -244,11 +244,11 @@ impl Actor {
         }
     }
 
-    /// All stored events of a turn.
+    /// Reads all stored events of a turn.
     pub(crate) async fn turn_events(&self, turn_id: TurnId, first_seq: u64) -> Result<Vec<Arc<Event>>, EngineError> {
         let mut events = Vec::new();
         let of_turn = |event: Arc<Event>| {
-            // Of one that is damaged it may not be known.
+            // The turn of a damaged event may be unknown.
             if event.turn_id == Some(turn_id) || event.is_damaged() {
                 events.push(event);
             }
@@ -272,7 +272,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
             form: AnswerForm::of(answer_schema.as_ref())?,
             ..OpenTurn::new(turn_id, *trace_id, event.at, first_seq)
         }),
-        // It takes no step any more.
+        // A damaged turn takes no more steps.
         Some((event, _)) if event.is_damaged() => Ok(OpenTurn::new(turn_id, TraceId::generate(), event.at, first_seq)),
         _ => Err(EngineError::new(
             ErrorKind::Storage,
@@ -282,8 +282,8 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
 }
 
 impl Actor {
-    /// Takes no more commands, where the session may go: where it was used since `last_used`, or is needed, it stays. Without that
-    /// a person has it removed, and only what is under way keeps it.
+    /// Stops accepting commands if the session may be removed. Returns false if it is in use, pinned, or was used after
+    /// `last_used`. Without `last_used` the user asked for the removal, and only work in progress prevents it.
     pub(crate) async fn retire(
         &mut self,
         last_used: Option<Timestamp>,
@@ -300,20 +300,20 @@ impl Actor {
                 }
             }
         }
-        // Before anybody can find that nothing answers.
+        // Set before callers can notice that the channel is closed.
         let _ = held.set(mark);
         let _ = fate.set(being_deleted(self.id));
         self.commands.close();
         Ok(true)
     }
 
-    /// Asks the journal for its last use, and tells that it was after that moment.
+    /// Returns true if the journal records a use after `last_used`.
     pub(crate) async fn was_used_after(&self, last_used: Timestamp) -> Result<bool, EngineError> {
         let stored = self.shared.ports.store.session(self.id).await?;
         Ok(stored.is_some_and(|stored| stored.summary.updated_at > last_used))
     }
 
-    /// Refuses to end where something is under way.
+    /// Returns an error if a turn is open or files are being written.
     fn check_free(&self) -> Result<(), EngineError> {
         if self.open.is_some() {
             let hint = "cancel it first: agentctl attach and Ctrl-C, or answer what it waits for";
@@ -333,32 +333,32 @@ impl Actor {
         (Ok(()), Next::Leave)
     }
 
-    /// Tells that somebody brings the session files.
+    /// Returns true if files are being written into the session.
     pub(crate) fn is_leased(&self) -> bool {
         Arc::strong_count(&self.lease) > 1
     }
 
-    /// Tells that the session could be unloaded as far as it knows itself: nothing runs, nothing is due.
+    /// Returns true if the session needs nothing itself: no turn is running or queued, and no deadline is pending.
     pub(crate) fn is_idle(&self) -> bool {
         let runs = self.open.as_ref().is_some_and(|open| open.running.is_some());
         !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none()
     }
 
-    /// Leaves, unless somebody needs the session. A reader that leaves wakes nobody, nor does whoever brought files, so it is
-    /// also asked while there is one.
+    /// Unloads the session unless it is in use. Readers and file writers do not wake the actor when they leave, so the
+    /// idle timer also runs while there are some.
     pub(crate) fn unload(&mut self) -> Next {
         if !self.is_idle() || self.journal.has_readers() || self.is_leased() || !self.commands.is_empty() {
             return Next::Go;
         }
-        // What slips in from here on is refused when the channel is dropped. It must not be carried out: a turn that it
-        // began could be reached by nobody.
+        // A command that arrives now is refused when the channel is dropped. It must not run, because a turn that it
+        // started could not be reached by anyone.
         self.commands.close();
         Next::Leave
     }
 }
 
 impl Actor {
-    /// Returns whether somebody uses the session, or it waits for somebody.
+    /// Returns true if the session is in use or waits for an answer.
     pub(crate) fn is_in_use(&mut self) -> bool {
         self.open.is_some()
             || !self.queue.is_empty()
@@ -367,7 +367,7 @@ impl Actor {
             || self.is_leased()
     }
 
-    /// Returns whether it, or one that works for it, was used since somebody found that nobody had for long.
+    /// Returns true if the session or one of its subagents was used after `last_used`.
     async fn is_used_since(&self, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         let Some(last_used) = last_used else { return Ok(false) };
         if !self.commands.is_empty() || self.was_used_after(last_used).await? {
@@ -377,7 +377,7 @@ impl Actor {
         Ok(children.iter().any(|child| child.updated_at > last_used))
     }
 
-    /// Removes what was not used for long. None where the session is needed.
+    /// Removes unused data. Returns `None` if the session is needed.
     pub(crate) async fn clean(&mut self, order: CleanOrder) -> Result<Option<SessionCleaned>, Fault> {
         if self.is_in_use() || self.state.settings.pinned || self.is_used_since(order.last_used).await? {
             return Ok(None);
@@ -392,7 +392,7 @@ impl Actor {
             self.commit(None, notice(&found, undo).into()).await?;
             let parts = &self.shared.ports;
             if !found.is_empty() {
-                // Something may have come meanwhile, and stays with all that lies beside it.
+                // New files may have appeared since the trial; they stay, with everything next to them.
                 found = parts.workspaces.clean(self.id, areas, false).await?;
             }
             if undo {
@@ -403,7 +403,7 @@ impl Actor {
     }
 }
 
-/// Notice for the model and the person.
+/// Notice for the model and the user.
 fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2] {
     let mut removed: Vec<String> = found
         .iter()
@@ -420,21 +420,21 @@ fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2]
          for a file again if you need it.",
         removed.join(", ")
     );
-    // It belongs to no turn.
+    // The notice belongs to no turn.
     whole(Item::new(TurnId::generate(), ItemBody::notice(text)))
 }
 
-/// Time for a cancelled turn to tell its end.
+/// Time for a suspended turn to report its end.
 const CANCEL_GRACE: Duration = Duration::from_secs(7);
 
 impl Actor {
-    /// Begins no more turns from here on. Those that wait are in the journal and begin with the next daemon.
+    /// Starts no more turns. Queued turns are in the journal and start with the next daemon process.
     pub(crate) async fn drain(&mut self, deadline: Duration) -> Result<(), Fault> {
         self.draining = Some(Drain { until: Instant::now() + deadline, suspended: false });
         Ok(())
     }
 
-    /// Patience has ended: the turn is suspended, and if it was before, it is dropped.
+    /// Handles the drain deadline: suspends the turn, or aborts it if it was already suspended.
     pub(crate) fn drain_due(&mut self) -> Next {
         let Some(drain) = &mut self.draining else { return Next::Go };
         let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) else { return Next::Go };
@@ -449,8 +449,8 @@ impl Actor {
         Next::Go
     }
 
-    /// Returns whether a session on its way out may go: its turn has ended, or waits for a person. What waits for a
-    /// person can wait for the next daemon, because nothing is under way.
+    /// Returns true if a draining session can end: its turn has ended or waits for the user. A turn that waits for the
+    /// user can wait for the next daemon process, because it has nothing in flight.
     pub(crate) fn is_drained(&mut self) -> bool {
         if self.draining.is_none() {
             return false;

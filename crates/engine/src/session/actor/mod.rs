@@ -1,4 +1,4 @@
-//! The actor of a session: what it holds, and its loop: one `select!`.
+//! The actor of a session and its loop, which is one `select!`.
 
 pub(crate) mod load;
 pub(crate) mod state;
@@ -48,7 +48,7 @@ use crate::{
     turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage, route::SlotChoice},
 };
 
-/// Messages of a turn that are taken at once, and then stored with one commit.
+/// Maximum number of turn messages received at once and stored with one commit.
 const BATCH: usize = 128;
 
 /// The only writer of one session's facts.
@@ -58,83 +58,84 @@ pub(crate) struct Actor {
     pub(super) journal: Journal,
     pub(super) state: SessionState,
     pub(super) interrupts: Interrupts,
-    /// The turn that has begun and not ended.
+    /// The turn that was started and has not ended.
     pub(super) open: Option<OpenTurn>,
-    /// The rules that the session keeps and its mode, for the running turn to see as they are now.
+    /// Current grants and mode, observed by the running turn.
     pub(super) grants: watch::Sender<SessionPermissions>,
-    /// The files of the session's own state, for the running turn to see as they are now.
+    /// Current state files, observed by the running turn.
     pub(super) files: watch::Sender<Arc<StateFiles>>,
-    /// Wishes of the client of the open turn; none where there is none.
+    /// Options from the client of the open turn; default without one.
     pub(super) options: TurnOptions,
-    /// Lines to the clients of turns that wait, or are about to begin.
+    /// Connections to the clients of turns that are queued or about to start.
     pub(super) lines: HashMap<TurnId, ClientLines>,
-    /// Turns that wait behind it.
+    /// Turns queued after the open one.
     pub(super) queue: VecDeque<QueuedTurn>,
-    /// Where the session's files are; found by its first turn.
+    /// Workspace of the session; located by its first turn.
     pub(super) workspace: Option<Arc<Workspace>>,
-    /// Agents of its project.
+    /// Agents of the session's project.
     pub(super) project: ProjectAgents,
     pub(super) recovered: Option<RecoveredTurn>,
-    /// Where the session works, as far as the journal does not know it yet.
+    /// Surroundings that are not in the journal yet.
     pub(super) found_out: Option<Surroundings>,
-    /// Search for the map of its project.
+    /// State of the search for the project's code map.
     pub(super) map_search: MapSearch,
-    /// Set if what the last stop left behind is not settled, because the journal cannot be written.
+    /// True if recovery after the last stop failed because the journal cannot be written.
     pub(super) unsettled: bool,
-    /// Set when the daemon stops.
+    /// `Some` while the daemon is stopping.
     pub(super) draining: Option<Drain>,
     pub(super) commands: mpsc::Receiver<Command>,
-    /// Held by everybody who brings the session files.
+    /// Cloned by each writer that brings files into the session.
     pub(super) lease: Arc<()>,
     pub(super) share: GaugeGuard,
 }
 
-/// A turn that has begun and not ended.
+/// A turn that was started and has not ended.
 pub(super) struct OpenTurn {
     pub(super) turn_id: TurnId,
     pub(super) trace_id: TraceId,
     pub(super) started_at: Timestamp,
-    /// The same by a clock that nobody sets; none where an earlier life of the daemon began it.
+    /// Start time on the monotonic clock; `None` if the turn was started before a restart.
     pub(super) begun: Option<Instant>,
-    /// The number of its first event.
+    /// Sequence number of the turn's first event.
     pub(super) first_seq: u64,
-    /// The slot of whoever works with none of their own.
+    /// Slot used by the session and by agents without their own.
     pub(super) choice: SlotChoice,
-    /// The model that stands in for the slot's, where that did not answer.
+    /// Fallback model in use, if the slot's model did not answer.
     pub(super) stand_in: Option<FallbackModel>,
-    /// Number of fallbacks of the slot that were looked at for that.
+    /// Number of the slot's fallbacks that were tried.
     pub(super) tried: usize,
     pub(super) max_steps: u32,
-    /// The way in which interrupts are answered.
+    /// Mode of answering the turn's interrupts.
     pub(super) answering: AnswerMode,
-    /// Name of the client that started it; not known after a restart.
+    /// Name of the client that started the turn; unknown after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
-    /// Files handed over that its input tells of; none after a restart, which leaves open only what has begun to answer.
+    /// Uploaded files mentioned by the turn's input. Empty after a restart, which keeps only turns open that
+    /// have begun to answer.
     pub(super) handed_over: Vec<StateChange>,
-    /// Set if it was begun to compact and for nothing else.
+    /// True if the turn was started only to compact.
     pub(super) compacts: bool,
-    /// The form that its answer has to be in.
+    /// Required form of the turn's answer.
     pub(super) form: Option<Arc<AnswerForm>>,
-    /// Tools that its client answers.
+    /// Tools that the turn's client implements.
     pub(super) of_client: OfferedTools,
-    /// Clients that hold files of the project.
+    /// Clients that provide access to files of the project.
     pub(super) file_lines: Arc<FileLines>,
-    /// Mentions of its input; none where they are not known any more, after a restart.
+    /// Mentions of the turn's input; `None` after a restart, when they are unknown.
     pub(super) mentions: Option<Arc<Mentions>>,
-    /// Additions to the turn that no model was given yet, each a started item: it is completed where it is taken, so
-    /// that the journal has it in the place in which the model reads it.
+    /// Started items that were added to the turn and not given to a model yet. Each is completed when it is taken, so
+    /// that its place in the journal is the place where the model reads it.
     pub(super) steers: Vec<Arc<Item>>,
-    /// Calls that an earlier life of the daemon began, and that a session still works for.
+    /// Calls started before the restart that a subagent still works for.
     pub(super) under_way: HashMap<CallId, InFlightCall>,
-    /// The sessions that work for its calls, each until the call has its result.
+    /// Subagent sessions by call, until the call has its result.
     pub(super) children: HashMap<CallId, SessionId>,
-    /// The task that runs it; none while it waits for an answer after a restart.
+    /// Task that runs the turn; `None` while it waits for an answer after a restart.
     pub(super) running: Option<RunningTurn>,
 }
 
 impl OpenTurn {
-    /// A turn that began with that event, with nothing of it in flight.
+    /// Creates a turn that started with event `first_seq` and has nothing in flight.
     pub(super) fn new(turn_id: TurnId, trace_id: TraceId, started_at: Timestamp, first_seq: u64) -> Self {
         Self {
             turn_id,
@@ -146,7 +147,7 @@ impl OpenTurn {
             stand_in: None,
             tried: 0,
             max_steps: 0,
-            // Whoever had said otherwise would have had the turn refused or ended, not waiting.
+            // With any other mode the turn would have been rejected or ended instead of waiting.
             answering: AnswerMode::new(OnInterrupt::Wait, false),
             client: None,
             environment: Arc::default(),
@@ -163,74 +164,74 @@ impl OpenTurn {
         }
     }
 
-    /// Returns true if a person cancelled it, and it has not ended yet.
+    /// Returns true if the user cancelled the turn and it has not ended yet.
     pub(super) fn is_cancelled(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.cancelled_for == Some(StopReason::Cancelled))
     }
 }
 
-/// The task of a turn.
+/// Task that runs a turn.
 pub(super) struct RunningTurn {
     pub(super) cancel: CancellationToken,
-    /// Why it was cancelled, where it was.
+    /// Reason of the cancellation, if the turn was cancelled.
     pub(super) cancelled_for: Option<StopReason>,
     pub(super) messages: mpsc::Receiver<TurnMessage>,
     pub(super) task: JoinHandle<()>,
 }
 
-/// A session on its way out. It still takes answers and cancels, but no more turns.
+/// State of a session during shutdown. It still accepts answers and cancellations, but no more turns.
 pub(super) struct Drain {
-    /// When patience with the open turn ends.
+    /// Deadline for the open turn.
     pub(super) until: Instant,
-    /// Set if the turn was told so.
+    /// True if the turn was already suspended.
     pub(super) suspended: bool,
 }
 
 /// A turn that was accepted.
 pub struct StartedTurn {
-    /// Its id.
+    /// ID of the turn.
     pub turn_id: TurnId,
-    /// Its events, from the first. A turn that waits behind another has none until its time comes.
+    /// Events of the turn, from its first one. A queued turn has none until it starts.
     pub events: Subscription,
-    /// It ran before, and the input was added to it.
+    /// True if the turn was already running and the input was added to it.
     pub joined: bool,
 }
 
-/// A session, as a person wants to see it.
+/// Snapshot of a session for clients.
 #[derive(Debug, Clone)]
 pub struct SessionView {
     /// State in the journal.
     pub session: StoredSession,
-    /// Pending interrupts.
+    /// Interrupts that wait for an answer.
     pub pending: Vec<Interrupt>,
-    /// The turn that runs or waits.
+    /// Turn that is running or waiting.
     pub live_turn: Option<TurnId>,
 }
 
-/// Effect of a command on its session, by which it is refused while that cannot be.
+/// Effect of a command on its session. Determines when the command is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It changes nothing of the session.
+    /// Changes nothing in the session.
     Looks,
     Changes,
-    /// It changes files of the session's folders, too.
+    /// Also changes files in the session's folders.
     ChangesFiles,
 }
 
-/// A command of a session, for its actor.
+/// Command for a session's actor.
 pub(crate) struct Command {
     pub(crate) access: Access,
-    /// Carries it out, or answers why it cannot be.
+    /// Executes the command, or replies with the error if it was refused.
     pub(crate) run: Box<RunCommand>,
 }
 
 pub(crate) type RunCommand =
     dyn for<'a> FnOnce(Result<&'a mut Actor, EngineError>) -> BoxFuture<'a, Result<Next, EngineError>> + Send;
 
-/// The actor's next move.
+/// Next move of the actor.
 pub(crate) enum Next {
     Go,
-    /// It ends in good order.
+    /// The actor ends normally.
     Leave,
 }
 
@@ -267,7 +268,7 @@ impl Actor {
         }
     }
 
-    /// Stores and shows facts of the open turn, or of the session where none is open.
+    /// Stores and publishes facts of a turn, or of the session if `turn` is `None`.
     pub(super) async fn commit(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Result<(), Fault> {
         let is_new = self.journal.is_unborn();
         let stored = self.journal.commit(turn, facts).await.map_err(Fault::Fatal)?;
@@ -279,12 +280,12 @@ impl Actor {
         Ok(())
     }
 
-    /// Takes what is stored into the state, and lets the running turn see it.
+    /// Applies stored events to the state and makes it visible to the running turn.
     fn apply(&mut self, stored: &[Arc<Event>]) {
         for event in stored {
             self.state.apply(event);
             let Some(open) = &mut self.open else { continue };
-            // Who works for its calls.
+            // Track the subagents that work for calls of the turn.
             match &event.kind {
                 EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
                     open.children.insert(subagent.call_id.clone(), subagent.session_id);
@@ -328,7 +329,7 @@ impl Actor {
     }
 
     pub(super) async fn change_state_file(&mut self, change: StateFileChange) -> Result<(), Fault> {
-        // The files may have changed since it was tried.
+        // The files may have changed since the caller checked.
         self.state.files.check(&change)?;
         self.change(StateChange::File(change)).await
     }
@@ -350,12 +351,11 @@ pub(crate) fn not_found(id: SessionId) -> EngineError {
     EngineError::not_found(format!("there is no session {id}"), "agentctl sessions list shows all")
 }
 
-/// Why a command was not carried out.
+/// Reason why a command failed.
 pub(crate) enum Fault {
-    /// The request is at fault; the session goes on.
+    /// The request was invalid; the session continues.
     Request(EngineError),
-    /// The journal could not be written: the actor must end and be loaded again, because nobody knows what is
-    /// stored.
+    /// The journal could not be written. The actor must end and be reloaded, because it is unknown what was stored.
     Fatal(EngineError),
 }
 
@@ -373,18 +373,19 @@ impl<E: Into<EngineError>> From<E> for Fault {
     }
 }
 
-/// Search for a project's map.
+/// Search for a project's code map.
 #[derive(Debug, Default)]
 pub(crate) struct MapSearch {
     pub(crate) project: PathBuf,
-    /// Turns that asked for it.
+    /// Number of turns that searched for it.
     pub(crate) tries: u8,
-    /// Set if there is nothing to draw.
+    /// True if there is nothing to draw.
     pub(crate) is_empty: bool,
 }
 
 impl Actor {
-    /// Lives until nobody needs the session, or its journal cannot be written. Then readers are told why.
+    /// Runs until the session is not needed or its journal cannot be written. In the latter case readers receive the
+    /// error.
     pub(super) async fn live(mut self) -> Result<(), EngineError> {
         let ended = self.run().await;
         if let Err(error) = &ended {
@@ -403,7 +404,7 @@ impl Actor {
     }
 
     async fn run(&mut self) -> Result<(), EngineError> {
-        // It grows with what comes: room for a whole batch would be most of the memory of a quiet turn.
+        // Grows on demand: space for a whole batch would be most of a quiet turn's memory.
         let mut batch = Vec::new();
         loop {
             let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
@@ -411,18 +412,18 @@ impl Actor {
             let drain = self.draining.as_ref().map(|drain| drain.until);
             let running = self.open.as_mut().and_then(|open| open.running.as_mut());
             let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
-            // The room that most of these take while they work is no part of a session that waits: there are hundreds of those.
+            // The large futures are boxed, so that the hundreds of waiting sessions do not reserve memory for them.
             let next = tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(command) => {
                         let admitted = Box::pin(self.admit(command.access)).await;
                         (command.run)(admitted.map(|()| &mut *self)).await?
                     }
-                    // Nobody can ask any more: the registry is gone, and the daemon with it.
+                    // All handles are gone: the registry has ended, and the daemon with it.
                     None => Next::Leave,
                 },
                 count = receive(messages, &mut batch) => if count == 0 {
-                    // The turn's end of the line is gone; its task says why.
+                    // The turn's channel is closed; its task returns the reason.
                     let ended = match task { Some(task) => task.await, None => Ok(()) };
                     Box::pin(self.task_ended(ended)).await?
                 } else {

@@ -1,5 +1,5 @@
-//! What a session's actor remembers of its journal: the items that a model sees, and what the state changes add up to; and the one
-//! map of questions that wait for a person.
+//! State derived from a session's journal: the items visible to a model and the sum of all state changes. Also the
+//! pending interrupts of the open turn.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -28,7 +28,7 @@ use crate::turn::{
     route::{self, SlotChoice},
 };
 
-/// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
+/// Limit on items read into memory. It exceeds the maximum length of a history; only a turn that was running when the
 /// daemon stopped can come near it.
 pub(crate) const MAX_ITEMS: usize = 20_000;
 
@@ -38,30 +38,30 @@ pub(crate) struct SessionState {
     pub(crate) created_at: Timestamp,
     pub(crate) settings: SessionSettings,
     pub(crate) todos: Vec<Todo>,
-    /// Whom the session was handed to.
+    /// Stack of agents that the session was handed to.
     pub(crate) agents: Vec<String>,
-    /// Tools that were mentioned or found, in the order in which they came.
+    /// Tools that were mentioned or found, in order of their first use.
     pub(crate) tools: Vec<String>,
-    /// Where it works, as its instructions tell.
+    /// Surroundings described in the instructions.
     pub(crate) surroundings: Option<Surroundings>,
-    /// The files of the session's own state.
+    /// Files of the session's internal state.
     pub(crate) files: Arc<StateFiles>,
-    /// The items that a model may see, each with the number of its completion.
+    /// Items visible to a model, each with the sequence number of its completion.
     history: VecDeque<(u64, Arc<Item>)>,
-    /// Which part of the journal that is.
+    /// Part of the journal that the history covers.
     pub(crate) window: Window,
-    /// The summary that stands in front of them.
+    /// Summary that precedes the visible items.
     compaction: Option<Arc<Item>>,
-    /// Files that people handed over, as far as a model is still to be told of them.
+    /// Uploaded files that were not announced to a model yet.
     pub(crate) handed_over: PendingAttachments,
-    /// End of the last turn that did more than compact, as far as it is known.
+    /// Stop reason of the last turn that did more than compact, if known.
     pub(crate) last_stop: Option<StopReason>,
-    /// The slot that was chosen for the last turn by what it was about, as far as it is known. None once the history is
-    /// another one, which any model has to read anew.
+    /// Slot chosen by content for the last turn, if known. `None` once the history was replaced, because any model then
+    /// has to read it from the start.
     pub(crate) routed: Option<Slot>,
-    /// Set if the last input was to begin with a plan that nobody has approved.
+    /// True if the last input asked for a plan first and the plan is not approved.
     pub(crate) has_open_plan: bool,
-    /// Memory of the last request.
+    /// Measurements of the last request.
     pub(crate) meter: ContextMeter,
 }
 
@@ -88,9 +88,9 @@ impl SessionState {
         Self { created_at, settings, meter: ContextMeter::newborn(), ..Self::default() }
     }
 
-    /// Lets a model see these items behind that summary, and no others.
+    /// Replaces the visible history with `items`, preceded by `compaction`.
     pub(crate) fn show(&mut self, items: Vec<(u64, Item)>, compaction: Option<Item>) {
-        // Compactions with a summary, and those that came to no end, are no part of what is seen behind one.
+        // Compactions with a summary and unfinished ones are not visible after a summary.
         let is_seen = |item: &Item| match &item.body {
             ItemBody::Compaction(compaction) => !compaction.offloaded.is_empty() || compaction.restores.is_some(),
             _ => true,
@@ -102,12 +102,12 @@ impl SessionState {
         self.meter.start_over();
     }
 
-    /// The visible history: the summary of what was replaced, and the items after it.
+    /// The visible history: the summary, followed by the items after it.
     pub(crate) fn seen(&self) -> Vec<Arc<Item>> {
         self.compaction.iter().chain(self.history.iter().map(|(_, item)| item)).cloned().collect()
     }
 
-    /// The summary that stands in front.
+    /// The compaction at the start of the visible history.
     pub(crate) fn compaction(&self) -> Option<&Compaction> {
         match &self.compaction.as_deref()?.body {
             ItemBody::Compaction(compaction) => Some(compaction),
@@ -115,17 +115,17 @@ impl SessionState {
         }
     }
 
-    /// The number of an item's completion, where a model may see it. A summary counts as the last that it replaced.
+    /// Sequence number of a visible item's completion. For a summary this is the number of the last item it replaced.
     pub(crate) fn number_of(&self, id: ItemId) -> Option<u64> {
         let summary = self.compaction.as_ref().filter(|item| item.id == id).and(self.compaction());
         let found = self.history.iter().find(|(_, item)| item.id == id).map(|(seq, _)| *seq);
         found.or(summary.map(|compaction| compaction.through))
     }
 
-    /// Takes in a stored event.
+    /// Applies a stored event to the state.
     pub(crate) fn apply(&mut self, event: &Event) {
         self.handed_over.apply(&event.kind);
-        // The figures of another machine: something has happened here.
+        // Imported figures are out of date once something happens here.
         if let Some(imported) = &mut self.settings.imported {
             imported.context = None;
         }
@@ -153,7 +153,7 @@ impl SessionState {
                     self.surroundings = None;
                     self.show(Vec::new(), None);
                     self.window = Window { after: event.seq, summary: 0, held: 0 };
-                    // What was set aside cannot be continued.
+                    // A turn hidden by the reset cannot be resumed.
                     self.last_stop = None;
                     (self.routed, self.has_open_plan) = (None, false);
                 }
@@ -162,14 +162,14 @@ impl SessionState {
                     self.meter.start_over();
                     self.has_open_plan = false;
                 }
-                // What is seen then has to be read first; whoever asked for it does that.
+                // The visible items must be read from the journal first; the caller does that.
                 StateChange::Window { window } => self.window = *window,
                 StateChange::Title { .. }
                 | StateChange::Queue { .. }
                 | StateChange::HandedOver { .. }
                 | StateChange::Subagent(_)
                 | StateChange::TokenLevel { .. }
-                // The first of a session's own facts: what it begins with was read from the journal.
+                // First of the session's own facts: the copied state was read from the journal.
                 | StateChange::Forked { .. }
                 | StateChange::Undone { .. } => {}
             },
@@ -177,7 +177,7 @@ impl SessionState {
         }
     }
 
-    /// Shows results that compactions moved to files as those say.
+    /// Replaces results in the history that compactions have offloaded to files.
     fn offload(&mut self) {
         let (numbers, mut items): (Vec<u64>, Vec<Arc<Item>>) = self.history.drain(..).unzip();
         offload::apply(&mut items);
@@ -191,7 +191,7 @@ impl SessionState {
                 self.offload();
                 self.meter.start_over();
             }
-            // What it takes back has to be read first; whoever does that shows it.
+            // The restored items must be read from the journal first; the caller does that and shows them.
             ItemBody::Compaction(compaction) if compaction.summary.is_empty() => {}
             ItemBody::Compaction(compaction) => {
                 self.history.retain(|(number, _)| *number > compaction.through);
@@ -205,7 +205,7 @@ impl SessionState {
     }
 }
 
-/// The item without what only programs read: sessions stay in memory for long.
+/// Strips details that only programs read, because sessions stay in memory for long.
 fn for_model(mut item: Item) -> Item {
     if let ItemBody::ToolResult(result) = &mut item.body {
         result.details = None;
@@ -213,28 +213,29 @@ fn for_model(mut item: Item) -> Item {
     item
 }
 
-/// The interrupts of a session's open turn.
+/// Interrupts of a session's open turn.
 #[derive(Default)]
 pub(crate) struct Interrupts {
     pub(crate) pending: Vec<Pending>,
-    /// Answers of this turn, by the call that asked: a call that is dispatched again after a restart gets the
-    /// answer that was given, and nobody is asked twice.
+    /// Answers in this turn by call. A call that is dispatched again after a restart gets the earlier answer
+    /// instead of asking again.
     pub(crate) answered: HashMap<CallId, CallAnswers>,
-    /// Questions of sessions that work for calls of this turn. They wait themselves; here they are only told.
+    /// Questions of subagents working for this turn. The subagents wait for the answers; here the questions are only
+    /// listed.
     pub(crate) of_children: Vec<Interrupt>,
-    /// All that was told of them in this turn.
+    /// IDs of all subagent interrupts announced in this turn.
     pub(crate) told: HashSet<InterruptId>,
 }
 
 pub(crate) struct Pending {
     pub(crate) interrupt: Interrupt,
-    /// The turn's end; nobody while no turn runs, after a restart.
+    /// Channel to the turn; `None` if no turn is running, after a restart.
     pub(crate) waiter: Option<oneshot::Sender<ResolvedInterrupt>>,
 }
 
 impl Interrupts {
-    /// Lets the waiter of a call that has asked the same before wait again. Whether a call may run is asked once, whatever
-    /// has changed in how it is put.
+    /// Attaches a new waiter if the call has already asked the same. Approval is asked once per call, even if the
+    /// request is now phrased differently.
     pub(crate) fn wait_again(
         &mut self,
         call: &CallId,
@@ -257,7 +258,7 @@ impl Interrupts {
         self.pending.iter().map(|pending| &pending.interrupt).find(|interrupt| interrupt.id == id)
     }
 
-    /// Takes the interrupt out and hands its answer to the turn, if one waits.
+    /// Removes the interrupt and sends its answer to the turn, if it waits.
     pub(crate) fn resolve(&mut self, id: InterruptId, answered: ResolvedInterrupt) {
         let Some(index) = self.pending.iter().position(|pending| pending.interrupt.id == id) else { return };
         let Pending { interrupt, waiter } = self.pending.remove(index);
@@ -265,12 +266,12 @@ impl Interrupts {
             self.answered.entry(call).or_default().note(answered.clone());
         }
         if let Some(waiter) = waiter {
-            // The turn may have been cancelled meanwhile; then nobody needs the answer.
+            // The turn may have been cancelled in the meantime.
             let _ = waiter.send(answered);
         }
     }
 
-    /// Takes out what a call waits for, and nobody gets an answer.
+    /// Removes the interrupts of a call without answering them.
     pub(crate) fn withdraw(&mut self, call: &CallId) -> Vec<Interrupt> {
         let of_call = |pending: &mut Pending| pending.interrupt.call_id.as_ref() == Some(call);
         self.pending.extract_if(.., of_call).map(|pending| pending.interrupt).collect()
@@ -280,17 +281,17 @@ impl Interrupts {
         self.pending.iter().map(|pending| &pending.interrupt).chain(&self.of_children).cloned().collect()
     }
 
-    /// Returns whether nobody is asked, by the turn or by those that work for it.
+    /// Returns true if neither the turn nor its subagents wait for an answer.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty() && self.of_children.is_empty()
     }
 
-    /// The interrupt whose deadline comes first.
+    /// Earliest deadline of a pending interrupt.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         self.pending.iter().filter_map(|pending| pending.interrupt.deadline).min()
     }
 
-    /// The interrupts whose deadline has passed, each with the answer that is taken now.
+    /// Interrupts whose deadline has passed, each with its default answer.
     pub(crate) fn overdue(&self, now: Timestamp) -> Vec<(InterruptId, Answer)> {
         self.pending
             .iter()
@@ -300,7 +301,7 @@ impl Interrupts {
     }
 }
 
-/// The answer where a default does not fit.
+/// Answer at a deadline if there is no default, or if it does not fit the question.
 pub(crate) fn no_answer() -> Answer {
     Answer::Reject { reason: Some("no answer in time".to_owned()) }
 }

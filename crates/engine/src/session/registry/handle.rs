@@ -1,4 +1,4 @@
-//! How everybody speaks to a session: a cloneable handle, with what is said over it.
+//! Cloneable handle of a session's actor, with the commands that it accepts.
 
 use std::{
     sync::{Arc, OnceLock, Weak},
@@ -37,251 +37,249 @@ use crate::{
     },
 };
 
-/// The answer to everybody else while a session is being removed.
+/// Error returned to other callers while a session is being removed.
 pub(crate) fn being_deleted(id: SessionId) -> EngineError {
     EngineError::new(ErrorKind::NotFound, format!("session {id} is being deleted"))
         .with_hint("begin a new one; agentctl sessions list shows all that are left")
 }
 
-/// The trace that a hold leaves on a session: as long as the hold is there, it keeps the session from everybody but whoever removes
-/// it.
+/// Marks a session as held by its remover. While the hold is alive, the session is closed to everyone else.
 pub(crate) type HoldMark = Weak<()>;
 
-/// Order to clean a session.
+/// Parameters for cleaning a session.
 #[derive(Debug, Clone, Default)]
 pub struct CleanOrder {
-    /// The folders of its workspace, each where nothing in it was changed since that moment.
+    /// Workspace folders to clean, each if nothing in it was changed since the given time.
     pub areas: Vec<(WorkspaceArea, Timestamp)>,
-    /// Set if what is needed to undo changes of files goes.
+    /// True to remove the data needed to undo file changes.
     pub undo: bool,
-    /// When the session, or one that works for it, was used last, as far as is known: where one was used since, it stays as
-    /// it is. None where nobody looked.
+    /// Last known use of the session or of its subagents. If it was used later, it stays as it is. `None` skips this
+    /// check.
     pub last_used: Option<Timestamp>,
-    /// Nothing is removed: it is only told what would be.
+    /// True to report what would be removed without removing it.
     pub trial: bool,
 }
 
 /// Parts of a session that were removed, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionCleaned {
-    /// Of its workspace.
+    /// Removed files per workspace area.
     pub areas: Vec<(WorkspaceArea, FilesRemoved)>,
-    /// Set if what is needed to undo changes of files went.
+    /// True if the data needed to undo file changes was removed.
     pub undo: bool,
 }
 
-/// Commands that wait for a session at the most.
+/// Capacity of a session's command queue.
 pub(crate) const COMMANDS: usize = 64;
 
 /// Outcome of a command, and the actor's next move.
 type CommandWork<'a, T> = BoxFuture<'a, (Result<T, Fault>, Next)>;
 
-/// The front of a session. Cloneable; all clones speak to the same actor.
+/// Handle of a session. All clones share the same actor.
 #[derive(Clone)]
 pub struct SessionHandle {
     pub(crate) id: SessionId,
     pub(crate) commands: mpsc::Sender<Command>,
-    /// Why the actor is gone, where there was a reason.
+    /// Error that ended the actor, if any.
     pub(crate) fate: Arc<OnceLock<EngineError>>,
-    /// Hold on the session, once it is to be removed.
+    /// Mark of the hold on the session, once it is to be removed.
     pub(crate) held: Arc<OnceLock<HoldMark>>,
-    /// Cancelled once the actor is gone, however it went.
+    /// Cancelled when the actor is gone, for whatever reason.
     pub(crate) ended: CancellationToken,
 }
 
 impl SessionHandle {
-    /// The session.
+    /// ID of the session.
     pub fn id(&self) -> SessionId {
         self.id
     }
 
-    /// Starts a turn; it is stored when this returns. It lives on its own: nothing that happens to the caller
-    /// ends it. One that waits behind another ([`agentd_core::turn::IfBusy::Queue`]) is stored too, and begins in its
-    /// time, with the next daemon if this one is gone by then.
+    /// Starts a turn; it is stored when this returns. The turn is independent of the caller. A queued turn
+    /// ([`agentd_core::turn::IfBusy::Queue`]) is stored too, and starts when the turns before it have ended, also after
+    /// a restart of the daemon.
     ///
     /// # Errors
-    /// When the input makes no sense, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal
-    /// cannot be written.
+    /// If the input is invalid, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal cannot be
+    /// written.
     pub async fn start_turn(&self, start: impl Into<TurnStart>) -> Result<StartedTurn, EngineError> {
         let start = start.into();
         self.ask(Access::ChangesFiles, move |actor| actor.start(start).boxed()).await
     }
 
-    /// Adds to the running turn, or to the one named if it still runs.
+    /// Adds input to the running turn, or to `turn` if that is the one running.
     ///
     /// # Errors
-    /// When no such turn runs.
+    /// If no such turn is running.
     pub async fn steer(&self, turn: Option<TurnId>, text: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.steer(turn, UserInput::whole(text, None), false).boxed()).await
     }
 
-    /// Cancels the running turn, or the one named if it still runs or waits. Returns when the turn was told;
-    /// its `TurnEnded` follows.
+    /// Cancels the running turn, or `turn` if it is running or queued. Returns once the turn is notified; its
+    /// `TurnEnded` follows.
     ///
     /// # Errors
-    /// When no such turn runs.
+    /// If no such turn is running or queued.
     pub async fn cancel(&self, turn: Option<TurnId>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.cancel(turn).boxed()).await
     }
 
-    /// Tells that whoever started this turn is gone. Where its start said so, it waits for answers from here on
-    /// (`while_connected`). One that has ended is none the wiser.
+    /// Reports that the client that started this turn has disconnected. A turn started with `while_connected` waits for
+    /// answers from then on. Has no effect on a turn that has ended.
     ///
     /// # Errors
-    /// When the session is gone.
+    /// If the session is gone.
     pub async fn client_left(&self, turn: TurnId) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.client_left(turn).boxed()).await
     }
 
-    /// Answers an interrupt, once. The answer is stored when this returns, and the turn goes on with it, also
-    /// when the daemon was started anew since it asked.
+    /// Answers an interrupt, once. The answer is stored when this returns, and the turn continues with it, even if the
+    /// daemon was restarted after the question.
     ///
     /// # Errors
-    /// When there is no such interrupt, it was answered before, or the answer does not fit.
+    /// If there is no such interrupt, it was already answered, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.answer(id, answer, client).boxed()).await
     }
 
-    /// All files of the session, where they are now, and the session whose they are.
+    /// Returns the session's current file tree, and the session that owns the files.
     ///
     /// # Errors
-    /// When the session cannot be loaded, or its project is gone.
+    /// If the session cannot be loaded, or its project is gone.
     pub(crate) async fn tree(&self) -> Result<(SessionId, SessionTree), EngineError> {
         self.ask(Access::Looks, move |actor| actor.tree().boxed()).await
     }
 
-    /// Stores a change of the files in the session's own state; a turn that runs sees it with its next call.
+    /// Stores a change of a state file. A running turn sees it with its next call.
     ///
     /// # Errors
-    /// When it may not be made, or the journal cannot be written.
+    /// If the change is rejected, or the journal cannot be written.
     pub async fn change_state_file(&self, change: StateFileChange) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.change_state_file(change).boxed()).await
     }
 
-    /// A reader of all events with numbers above `after`, those to come included.
+    /// Subscribes to all events with sequence numbers above `after`, including future ones.
     ///
     /// # Errors
-    /// When the session cannot be loaded.
+    /// If the session cannot be loaded.
     pub async fn subscribe(&self, after: u64) -> Result<Subscription, EngineError> {
         self.ask(Access::Looks, move |actor| actor.subscribe(after).boxed()).await
     }
 
-    /// Tells the model of a file with its next turn.
+    /// Announces an uploaded file to the model with its next turn.
     pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.change(StateChange::HandedOver { path, picture }).boxed()).await
     }
 
-    /// View of the session.
+    /// Returns the state of the session, its pending interrupts and its live turn.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub async fn show(&self) -> Result<SessionView, EngineError> {
         self.ask(Access::Looks, move |actor| actor.show().boxed()).await
     }
 
-    /// Names the session.
+    /// Sets the title of the session.
     ///
     /// # Errors
-    /// When the name is empty or the journal cannot be written.
+    /// If the title is blank or the journal cannot be written.
     pub async fn rename(&self, title: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.rename(title).boxed()).await
     }
 
-    /// Keeps a rule for this session. It holds for the next call of a running turn.
+    /// Stores a grant for this session. It applies from the next call of a running turn.
     ///
     /// # Errors
-    /// When the journal cannot be written.
+    /// If the journal cannot be written.
     pub(crate) async fn grant(&self, grant: Grant) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.grant(grant).boxed()).await
     }
 
-    /// Takes a rule of this session back. It no longer holds for the next call of a running turn.
+    /// Revokes a grant of this session. It no longer applies to the next call of a running turn.
     ///
     /// # Errors
-    /// When the session keeps no such rule, or the journal cannot be written.
+    /// If the session has no such grant, or the journal cannot be written.
     pub(crate) async fn revoke(&self, rule: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.revoke(rule).boxed()).await
     }
 
-    /// Takes over the rules and the mode of the session for which this one works.
+    /// Copies the grants and the mode of the parent session.
     pub(crate) async fn take_permissions(&self, permissions: SessionPermissions) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.take_permissions(permissions).boxed()).await
     }
 
-    /// Sets the session's mode, in that client's name. It holds for the next call, also of a turn that runs.
+    /// Sets the session's mode on behalf of `client`. It applies from the next call, also in a running turn.
     ///
     /// # Errors
-    /// When the session works for another one, or the audit log or the journal cannot be written.
+    /// If the session is a subagent, or the audit log or the journal cannot be written.
     pub async fn set_mode(&self, mode: SessionMode, client: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.set_mode(mode, client).boxed()).await
     }
 
-    /// Sets the rules that the model is told again whenever it no longer sees them. They hold from the next turn on.
+    /// Sets the rules that are repeated to the model whenever it can no longer see them. They apply from the next turn.
     ///
     /// # Errors
-    /// When they are too many, too long or blank, or the journal cannot be written.
+    /// If there are too many, one is too long or blank, or the journal cannot be written.
     pub async fn set_pins(&self, pins: Vec<String>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.set_pins(pins).boxed()).await
     }
 
-    /// Sets the slot that turns use where they name none, and the model on its server; where no model is given, the slot's
-    /// own, and where neither is, what the configuration says. A model without a slot is one of the slot that is set. They
-    /// hold from the next turn on, and for agents of it that use the same slot. Returns the model.
+    /// Sets the default slot of turns and the model on its server. Without a model the slot's own is used, and without
+    /// either the configured default. A model without a slot applies to the slot that is already set. Takes effect with
+    /// the next turn, also for the session's agents that use the same slot. Returns the model.
     ///
     /// # Errors
-    /// When the session works for another one, the slot has no server that is told which model is meant, or the journal
-    /// cannot be written.
+    /// If the session is a subagent, the slot's server does not take a model name, or the journal cannot be written.
     pub async fn set_model(&self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, EngineError> {
         self.ask(Access::Changes, move |actor| actor.set_model(slot, model).boxed()).await
     }
 
-    /// Takes over the settings of the session for which this one works, its rules included, for later turns.
+    /// Copies the settings of the parent session, including its grants, for later turns.
     ///
     /// # Errors
-    /// When a turn is open, or the journal cannot be written.
+    /// If a turn is open, or the journal cannot be written.
     pub(crate) async fn adopt(&self, settings: SessionSettings) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.adopt(settings).boxed()).await
     }
 
-    /// Changes the settings, for later turns. The rules that the session keeps stay as they are, and its folders are added to
-    /// those that it has.
+    /// Changes the settings for later turns. The session's grants stay as they are, and added folders are merged with
+    /// the current ones.
     ///
     /// # Errors
-    /// When a turn is open, a folder cannot be added, or the journal cannot be written.
+    /// If a turn is open, a folder cannot be added, or the journal cannot be written.
     pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.configure(settings, false).boxed()).await
     }
 
-    /// The same; the session has the added folders of these settings then, and no others.
+    /// Like [`Self::configure`], but the added folders of these settings replace the current ones.
     ///
     /// # Errors
-    /// As of [`Self::configure`].
+    /// Same as [`Self::configure`].
     pub async fn configure_with_folders(&self, settings: SessionSettings) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.configure(settings, true).boxed()).await
     }
 
-    /// Adds folders to those that the session sees, for later turns. One that it has takes the mode that is given now.
+    /// Adds folders to the session for later turns. A folder that is already added gets the new mode.
     ///
     /// # Errors
-    /// When that changes something and a turn is open, a folder cannot be added, or the journal cannot be written.
+    /// If this changes anything while a turn is open, a folder cannot be added, or the journal cannot be written.
     pub async fn add_folders(&self, added: Vec<Mount>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.add_folders(added).boxed()).await
     }
 
-    /// Keeps the session from being cleaned however long nobody uses it, or no longer.
+    /// Sets whether the session is exempt from cleaning, however long it is unused.
     ///
     /// # Errors
-    /// When the journal cannot be written.
+    /// If the journal cannot be written.
     pub async fn pin(&self, pinned: bool) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.pin(pinned).boxed()).await
     }
 
-    /// Removes what was not used for long, and tells of it in the history. None where the session is in use.
+    /// Removes unused data and records that in the history. Returns `None` if the session is in use.
     pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
         self.order(Access::Changes, |actor| {
             async move {
                 let cleaned = actor.clean(order).await;
-                // It was loaded for this alone.
+                // The session may have been loaded only for this.
                 (cleaned, actor.unload())
             }
             .boxed()
@@ -289,72 +287,73 @@ impl SessionHandle {
         .await
     }
 
-    /// Sets the history aside and empties `temp/`; the other files stay.
+    /// Hides the history from the model and empties `temp/`; other files stay.
     ///
     /// # Errors
-    /// When a turn is running or the journal cannot be written.
+    /// If a turn is open or the journal cannot be written.
     pub async fn reset(&self) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.reset().boxed()).await
     }
 
-    /// Takes back what a turn did to files, byte for byte; files that something else changed since are left alone and
-    /// told of. A preview changes nothing.
+    /// Reverts a turn's file changes byte for byte. Files that were changed by something else since are skipped and
+    /// reported. A preview changes nothing.
     ///
     /// # Errors
-    /// When a turn is open, no such turn changed files, or the files or the journal cannot be written.
+    /// If a turn is open, no such turn changed files, or the files or the journal cannot be written.
     pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
         let access = if request.preview { Access::Looks } else { Access::ChangesFiles };
         self.ask(access, move |actor| actor.undo(request).boxed()).await
     }
 
-    /// Content of the window of the model that would be asked next.
+    /// Describes the context window of the model that would be called next.
     ///
     /// # Errors
-    /// When the session cannot be loaded.
+    /// If the session cannot be loaded.
     pub async fn context(&self) -> Result<ContextView, EngineError> {
         self.ask(Access::Looks, move |actor| actor.context().boxed()).await
     }
 
-    /// Every tool, and why the next turn would show it or not.
+    /// Lists every tool with the reason why the next turn would offer it or not.
     ///
     /// # Errors
-    /// When the session cannot be loaded.
+    /// If the session cannot be loaded.
     pub async fn tools(&self) -> Result<Vec<ToolStanding>, EngineError> {
         self.ask(Access::Looks, move |actor| actor.tools().boxed()).await
     }
 
-    /// Takes the last compaction back: the model sees what it had replaced. Returns what it sees now, and what was
-    /// taken back.
+    /// Undoes the last compaction, so that the model sees the replaced items again. Returns the new window and the
+    /// report of the undone compaction.
     ///
     /// # Errors
-    /// When a turn is open, nothing was compacted, or the journal cannot be read or written.
+    /// If a turn is open, nothing was compacted, or the journal cannot be read or written.
     pub async fn undo_compaction(&self) -> Result<(Window, CompactionReport), EngineError> {
         self.ask(Access::Changes, move |actor| actor.undo_compaction().boxed()).await
     }
 
-    /// Turn that a crash had left behind when the session was loaded.
+    /// Turn that was recovered from a crash when the session was loaded.
     pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
         self.ask(Access::Looks, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
     }
 
-    /// Takes no more turns, gives the running one until the deadline, leaves what waits for a person as it is.
+    /// Accepts no more turns and lets the running one continue until the deadline. Calls waiting for the user stay
+    /// pending.
     pub(crate) async fn drain(&self, deadline: Duration) -> Result<(), EngineError> {
         self.ask(Access::Looks, move |actor| actor.drain(deadline).boxed()).await
     }
 
-    /// Unloads the session, unless a turn is open.
+    /// Unloads the session, unless a turn is open or a file is being written into it.
     pub(crate) async fn close(&self) -> Result<(), EngineError> {
         self.order(Access::Looks, |actor| async move { actor.close() }.boxed()).await
     }
 
-    /// Ends the session for good, so that it can be removed, and says whether it did. A session that is needed, or was used
-    /// since `last_used`, stays; without that only one stays in which something is under way.
+    /// Ends the session for good, so that it can be removed. Returns false if it is in use, pinned, or was used after
+    /// `last_used`. Without `last_used` only work in progress prevents the removal.
     ///
     /// # Errors
-    /// Why it stays, where a person has it removed.
+    /// Without `last_used`: the work that prevents the removal.
     pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         let (fate, held) = (Arc::clone(&self.fate), Arc::clone(&self.held));
-        // A person can remove a session whose journal cannot be written: on a full disk that makes room.
+        // The user can remove a session whose journal cannot be written. On a full disk that frees space.
         let access = if last_used.is_none() { Access::Looks } else { Access::Changes };
         self.order(access, move |actor| {
             async move {
@@ -372,15 +371,15 @@ impl SessionHandle {
         self.ask(Access::Changes, |actor| async move { Ok(Arc::clone(&actor.lease)) }.boxed()).await
     }
 
-    /// The handle of a session that is not in memory and is being removed.
+    /// Handle of a session that is not in memory and is being removed.
     pub(crate) fn withheld(id: SessionId, mark: HoldMark) -> Self {
         let (commands, _) = mpsc::channel(1);
         let fate = Arc::new(OnceLock::from(being_deleted(id)));
-        // Its channel takes nothing, so nobody waits for an answer.
+        // The channel is closed, so no caller waits for an answer.
         Self { id, commands, fate, held: Arc::new(OnceLock::from(mark)), ended: CancellationToken::new() }
     }
 
-    /// Tells that the session is being removed.
+    /// Returns true if the session is being removed.
     pub(crate) fn is_withheld(&self) -> bool {
         self.held.get().is_some_and(|mark| mark.strong_count() > 0)
     }
@@ -389,7 +388,7 @@ impl SessionHandle {
         self.commands.is_closed()
     }
 
-    /// Has the actor do this, and returns what comes of it.
+    /// Runs `work` on the actor and returns its result.
     async fn ask<T: Send + 'static>(
         &self,
         access: Access,
@@ -398,7 +397,7 @@ impl SessionHandle {
         self.order(access, |actor| async move { (work(actor).await, Next::Go) }.boxed()).await
     }
 
-    /// The same of what may end the session.
+    /// Like `ask`, for commands that may end the actor.
     async fn order<T: Send + 'static>(
         &self,
         access: Access,
@@ -421,7 +420,7 @@ impl SessionHandle {
                     Err(Fault::Request(error)) => (Err(error), Ok(next)),
                     Err(Fault::Fatal(error)) => (Err(error.clone()), Err(error)),
                 };
-                // A caller that went away does not need the answer.
+                // A caller that is gone does not need the answer.
                 let _ = reply.send(answer);
                 next
             }
@@ -431,15 +430,15 @@ impl SessionHandle {
         self.answered(answer).await.unwrap_or_else(|| Err(gone()))
     }
 
-    /// Answer of the actor. None where it went without one: a command that is sent just when the receiver is dropped stays in
-    /// the channel as long as there is a sender, and its reply with it.
+    /// Waits for the actor's answer. Returns `None` if the actor ended without one: a command sent just as the receiver
+    /// is dropped stays in the channel as long as there is a sender, and its reply sender with it.
     async fn answered<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
         tokio::select! {
             biased;
             answer = &mut answer => return answer.ok(),
             () = self.ended.cancelled() => {}
         }
-        // It may have come between the two looks.
+        // The answer may have arrived just before the cancellation.
         answer.try_recv().ok()
     }
 }
@@ -459,7 +458,7 @@ mod tests {
     #[tokio::test]
     async fn a_command_that_slips_in_as_the_actor_leaves_is_answered() {
         let (handle, receiver) = handle();
-        // What a sender has reserved may come when the receiver has looked for the last time.
+        // A message sent with a reserved permit may arrive after the receiver's last check.
         let slot = handle.commands.reserve().await.unwrap();
         drop(receiver);
         handle.ended.cancel();
@@ -472,7 +471,7 @@ mod tests {
         let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;
         assert!(answered.expect("nobody waits for ever").is_none());
 
-        // An answer holds though the actor is gone by then.
+        // An answer counts even if the actor is gone by then.
         let (reply, answer) = oneshot::channel();
         reply.send(1).unwrap();
         assert_eq!(handle.answered(answer).await, Some(1));

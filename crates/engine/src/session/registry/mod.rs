@@ -1,5 +1,5 @@
-//! Which sessions are in memory: an actor that owns the map. It never waits for a session, so that one slow load
-//! holds nobody else up. The way to sessions is its handle, and the same for sessions, which keeps nothing alive.
+//! Actor that owns the map of sessions in memory. It never waits for a session, so that one slow load does not block
+//! the others. `RegistryHandle` is its front; sessions use `WeakRegistry`, which keeps nothing alive.
 pub(crate) mod handle;
 pub(crate) mod shared;
 pub(crate) mod worktree;
@@ -29,9 +29,9 @@ use crate::{
     },
 };
 
-/// Requests that wait for the registry at the most.
+/// Capacity of the registry's command queue.
 pub(crate) const QUEUE: usize = 256;
-/// Entries after which those of unloaded sessions are looked for and forgotten.
+/// Minimum number of entries at which unloaded sessions are swept.
 const SWEEP_AT: usize = 64;
 
 pub(crate) struct Registry {
@@ -42,7 +42,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Lives until nobody is left who could ask, or it is drained.
+    /// Runs until the last handle is dropped or the registry is drained.
     async fn run(mut self) {
         while let Some(work) = self.commands.recv().await {
             work(&mut self);
@@ -68,7 +68,7 @@ impl Registry {
     fn get(&mut self, id: SessionId) -> SessionHandle {
         self.sweep();
         let predecessor = match self.sessions.remove(&id) {
-            // What is being removed answers that it is.
+            // A session that is being removed reports that itself.
             Some((handle, task)) if !handle.is_gone() || handle.is_withheld() => {
                 self.sessions.insert(id, (handle.clone(), task));
                 return handle;
@@ -78,7 +78,7 @@ impl Registry {
         };
         let shared = Arc::clone(&self.shared);
         let (handle, task) = spawn_with(id, |commands| async move {
-            // There is one writer per session: the one before this ended well or not, but it is gone.
+            // There is one writer per session: wait until the previous actor is gone, whether or not it ended well.
             if let Some(predecessor) = predecessor {
                 let _ = predecessor.await;
             }
@@ -94,7 +94,7 @@ impl Registry {
                 self.sessions.insert(id, (handle, task));
                 return false;
             }
-            // Whoever loads it next waits for what is left of it.
+            // The next load waits for the old task.
             Some((_, task)) => task,
             None => tokio::spawn(async {}),
         };
@@ -102,8 +102,8 @@ impl Registry {
         true
     }
 
-    /// Forgets sessions that are unloaded. The map is looked through only after it has doubled, so that the cost
-    /// of a request does not grow with it.
+    /// Removes unloaded sessions from the map. Scans it only after it has doubled, so that the amortised cost per
+    /// request is constant.
     fn sweep(&mut self) {
         if self.sessions.len() >= self.sweep_at {
             self.sessions.retain(|_, (handle, task)| !task.is_finished() || handle.is_withheld());
@@ -114,7 +114,7 @@ impl Registry {
 
 type Command = Box<dyn FnOnce(&mut Registry) + Send>;
 
-/// Starts an actor that is made so.
+/// Spawns the actor that `actor` creates.
 fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
     id: SessionId,
     actor: impl FnOnce(mpsc::Receiver<actor::Command>) -> F,
@@ -139,12 +139,12 @@ fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
     (handle, task)
 }
 
-/// The front of the registry.
+/// Cloneable handle of the registry.
 #[derive(Clone)]
 pub(crate) struct RegistryHandle(mpsc::Sender<Command>);
 
 impl RegistryHandle {
-    /// Starts a registry for its end of the channel.
+    /// Spawns a registry that receives from `asked`.
     pub(crate) fn spawn(commands: mpsc::Sender<Command>, asked: mpsc::Receiver<Command>, shared: Arc<Shared>) -> Self {
         tokio::spawn(Registry { shared, commands: asked, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
         Self(commands)
@@ -154,17 +154,17 @@ impl RegistryHandle {
         self.ask(move |registry| registry.get(id)).await
     }
 
-    /// A session that is not in the journal yet.
+    /// Creates a session that is not in the journal yet.
     pub(crate) async fn newborn(&self, id: SessionId, settings: SessionSettings) -> Result<SessionHandle, EngineError> {
         self.ask(move |registry| registry.newborn(id, settings)).await
     }
 
-    /// The session, if it is in memory.
+    /// Returns the session if it is in memory.
     pub(crate) async fn live(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
         self.ask(move |registry| registry.live(id)).await
     }
 
-    /// Keeps a session that is not in memory from everybody else, and says whether it is not.
+    /// Blocks access to a session that is not in memory. Returns false, without an effect, if it is in memory.
     pub(crate) async fn withhold(&self, id: SessionId, mark: HoldMark) -> Result<bool, EngineError> {
         self.ask(move |registry| registry.withhold(id, mark)).await
     }
@@ -179,14 +179,14 @@ impl RegistryHandle {
         answer.await.map_err(|_| EngineError::stopping())
     }
 
-    /// Drains all sessions at once; the registry is gone by then.
+    /// Drains all sessions concurrently, and ends the registry.
     pub(crate) async fn drain(&self, deadline: Duration) {
         let sessions = self.ask(|registry| {
             registry.commands.close();
             std::mem::take(&mut registry.sessions)
         });
         let drained = sessions.await.unwrap_or_default().into_values().map(|(handle, task)| async move {
-            // A session that is gone already has nothing to drain.
+            // A session that is already gone has nothing to drain.
             let _ = handle.drain(deadline).await;
             let _ = task.await;
         });
@@ -194,15 +194,15 @@ impl RegistryHandle {
     }
 }
 
-/// The way of sessions to other sessions. It keeps nothing alive: a session must not hold the map that holds it.
+/// Weak handle through which sessions reach other sessions. A session must not keep alive the map that contains it.
 #[derive(Clone)]
 pub(crate) struct WeakRegistry(pub(crate) mpsc::WeakSender<Command>);
 
 impl WeakRegistry {
-    /// The registry.
+    /// Upgrades to a strong handle.
     ///
     /// # Errors
-    /// When the daemon is stopping.
+    /// If the daemon is stopping.
     pub(crate) fn registry(&self) -> Result<RegistryHandle, EngineError> {
         self.0.upgrade().map(RegistryHandle).ok_or_else(EngineError::stopping)
     }

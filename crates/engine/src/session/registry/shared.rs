@@ -1,8 +1,8 @@
-//! What all sessions share: the ports, the tools, what was learned of models, and what people allowed for good. Models whose
-//! servers did not answer a moment ago are remembered, by which sessions save each other the wait.
+//! State shared by all sessions: the ports, the tools, facts learned about models, and permanent grants. Models whose
+//! servers did not answer recently are remembered, so that other sessions do not wait for them again.
 //!
-//! And what all sessions do, in one place: how many sessions and turns there are, and news for those who watch them together.
-//! Nothing is done for watchers while nobody watches, and nobody waits for one: one that is too slow hears how much it has missed.
+//! Also the engine's activity counters and the news about sessions. News cost nothing without watchers and never
+//! wait for one: a slow watcher learns how many items it has missed.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -33,45 +33,45 @@ use crate::{
     turn::hooks::{Chain, Subagents},
 };
 
-/// Catalogs that are kept of sessions with tools of their own.
+/// Catalogues cached for sessions with additional tools.
 const SESSION_STOCKS: usize = 16;
 
 /// State that all sessions share.
 pub(crate) struct Shared {
     pub(crate) ports: Arc<Ports>,
-    /// All tools that there were when somebody last looked.
+    /// Catalogue of all tools, as of the last lookup.
     pub(crate) stock: watch::Sender<Arc<ToolCatalog>>,
-    /// Those of sessions that have more tools than all have, the latest at the end.
+    /// Catalogues of sessions with additional tools, the newest last.
     pub(crate) session_stocks: watch::Sender<Vec<Arc<ToolCatalog>>>,
-    /// The tools that agents were shown last.
+    /// Cache of the tool sets shown to agents.
     pub(crate) toolsets: ToolSetCache,
-    /// Calibration of token counts, model by model.
+    /// Calibration of token counts per model.
     pub(crate) scales: Arc<TokenCalibration>,
-    /// Sizes of the windows of models, as their servers said.
+    /// Context window sizes of models, as reported by their servers.
     pub(crate) windows: Arc<ContextWindows>,
-    /// Models whose servers did not answer a moment ago.
+    /// Models whose servers did not answer recently.
     pub(crate) resting: RestingModels,
     pub(crate) chain: Arc<Chain>,
-    /// The figures that sessions keep.
+    /// Activity counters, updated by the sessions.
     pub(crate) activity: watch::Sender<Activity>,
-    /// News for those who watch all sessions.
+    /// News for watchers of all sessions.
     pub(crate) news: NewsSender,
-    /// Folders in which no turn begins now.
+    /// Folders in which no turn may begin now.
     pub(crate) closed: ClosedFolders,
-    /// Permanent grants.
+    /// Permanent grants, shared by all sessions.
     pub(crate) kept: KeptHandle,
-    /// The sessions that work for others.
+    /// Runs the sessions of subagents.
     pub(crate) subagents: Arc<dyn Subagents>,
     pub(crate) config: watch::Receiver<Arc<EngineConfig>>,
 }
 
 impl Shared {
-    /// The configuration that is in force now.
+    /// Returns the current configuration.
     pub(crate) fn config(&self) -> Arc<EngineConfig> {
         Arc::clone(&self.config.borrow())
     }
 
-    /// All tools that there are now.
+    /// Current catalogue of all tools.
     pub(crate) fn stock(&self) -> Arc<ToolCatalog> {
         let catalogue = self.ports.toolbox.catalogue();
         let known = Arc::clone(&self.stock.borrow());
@@ -83,7 +83,7 @@ impl Shared {
         new
     }
 
-    /// All tools that there are now for a session.
+    /// Current catalogue of the tools of one session.
     pub(crate) fn stock_of(&self, session: SessionId) -> Arc<ToolCatalog> {
         let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.stock() };
         let known = self.session_stocks.borrow().iter().find(|stock| stock.is_of(&catalogue)).cloned();
@@ -101,18 +101,18 @@ impl Shared {
     }
 }
 
-/// Models that are kept in mind at the most.
+/// Limit on remembered models.
 const MAX_MODELS: usize = 256;
 
-/// Models that are given a rest.
+/// Models that recently failed to answer, with the time and the reason.
 #[derive(Debug, Default)]
 pub(crate) struct RestingModels(watch::Sender<HashMap<ModelPlace, (Instant, String)>>);
 
-/// Address and id of a model.
+/// Base URL and ID of a model.
 type ModelPlace = (Option<String>, String);
 
 impl RestingModels {
-    /// Takes note that a model does not answer, and why.
+    /// Records that a model did not answer, and why.
     pub(crate) fn note(&self, model: &ModelInfo, why: &str) {
         self.0.send_modify(|known| {
             if known.len() >= MAX_MODELS {
@@ -122,7 +122,7 @@ impl RestingModels {
         });
     }
 
-    /// Why a model did not answer within that time.
+    /// Reason why a model did not answer, if that was less than `time` ago.
     pub(crate) fn since(&self, model: &ModelInfo, time: Duration) -> Option<String> {
         let known = self.0.borrow();
         let (noted, why) = known.get(&place(model))?;
@@ -137,31 +137,31 @@ fn place(info: &ModelInfo) -> ModelPlace {
 /// Activity of the engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Sessions in memory.
+    /// Number of sessions in memory.
     pub sessions: usize,
-    /// Turns that are open.
+    /// Number of open turns.
     pub open_turns: usize,
-    /// Those of them that wait for a person.
+    /// Number of open turns that wait for the user.
     pub waiting_turns: usize,
 }
 
 impl Activity {
-    /// Returns whether no turn is at work: each that is open waits for a person, with one of its calls at least.
+    /// Returns true if no turn is working: each open turn has at least one call that waits for the user.
     pub fn is_quiet(&self) -> bool {
         self.open_turns == self.waiting_turns
     }
 }
 
-/// Figures about what is going on.
+/// Statistics of the engine.
 #[derive(Debug, Clone, Default)]
 pub struct EngineStats {
-    /// Sessions and turns.
+    /// Current sessions and turns.
     pub activity: Activity,
-    /// Turns that the last stop of the daemon had left behind.
+    /// Turns that were left open by the last stop of the daemon.
     pub recovered: Vec<RecoveredTurn>,
 }
 
-/// One session's share of the figures; given back when the session is unloaded, however that comes.
+/// One session's contribution to the counters; removed when the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct GaugeGuard {
     activity: watch::Sender<Activity>,
@@ -170,13 +170,13 @@ pub(crate) struct GaugeGuard {
 }
 
 impl GaugeGuard {
-    /// Counts a session.
+    /// Counts a session that was loaded.
     pub(crate) fn new(activity: &watch::Sender<Activity>) -> Self {
         activity.send_modify(|activity| activity.sessions += 1);
         Self { activity: activity.clone(), open: false, waiting: false }
     }
 
-    /// Says whether the session has an open turn, and whether it waits for a person.
+    /// Updates whether the session has an open turn, and whether that turn waits for the user.
     pub(crate) fn set(&mut self, open: bool, waiting: bool) {
         let before = (self.open, self.waiting);
         if before == (open, waiting) {
@@ -197,38 +197,38 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// News that wait for a slow watcher at the most.
+/// Maximum number of news items buffered for a slow watcher.
 const QUEUE: usize = 1024;
 
-/// Something that happened, as watchers of all sessions hear of it.
+/// An event for watchers of all sessions.
 #[derive(Debug, Clone)]
 pub enum SessionNews {
-    /// There is a new session.
+    /// A session was created.
     Created(SessionId),
-    /// A session is gone for good.
+    /// A session was deleted.
     Deleted {
-        /// The session.
+        /// ID of the deleted session.
         session: SessionId,
-        /// Set if it worked for another one.
+        /// True if it was a subagent of another session.
         is_child: bool,
     },
-    /// A stored fact that changes what lists show, a turn that began or ended, or a question and its answer. Only its place is
-    /// told: the fact itself may be long, and watchers that do not read would hold it.
+    /// A stored fact: a change that session lists show, the start or end of a turn, or a question or its answer.
+    /// Carries only its sequence number, because the fact may be long and slow watchers would keep it in memory.
     Fact {
-        /// The session.
+        /// ID of the session.
         session: SessionId,
-        /// The number of its event.
+        /// Sequence number of the event.
         seq: u64,
-        /// Set if it is more than a change of what lists show.
+        /// True for turns and questions; false if only session lists change.
         is_event: bool,
-        /// Set if the session works for another one.
+        /// True if the session is a subagent of another one.
         is_child: bool,
     },
-    /// The configuration was read again.
+    /// The configuration was reloaded.
     Reconfigured,
 }
 
-/// Place at which news are told.
+/// Sending half of the news channel.
 #[derive(Debug)]
 pub(crate) struct NewsSender(broadcast::Sender<SessionNews>);
 
@@ -240,11 +240,11 @@ impl Default for NewsSender {
 
 impl NewsSender {
     pub(crate) fn tell(&self, news: SessionNews) {
-        // Without watchers it goes nowhere.
+        // An error only means that there are no watchers.
         let _ = self.0.send(news);
     }
 
-    /// Tells of stored facts, as far as they are news.
+    /// Sends the stored facts that are news.
     pub(crate) fn tell_facts(&self, stored: &[Arc<Event>], is_child: bool) {
         if self.0.receiver_count() == 0 {
             return;
@@ -262,16 +262,16 @@ impl NewsSender {
     }
 }
 
-/// A watcher's end.
+/// Receiving half of the news channel.
 #[derive(Debug)]
 pub struct NewsReader(broadcast::Receiver<SessionNews>);
 
-/// Number of news that a watcher has missed, because it did not read.
+/// Number of news items that a slow watcher has missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissedNews(pub u64);
 
 impl NewsReader {
-    /// The next news; none where the engine is gone.
+    /// Waits for the next news. Returns `None` if the engine is gone.
     pub async fn next(&mut self) -> Option<Result<SessionNews, MissedNews>> {
         match self.0.recv().await {
             Ok(news) => Some(Ok(news)),
@@ -280,7 +280,7 @@ impl NewsReader {
         }
     }
 
-    /// The next news, if there is any already.
+    /// Returns the next news if one is buffered.
     pub fn try_next(&mut self) -> Option<Result<SessionNews, MissedNews>> {
         match self.0.try_recv() {
             Ok(news) => Some(Ok(news)),
@@ -290,7 +290,7 @@ impl NewsReader {
     }
 }
 
-/// Returns whether a fact is news by itself: what is said and done in a turn is not.
+/// Returns true if a fact is news by itself. Messages and calls of a turn are not.
 fn is_event(fact: &EventKind) -> bool {
     matches!(
         fact,
@@ -301,7 +301,7 @@ fn is_event(fact: &EventKind) -> bool {
     )
 }
 
-/// Returns whether lists show a session otherwise after a fact that is no news by itself.
+/// Returns true if a fact changes session lists without being news by itself.
 fn changes_lists(fact: &EventKind) -> bool {
     let EventKind::StateChanged { change } = fact else { return false };
     matches!(

@@ -1,5 +1,5 @@
-//! Git worktrees of sessions: made where the settings of a session to be wish for one, and left where it goes; and folders that
-//! are closed for a moment: somebody changes or removes all of their files, and no turn begins in them meanwhile.
+//! Git worktrees of sessions: created on request of the settings, and released when the session goes. Also folders that
+//! are closed while all of their files are changed or removed: no turn begins in them during that time.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,12 +18,12 @@ use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{config::Ports, error::EngineError};
 
-/// Sessions among which others in the same worktree are looked for.
+/// Limit on sessions searched for other users of a worktree.
 const SEARCHED: usize = 100_000;
-/// Worktrees of the subagents of one session, at the most.
+/// Limit on worktrees of the subagents of one session.
 const MOST_OF_SUBAGENTS: usize = 16;
 
-/// The settings of a session to be, with the worktree made that they wish for.
+/// Creates the worktree that the settings ask for, if any, and returns the settings with it.
 pub(crate) async fn with_worktree(
     ports: &Ports,
     id: SessionId,
@@ -34,7 +34,7 @@ pub(crate) async fn with_worktree(
         let hint = "name the folder of a git repository with -C, or start in one";
         return Err(EngineError::invalid("a worktree is made of a project, and there is none", hint));
     };
-    // Refused as any project is, before git looks at it.
+    // Rejects an invalid project before git runs in it.
     ports.workspaces.locate(id, settings.mounts()).await?;
     let new = NewWorktree { session: id, name: wish.name.clone(), project: project.path.clone() };
     let made = ported(ports)?.make(new).await?;
@@ -42,25 +42,26 @@ pub(crate) async fn with_worktree(
     Ok(SessionSettings { project, worktree: Some(made.worktree), ..settings })
 }
 
-/// Maker of worktrees.
+/// Returns the worktree port, or an error if there is none.
 pub(crate) fn ported(ports: &Ports) -> Result<&dyn Worktrees, EngineError> {
     ports.workspaces.worktrees().ok_or_else(|| {
         EngineError::new(ErrorKind::Configuration, "this daemon makes no worktrees").with_hint("start it as usual")
     })
 }
 
-/// Sessions that could change files below one of these folders.
+/// Sessions that could change files in these folders.
 pub(crate) async fn users(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
     let (sessions, folders) = (ports.store.sessions(SEARCHED).await?, folders.to_vec());
     let is_user =
         move |one: &SessionSummary| folders.iter().any(|folder| reaches(folder, one.project.as_ref(), &one.folders));
-    // A folder may be on a disk that answers slowly, or not at all.
+    // A folder may be on a disk that answers slowly or not at all.
     let found = spawn_blocking(move || sessions.into_iter().filter(is_user).map(|one| one.id).collect()).await;
     found
         .map_err(|error| EngineError::new(ErrorKind::Internal, format!("the sessions could not be looked at: {error}")))
 }
 
-/// Another session that works in a worktree. One whose folders are above it does not: it may be all of a person's files.
+/// Another session that works in a worktree. A session whose folders are above the worktree does not count: it may span
+/// all of the user's files.
 async fn heir(ports: &Ports, known: &KnownWorktree, session: SessionId) -> Result<Option<SessionId>, EngineError> {
     let works_there = |one: &SessionSummary| {
         let added = one.folders.iter().map(|added| &added.path);
@@ -71,15 +72,15 @@ async fn heir(ports: &Ports, known: &KnownWorktree, session: SessionId) -> Resul
     Ok(sessions.into_iter().find(|one| one.id != session && works_there(one)).map(|one| one.id))
 }
 
-/// Leaves the worktrees of a session that is gone: to another one that works there, or removed where they have no changes.
-/// Otherwise they stay, for a person to merge or remove.
+/// Releases the worktrees of a deleted session: hands each to another session that works there, or removes it if it has
+/// no changes. Otherwise it stays for the user to merge or remove.
 pub(crate) async fn leave(ports: &Ports, gone: SessionId) {
     if let Err(error) = try_leave(ports, gone, true).await {
         tracing::warn!(session = %gone, "a worktree of the session stays: {error}");
     }
 }
 
-/// Removes the worktree of a subagent that has changed nothing in it and that nobody else uses. Says whether it did.
+/// Removes the worktree of a subagent if it has no changes and no other user. Returns true if it was removed.
 pub(crate) async fn leave_unchanged(ports: &Ports, subagent: SessionId) -> bool {
     try_leave(ports, subagent, false).await.unwrap_or_else(|error| {
         tracing::warn!(session = %subagent, "the worktree of a subagent stays: {error}");
@@ -87,7 +88,8 @@ pub(crate) async fn leave_unchanged(ports: &Ports, subagent: SessionId) -> bool 
     })
 }
 
-/// Leaves the worktrees of a session, and says whether one was removed. `is_gone` if the session is, so that others inherit.
+/// Releases the worktrees of a session, and returns true if one was removed. They are handed to other sessions only if
+/// `is_gone`.
 async fn try_leave(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool, EngineError> {
     let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(false) };
     let mut is_removed = false;
@@ -103,7 +105,7 @@ async fn try_leave(ports: &Ports, session: SessionId, is_gone: bool) -> Result<b
     Ok(is_removed)
 }
 
-/// Refuses one more worktree where the subagents of a session have many.
+/// Rejects another worktree if the subagents of a session already have the maximum number.
 pub(crate) async fn check_number(ports: &Ports, parent: SessionId) -> Result<(), EngineError> {
     let children = ports.store.children(parent).await?;
     let known = ported(ports)?.known().await?;
@@ -116,11 +118,11 @@ pub(crate) async fn check_number(ports: &Ports, parent: SessionId) -> Result<(),
         .with_hint("leave `worktree` out, or have the user merge and remove some: agentctl worktree list"))
 }
 
-/// Folders that are closed now.
+/// Set of folders that are closed now.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClosedFolders(Arc<watch::Sender<Vec<PathBuf>>>);
 
-/// Keeps folders closed while it is there.
+/// Keeps folders closed until it is dropped.
 #[derive(Debug)]
 pub(crate) struct FolderClosure {
     all: ClosedFolders,
@@ -133,7 +135,7 @@ impl ClosedFolders {
         FolderClosure { all: self.clone(), folders }
     }
 
-    /// True where a session could change files of one of them.
+    /// Returns true if a session could change files in a closed folder.
     pub(crate) fn concern(&self, project: Option<&Mount>, added: &[AddedFolder]) -> bool {
         let closed = self.0.borrow().clone();
         closed.iter().any(|folder| reaches(folder, project, added))
@@ -144,7 +146,7 @@ impl Drop for FolderClosure {
     fn drop(&mut self) {
         self.all.0.send_modify(|all| {
             for folder in &self.folders {
-                // Somebody else may have closed the same one.
+                // Another closure may include the same folder, so only one entry is removed.
                 if let Some(at) = all.iter().position(|closed| closed == folder) {
                     all.swap_remove(at);
                 }
@@ -153,12 +155,12 @@ impl Drop for FolderClosure {
     }
 }
 
-/// True where a session with these folders could change files of one.
+/// Returns true if a session with these folders could change files in `folder`.
 pub(crate) fn reaches(folder: &Path, project: Option<&Mount>, added: &[AddedFolder]) -> bool {
     let is_in = |path: &Path| path.starts_with(folder) || folder.starts_with(path);
     let writable = project.filter(|mount| mount.writable).map(|mount| mount.path.as_path()).into_iter();
     let added = added.iter().filter(|added| added.writable).map(|added| added.path.as_path());
-    // It may be named through a link.
+    // The folder may be named through a link.
     writable.chain(added).any(|path| is_in(path) || path.canonicalize().is_ok_and(|real| is_in(&real)))
 }
 

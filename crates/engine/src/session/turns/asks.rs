@@ -1,4 +1,4 @@
-//! Interrupts: raised for the turn, answered once by anybody, or by their deadline.
+//! Interrupts of a turn. Each is answered once, by any client or by its deadline.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,11 +28,11 @@ use crate::{
     turn::recorder::ResolvedInterrupt,
 };
 
-/// Time that a deadline is waited for before the clock is looked at again.
+/// Maximum wait for a deadline before the clock is checked again.
 const GLANCE: Duration = Duration::from_secs(30);
 
 impl Actor {
-    /// The turn needs a person, unless the answer is known already.
+    /// Raises an interrupt for the turn, unless the answer is already known.
     pub(crate) async fn ask(
         &mut self,
         turn_id: TurnId,
@@ -40,7 +40,7 @@ impl Actor {
         ask: Ask,
         waiter: oneshot::Sender<ResolvedInterrupt>,
     ) -> Result<(), Fault> {
-        // A secret is asked again rather than kept.
+        // Secrets are not remembered, so they are asked again.
         let known = self.interrupts.answered.get(&call_id).and_then(|answers| answers.to(&ask));
         let known = known.filter(|_| !ask.is_secret()).cloned();
         if let Some(answered) = known.or_else(|| self.granted(&ask)) {
@@ -67,14 +67,14 @@ impl Actor {
             deadline,
             on_deadline,
         };
-        // Stored first: a question that nobody can lose is the only one worth asking.
+        // Stored before it is published, so that a question cannot be lost.
         let raised = EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) };
         self.interrupts.pending.push(Pending { interrupt, waiter: Some(waiter) });
         self.commit(Some(turn_id), vec![raised]).await
     }
 
-    /// Takes an answer. When no task waits for it, because the daemon was started anew since it asked, the turn
-    /// goes on.
+    /// Accepts an answer. If no task waits for it, because the daemon was restarted after the question, the turn is
+    /// resumed.
     pub(crate) async fn answer(&mut self, id: InterruptId, answer: Answer, client: String) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id) else { return Err(self.why_not(id).await?.into()) };
         if let Some(problem) = answer.misfit(&interrupt.ask) {
@@ -93,7 +93,7 @@ impl Actor {
         self.resolve(id, answer, AnsweredBy::Client(client)).await
     }
 
-    /// For whom a person is asked.
+    /// Describes the agent, session and client on whose behalf the user is asked.
     async fn asked_by(&self) -> AskedBy {
         let stored = self.shared.ports.store.session(self.id).await.ok().flatten();
         AskedBy {
@@ -103,8 +103,8 @@ impl Actor {
         }
     }
 
-    /// Tells what a session asks that works for a call of the turn, or what was answered to it. What a person keeps for the
-    /// session is kept for this one: they know of no other.
+    /// Republishes a question of a subagent, or its answer. A grant for the subagent's session also applies to this
+    /// session, which is the only one that the user sees.
     pub(crate) async fn tell_of_child(&mut self, turn_id: TurnId, fact: EventKind) -> Result<(), Fault> {
         let known = &mut self.interrupts;
         let granted = match &fact {
@@ -125,14 +125,14 @@ impl Actor {
         self.commit(Some(turn_id), [fact].into_iter().chain(granted).collect()).await
     }
 
-    /// The session's settings with the rules that an answer keeps.
+    /// Settings change that adds the grants of an answer.
     fn grants_of_answer(&self, rules: &[String], by: &AnsweredBy) -> Option<EventKind> {
         let (at, by) = (Some(self.shared.ports.clock.now()), by.client().map(str::to_owned));
         self.with_grants(rules.iter().map(|rule| Grant { rule: rule.clone(), at, by: by.clone() }))
     }
 
-    /// Tells a person at once that the rules deny what they wrote, while another answer can still be given. The gate
-    /// judges it again before it runs.
+    /// Rejects edited arguments that the rules deny, while the user can still give another answer. The gate judges them
+    /// again before the call runs.
     async fn refuse_denied_edit(&mut self, ask: &Ask, args: &Value) -> Result<(), Fault> {
         let Ask::Approval { tool, .. } = ask else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
@@ -143,9 +143,9 @@ impl Actor {
             tool: &tool.spec,
             foreign: tool.foreign.as_deref(),
             arguments: &args.to_string(),
-            // Where links lead is for the gate to find out.
+            // The gate resolves links.
             followed: None,
-            // That only says which kept rules hold, and none beats a denial.
+            // Only affects which grants apply, and no grant overrides a denial.
             start: None,
             settings: &self.state.settings,
             roots: &roots(&workspace),
@@ -160,8 +160,8 @@ impl Actor {
         }
     }
 
-    /// The audit log hears which rules an answer keeps before they hold: what it cannot take is not allowed, and the
-    /// question waits on. That the answer was given, it hears before the call runs.
+    /// Records the grants of an answer in the audit log before they apply. If that fails they are not granted, and the
+    /// question stays pending. The answer itself is recorded before the call runs.
     async fn record_kept(&self, rules: &[String], scope: GrantScope, client: &str) -> Result<(), EngineError> {
         for rule in rules {
             let by = AnsweredBy::Client(client.to_owned());
@@ -176,7 +176,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Keeps a rule for this session.
+    /// Adds a grant to this session.
     pub(crate) async fn grant(&mut self, grant: Grant) -> Result<(), Fault> {
         match self.with_grants([grant]) {
             Some(change) => self.commit(None, vec![change]).await,
@@ -184,7 +184,7 @@ impl Actor {
         }
     }
 
-    /// Takes a rule of this session back.
+    /// Revokes a grant of this session.
     pub(crate) async fn revoke(&mut self, rule: String) -> Result<(), Fault> {
         let mut settings = self.state.settings.clone();
         settings.grants.retain(|grant| grant.rule != rule);
@@ -194,12 +194,12 @@ impl Actor {
         self.change(StateChange::Settings { settings }).await
     }
 
-    /// Keeps these rules and no others, in this mode.
+    /// Replaces the session's grants and mode.
     pub(crate) async fn take_permissions(&mut self, permissions: SessionPermissions) -> Result<(), Fault> {
         self.change_settings(permissions.over(&self.state.settings)).await
     }
 
-    /// The session's settings with these rules too, unless it has them all.
+    /// Settings change that adds these grants, or `None` if the session has them all.
     fn with_grants(&self, grants: impl IntoIterator<Item = Grant>) -> Option<EventKind> {
         let mut settings = self.state.settings.clone();
         for grant in grants {
@@ -219,7 +219,7 @@ impl Actor {
         let granted = granted.and_then(|(rules, _)| self.grants_of_answer(rules, &by));
         let shown = answer.shown(&ask);
         let resolved = EventKind::InterruptResolved { interrupt_id: id, call_id, answer: shown, by };
-        // Rules that are kept for good are stored with the answer, by the journal itself.
+        // The journal stores permanent grants together with the answer.
         self.commit(Some(turn_id), [resolved].into_iter().chain(granted).collect()).await?;
         if kept.is_some_and(|(_, scope)| scope == GrantScope::ForGood)
             && let Err(error) = self.shared.kept.reload().await
@@ -231,14 +231,13 @@ impl Actor {
         if parked && self.draining.is_none() { self.resume().await } else { Ok(()) }
     }
 
-    /// When to look whether that time has come. The clock can be set, and a machine can sleep, so that it is looked at now
-    /// and then.
+    /// Next time to check for a deadline. The wait is capped, because the clock can be set and the machine can sleep.
     pub(crate) fn until(&self, at: Timestamp) -> Instant {
         let wait = at.duration_since(self.shared.ports.clock.now());
         Instant::now() + Duration::try_from(wait).unwrap_or_default().min(GLANCE)
     }
 
-    /// Deadlines have passed: their defaults are the answers.
+    /// Resolves interrupts whose deadline has passed with their defaults.
     pub(crate) async fn deadline_passed(&mut self) -> Result<Next, EngineError> {
         for (id, answer) in self.interrupts.overdue(self.shared.ports.clock.now()) {
             match self.resolve(id, answer, AnsweredBy::Deadline).await {
@@ -252,7 +251,7 @@ impl Actor {
         Ok(Next::Go)
     }
 
-    /// Ends what a call asks that needs no answer any more.
+    /// Withdraws the questions of a call that needs no answer any more.
     pub(crate) async fn withdraw(&mut self, turn_id: TurnId, call: &CallId) -> Result<(), Fault> {
         let asked = self.interrupts.withdraw(call);
         if asked.is_empty() {
@@ -262,7 +261,7 @@ impl Actor {
         self.commit(Some(turn_id), facts.collect()).await
     }
 
-    /// Rules that were granted while the call was on its way here.
+    /// Approves a call whose rules were granted while the request was on its way here.
     fn granted(&self, ask: &Ask) -> Option<ResolvedInterrupt> {
         let Ask::Approval { grants, wider, for_good, .. } = ask else { return None };
         let kept = self.shared.kept.now();
@@ -284,13 +283,13 @@ impl Actor {
     }
 }
 
-/// The rules deny what a person wrote in the place of a call.
+/// Error for edited arguments that the rules deny.
 pub(crate) fn denied_edit(reason: &str) -> EngineError {
     EngineError::new(ErrorKind::InvalidInput, format!("the edited arguments are denied: {reason}"))
         .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
 }
 
-/// The configured default, or a refusal where it does not fit what is asked.
+/// The question's default or the configured one, or a rejection if that does not fit.
 fn fitting(ask: &Ask, default: Answer) -> Answer {
     let answer = match ask {
         Ask::Question { default: Some(text), .. } => Answer::Text { text: text.clone() },

@@ -1,5 +1,5 @@
-//! The launch of a turn: the wishes of its client, or what the turn had that it goes on with; and its task, which holds to that
-//! from here on, and what it goes on from after a restart.
+//! Launches a turn: checks the client's options, or inherits those of the continued turn, and spawns the task. Also
+//! rebuilds the state of an open turn after a restart.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,12 +38,12 @@ use crate::{
     },
 };
 
-/// Number of paths that a model can be held to. They are no part of its prompt; what is deeper in a larger project has
-/// to be named by its whole path.
+/// Number of project paths to which the embedded model's output can be constrained. They are not part of its prompt. In
+/// a larger project, paths beyond this must be named in full.
 const KNOWN_PATHS: usize = 5000;
 
 impl Actor {
-    /// Refuses an input that is none, or too long, and a turn that has nothing to go on with.
+    /// Rejects an empty or too long input, and a turn without input that has nothing to continue.
     pub(crate) fn check_input(&self, start: &StartTurn) -> Result<(), EngineError> {
         let limit = self.shared.config().max_input_bytes;
         match &start.text {
@@ -65,13 +65,13 @@ impl Actor {
         }
     }
 
-    /// Returns true if the last turn can go on. One that was taken back cannot, where nothing else is there to go on from.
+    /// Returns true if the last turn can be continued. A withdrawn turn cannot if the history is empty.
     fn can_continue(&self) -> bool {
         let was_withdrawn = || self.state.last_stop == Some(StopReason::Cancelled) && self.state.seen().is_empty();
         self.state.last_stop.is_some_and(StopReason::can_continue) && !was_withdrawn()
     }
 
-    /// Refuses wishes that no turn could be held to, and settles whose server has the model.
+    /// Rejects options that a turn cannot honour, and sets the slot of the chosen model.
     pub(crate) fn check_wishes(&self, start: &mut StartTurn) -> Result<(), EngineError> {
         let refused = |message: &str, hint: &str| Err(EngineError::invalid(message, hint));
         let joins = self.open.is_some() && start.if_busy == IfBusy::Steer;
@@ -106,7 +106,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Refuses an agent that could not work. One that is not enabled works where it is named. What the project brings is known.
+    /// Rejects an unknown agent. An agent that is not enabled can be named explicitly. The project's agents must be
+    /// loaded.
     pub(crate) fn check_agent(&self, start: &StartTurn) -> Result<(), EngineError> {
         let Some(id) = &start.options.agent else { return Ok(()) };
         let refused = |message: &str, hint: &str| Err(EngineError::invalid(message, hint));
@@ -129,7 +130,8 @@ impl Actor {
         let canonical = |name: &str| self.canonical(name);
         client::check(&start.tools, &stock, canonical)?;
         let of_client = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
-        // A subagent has the list of the turn that it works for, whose tools it need not have. What is not there is not allowed.
+        // A subagent inherits the list of its parent turn and may lack some of the tools. Missing tools are simply not
+        // allowed.
         if self.state.settings.parent.is_some() {
             return Ok(());
         }
@@ -145,8 +147,8 @@ impl Actor {
         Err(EngineError::invalid(format!("{shown:?} is allowed, and there is no such tool"), hint))
     }
 
-    /// Options of the last turn that ran here and did more than compact, and the form of its answer. What a stranger wished for a
-    /// turn that was imported holds for none here.
+    /// Options and answer schema of the last turn that ran here and did more than compact. Options of imported turns
+    /// are ignored, because they come from someone else.
     pub(crate) async fn begun_before(&self) -> Result<(Option<Box<TurnOptions>>, Option<AnswerSchema>), EngineError> {
         let store = &self.shared.ports.store;
         let turns = store.turns(self.id).await?;
@@ -162,20 +164,20 @@ impl Actor {
         Ok((None, None))
     }
 
-    /// The form of the answer of a turn that begins. One without an input goes on with that of the turn before it.
+    /// Answer form of a new turn. A turn without input inherits that of the previous turn.
     pub(crate) async fn form(&self, start: &StartTurn) -> Result<Option<Arc<AnswerForm>>, Fault> {
         let goes_on = start.text.is_none() && start.compact.is_none();
         let of_last = if start.answer_schema.is_none() && goes_on { self.begun_before().await?.1 } else { None };
         Ok(AnswerForm::of(start.answer_schema.as_ref().or(of_last.as_ref()))?)
     }
 
-    /// The name of our tool for which others have this one.
+    /// Maps a foreign tool name to the canonical name of our tool.
     pub(crate) fn canonical(&self, name: &str) -> String {
         let ours = agents::canonical_name(name);
         self.shared.ports.toolbox.canonical_name(ours).to_owned()
     }
 
-    /// Files that were handed over and that the turn is to tell of, and the parts of its input.
+    /// Reads pending uploaded files and the attached parts of the input.
     pub(crate) async fn handed(&mut self, parts: &[AttachedPart]) -> Result<Vec<Attachment>, Fault> {
         if self.state.handed_over.is_empty() && parts.is_empty() {
             return Ok(Vec::new());
@@ -184,7 +186,7 @@ impl Actor {
         Ok(attachments::read(&*self.shared.ports.workspaces, &tree, &self.state.handed_over, parts).await)
     }
 
-    /// Takes note that whoever started a turn is gone, for one that waits, too.
+    /// Records that the client of an open or queued turn has disconnected.
     pub(crate) async fn client_left(&mut self, turn: TurnId) -> Result<(), Fault> {
         if let Some(queued) = self.queue.iter_mut().find(|queued| queued.turn_id == turn) {
             queued.start.client_is_gone();
@@ -194,7 +196,7 @@ impl Actor {
         Ok(())
     }
 
-    /// The tools of the client of a turn that begins. A word to people where the client is gone already.
+    /// Tools offered by the client of a new turn, or a warning if the client is already gone.
     pub(crate) fn offered(
         &mut self,
         turn: TurnId,
@@ -212,7 +214,7 @@ impl Actor {
         }
     }
 
-    /// The state of a turn that begins now.
+    /// Creates the state of a turn that starts now.
     pub(crate) fn fresh_state(&self) -> TurnState {
         let unfinished = self.state.last_stop.is_some_and(StopReason::can_continue);
         let compacts = self.open.as_ref().is_some_and(|open| open.compacts);
@@ -231,7 +233,7 @@ impl Actor {
         }
     }
 
-    /// Where the session's files are.
+    /// Locates the session's workspace, and caches it.
     pub(crate) async fn workspace(&mut self) -> Result<Arc<Workspace>, EngineError> {
         if let Some(workspace) = &self.workspace {
             return Ok(Arc::clone(workspace));
@@ -241,7 +243,7 @@ impl Actor {
         Ok(Arc::clone(self.workspace.insert(Arc::new(found))))
     }
 
-    /// Starts the task of the open turn.
+    /// Spawns the task of the open turn.
     pub(crate) async fn launch(&mut self, state: TurnState) -> Result<(), Fault> {
         let workspace = self.workspace().await?;
         let config = self.shared.config();
@@ -334,7 +336,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Models of a turn with that choice. One that stands in writes the last answer, too.
+    /// Models of a turn. A fallback model also writes the last answer.
     fn models(&self, choice: SlotChoice) -> TurnModels {
         let shared = &self.shared;
         let stand_in = self.open.as_ref().and_then(|open| open.stand_in.clone());
@@ -354,13 +356,14 @@ impl Actor {
         }
     }
 
-    /// The system message that begins with this text.
+    /// Builds the system message that starts with `text`.
     pub(crate) fn system(&self, text: &str, finds: &Finds, workspace: &Workspace) -> String {
         agentd_context::system(text, &finds.about_servers(), workspace, self.surroundings(), self.state.created_at)
     }
 
-    /// Goes on with the open turn after a restart, from what the journal has of it. One that cannot, for its folder
-    /// is gone, ends with the reason: it must not stay open, where nothing could move it and no session would load.
+    /// Resumes the open turn after a restart, from its events in the journal. If that fails, for example because its
+    /// folder is gone, the turn ends with the error. It must not stay open, because then nothing could continue it and
+    /// the session could not be loaded.
     pub(crate) async fn resume(&mut self) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
         match self.look_at_project().await {
@@ -369,10 +372,10 @@ impl Actor {
         }
     }
 
-    /// The state of the open turn, from the journal.
+    /// Rebuilds the state of the open turn from the journal.
     pub(crate) async fn replayed_state(&self) -> Result<TurnState, Fault> {
         let mut state = self.fresh_state();
-        // What the turn has added since the last count is not known here.
+        // The size of what the turn added since the last count is unknown here.
         state.meter.start_over();
         if let Some(open) = &self.open {
             let events = self.turn_events(open.turn_id, open.first_seq).await?;
@@ -386,12 +389,12 @@ impl Actor {
         Ok(state)
     }
 
-    /// The agent of the session.
+    /// The active agent of the session.
     pub(crate) fn acting(&self) -> ActiveAgent {
         ActiveAgent::of(&self.state.settings, &self.state.agents, &self.all_agents())
     }
 
-    /// Has the session's own agent work, which that one becomes if it is named. Returns the facts where anything changes.
+    /// Makes the session's own agent active; a `named` agent becomes its own. Returns the facts of the changes.
     pub(crate) fn turn_to(&mut self, named: Option<&str>) -> Vec<EventKind> {
         let mut facts = Vec::new();
         let own = named.map(|id| (id != MAIN).then(|| id.to_owned()));
@@ -405,13 +408,14 @@ impl Actor {
         facts
     }
 
-    /// The session's own agent works again, where another one did.
+    /// Fact that makes the session's own agent active again, if another one is.
     pub(crate) fn back_to_own(&self) -> Option<EventKind> {
         let stack: Vec<String> = self.state.settings.agent.iter().cloned().collect();
         (self.state.agents != stack).then_some(EventKind::StateChanged { change: StateChange::Agent { stack } })
     }
 
-    /// The open turn goes on with another agent, which is told in the journal already, or with tools that were not known before.
+    /// Continues the open turn with another agent, which is already recorded in the journal, or with tools that have
+    /// appeared.
     pub(crate) async fn hand_on(&mut self, mut state: TurnState) -> Result<(), Fault> {
         let Some(open) = self.open.as_mut() else { return Ok(()) };
         let Some(running) = open.running.take() else { return Ok(()) };
@@ -422,13 +426,13 @@ impl Actor {
         if state.phase == Phase::HandingOff {
             state.phase = Phase::Working;
         } else {
-            // The input may mention what has come.
+            // The input may mention the new tools.
             open.mentions = None;
         }
         self.go_on(state).await
     }
 
-    /// Continues the open turn in a task of its own, from here.
+    /// Continues the open turn in a new task.
     pub(crate) async fn go_on(&mut self, state: TurnState) -> Result<(), Fault> {
         match self.launch(state).await {
             Err(Fault::Request(error)) => self.fail(&error).await,
@@ -436,14 +440,14 @@ impl Actor {
         }
     }
 
-    /// Ends the open turn, which cannot go on.
+    /// Ends the open turn with an error, because it cannot continue.
     async fn fail(&mut self, error: &EngineError) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
         self.end(state.outcome(StopReason::Failed, Some(error.to_turn_error()))).await
     }
 }
 
-/// Refuses a form that no answer could come to.
+/// Rejects an answer schema that does not compile or does not fit the turn.
 pub(crate) fn check_form(start: &StartTurn, joins: bool) -> Result<(), EngineError> {
     let Some(schema) = &start.answer_schema else { return Ok(()) };
     if start.compact.is_some() {

@@ -1,4 +1,4 @@
-//! Turns of a session: begun, queued, added to, resumed, cancelled and ended.
+//! Starts, resumes, cancels and ends turns of a session.
 
 pub(crate) mod asks;
 pub(crate) mod launch;
@@ -55,7 +55,7 @@ impl Actor {
                 }
                 begun
             }
-            // What is said after a cancel is not taken back by it.
+            // Input that arrives after a cancel is not withdrawn by it.
             (Some(open), IfBusy::Steer) if open.is_cancelled() => self.enqueue(start, lines).await,
             (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
                 let no_plan = "what is added to a running turn cannot begin with a plan";
@@ -91,8 +91,8 @@ impl Actor {
         }
     }
 
-    /// Begins a turn. One that goes on with the turn before it goes on with its agent; what is said anew is said to the
-    /// one that the start names, or to the session's own.
+    /// Starts a turn. A turn without input continues with the current agent. A turn with input uses the agent named by
+    /// the start, or the session's own.
     pub(super) async fn begin(
         &mut self,
         turn_id: TurnId,
@@ -102,7 +102,7 @@ impl Actor {
         self.look_at_project().await?;
         self.check_agent(&start)?;
         if start.text.is_none() && start.compact.is_none() {
-            // What it does not say itself holds as it did, so that a restart, or another client, widens nothing.
+            // Options that the start does not set are inherited, so that a restart or another client cannot widen them.
             if let Some(before) = self.begun_before().await?.0 {
                 start.options = start.options.or(*before);
             }
@@ -116,13 +116,13 @@ impl Actor {
         self.lines.remove(&turn_id);
         if began.is_err() {
             self.options = TurnOptions::default();
-            // The journal knows of no change.
+            // The journal does not have the change.
             (self.state.settings.agent, self.state.agents) = before;
         }
         began
     }
 
-    /// Begins a turn of whoever has the session. Its start is stored before anybody hears of it.
+    /// Starts a turn for the active agent. `TurnStarted` is stored before it is published.
     async fn begin_as(
         &mut self,
         turn_id: TurnId,
@@ -131,7 +131,7 @@ impl Actor {
         turned: Vec<EventKind>,
     ) -> Result<StartedTurn, Fault> {
         let form = self.form(&start).await?;
-        // A turn that only compacts tells nothing.
+        // A turn that only compacts adds no notices.
         let tells = start.compact.is_none();
         let handed = if tells { self.handed(&start.attached).await? } else { Vec::new() };
         let (intent, paid) = match self.intent(&start).filter(|_| tells) {
@@ -155,7 +155,8 @@ impl Actor {
             return Err(EngineError::invalid("the built-in model cannot answer in a form", hint).into());
         }
         if !model.is_known() {
-            // Once for each model that was never asked: its window decides how tools are described, from the first request on.
+            // Only for models that were never queried: the window size decides how tools are described,
+            // from the first request on.
             self.look_up(choice).await;
         }
         let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
@@ -203,7 +204,7 @@ impl Actor {
             mentions: Some(mentions),
             ..OpenTurn::new(turn_id, trace_id, now, first_seq)
         });
-        // Counted from here on: the disk may be slow, and whoever wants to stop the daemon asks what is at work.
+        // Counted early: the disk may be slow, and a client that wants to stop the daemon asks for running turns.
         self.share.set(true, !self.interrupts.is_empty());
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
         let told = told.into_iter().map(|body| Item::new(turn_id, body));
@@ -250,10 +251,10 @@ impl Actor {
         facts.extend(loading);
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(stored);
-        // A word to people about the project, once.
+        // Warning for the user about the project, sent once.
         facts.extend(self.project.warning.take());
         facts.extend(waited.then(|| self.left_queue()));
-        // The turn asks its model meanwhile.
+        // Meanwhile, the turn already calls its model.
         self.commit(Some(turn_id), facts).await?;
         self.found_out = None;
         Ok(StartedTurn { turn_id, events, joined: false })
@@ -275,7 +276,7 @@ impl Actor {
         }
     }
 
-    /// The open turn, if it is the one that is meant.
+    /// ID of the open turn, if it is the `wanted` one.
     pub(super) fn open_turn(&self, wanted: Option<TurnId>) -> Result<TurnId, EngineError> {
         match (&self.open, wanted) {
             (Some(open), None) => Ok(open.turn_id),
@@ -286,7 +287,7 @@ impl Actor {
         }
     }
 
-    /// Stores and shows what the turn tells: neighbouring facts are stored with one commit.
+    /// Stores and publishes messages of the turn. Adjacent facts are stored with one commit.
     pub(super) async fn take(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
         let Some(turn_id) = self.open.as_ref().map(|open| open.turn_id) else { return Ok(()) };
         let mut facts = Vec::new();
@@ -321,7 +322,7 @@ impl Actor {
         self.commit(Some(turn_id), facts).await
     }
 
-    /// Ends the turn, unless something was added to it. Says whether it did.
+    /// Ends the turn, unless input was added to it. Returns true if it ended.
     async fn turn_wants_to_end(&mut self, mut outcome: TurnOutcome) -> Result<bool, Fault> {
         if let Some(open) = &self.open
             && let Some(running) = &open.running
@@ -344,7 +345,7 @@ impl Actor {
         Ok(true)
     }
 
-    /// The turn's task is gone. If it told no end, it broke.
+    /// Handles the end of the turn's task without a reported outcome, which is a defect.
     pub(super) async fn task_ended(&mut self, ended: Result<(), JoinError>) -> Result<Next, EngineError> {
         let why = match ended {
             Ok(()) => "the turn's task left without a word".to_owned(),
@@ -366,19 +367,19 @@ impl Actor {
         ended.await.map(|()| Next::Go).map_err(Fault::into_error)
     }
 
-    /// Ends an open turn that no task runs.
+    /// Ends an open turn that has no task.
     pub(super) async fn end_idle_turn(&mut self, reason: StopReason) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
         self.end(state.outcome(reason, None)).await
     }
 
-    /// Stores the end of the open turn: every question withdrawn, every item completed, and the end last.
+    /// Stores the end of the open turn: all questions withdrawn, all items completed, and `TurnEnded` last.
     pub(super) async fn end(&mut self, outcome: TurnOutcome) -> Result<(), Fault> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        // Words that were still streaming are the turn's last.
+        // Text that was still streaming is the turn's last message.
         let text = self.journal.open_words().unwrap_or(outcome.text);
         let is_taken_back = outcome.reason == StopReason::Cancelled && self.state.settings.parent.is_none();
-        // What was added to it and not looked at any more makes it more than that, too.
+        // A turn with unread added input did more than compact.
         let unread = !open.steers.is_empty() && !is_taken_back;
         let asked = self.interrupts.pending().into_iter();
         let mut facts: Vec<_> = asked.map(|interrupt| recovery::withdrawn(interrupt, "the turn ended")).collect();
@@ -420,8 +421,8 @@ impl Actor {
         self.begin_next().await
     }
 
-    /// Cancels those that work for calls of a turn that has ended without them: nobody listens to them any more. Tasks of
-    /// their own do it, because no session may wait for another.
+    /// Cancels subagents of calls whose turn has ended without their results. Separate tasks do this, because a session
+    /// must never wait for another.
     pub(super) fn cancel_children(&self, children: HashMap<CallId, SessionId>) {
         for id in children.into_values() {
             let subagents = Arc::clone(&self.shared.subagents);

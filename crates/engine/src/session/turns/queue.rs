@@ -1,9 +1,9 @@
-//! Inputs beside the turn that runs: added to it, waiting behind it, and taken back by a cancel.
+//! Inputs that arrive during a turn: added to it, queued after it, or withdrawn by a cancel.
 //!
-//! What is added is stored when it comes, and whole where the model is given it. A cancel takes back all that was said to a turn
-//! where nothing was answered, else what no model has read.
+//! Added input is stored when it arrives and completed when the model receives it. A cancel withdraws all input of an
+//! unanswered turn, otherwise only the input that no model has read.
 //!
-//! An input that does not fit into the window is kept in a file before anybody is told that it was taken.
+//! An input that does not fit into the window is spilled to a file before it is acknowledged.
 
 use std::sync::Arc;
 
@@ -47,7 +47,8 @@ impl Actor {
         Ok(StartedTurn { turn_id, events, joined: false })
     }
 
-    /// Tells that a turn has left the queue, which it does with its start: a crash neither loses it nor runs it twice.
+    /// Fact that a turn has left the queue. It is stored with the turn's start, so that a crash neither loses the turn
+    /// nor runs it twice.
     pub(crate) fn left_queue(&self) -> EventKind {
         EventKind::StateChanged { change: StateChange::Queue { length: self.queue_length(), added: None } }
     }
@@ -56,7 +57,7 @@ impl Actor {
         u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
     }
 
-    /// Begins the first of the turns that wait, unless the daemon is stopping.
+    /// Starts the first queued turn, unless the daemon is stopping.
     pub(crate) async fn begin_next(&mut self) -> Result<(), Fault> {
         while self.draining.is_none()
             && let Some(queued) = self.queue.pop_front()
@@ -72,7 +73,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Tells of a turn that was accepted and never ran: what was acknowledged is not lost without a word.
+    /// Records an acknowledged turn that never ran, so that it is not lost silently.
     pub(crate) async fn stillborn(
         &mut self,
         QueuedTurn { turn_id, start }: QueuedTurn,
@@ -111,7 +112,7 @@ impl Actor {
             facts.extend(withdrawn((self.journal.head() + 1..).zip(&facts)));
         }
         facts.push(self.left_queue());
-        // The next turn tells of its files.
+        // The next turn announces the files.
         facts.extend(start.attached.into_iter().filter_map(|part| match part {
             AttachedPart::File { path, picture } => {
                 Some(EventKind::StateChanged { change: StateChange::HandedOver { path, picture } })
@@ -142,7 +143,7 @@ impl Actor {
         let input = self.fit(input, whole, front).await?;
         let stored = self.stored_warning(&input, choice);
         let item = Item::new(turn_id, input.body(true));
-        // It is on the disk before anybody is told that it was taken, and whole when the model is given it.
+        // The item is on disk before it is acknowledged, and completed when the model receives it.
         let started = EventKind::ItemStarted { item: item.clone() };
         self.commit(Some(turn_id), [started].into_iter().chain(stored).collect()).await?;
         if let Some(open) = &mut self.open {
@@ -151,7 +152,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Additions that no model has seen. From here on they stand after all that was stored before, which is where the
+    /// Takes the added inputs that no model has seen. Their completions are stored now, which is the position where the
     /// model reads them.
     pub(crate) async fn take_steers(&mut self, turn_id: TurnId) -> Result<Vec<Arc<Item>>, Fault> {
         let steers = self.open.as_mut().map(|open| std::mem::take(&mut open.steers)).unwrap_or_default();
@@ -161,14 +162,14 @@ impl Actor {
     }
 }
 
-/// Said to the model where a turn was cancelled that had begun to answer.
+/// Notice for the model in a turn that was cancelled after the answer had started.
 const INTERRUPTED: &str = "The person interrupted here. Do not continue with this unless they ask for it.";
-/// Said to the model where the person continues such a turn.
+/// Notice for the model when the user continues such a turn.
 pub(super) const CONTINUED: &str = "The person asks to continue what was interrupted.";
 
 impl Actor {
-    /// Facts of the cancel of a person's turn, stored directly after `ending`. The journal alone decides what was answered;
-    /// a damaged event counts as an answer.
+    /// Facts that withdraw input of a turn cancelled by the user, stored directly after `ending`. Only the journal
+    /// decides whether there was an answer; a damaged event counts as one.
     pub(in crate::session) async fn taken_back(
         &self,
         open: &OpenTurn,
@@ -181,7 +182,7 @@ impl Actor {
         let unread = (self.journal.head() + 1..).zip(ending);
         let mut facts: Vec<EventKind> = withdrawn(stored.chain(unread)).into_iter().collect();
         if !is_answered {
-            // The next turn tells of its files.
+            // The next turn announces the files.
             facts.extend(open.handed_over.iter().cloned().map(|change| EventKind::StateChanged { change }));
         } else if !only_compacted {
             facts.extend(whole(Item::new(open.turn_id, interruption(INTERRUPTED))));
@@ -190,7 +191,7 @@ impl Actor {
     }
 }
 
-/// The fact that the inputs among these numbered facts are withdrawn, with the notices that came with them.
+/// Fact that withdraws the inputs among these numbered facts, together with their notices.
 pub(crate) fn withdrawn<'a>(numbered: impl Iterator<Item = (u64, &'a EventKind)>) -> Option<EventKind> {
     let (mut items, mut input, mut added) = (Vec::new(), None, Vec::new());
     for (seq, kind) in numbered {
@@ -208,7 +209,7 @@ pub(crate) fn withdrawn<'a>(numbered: impl Iterator<Item = (u64, &'a EventKind)>
     (!items.is_empty()).then(|| EventKind::StateChanged { change: StateChange::Withdrawn { items, input, added } })
 }
 
-/// Returns true if an event shows a part of an answer, or may have.
+/// Returns true if an event is part of an answer, or may be.
 fn is_answer(event: &Event) -> bool {
     match &event.kind {
         EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => {
@@ -222,21 +223,21 @@ pub(super) fn interruption(text: &str) -> ItemBody {
     Reminder::new(NoticeTopic::Interrupted, text).notice()
 }
 
-/// Tokens of an input that is told of a turn which never ran and that cannot be kept.
+/// Token limit for the text of a turn that never ran, if its input cannot be spilled.
 const CUT: u64 = 1000;
 
-/// The surroundings of an input: its reader, and the notices in front of it.
+/// Context of an input: the model that reads it, and the notices before it.
 #[derive(Clone, Copy)]
 pub(crate) struct InFront<'a> {
     pub(crate) choice: SlotChoice,
     pub(crate) mentions: &'a MentionedTools,
     pub(crate) handed: &'a [Attachment],
     pub(crate) told: &'a [ItemBody],
-    /// About how many tokens a turn that did not begin brings besides.
+    /// Estimated tokens that a turn which has not started adds to the request.
     pub(crate) brought: u64,
 }
 
-/// About how many tokens a turn that did not begin has for itself: instructions, and tools of its client.
+/// Estimated tokens of the instructions and client tools of a turn that has not started.
 pub(crate) fn brought(start: &StartTurn) -> u64 {
     let instructions = start.options.instructions.as_deref().map_or(0, estimate);
     let tool = |tool: &ClientTool| estimate(&tool.description) + estimate(&tool.parameters.to_string());
@@ -244,10 +245,11 @@ pub(crate) fn brought(start: &StartTurn) -> u64 {
 }
 
 impl Actor {
-    /// The input as the model is to see it: whole where it fits, else its beginning, with the file that has all of it.
+    /// Returns the input as the model will see it: whole if it fits, otherwise its beginning with the path of the file
+    /// that has all of it.
     ///
     /// # Errors
-    /// When it has to be whole and does not fit, and when the disk does not take it.
+    /// If it must be whole and does not fit, or the file cannot be written.
     pub(crate) async fn fit(
         &mut self,
         input: UserInput,
@@ -281,12 +283,12 @@ impl Actor {
         Ok(kept?)
     }
 
-    /// Keeps the input of a turn that waits where it would not fit now, so that what is acknowledged is not refused for a
-    /// full disk when its time comes.
+    /// Spills the input of a queued turn if it would not fit now, so that an acknowledged turn is not rejected
+    /// later for a full disk.
     async fn keep_for_later(&mut self, start: &StartTurn) -> Result<(), Fault> {
         let Some(text) = &start.text else { return Ok(()) };
         let input = UserInput::whole(text.clone(), start.typed_bytes);
-        // Its reader is the model that it names, not that of the turn that runs.
+        // The input is read by the model that it names, not by that of the running turn.
         let of_open = std::mem::replace(&mut self.options, start.options.clone());
         let choice = self.choose(start.slot, &[], None);
         let mentions = &MentionedTools::new();
@@ -296,18 +298,18 @@ impl Actor {
         fitted.map(drop)
     }
 
-    /// A word to people about an input of which the model sees a part.
+    /// Warning for the user if the model sees only a part of the input.
     pub(crate) fn stored_warning(&self, input: &UserInput, choice: SlotChoice) -> Option<EventKind> {
         input.warning(&self.model(choice.slot).info().id, self.least_window(choice))
     }
 
-    /// The smaller window of the models that a turn may ask: the last answer may be written by another one.
+    /// The smallest window of the models that a turn may call: another model may write the last answer.
     pub(crate) fn least_window(&self, choice: SlotChoice) -> u64 {
         let (windows, (_, chat)) = (&self.shared.windows, self.chat(choice));
         windows.of(self.model(choice.slot).info()).min(windows.of(chat.info()))
     }
 
-    /// About how many tokens an input may have now.
+    /// Estimates how many tokens an input may have now.
     async fn room(
         &mut self,
         info: &ModelInfo,
@@ -323,7 +325,7 @@ impl Actor {
         let fixed = if info.embedded { 0 } else { tools.print.tokens + estimate(&instructions) };
         let guess = |item: &Item| meter::guess(item, info.echo_reasoning);
         let whole = || fixed + self.state.seen().iter().map(|item| guess(item)).sum::<u64>();
-        // A turn that runs counts for itself.
+        // A running turn keeps its own measurements.
         let taken = match &self.open {
             Some(_) => shared.scales.apply(&info.id, whole()),
             None => self.state.meter.expected(&shared.scales, Next { model: info, tools: tools.print }, whole),

@@ -1,4 +1,4 @@
-//! The memory that judging a command takes, whatever the command is.
+//! Bounds the memory for judging any command.
 
 use std::process::Command;
 
@@ -6,14 +6,14 @@ use agentd_core::session::SessionSettings;
 
 use super::{run, shipped};
 
-/// Set where this process is the one whose memory is limited.
+/// Environment variable that is set in the process with limited memory.
 const LIMITED: &str = "AGENTD_TEST_LIMITED";
-/// The address space of the process that judges, in KiB: where a command takes all memory, the machine goes on. Its threads
-/// and the code take most of it.
+/// Address space of the judging process in KiB, so that a command that uses all memory does not affect the machine.
+/// Threads and code use most of it.
 const SPACE: u32 = 512 * 1024;
-/// What judging may add to the most that the process has held, in KiB.
+/// Limit on the growth of the process's peak memory by judging, in KiB.
 const LIMIT: u64 = 16 * 1024;
-/// Beginnings that shells read on behind: documents, substitutions, arithmetic, quotes.
+/// Unterminated constructs: documents, substitutions, arithmetic, quotes.
 const UNFINISHED: [&str; 10] = ["<<", "<<-", "<< \\\n", "$(", "$((", "${x:-", "`", "'", "\"", "case x in "];
 
 #[test]
@@ -36,7 +36,7 @@ fn no_command_takes_much_memory_to_judge() {
 
 fn judge_all() {
     let policy = shipped();
-    // Quotes that happen to close make some of them plain; what is said of them is held elsewhere.
+    // Some of them are plain commands, because their quotes happen to match. Their verdicts are tested elsewhere.
     let judge = |command: &str| drop(run(&policy, command, &SessionSettings::default()));
     judge("echo a");
     let before = most_memory();
@@ -54,7 +54,7 @@ fn judge_all() {
     assert!(taken < LIMIT, "judging took {taken} KiB");
 }
 
-/// The most memory that this process has held, in KiB.
+/// Peak memory of this process in KiB.
 fn most_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

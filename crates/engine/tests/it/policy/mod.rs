@@ -1,18 +1,18 @@
-//! What may run: tables of commands under the rules that are shipped.
+//! Verdicts under the shipped rules, by tables of commands.
 //!
 //! - `rules`: rule files, the layers, tools other than commands, grants.
-//! - `reach`: how far denials, patterns and grants reach.
-//! - `kept`: rules that people write by hand.
-//! - `names`: the folders of a session by the names that commands have for them.
-//! - `starts`: rules that were kept for a folder, and folders of secrets.
-//! - `covering`: what commands do that run under a rule by prefix, by a real bash.
-//! - `looking`: what commands that run without asking change, by a real bash.
-//! - `memory`: the memory that judging takes.
+//! - `reach`: scope of denials, patterns and grants.
+//! - `kept`: handwritten grants.
+//! - `names`: a session's folders by the names that commands use.
+//! - `starts`: grants for a folder, and folders with secrets.
+//! - `covering`: effects of commands covered by a prefix rule, in a real bash.
+//! - `looking`: effects of commands that need no approval, in a real bash.
+//! - `memory`: memory used for judging.
 //! - `modes`: the modes of a session.
 //! - `others`: tools of MCP servers.
 //! - `web`: requests over the network.
-//! - `prefixes`: rules that are offered by prefix.
-//! - `properties`: what holds for all commands.
+//! - `prefixes`: prefix rules that are offered.
+//! - `properties`: properties of all commands.
 
 mod covering;
 mod kept;
@@ -40,10 +40,10 @@ use agentd_policy::{CallContext, Policy, RuleFile, Rules, SHELL_TOOL};
 use agentd_testkit::hostile;
 use serde_json::{Value, json};
 
-/// The folders that a session of the tests has.
+/// Folders of the test sessions.
 const ROOT: &str = hostile::CORPUS_ROOT;
 const PROJECT: &str = hostile::CORPUS_PROJECT;
-/// The folder that all sessions share.
+/// Folder shared by all sessions.
 const MEMORIES: &str = "/data/memories";
 
 pub(crate) fn shipped() -> Policy {
@@ -80,7 +80,7 @@ fn with_facts<T>(
     with_all(Some(&in_project()), None, tool, args, settings, then)
 }
 
-/// Where commands of the tests start that name no folder.
+/// Start folder of test commands that name none.
 fn in_project() -> StartFolder {
     StartFolder { name: "/project".to_owned(), paths: vec![PROJECT.into(), "/project".into()], main: None }
 }
@@ -125,7 +125,7 @@ pub(crate) fn mark(explanation: &Explanation) -> &'static str {
     }
 }
 
-/// What a session looks like in which a few things were granted long ago.
+/// Settings of a session with some earlier grants.
 fn lived_in() -> SessionSettings {
     let grants = [
         "git status",
@@ -143,7 +143,7 @@ fn lived_in() -> SessionSettings {
     granting(&grants.map(|grant| format!("{SHELL_TOOL}: {grant}")).each_ref().map(String::as_str))
 }
 
-/// Every command gets a verdict that fits the one that is expected.
+/// Asserts that the verdict of each command fits the expected one.
 #[track_caller]
 fn agree(corpus: &[(String, String)], settings: &SessionSettings, fits: impl Fn(&str, &str) -> bool) {
     let policy = shipped();
@@ -164,7 +164,7 @@ fn everyday_commands_get_the_verdict_that_people_expect() {
     agree(&corpus, &SessionSettings::default(), |expected, found| expected == found);
 }
 
-/// `ask` marks commands of which a high or critical question is enough; `deny` those that no answer may let run.
+/// `ask` requires at least a high risk question, `deny` a denial that no answer can override.
 fn is_held(expected: &str, found: &str) -> bool {
     match expected {
         "deny" => found == "deny",
@@ -190,7 +190,7 @@ fn whatever_does_more_than_look_asks_where_asking_is_on() {
     agree(&corpus, &SessionSettings::default(), |_, found| found != "allow");
     let kept = ["cargo test *", "make", "make -f -", "make test", "printf x", "ls *", "npm run build", "echo evil"];
     let kept = granting(&kept.map(|rule| format!("{SHELL_TOOL}: {rule}")).each_ref().map(String::as_str));
-    // A rule for a program covers it below a plain `time` or `timeout`, and below nothing else.
+    // A rule for a program covers it after a plain `time` or `timeout`, and after nothing else.
     let (covered, others): (Vec<_>, Vec<_>) =
         corpus.into_iter().partition(|(_, command)| ["timeout 5 ls", "time ls"].contains(&command.as_str()));
     agree(&others, &kept, |_, found| found != "allow");

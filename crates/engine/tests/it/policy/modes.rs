@@ -1,4 +1,4 @@
-//! The modes of a session: what each lets run unasked, and that none weakens a rule.
+//! Session modes: what each allows without asking, and that none weakens a rule.
 
 use agentd_core::{
     policy::{Confinement, Explanation, Layer, Verdict},
@@ -16,7 +16,7 @@ fn in_mode(mode: SessionMode) -> SessionSettings {
     SessionSettings { mode, ..SessionSettings::default() }
 }
 
-/// Marks of a call in the modes ask, accept-edits, plan and auto.
+/// Verdicts on a call in the modes ask, accept-edits, plan and auto.
 fn marks(tool: &ToolSpec, args: &Value) -> String {
     let policy = shipped();
     let marks = SessionMode::ALL.map(|mode| mark(&judge(&policy, tool, args, &in_mode(mode))));
@@ -40,12 +40,12 @@ fn each_mode_lets_its_own_run() {
     assert_eq!(marks(&tool("todo_write", Effect::State), &json!({})), "allow allow allow allow");
     let state = json!({"path": "/state/plan.md", "content": "x"});
     assert_eq!(marks(&tool("write_file", Effect::Write), &state), "allow allow allow allow");
-    // What all sessions share is no file of this one.
+    // A file shared by all sessions does not belong to this one.
     let memory = json!({"path": "/memories/me.md", "content": "x"});
     assert_eq!(marks(&tool("write_file", Effect::Write), &memory), "high high deny high");
 
     assert_eq!(marks(&tool("read_url", Effect::Network), &json!({"url": "https://x.test"})), "allow allow allow allow");
-    // What is no command is held by no sandbox.
+    // The sandbox only applies to commands.
     assert_eq!(marks(&tool("launch", Effect::Execute), &json!({"command": "make"})), "high high deny high");
 }
 
@@ -86,7 +86,7 @@ fn what_nobody_looked_at_runs_guarded_and_says_why_it_runs() {
         assert_eq!(said.rule, rule, "{command}");
     };
     check("make", &auto, Confinement::Guarded, Explanation::BY_AUTO);
-    // Of several parts, not the one that only looks says why.
+    // If there are several parts, a read-only one is not the reason.
     check("ls && make", &auto, Confinement::Guarded, Explanation::BY_AUTO);
     check("cd src && touch x", &auto, Confinement::Guarded, Explanation::BY_AUTO);
     check("for i in 1 2; do echo $i > f; done", &auto, Confinement::Guarded, Explanation::BY_AUTO);
@@ -99,7 +99,7 @@ fn what_nobody_looked_at_runs_guarded_and_says_why_it_runs() {
     check("git commit -m x", &git, Confinement::GuardedGit, "run_bash_command: git commit *");
 }
 
-/// A repository is closed to what nobody looked at, so that git could not record beside it.
+/// The repository is closed to unreviewed commands, so git could not write to it at the same time.
 #[test]
 fn what_nobody_looked_at_asks_beside_git_that_records() {
     let kept = ["run_bash_command: cargo test *", "run_bash_command: git commit *", "run_bash_command: git status *"];
@@ -113,7 +113,7 @@ fn what_nobody_looked_at_asks_beside_git_that_records() {
         let said = run(&shipped(), command, settings);
         assert!(matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.contains("git records")), "{said:?}");
         assert_eq!(said.grants, [asked], "{said:?}");
-        // Approved to the letter, it runs, and git can record.
+        // With an exact grant the command runs, and git can record.
         let settings = SessionSettings { mode: settings.mode, ..granting(&[&kept[..], &[asked]].concat()) };
         let said = run(&shipped(), command, &settings);
         assert_eq!((mark(&said), said.confinement()), ("allow", Confinement::GuardedGit), "{said:?}");
@@ -161,11 +161,11 @@ fn plan_mode_denies_what_was_granted_or_allowed_by_a_rule() {
     }
 }
 
-/// How the verdict in a mode may differ from the one where everything is asked.
+/// Returns true if the verdict in a mode may differ in this way from that in ask mode.
 fn is_fair(mode: SessionMode, asked: &Explanation, said: &Explanation) -> bool {
     match mode {
         SessionMode::Plan => matches!(said.verdict, Verdict::Deny { .. }) || (said == asked && said.only_looks()),
-        // Commands are no edits.
+        // Commands are not edits.
         SessionMode::Ask | SessionMode::AcceptEdits => said == asked,
         SessionMode::Auto => {
             let only_defaults = asked.layer == Layer::Default

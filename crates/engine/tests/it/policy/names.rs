@@ -1,4 +1,4 @@
-//! The project and the session's folders, by the names that tools and commands have for them.
+//! The project and the session's folders, by the names that tools and commands use.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ fn a_relative_path_is_judged_as_the_file_of_the_project_that_it_means() {
     for path in ["/project/locked/a", "locked/a", "./locked//a", "project/locked/a"] {
         assert_eq!(write(path, true), "deny", "{path}");
     }
-    // Names of the session's own tree mean that, and without a project nothing means it.
+    // Names in the session's own tree refer to that. Without a project no name refers to the project.
     for path in ["outputs/locked/a", "outputs/a", "open/locked/a"] {
         assert_eq!(write(path, true), "ask", "{path}");
     }

@@ -1,4 +1,4 @@
-//! Tools of MCP servers: what is asked, what may be kept, and what is kept for whom.
+//! Tools of MCP servers: approvals, possible grants, and the servers that they apply to.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) fn weather(server: &str, granted: bool) -> Foreign {
     }
 }
 
-/// The tool under the name that models call.
+/// The tool under the name used in calls.
 fn called(name: &str, effect: Effect) -> ToolSpec {
     ToolSpec { description: "[MCP server lab] Weather.".to_owned(), ..tool(name, effect) }
 }
@@ -72,7 +72,7 @@ fn what_is_kept_holds_for_the_tool_of_that_server_whatever_it_is_called() {
     check("mcp_lab_weather", &lab, "wx", bern(), "allow");
     check("mcp_lab_weather", &lab, "mcp_lab_weather", json!({}), "allow");
     check("mcp_lab_*", &lab, "wx", bern(), "allow");
-    // The name has come to mean the tool of another server.
+    // The name now refers to the tool of another server.
     check("wx", &sky, "wx", bern(), "ask");
     check(r#"wx {"city":"Bern"}"#, &sky, "wx", bern(), "ask");
     check("mcp_lab_weather", &sky, "wx", bern(), "ask");

@@ -1,4 +1,4 @@
-//! Rules by prefix that are offered beside the exact one: for which commands, and how far they reach.
+//! Prefix rules that are offered besides the exact one: for which commands, and their scope.
 
 use agentd_core::{interrupt::Ask, policy::Verdict, session::SessionSettings};
 use agentd_testkit::hostile;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{agree, granting, lived_in, mark, properties::wrapped, run, shipped};
 
-/// The prefixes that the corpus of commands is about.
+/// Prefixes covered by the command corpus.
 const RULED: [&str; 8] = ["git", "cargo", "npm", "make", "pytest", "ls", "python3 -m pytest", "go test"];
 
 fn keeping(prefixes: &[&str]) -> SessionSettings {
@@ -24,7 +24,7 @@ fn programs_that_build_and_test_are_offered_by_prefix() {
     fn check(command: &str, prefix: &str) {
         let rule = format!("run_bash_command: {prefix} *");
         assert_eq!(offered(command), std::slice::from_ref(&rule), "{command}");
-        // It is offered because it is enough.
+        // An offered rule must be sufficient.
         assert_eq!(mark(&run(&shipped(), command, &granting(&[&rule]))), "allow", "{command}");
     }
     check("cargo test", "cargo test");
@@ -84,9 +84,9 @@ fn what_a_launcher_runs_is_judged_as_if_it_stood_alone() {
 #[test]
 fn nothing_else_is_offered_by_prefix() {
     for command in [
-        // Only looks, so nothing is asked.
+        // Read-only, so no approval is needed.
         "git status",
-        // What it runs is in its words.
+        // The arguments determine which code runs.
         "cargo run",
         "cargo install ripgrep",
         "git push",
@@ -141,7 +141,7 @@ fn the_question_names_the_part_that_no_rule_covers() {
     check("cargo build && touch x && git status", "touch x");
     check("(make; touch x)", "touch x");
     check("make; echo $HOME", "echo $HOME");
-    // Nothing of it is covered, so there is nothing to compare with.
+    // No part is covered, so there is nothing to compare with.
     let said = run(&shipped(), "touch x", &keeping(&RULED));
     assert!(matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.contains("is not on the list")), "{said:?}");
 }

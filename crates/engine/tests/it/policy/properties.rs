@@ -1,4 +1,4 @@
-//! What holds for all commands.
+//! Properties that hold for all commands.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use super::{
 static POLICY: LazyLock<Policy> = LazyLock::new(shipped);
 static DEPLOY: LazyLock<Policy> = LazyLock::new(|| super::compiled("tools: {run_bash_command: {deny: [make deploy]}}"));
 
-/// One way to quote each letter of a word.
+/// Quotes a character in one of several ways.
 fn quoted(c: char) -> impl Strategy<Value = String> {
     prop_oneof![
         4 => Just(c.to_string()),
@@ -28,7 +28,7 @@ fn quoted(c: char) -> impl Strategy<Value = String> {
     ]
 }
 
-/// One way to write each letter of a word.
+/// Writes each letter of a word in one of several ways.
 fn written(word: &'static str) -> impl Strategy<Value = String> {
     let letter = |c: char| {
         prop_oneof![
@@ -41,7 +41,7 @@ fn written(word: &'static str) -> impl Strategy<Value = String> {
     word.chars().map(letter).collect::<Vec<_>>().prop_map(|letters| letters.concat())
 }
 
-/// A denied command with what may stand around a simple command.
+/// A denied command with possible text around it.
 fn denied() -> impl Strategy<Value = String> {
     let folder = select(vec!["", "", "/sbin/", "/usr/sbin/", "./", "../x/", "//"]);
     let prefix = select(vec!["", "", "A=1 ", "A= B='x y' ", "2>/dev/null ", "! ", "time ", "\t  ", "\\\n"]);
@@ -49,7 +49,7 @@ fn denied() -> impl Strategy<Value = String> {
     (prefix, folder, written("shutdown"), suffix).prop_map(|(a, b, c, d)| format!("{a}{b}{c}{d}"))
 }
 
-/// A denied word behind its program, written so that the shell puts it there.
+/// A denied argument of a program, in ways that the shell expands to it.
 fn denied_argument() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         written("deploy"),
@@ -70,7 +70,7 @@ fn denied_argument() -> impl Strategy<Value = String> {
     (before, word, select(vec!["", " x", " >x", " &"])).prop_map(|(a, b, c)| format!("make {a}{b}{c}"))
 }
 
-/// A command that runs another one, at the place of `PLAIN`, or of `QUOTED` inside single quotes.
+/// A command that runs another one, which replaces `PLAIN`, or `QUOTED` inside single quotes.
 pub(crate) fn wrapped() -> impl Strategy<Value = String> {
     inside(denied())
 }
@@ -112,7 +112,7 @@ fn inside(command: impl Strategy<Value = String>) -> impl Strategy<Value = Strin
     })
 }
 
-/// Pieces of shell, in any order.
+/// Pieces of shell syntax in any order.
 fn soup() -> impl Strategy<Value = String> {
     let words = [
         "))",
@@ -169,8 +169,8 @@ fn soup() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However a denied command is written and wherever it stands, it is refused, or a person is asked at high risk
-    /// where it could not be understood. No grant helps.
+    /// However a denied command is written and wherever it occurs, it is denied, or asked at high risk if it could not
+    /// be parsed. No grant overrides that.
     #[test]
     fn no_way_to_write_a_denied_command_lets_it_run(command in wrapped()) {
         let open = SessionSettings {
@@ -182,7 +182,7 @@ proptest! {
         prop_assert!(held || mark(&said) == "deny", "{:?} {:?}", command, said);
     }
 
-    /// The same where the entry has several words.
+    /// Same for an entry of several words.
     #[test]
     fn no_way_to_write_a_denied_argument_lets_it_run(command in inside(denied_argument())) {
         let policy = &*DEPLOY;
@@ -203,7 +203,7 @@ proptest! {
         run(&POLICY, &command, &SessionSettings::default());
     }
 
-    /// What a person granted for one part says nothing about another.
+    /// A grant for one part does not cover another one.
     #[test]
     fn a_grant_for_one_part_lets_no_other_run(
         one in select(vec!["make", "git commit -m x", "cargo build", "npm test"]),
@@ -216,14 +216,14 @@ proptest! {
         let said = run(&POLICY, &command, &granting(&[&grant]));
         let asks = matches!(said.verdict, Verdict::Ask { .. });
         prop_assert!(asks, "{:?}", said);
-        // What something is piped into is named with all of it.
+        // The right side of a pipe is named together with its left side.
         let named = if joint == " | " { command.as_str() } else { other };
         prop_assert_eq!(&said.grants, &vec![format!("{SHELL_TOOL}: {named}")]);
         let both = run(&POLICY, &command, &granting(&[&grant, &said.grants[0]]));
         prop_assert_eq!(mark(&both), "allow", "{:?}", both);
     }
 
-    /// The rules that are shown are the rules that help: kept, they let the same command run.
+    /// The offered rules are sufficient: once granted, the same command runs.
     #[test]
     fn what_is_shown_is_enough(
         words in vec("make".chars().map(quoted).collect::<Vec<_>>().prop_map(|letters| letters.concat()), 1..4),
@@ -237,7 +237,7 @@ proptest! {
     }
 }
 
-/// The property above can fail: without the list of denied programs, the same commands ask.
+/// Shows that the property above can fail: without the list of denied programs, the same commands ask.
 #[test]
 fn without_the_list_nothing_is_denied() {
     let policy = super::compiled("tools: {run_bash_command: {deny: [something-else]}}");
@@ -245,13 +245,13 @@ fn without_the_list_nothing_is_denied() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let freed = (0..200).filter(|_| {
         let command = wrapped().new_tree(&mut runner).unwrap().current();
-        // What the program itself knows asks; a grant or a switch could answer that.
+        // The built-in patterns ask; a grant or a setting could answer that.
         mark(&run(&policy, &command, &open)) == "critical"
     });
     assert!(freed.count() > 100);
 }
 
-/// Hostile sizes and depths end, with a question, and on the stack that a task has.
+/// Judging hostile sizes and depths ends with a question, within the stack of a task.
 #[test]
 fn no_size_and_no_depth_is_too_much() {
     let deep = |open: &str, middle: &str, close: &str, times: usize| {
@@ -315,7 +315,7 @@ fn no_size_and_no_depth_is_too_much() {
     judged.unwrap().join().unwrap();
 }
 
-/// What could not be read is shown in part, and looked through to its end.
+/// An unparsable command is shown in part, but searched to its end.
 #[test]
 fn a_denied_name_at_the_end_of_what_cannot_be_read_is_found() {
     let many = |text: &str| text.repeat(600);

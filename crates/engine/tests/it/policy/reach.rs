@@ -1,4 +1,4 @@
-//! How far denials, patterns and grants reach.
+//! Scope of denials, patterns and grants.
 
 use agentd_core::{policy::Layer, session::SessionSettings, tool::Effect};
 use agentd_policy::SHELL_TOOL;
@@ -102,19 +102,19 @@ fn a_grant_covers_what_it_names_and_nothing_else() {
     check(cargo, "cargo test; make", "ask");
     check(cargo, "cargo test $(make)", "ask");
     check(cargo, "make | cargo test", "ask");
-    // What stands in place of the star stays in the session's folders.
+    // Arguments that match the star must stay in the session's folders.
     check(cargo, "cargo test --manifest-path sub/Cargo.toml", "allow");
     check(cargo, "cargo test --target-dir /etc/x", "ask");
     check(cargo, "cargo test --target-dir=/etc/x", "ask");
     check(cargo, "cargo test --target-dir ../x", "ask");
     check(cargo, "cargo test --target-dir ~/x", "ask");
-    // A rule of another tool, or one that is none, covers nothing.
+    // A rule of another tool or an invalid one covers nothing.
     check("write_file", "make", "ask");
     check("run_bash_command", "make", "ask");
     check("run_bash_command: *", "make", "ask");
     check("run_bash_command:make", "make", "ask");
     check("make", "make", "ask");
-    // No kept rule lets anything critical run, or anything that is denied.
+    // No grant allows critical or denied commands.
     check("run_bash_command: rm -rf /", "rm -rf /", "critical");
     check("run_bash_command: shutdown *", "shutdown now", "deny");
 }
@@ -143,7 +143,7 @@ fn a_grant_names_all_of_a_pipeline_and_the_descriptor_of_a_redirection() {
     check("make 2> out.txt", "make > out.txt", "ask");
     check("make 2> out.txt", "make 2>> out.txt", "ask");
     check("make 1> out.txt", "make &> out.txt", "ask");
-    // Rules of older versions named a redirection without its descriptor, and what stands behind another program alone.
+    // Rules of older versions named redirections without a descriptor, and programs after a wrapper alone.
     check("make > out.txt", "make > out.txt", "ask");
     check("timeout 5 *", "timeout 5 make", "ask");
     check("bash *", "bash x.sh", "ask");
@@ -196,7 +196,7 @@ fn no_kept_rule_counts_where_a_command_has_gone_elsewhere() {
         check(command, "ask", &[]);
     }
     check("cd $X && make", "ask", &[]);
-    // A rule by prefix means no folder, and counts below the usual one.
+    // A prefix rule applies to any folder, and counts below the usual one.
     check("cd uploads; cargo test x", "allow", &[]);
     check("cd /project/uploads && cargo test x && cd ..", "allow", &[]);
 }

@@ -1,4 +1,4 @@
-//! Rule files, the layers, tools other than commands, grants.
+//! Rule files, layers, tools other than commands, and grants.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{compiled, granting, judge, mark, may_show, run, shipped, tool, with_all};
 
-/// The example of the documentation, with every key that a rule file may have.
+/// Example of the documentation, with every key of a rule file.
 const EXAMPLE: &str = r#"
 global:
   enable_approval: true
@@ -88,7 +88,7 @@ fn the_letters_of_json_hide_nothing() {
     assert_eq!(facts_of(r#"{"path":"a","content":"\u0070assword=hunter2"}"#), "critical");
     assert_eq!(facts_of(r#"{"path":"a","content":["x",{"y":"pass\u0077ord = hunter2"}]}"#), "critical");
     assert_eq!(facts_of(r#"{"path":"a","content":"x"}"#), "allow");
-    // What cannot be read is not allowed.
+    // Unparsable arguments are not allowed.
     assert_eq!(facts_of(r#"{"path":"a","content":"#), "high");
     assert_eq!(facts_of("[1]"), "high");
     assert_eq!(facts_of(&format!("{{\"a\":{}{}}}", "[".repeat(100), "]".repeat(100))), "high");
@@ -124,12 +124,12 @@ fn the_switches_do_what_they_say() {
     check(deny_x, "git pull", "ask");
     check(deny_x, "mkdir a", "deny");
     check(deny_x, "make", "ask");
-    // Asking can be switched off; refusing cannot.
+    // Approval can be switched off, denial cannot.
     let silent = "{global: {enable_approval: false}, tools: {run_bash_command: {deny: [x]}}}";
     check(silent, "make", "allow");
     check(silent, "rm -rf /", "allow");
     check(silent, "make; x", "deny");
-    // What the program itself knows stays in force when a section does not count.
+    // Built-in patterns stay in force if a section is disabled.
     let off = "tools: {run_bash_command: {enabled: false, deny: [x], patterns: {high_risk: [make]}}}";
     check(off, "x", "ask");
     check(off, "make", "ask");
@@ -261,7 +261,7 @@ fn each_key_of_a_rule_file_is_honoured() {
     assert_eq!(network("tools: {run_bash_command: {network: false}}"), Some(false));
     assert_eq!(network("tools: {run_bash_command: {network: true}}"), Some(true));
     assert_eq!(network("tools: {run_bash_command: {enabled: true}}"), None);
-    // A word that is no key, or an action that is none, is refused with its place.
+    // An unknown key or action is rejected with its position.
     for wrong in
         ["global: {enable_aproval: true}", "global: {default_action: maybe}", "tools: {x: {patterns: {high: [a]}}}"]
     {
@@ -291,7 +291,7 @@ fn each_part_that_asks_names_the_rule_that_would_be_kept() {
     check("timeout 5 make", &["timeout 5 make"]);
     check("git commit -m 'a b'", &["git commit -m 'a b'"]);
     check("rm -rf build", &["rm -rf build"]);
-    // No rule could be exact, or none may be kept.
+    // No exact rule is possible, or it may not be granted.
     check("make $X", &[]);
     check("make && make $X", &[]);
     check("rm -rf /", &[]);
@@ -374,7 +374,7 @@ fn what_is_remembered_is_read_freely_and_written_only_with_a_word_each_time() {
     assert_eq!(mark(&read), "allow");
 }
 
-/// Checks that a program brings along: one knows what it may object to, the other is broken.
+/// Built-in checks of a program: one may object, the other one is broken.
 #[derive(Debug)]
 struct Own;
 
@@ -441,13 +441,13 @@ fn the_sessions_own_state_is_written_without_a_word() {
     }
     assert_eq!(judged("write_file", json!({"path": "/state/a", "file": "outputs/b", "content": "x"})), "ask");
     assert_eq!(judged("write_file", json!({"path": ["/state/a"], "content": "x"})), "ask");
-    // Another tool may mean another folder.
+    // Another tool may interpret the path differently.
     assert_eq!(judged("files_write", json!({"path": "/state/a", "content": "x"})), "ask");
     assert_eq!(
         judged("apply_patch", json!({"patch": "*** Begin Patch\n*** Add File: /state/a\n+x\n*** End Patch"})),
         "ask"
     );
-    // What the rules find in it still counts.
+    // Findings of the rules still count.
     assert_eq!(judged("write_file", json!({"path": "/state/.env", "content": "x"})), "high");
     assert_eq!(judged("write_file", json!({"path": "/state/a", "content": "password = 'hunter2'"})), "critical");
 }

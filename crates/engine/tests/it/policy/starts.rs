@@ -1,5 +1,5 @@
-//! Where commands start and where they go: rules that were kept for one folder say nothing of another, and what looks
-//! does so in no folder that no tool would read.
+//! Start folders and `cd`: grants for one folder do not apply to another, and read-only commands do not run in folders
+//! that no tool would read.
 
 use agentd_core::{
     policy::Explanation,
@@ -37,7 +37,7 @@ fn a_rule_that_was_kept_for_the_project_covers_nothing_in_another_folder_of_the_
         [format!("cd {PROJECT} && make"), "cd /project; cargo test x".to_owned(), "cd /project/ && make".to_owned()]
     {
         check(&stays, Some(&project), "allow");
-        // Where nobody knows where it starts, nobody knows whether it stays there.
+        // With an unknown start folder it is unknown whether the command stays there.
         check(&stays, None, "ask");
         check(&stays, Some(&folder("/project/sub", &format!("{PROJECT}/sub"))), "ask");
     }
@@ -50,11 +50,11 @@ fn a_rule_that_was_kept_for_the_project_covers_nothing_in_another_folder_of_the_
     ] {
         check(&moves, Some(&project), "ask");
     }
-    // Without rules it is as it was: what looks may look in all folders of the session.
+    // Without grants nothing changes: read-only commands may use all folders of the session.
     check(&format!("cd {ROOT} && ls && git status"), Some(&project), "allow");
 }
 
-/// What a call writes may mean one folder here and another there.
+/// A relative path may refer to different folders.
 #[test]
 fn a_rule_with_a_folder_means_the_folder_and_not_how_it_was_written() {
     let policy = shipped();
@@ -106,7 +106,7 @@ fn a_rule_that_was_kept_for_the_project_covers_no_command_that_a_skill_has_start
         &kept,
         ("ask", &["run_bash_command: [in /] make skills/pdf"]),
     );
-    // Where nobody knows, no rule holds and none is offered.
+    // With an unknown folder no rule applies and none is offered.
     check(&args, None, &kept, ("ask", &[]));
     let there = granting(&["run_bash_command: [in /] make"]);
     check(&args, Some(&workspace()), &there, ("allow", &[]));
@@ -114,7 +114,7 @@ fn a_rule_that_was_kept_for_the_project_covers_no_command_that_a_skill_has_start
     check(&json!({"command": "make", "directory": "/"}), Some(&workspace()), &there, ("allow", &[]));
 }
 
-/// What is kept for good names a folder of this machine, by whatever name a session has it.
+/// A permanent grant names a folder of this machine, whatever name it has in a session.
 #[test]
 fn a_rule_about_a_folder_of_this_machine_holds_there_and_nowhere_else() {
     let policy = shipped();
@@ -136,11 +136,11 @@ fn a_rule_about_a_folder_of_this_machine_holds_there_and_nowhere_else() {
         check(here.clone(), elsewhere, "ask");
         check(named.clone(), elsewhere, "ask");
     }
-    // A folder of the session's own that happens to lie there is no project.
+    // An own folder of the session at this path is not the project.
     check(named, Some(&folder("/outputs", PROJECT)), "ask");
 }
 
-/// A model may name its folders as it likes.
+/// A model may choose any folder name.
 #[test]
 fn no_rule_counts_in_a_folder_whose_name_could_be_the_end_of_one() {
     let policy = shipped();
@@ -164,7 +164,7 @@ fn git_asks_beside_what_nothing_holds() {
     check("git show HEAD | head -3; touch x", "ask", &["git show HEAD"]);
     check("cargo test | git grep -c x", "ask", &["cargo test | git grep -c x"]);
     check("git --no-pager diff && ls && touch x", "ask", &["git --no-pager diff"]);
-    // A part that asks anyway: the rule for git is kept with the other one.
+    // A part that asks anyway: the rule for git is granted together with it.
     check("git diff; make", "ask", &["git diff", "make"]);
     check("git log; touch x", "allow", &[]);
     check("git diff; git log", "allow", &[]);
@@ -173,7 +173,7 @@ fn git_asks_beside_what_nothing_holds() {
     assert_eq!(mark(&run(&policy, "git diff; touch x", &all)), "allow");
     let mild = compiled("tools: {run_bash_command: {patterns: {low_risk: ['make test']}}}");
     assert_eq!(mark(&run(&mild, "git diff; make test", &SessionSettings::default())), "ask");
-    // Where commands run unasked anyway, so does this.
+    // If commands run without approval anyway, this one does too.
     let trusting = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
     assert_eq!(mark(&run(&policy, "git diff; touch x", &trusting)), "allow");
 }
@@ -205,7 +205,7 @@ fn nothing_looks_unasked_in_a_folder_that_no_tool_would_read_unasked() {
     check("cat a", "/project/drafts", "/project/drafts", &none, "ask");
     check("cat a", "drafts", "/project/drafts", &trusting, "ask");
     check("cat a", "/project/locked/x", "/project/locked/x", &none, "deny");
-    // What does more than look is for the rules of commands to judge.
+    // Commands that do more than read are left to the command rules.
     check("make", "/project/locked", "/project/locked", &none, "ask");
     let kept = granting(&["run_bash_command: [in /project/.aws] cat config", "run_bash_command: cat config"]);
     check("cat config", "/project/.aws", "/project/.aws", &kept, "allow");

@@ -1,4 +1,4 @@
-//! Requests over the network: what only fetches runs, what sends anything asks.
+//! Requests over the network: fetching is allowed, sending asks.
 
 use agentd_core::{policy::Layer, session::SessionSettings, tool::Effect};
 use agentd_policy::check_grant;
@@ -22,7 +22,7 @@ fn what_sends_anything_asks_whatever_the_switches_say() {
     check(json!({"url": "https://example.org/", "method": "POST"}), "ask");
     check(json!({"url": "https://example.org/", "method": "get", "body": "x"}), "ask");
     check(json!({"url": "https://example.org/", "headers": {"cookie": "x"}}), "ask");
-    // The patterns for all tools look at addresses, too.
+    // Patterns for all tools apply to addresses too.
     check(json!({"url": "https://example.org/?api_key=ABCDEFGH12345"}), "critical");
     check(json!([]), "high");
 }
@@ -42,7 +42,7 @@ fn rules_decide_over_addresses() {
     check(json!({"url": "https://example.org/admin/"}), "deny");
     check(json!({"url": "https://api.example.org/"}), "ask");
     check(json!({"url": "https://hooks.lan/x", "method": "POST"}), "allow");
-    // What allows counts at the start of an address only.
+    // An allowed address only matches at the start.
     check(json!({"url": "https://example.org/?https://hooks.lan/", "method": "POST"}), "ask");
     let closed = compiled("global: {default_action: deny}");
     let post = json!({"url": "https://example.org/", "method": "POST"});
