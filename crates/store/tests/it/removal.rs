@@ -1,4 +1,4 @@
-//! Sessions that are removed: gone at once for everybody, holding nobody up, and overwritten to the last word.
+//! Removal of sessions: immediate for all readers, without blocking, and overwritten completely.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use crate::{file, new_session, open, opened, overwritten, rows, spoil};
 
-/// Twelve megabytes, of which a piece is a hundredth.
+/// A session of twelve megabytes, about a hundred pieces.
 async fn large_session(store: &SqliteStore) -> EventScript {
     let mut script = new_session(store).await;
     let words = "the blue door; ".repeat(2000);
@@ -34,7 +34,7 @@ async fn a_large_session_is_gone_at_once_and_nobody_waits_for_its_rows() {
     let (large, mut other) = (large_session(&store).await, new_session(&store).await);
     store.append(vec![other.input("the green door")]).await.unwrap();
     let query = || SearchQuery::parse("door").unwrap();
-    // The index has all of it before.
+    // Wait until all of it is indexed.
     until("all is indexed", async || {
         let found = store.search(query(), None, 10).await.unwrap();
         (found.unsearched == 0).then_some(())
@@ -80,7 +80,7 @@ async fn the_words_of_a_small_session_leave_the_log() {
     assert!(file_size(folder.path(), "journal.db-wal") > 0, "it is in the log at first");
     store.delete_session(small.session).await.unwrap();
     log_is_empty(folder.path()).await;
-    // Its id leaves with the note that its files are gone, which comes behind that.
+    // Its id disappears with the record that its files are gone, which comes later.
     store.note_files_gone(vec![small.session]).await.unwrap();
     log_is_empty(folder.path()).await;
     store.close().await.unwrap();
