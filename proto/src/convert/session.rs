@@ -1,4 +1,4 @@
-//! Sessions: their settings, todo lists and files, what was found in them, and what was undone.
+//! Conversions for sessions: settings, todo lists, files, search hits and undo.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ mirrored! {
         @ session: StoredSession {
             todos open_turn reset_seq agents, summary = summary "the summary of a session",
             settings = settings "the settings of a session" ? window
-            // What waits is for the daemon to know; a client is told how many do.
+            // Queued turns are internal to the daemon; clients get their number.
             .. queue: Vec::new(), handed_over: Default::default(), tools: Vec::new(), surroundings: None
         }
 }
@@ -92,7 +92,7 @@ mirrored! {
 mirrored! { UndoReport as v1::UndoReport: turn_id turn redo preview files }
 mirrored! { UndoneFile as v1::UndoneFile: path change outcome reason diff }
 
-/// The request for a session.
+/// Creates the undo request for a session.
 pub fn undo_to_wire(session: &str, request: &UndoRequest) -> v1::UndoRequest {
     v1::UndoRequest {
         session: session.to_owned(),

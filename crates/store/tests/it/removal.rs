@@ -89,7 +89,7 @@ async fn the_words_of_a_small_session_leave_the_log() {
 #[tokio::test]
 async fn a_start_after_a_kill_empties_the_log_of_what_was_removed() {
     let (copy, (folder, store)) = (tempfile::tempdir().unwrap(), opened());
-    // Nothing can be moved while somebody reads what was there before.
+    // The log cannot be moved while a reader has an old snapshot.
     let reader = file(folder.path());
     reader.execute_batch("BEGIN; SELECT count(*) FROM sessions").unwrap();
     let mut small = new_session(&store).await;
@@ -118,11 +118,11 @@ async fn a_stop_in_the_middle_is_gone_on_with() {
 
     let store = open(folder.path());
     assert_eq!(store.session(large.session).await.unwrap(), None);
-    // So are its files.
+    // Its files are still recorded, too.
     assert_eq!(store.files_left().await.unwrap(), [large.session]);
     store.note_files_gone(vec![large.session]).await.unwrap();
     overwritten(&store).await;
-    // A new one is not taken for it.
+    // A new session is not mistaken for it.
     let new = new_session(&store).await;
     assert!(store.events(new.session, 0, 10).await.unwrap().is_empty());
     store.close().await.unwrap();
@@ -140,15 +140,15 @@ fn check_gone(folder: &Path, words: &str) {
     assert!(!holds(&std::fs::read(folder.join("journal.db")).unwrap(), words), "{words} is left");
 }
 
-/// Spoils the page of rows on which that stands.
+/// Damages the page of rows that contains this text.
 fn spoil_page(folder: &Path, words: &str) {
     let bytes = std::fs::read(folder.join("journal.db")).unwrap();
-    // The first byte of a page that holds rows.
+    // First byte of a page that has rows.
     let found = bytes.chunks(4096).position(|page| page[0] == 0x0d && holds(page, words));
     spoil(folder, u32::try_from(found.unwrap()).unwrap());
 }
 
-/// More than one piece of that.
+/// Creates a session with this text in more than one piece.
 async fn said(store: &SqliteStore, words: &str) -> EventScript {
     let mut script = new_session(store).await;
     let padding = "and so on ".repeat(60);
@@ -158,7 +158,7 @@ async fn said(store: &SqliteStore, words: &str) -> EventScript {
 
 #[tokio::test]
 async fn a_damaged_page_keeps_no_session_from_being_removed_and_no_other_from_being_overwritten() {
-    // In the first piece, and in a later one.
+    // Damaged in the first piece, and in a later one.
     for damaged in [5, 300] {
         let (folder, store) = opened();
         let (spoiled, other) = (said(&store, "the blue door").await, said(&store, "the green door").await);
@@ -178,7 +178,7 @@ async fn a_damaged_page_keeps_no_session_from_being_removed_and_no_other_from_be
         store.close().await.unwrap();
         check_gone(folder.path(), "green door");
 
-        // The next start tries it again, and is not held up by it.
+        // The next start retries it, and is not blocked by it.
         let store = open(folder.path());
         let third = said(&store, "the red door").await;
         store.delete_session(third.session).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_session_whose_settings_are_on_a_damaged_page_is_removed() {
     let store = open(folder.path());
     store.delete_session(spoiled.session).await.unwrap();
     assert!(store.sessions(10).await.unwrap().is_empty() && store.open_turns().await.unwrap().is_empty());
-    // All but what is on that page.
+    // Everything except the data on that page.
     assert_eq!(overwritten(&store).await.stuck_sessions, 1);
     store.close().await.unwrap();
     check_gone(folder.path(), "blue door");
