@@ -17,7 +17,7 @@ use tokio::{
 pub struct LocalServer {
     /// Name on the command line.
     pub name: &'static str,
-    /// Name for display.
+    /// Name as shown to users.
     pub title: &'static str,
     /// Default address of its API.
     pub base_url: &'static str,

@@ -55,7 +55,7 @@ pub struct SessionView {
 /// Content of an archive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExportedContent {
-    /// Number of events.
+    /// Number of exported events.
     pub events: u64,
     /// Files in the archive.
     pub files: FilesCopied,
@@ -79,7 +79,7 @@ pub struct PruneReport {
 /// A session that continues from a copy of another's history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForkReply {
-    /// The new session.
+    /// Session that was created.
     pub session: SessionView,
     /// Number of the last copied turn, from 1.
     pub turn: u64,
@@ -94,7 +94,7 @@ pub struct ForkReply {
 pub struct NumberedItem {
     /// Number of the event that completed it.
     pub seq: u64,
-    /// The item itself.
+    /// Content of the item.
     pub item: Item,
 }
 
@@ -153,7 +153,7 @@ pub struct DaemonStatus {
 /// A language server of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LanguageServer {
-    /// Name in `languages.yaml`.
+    /// Name of its entry in `languages.yaml`.
     pub name: String,
     /// Hint on how to install it, if only a substitute for it is available.
     pub hint: Option<String>,
@@ -203,7 +203,7 @@ pub struct RuleText {
 /// A call under two sets of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
-    /// The call itself.
+    /// Call that was judged.
     pub call: PolicyCall,
     /// Verdict of the current rules.
     pub now: Explanation,
@@ -289,7 +289,7 @@ pub struct McpServerView {
     pub transport: String,
     /// Command line or URL.
     pub place: String,
-    /// Number of connections.
+    /// Number of open connections.
     pub connections: u32,
     /// Name and version that the server reported.
     pub says_it_is: String,

@@ -51,7 +51,7 @@ pub struct TreeFile {
     pub executable: bool,
     /// Time of the last change, in seconds since 1970, if known.
     pub modified: Option<u64>,
-    /// Size in bytes.
+    /// File size in bytes.
     pub bytes: u64,
 }
 

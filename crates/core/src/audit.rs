@@ -36,7 +36,7 @@ pub struct AuditEntry {
     pub turn_id: Option<TurnId>,
     /// Tool call of the fact, if any.
     pub call_id: Option<CallId>,
-    /// The fact itself.
+    /// Kind and details of the fact.
     #[serde(flatten)]
     pub fact: AuditFact,
 }
@@ -152,7 +152,7 @@ pub enum AuditFact {
         /// Name of the requesting client, or `model`.
         by: String,
     },
-    /// The daemon started.
+    /// The daemon process has started.
     DaemonStarted {
         /// Version of the daemon.
         version: String,
@@ -235,7 +235,7 @@ pub struct Decision {
     pub verdict: VerdictName,
     /// Layer of the rule that matched, such as `global` or `tool`.
     pub layer: Option<String>,
-    /// Rule that matched.
+    /// Rule that matched the call.
     pub rule: Option<String>,
     /// Risk of the call.
     pub risk: Option<Risk>,
@@ -246,7 +246,7 @@ pub struct Decision {
     /// Granted rules that let it run without a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
-    /// Who made the final decision.
+    /// Maker of the final decision.
     pub by: DecidedBy,
     /// The answer, if one was given. An edit has the arguments that replace those of the model.
     pub answer: Option<Answer>,
@@ -269,19 +269,19 @@ pub struct Requester {
 pub enum VerdictName {
     /// The call may run.
     Allow,
-    /// The user decides.
+    /// The user decides on the call.
     Ask,
     /// The call may not run.
     Deny,
 }
 
-/// Who made the final decision on a call.
+/// Maker of the final decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
-    /// The rules alone.
+    /// The rules, without a question.
     Rules,
-    /// A granted rule.
+    /// A rule that was granted earlier.
     Grant,
     /// A client, by the name that it gave.
     Client(String),

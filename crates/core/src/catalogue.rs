@@ -21,7 +21,7 @@ pub struct Catalogue {
 /// An MCP server as shown to models and users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerCard {
-    /// Name in `mcp_servers.yaml`.
+    /// Name of the entry in `mcp_servers.yaml`.
     pub name: String,
     /// The server's one-line description of itself, sanitised for display. Empty if it has none or was never reached.
     pub about: String,
@@ -104,14 +104,14 @@ names! {
     /// When a tool is shown.
     #[derive(Default, PartialOrd, Ord)]
     pub enum ToolTier {
-        /// In every turn.
+        /// Shown in every turn.
         Core = "core",
-        /// In every turn, unless disabled.
+        /// Shown in every turn, because it was not disabled.
         #[default]
         Enabled = "enabled",
-        /// In turns that mention it.
+        /// Shown in turns that mention it.
         Discovered = "discovered",
-        /// Never, even if it is mentioned.
+        /// Never shown, even if it is mentioned.
         Off = "off",
     }
 }
@@ -120,13 +120,13 @@ names! {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOrigin {
-    /// The daemon itself.
+    /// The tools of the daemon.
     BuiltIn,
     /// The engine, from the conversation's state, as for `todo_write`.
     Conversation,
-    /// An MCP server.
+    /// A server that speaks MCP.
     Mcp {
-        /// Name in `mcp_servers.yaml`.
+        /// Name of the entry in `mcp_servers.yaml`.
         server: String,
     },
 }

@@ -13,7 +13,7 @@ use encoding_rs::{DecoderResult, Encoding, GB18030, GBK, ISO_2022_JP, UTF_8, UTF
 /// The encoding of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charset {
-    /// The encoding itself.
+    /// Encoding of the text.
     pub encoding: &'static Encoding,
     /// Length of its byte order mark, in bytes.
     pub bom: usize,

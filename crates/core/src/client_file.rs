@@ -10,7 +10,7 @@ pub struct ClientFileRequest {
     pub id: String,
     /// Path relative to the project, with `/` as separator.
     pub path: String,
-    /// What the client is asked to do.
+    /// Action that the client is asked for.
     pub action: FileAction,
 }
 
@@ -26,7 +26,7 @@ pub enum FileAction {
 /// Answer of a client about a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientFileAnswer {
-    /// The current text.
+    /// The current text of the file.
     Text(String),
     /// The new text was written.
     Written,

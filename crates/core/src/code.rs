@@ -202,7 +202,7 @@ names! {
         Class = "class",
         /// A constant or variable outside of functions.
         Constant = "constant",
-        /// An enumeration type.
+        /// An enumeration of variants.
         Enum = "enum",
         /// A function outside of types.
         Function = "function",
@@ -210,7 +210,7 @@ names! {
         Impl = "impl",
         /// An interface, trait or protocol.
         Interface = "interface",
-        /// A macro definition.
+        /// Definition of a macro.
         Macro = "macro",
         /// A method of a type.
         Method = "method",

@@ -76,7 +76,7 @@ pub struct HistoryFile {
 pub struct CompactionReport {
     /// Reason for the compaction.
     pub cause: CompactionCause,
-    /// How the summary was written.
+    /// Method that produced the summary.
     pub strategy: CompactionStrategy,
     /// Number of messages that the model saw before.
     pub messages_before: u32,
@@ -120,7 +120,7 @@ pub enum CompactionCause {
     Person,
 }
 
-/// How a summary is written.
+/// Method of producing a summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionStrategy {
@@ -141,12 +141,12 @@ names! {
     /// Fill level of a window.
     #[derive(Default, PartialOrd, Ord)]
     pub enum TokenLevel {
-        /// Below 75 percent.
+        /// Less than 75 percent.
         #[default]
         Info = "info",
-        /// From 75 percent.
+        /// At least 75 percent.
         Warning = "warning",
-        /// From 95 percent: the history is compacted before the next call.
+        /// At least 95 percent: the history is compacted before the next call.
         Critical = "critical",
     }
 }
@@ -260,7 +260,7 @@ pub struct Segment {
     /// File or tool that it comes from, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Size in bytes.
+    /// Size of the part, in bytes.
     pub bytes: u64,
     /// Approximate number of tokens.
     pub tokens: u64,
@@ -272,19 +272,19 @@ names! {
     /// Kind of a part of a request.
     #[derive(Hash)]
     pub enum SegmentKind {
-        /// The system message.
+        /// The system message with the instructions.
         Instructions = "instructions",
         /// The tools with their schemas.
         Tools = "tools",
-        /// `AGENTS.md` files.
+        /// Content of `AGENTS.md` files.
         Memory = "memory",
         /// The catalogue of skills.
         Skills = "skills",
         /// The summary of the compacted history.
         Summary = "summary",
-        /// Messages and calls.
+        /// Messages and calls of the history.
         History = "history",
-        /// Results of calls.
+        /// Results of earlier tool calls.
         Results = "results",
         /// The daemon's reminders to the model, at the end.
         Reminders = "reminders",

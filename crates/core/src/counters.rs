@@ -14,7 +14,7 @@ names! {
         /// Questions to users that were answered, by kind, with the kind of the answer. The time is how long they were
         /// pending.
         Wait = "wait",
-        /// Warnings, by code.
+        /// Warnings, counted by their code.
         Warning = "warning",
         /// Starts of the daemon: `clean`, or `unclean` if it did not stop in good order before.
         Start = "start",
@@ -30,7 +30,7 @@ pub struct Counter {
     pub name: String,
     /// Outcome; empty if the kind has no outcomes.
     pub outcome: String,
-    /// Number of events.
+    /// Number of counted events.
     pub count: u64,
     /// Total time of these events, in milliseconds.
     pub milliseconds: u64,

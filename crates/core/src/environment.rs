@@ -1,6 +1,6 @@
-//! A client's environment variables as its tools see them: only allowed variables, whoever the client is. The
-//! environment also has the client's working directory as a shell names it (`PWD`), which reaches tools separately from
-//! the variables.
+//! A client's environment variables as its tools see them: only allowed variables, for every client. The environment
+//! also has the client's working directory as a shell names it (`PWD`), which reaches tools separately from the
+//! variables.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
@@ -56,7 +56,7 @@ const MOST: usize = 128;
 const LONGEST: usize = 32 * 1024;
 const LONGEST_PATH: usize = 4096;
 
-/// Variables of a client, filtered by [`Self::allowed`]. Deserialising a stored value does not filter it again.
+/// Environment variables of a client. [`Self::allowed`] filters them; stored values are not filtered again.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClientEnvironment(BTreeMap<String, String>);

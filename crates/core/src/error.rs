@@ -75,7 +75,7 @@ macro_rules! port_error {
                 self
             }
 
-            /// Adds the cause.
+            /// Adds the underlying cause.
             #[must_use]
             pub fn with_source(mut self, source: impl Into<Source>) -> Self {
                 self.source = Some(source.into());

@@ -67,7 +67,7 @@ impl Event {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
-    /// A turn began.
+    /// A turn of the session began.
     TurnStarted {
         /// Id that links the turn to logs and traces.
         trace_id: TraceId,
@@ -109,14 +109,14 @@ pub enum EventKind {
         item_id: ItemId,
         /// Position of the text, in bytes from the start of the item's text.
         offset: u64,
-        /// The added text.
+        /// Text that was added.
         text: String,
     },
     /// An item is complete, or will not be continued.
     ItemCompleted {
         /// Final state of the item.
         item: Item,
-        /// How the item ended.
+        /// Status at the end of the item.
         status: ItemStatus,
     },
     /// The turn needs an answer and waits.
@@ -141,7 +141,7 @@ pub enum EventKind {
         step: u32,
         /// Slot of the call.
         slot: Slot,
-        /// Model that answered.
+        /// Id of the model that answered.
         model: String,
         /// Usage of the call.
         usage: Usage,
@@ -228,7 +228,7 @@ pub enum StateChange {
     },
     /// The session got a title.
     Title {
-        /// The new title.
+        /// Title after the change.
         title: String,
     },
     /// The session's settings were changed.
@@ -278,7 +278,7 @@ pub enum StateChange {
     Surroundings(Surroundings),
     /// The fill level of the window changed.
     TokenLevel {
-        /// The new level.
+        /// Level after the change.
         level: TokenLevel,
         /// Tokens of the last request and its answer.
         tokens: u64,

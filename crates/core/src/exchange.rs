@@ -86,14 +86,14 @@ pub struct ReceivedAnswer {
     pub duration: Duration,
     /// Tokens as counted by the server.
     pub usage: Option<Usage>,
-    /// How the attempt ended.
+    /// Outcome of the attempt.
     pub outcome: ExchangeOutcome,
     /// Error message, if it failed.
     pub error: Option<String>,
 }
 
 names! {
-    /// How an exchange ended.
+    /// Outcome of an exchange.
     #[derive(Default)]
     pub enum ExchangeOutcome {
         /// The answer is complete.
@@ -101,7 +101,7 @@ names! {
         Whole = "whole",
         /// The server paused the answer and continues it with the next request.
         Paused = "paused",
-        /// The attempt failed.
+        /// The attempt ended in an error.
         Failed = "failed",
         /// The answer was not read to its end because the turn was cancelled or needed no more.
         Abandoned = "abandoned",
@@ -148,7 +148,7 @@ impl PartialEq for RequestTap {
     }
 }
 
-/// A recorded exchange.
+/// An exchange as it was recorded.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
@@ -161,9 +161,9 @@ pub struct Exchange {
     pub at: Timestamp,
     /// Number of the previous request in the same conversation, if it is still stored.
     pub before: Option<u64>,
-    /// The recorded request.
+    /// Request as it was recorded.
     pub request: KeptRequest,
-    /// The recorded answer. `None` if the end of the exchange is unknown.
+    /// Answer as it was recorded. `None` if the end of the exchange is unknown.
     pub answer: Option<KeptAnswer>,
 }
 
@@ -214,7 +214,7 @@ pub struct KeptAnswer {
     pub duration_us: u64,
     /// Tokens as counted by the server.
     pub usage: Option<Usage>,
-    /// How the exchange ended.
+    /// Outcome of the exchange.
     pub outcome: ExchangeOutcome,
     /// Error message, if it failed.
     pub error: Option<String>,

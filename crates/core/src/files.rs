@@ -25,11 +25,11 @@ pub struct Picture {
     pub path: String,
     /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Width in pixels.
+    /// Width of the picture, in pixels.
     pub width: u32,
-    /// Height in pixels.
+    /// Height of the picture, in pixels.
     pub height: u32,
-    /// Size in bytes.
+    /// File size in bytes.
     pub bytes: u64,
 }
 
@@ -38,9 +38,9 @@ pub struct Picture {
 pub struct PreparedPicture {
     /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Width in pixels.
+    /// Width of the picture, in pixels.
     pub width: u32,
-    /// Height in pixels.
+    /// Height of the picture, in pixels.
     pub height: u32,
     /// Name derived from the content: equal bytes have equal names.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct PreparedPicture {
 pub struct StoredInput {
     /// Path of the file with the whole input, as tools write it.
     pub path: String,
-    /// Size in bytes.
+    /// File size in bytes.
     pub bytes: u64,
     /// Number of lines. An unterminated last line counts.
     pub lines: u64,
@@ -81,11 +81,11 @@ pub struct FileEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
-    /// A regular file.
+    /// A regular file on the disk.
     File,
-    /// A folder.
+    /// A folder, without its entries.
     Folder,
-    /// A symbolic link.
+    /// A symbolic link to a path.
     Link,
     /// A pipe, socket or device.
     Other,
@@ -123,7 +123,7 @@ pub struct FileWritten {
 /// Files that were removed, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilesRemoved {
-    /// Number of files.
+    /// Number of removed files.
     pub files: u64,
     /// Total size in bytes.
     pub bytes: u64,

@@ -73,7 +73,7 @@ names! {
 pub struct HeldGrant {
     /// Session of the grant. `None` if it covers all sessions.
     pub session_id: Option<SessionId>,
-    /// The grant itself.
+    /// Grant with its rule.
     pub grant: Grant,
 }
 

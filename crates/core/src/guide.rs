@@ -112,7 +112,7 @@ names! {
         Person = "person",
         /// Part of a plugin that the user has added.
         Plugin = "plugin",
-        /// Bundled with agentd.
+        /// Bundled with the daemon's package.
         Bundled = "bundled",
         /// Part of the project, from its authors.
         Project = "project",
@@ -140,7 +140,7 @@ pub enum SkillListing {
     /// Not listed: it needs a mention, cannot be used, or does not fit.
     #[default]
     None,
-    /// The name alone.
+    /// The name without a description.
     Name,
     /// The name and the beginning of the description.
     Shortened,

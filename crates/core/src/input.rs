@@ -27,7 +27,7 @@ pub enum InputPart {
     Picture(PictureData),
     /// A file to upload.
     File {
-        /// Name without folders.
+        /// File name without folders.
         name: String,
         /// Bytes of the file.
         content: Vec<u8>,

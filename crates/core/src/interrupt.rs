@@ -20,9 +20,9 @@ pub const AFTER_REFUSAL: &str = "Do not try the same again; ask, or go another w
 pub struct Interrupt {
     /// Id of the interrupt.
     pub id: InterruptId,
-    /// Session that waits.
+    /// Session of the waiting turn.
     pub session_id: SessionId,
-    /// Turn that waits.
+    /// Turn that waits for the answer.
     pub turn_id: TurnId,
     /// Tool call that raised it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub struct Interrupt {
     /// Origin of the question.
     #[serde(default)]
     pub asked_by: AskedBy,
-    /// The question itself.
+    /// Question and its details.
     #[serde(flatten)]
     pub ask: Ask,
     /// Time at which it was raised.
@@ -89,7 +89,7 @@ pub enum Ask {
         args: Value,
         /// Risk of the call.
         risk: Risk,
-        /// Reason for asking.
+        /// Reason why approval is required.
         reason: String,
         /// Preview for the user: a unified diff or a command line.
         preview: Option<String>,
@@ -209,7 +209,7 @@ impl Ask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    /// Run the call.
+    /// Run the call as requested.
     Approve,
     /// Do not run the call.
     Reject {
@@ -225,7 +225,7 @@ pub enum Answer {
     },
     /// Run the call, and grant one of the rules in `wider` of [`Ask::Approval`].
     Keep {
-        /// The rule, verbatim.
+        /// Text of the rule, verbatim.
         rule: String,
         /// Scope of the grant.
         #[serde(default, skip_serializing_if = "crate::usage::is_zero")]

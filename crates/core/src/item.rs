@@ -214,7 +214,7 @@ impl NoticeTopic {
     }
 }
 
-/// How an item ended.
+/// Status at the end of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {

@@ -226,7 +226,7 @@ pub struct ReadPart {
     pub next: Option<PartCursor>,
 }
 
-/// Query for documents.
+/// Query for a search in documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentQuery {
     /// Words, phrases in double quotes, or a regular expression.

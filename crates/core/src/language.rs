@@ -30,7 +30,7 @@ impl SourceFile {
 pub struct Diagnostic {
     /// Name of the file in the session.
     pub file: String,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
     /// Column, from 1, in UTF-16 units.
     pub column: u32,
@@ -65,7 +65,7 @@ impl std::fmt::Display for Diagnostic {
     }
 }
 
-/// How long the engine waits for language servers.
+/// Limit on the engine's wait for language servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// Between two steps: hardly waits for a server that has just started.
@@ -88,7 +88,7 @@ pub struct LanguageNews {
 pub struct SourcePosition {
     /// File with the symbol.
     pub file: SourceFile,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
     /// Position in the line.
     pub at: LinePlace,
@@ -110,7 +110,7 @@ pub struct SourceLocation {
     pub file: String,
     /// True if it is in the same folder of the user as the file of the request.
     pub is_own: bool,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
     /// Column, from 1, in UTF-16 units.
     pub column: u32,
@@ -139,7 +139,7 @@ pub struct SourceEdit {
 /// A position in the protocol of language servers: lines from 0, and UTF-16 units from 0 within them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub struct WirePosition {
-    /// Line, from 0.
+    /// Line number, from 0.
     pub line: u32,
     /// UTF-16 units before the position in the line.
     pub character: u32,

@@ -22,11 +22,11 @@ names! {
         /// The default for all slots without a model of their own.
         #[default]
         Base = "base",
-        /// Complex tasks.
+        /// Tasks of high complexity.
         Reasoning = "reasoning",
-        /// Input with images.
+        /// Input that contains images.
         Vision = "vision",
-        /// Programming tasks.
+        /// Reading and writing program code.
         Code = "code",
         /// The last answer of a turn, and chat.
         Chat = "chat",
@@ -107,11 +107,11 @@ names! {
         /// An assumed value, because nothing is known.
         #[default]
         Default = "default",
-        /// The user's configuration.
+        /// The value in the configuration.
         Configured = "configured",
         /// The catalogue of published model data.
         Catalogue = "catalogue",
-        /// The model's server.
+        /// A report of the model's server.
         Server = "server",
         /// A refusal by the model's server.
         Refusal = "refusal",
@@ -132,11 +132,11 @@ pub struct LearntForm {
 /// Part of requests that a change is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeTopic {
-    /// Tools and calls.
+    /// Tools, calls and their results.
     Tools,
     /// Earlier reasoning of the model.
     Thoughts,
-    /// Pictures in messages.
+    /// Pictures in the messages.
     Pictures,
     /// Fields beside the conversation.
     Parameters,
@@ -171,7 +171,7 @@ pub struct ModelCheck {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckState {
-    /// The check passed.
+    /// The check passed without remarks.
     #[default]
     Ok,
     /// It works, but could be better.
@@ -345,7 +345,7 @@ pub enum ModelChunk {
     },
     /// The server's own fields for the whole answer. Sent at most once, before the calls.
     AnswerFields(ServerFields),
-    /// A call that does not run. Sent at the same time as [`Self::ToolCall`].
+    /// A call that does not run. Sent at the same point as [`Self::ToolCall`].
     UnrunCall {
         /// Name of the tool, as far as known.
         name: String,

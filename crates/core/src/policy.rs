@@ -23,11 +23,11 @@ names! {
 pub enum Verdict {
     /// The call may run.
     Allow,
-    /// The user decides.
+    /// The user decides on the call.
     Ask {
         /// Risk of the call.
         risk: Risk,
-        /// Reason for asking.
+        /// Reason why approval is required.
         reason: String,
     },
     /// The call may not run, and no approval can change that.
@@ -74,7 +74,7 @@ names! {
     pub enum Layer {
         /// The tool's own checker.
         Checker = "checker",
-        /// The global patterns.
+        /// The patterns for all tools.
         Global = "global",
         /// The rules for the tool.
         Tool = "tool",
@@ -93,9 +93,9 @@ pub struct Explanation {
     /// Verdict on the call.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// Layer that decided.
+    /// Layer of the deciding rule.
     pub layer: Layer,
-    /// Rule that decided: the key of a rule file with its pattern, or a sentence about a built-in rule.
+    /// Rule that determined the verdict: the key of a rule file with its pattern, or a sentence about a built-in rule.
     pub rule: String,
     /// Parts of a compound command, in order; empty for other tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -202,9 +202,9 @@ pub struct PartExplanation {
     /// Verdict on the part.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// Layer that decided.
+    /// Layer of the deciding rule.
     pub layer: Layer,
-    /// Rule that decided.
+    /// Rule that determined the verdict.
     pub rule: String,
 }
 

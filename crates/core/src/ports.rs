@@ -114,7 +114,7 @@ pub trait Model: Send + Sync {
     }
 }
 
-/// The configured models.
+/// The models of the configuration.
 pub trait Models: Send + Sync {
     /// Returns the model that serves a slot, after resolving fallbacks between slots.
     fn get(&self, slot: Slot) -> Arc<dyn Model>;
@@ -125,7 +125,7 @@ pub trait Models: Send + Sync {
         None
     }
 
-    /// Lists all slots.
+    /// Lists all slots with their models.
     fn list(&self) -> Vec<SlotInfo>;
 
     /// Lists the slots with a model of their own.
@@ -184,7 +184,7 @@ pub struct ToolContext {
     pub guarded: GuardedNames,
     /// Paths that a guarded command cannot change, as found before it.
     pub closed: Arc<[PathBuf]>,
-    /// Time at which the call started.
+    /// Current time at the start of the call.
     pub now: Timestamp,
     /// Cancelled with the turn. A tool with running processes ends them before it returns.
     pub cancel: CancellationToken,

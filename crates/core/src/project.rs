@@ -61,7 +61,7 @@ pub struct ProjectReport {
 pub struct ProjectFile {
     /// Path relative to `.agentd/`.
     pub path: String,
-    /// Size in bytes.
+    /// File size in bytes.
     pub bytes: u64,
     /// SHA-256 of the content, in hexadecimal.
     pub sha256: String,

@@ -94,7 +94,7 @@ impl fmt::Display for Route<'_> {
     }
 }
 
-/// Also without credentials.
+/// Same as the display form, without credentials.
 impl fmt::Debug for Route<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

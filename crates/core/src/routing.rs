@@ -72,7 +72,7 @@ impl IntentKind {
 pub struct Intent {
     /// Kind of the intent.
     pub kind: IntentKind,
-    /// Confidence in percent.
+    /// Confidence in the kind, in percent.
     pub confidence: u8,
     /// Short description of the signs for this kind.
     pub reason: String,

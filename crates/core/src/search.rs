@@ -14,7 +14,7 @@ use crate::{
 /// Result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchResult {
-    /// Hits, best first.
+    /// Hits in order, best first.
     pub hits: Vec<SearchHit>,
     /// Number of stored events that were not searched because the index is still being built. Their content is found
     /// later. 0 if everything was searched.
@@ -167,7 +167,7 @@ names! {
     }
 }
 
-/// A search hit.
+/// A hit of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchHit {
     /// Session of the hit.

@@ -1,4 +1,4 @@
-//! Sessions: durable conversations.
+//! Sessions, which are durable conversations.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -78,7 +78,7 @@ pub enum SessionStatus {
 /// A session as stored in the projections of the journal: enough to continue without reading the whole log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
-    /// Summary for lists.
+    /// Summary as shown in lists.
     pub summary: SessionSummary,
     /// Settings of the session.
     pub settings: SessionSettings,
@@ -114,7 +114,7 @@ pub struct TurnSpan {
 /// Ended turns, without those of subagents, in storage order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedTurns {
-    /// The ended turns.
+    /// Ended turns in storage order.
     pub turns: Vec<EndedTurn>,
     /// Position after everything that was stored at the time of the query.
     pub end: u64,
@@ -157,7 +157,7 @@ pub struct SessionFilter {
     pub project: Option<PathBuf>,
     /// Earliest time of their last use.
     pub since: Option<Timestamp>,
-    /// Accepted statuses.
+    /// Statuses that match; empty for all.
     pub statuses: Vec<SessionStatus>,
     /// Words that must all occur in the title or in the path of the project, ignoring case.
     pub words: String,

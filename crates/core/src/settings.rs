@@ -191,7 +191,7 @@ pub enum TodoStatus {
 pub enum TodoPriority {
     /// To be done first.
     High,
-    /// The default priority.
+    /// Between the others; the default.
     #[default]
     Medium,
     /// To be done last.

@@ -14,7 +14,7 @@ pub struct SideUsage {
     pub at: Timestamp,
     /// Slot of the call.
     pub slot: Slot,
-    /// Model that answered.
+    /// Id of the model that answered.
     pub model: String,
     /// Usage of the call.
     pub usage: Usage,
@@ -48,7 +48,7 @@ impl UsageQuery {
 pub const MAX_USAGE_GROUPS: usize = 5_000;
 
 names! {
-    /// Grouping of usage.
+    /// Grouping of a usage report.
     #[derive(Default)]
     pub enum UsageGrouping {
         /// By the id of the model.
@@ -56,7 +56,7 @@ names! {
         Model = "model",
         /// By session. Subagents count towards their parent session.
         Session = "session",
-        /// By day.
+        /// By day of the calls.
         Day = "day",
         /// By slot of the model.
         Slot = "slot",
@@ -78,7 +78,7 @@ pub struct UsageReport {
     /// First requested day, or the first day with usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Date>,
-    /// Last day, inclusive.
+    /// Last day of the report, inclusive.
     pub until: Date,
     /// Name of the time zone of the days.
     pub time_zone: String,

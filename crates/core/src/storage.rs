@@ -6,11 +6,11 @@ names! {
     /// Part of the data folder.
     #[derive(Hash, PartialOrd, Ord)]
     pub enum StoragePart {
-        /// The journal database.
+        /// The database file of the journal.
         Journal = "journal",
         /// The journal's write-ahead log.
         JournalLog = "journal_log",
-        /// The audit log.
+        /// The files of the audit log.
         Audit = "audit",
         /// The index of documents.
         Index = "index",
@@ -30,7 +30,7 @@ names! {
         Logs = "logs",
         /// Recorded requests to models and their answers.
         Traces = "traces",
-        /// All other files.
+        /// All files of no other part.
         Other = "other",
     }
 }
@@ -66,17 +66,17 @@ names! {
     /// Part of the data that is cleaned up.
     #[derive(Hash, PartialOrd, Ord)]
     pub enum CleanedPart {
-        /// `uploads/`, `temp/` and `skills/` of sessions.
+        /// The `uploads/`, `temp/` and `skills/` folders of sessions.
         Workspaces = "workspaces",
-        /// `outputs/` of sessions.
+        /// The `outputs/` folders of sessions.
         Outputs = "outputs",
-        /// `large_tool_results/` of sessions.
+        /// The `large_tool_results/` folders of sessions.
         Results = "results",
         /// Previous contents of files that turns changed.
         Undo = "undo",
-        /// Rotated files of the audit log.
+        /// Old files of the audit log.
         Audit = "audit",
-        /// Rotated files of the daemon's own log.
+        /// Old files of the daemon's own log.
         Logs = "logs",
         /// Whole sessions with their events.
         Sessions = "sessions",
@@ -93,7 +93,7 @@ pub struct CleanedData {
     /// Number of affected sessions; 0 if it belongs to none.
     #[serde(default)]
     pub sessions: u64,
-    /// Number of files.
+    /// Number of affected files.
     pub files: u64,
     /// Total size of the files, in bytes.
     pub bytes: u64,

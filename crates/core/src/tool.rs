@@ -61,9 +61,9 @@ pub enum Effect {
     Read,
     /// Changes the session's own state, such as the todo list. Runs in order, without approval.
     State,
-    /// Changes files.
+    /// Changes files on the disk.
     Write,
-    /// Runs a command.
+    /// Runs a command in a shell.
     Execute,
     /// Accesses a server over the network. Fetches run like reads, once they are in the audit log. Requests that send
     /// data require approval.
@@ -172,7 +172,7 @@ pub struct ToolResult {
     pub said: Option<String>,
     /// Hash of the text in an earlier result, if this one only refers to that. For the journal, not for readers.
     pub unchanged: Option<u64>,
-    /// Duration in milliseconds.
+    /// Duration of the call, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
 }
@@ -230,7 +230,7 @@ pub struct ToolData {
     pub kind: String,
     /// File extension without the dot; empty if unknown.
     pub ending: String,
-    /// The whole data.
+    /// Bytes of the whole data.
     pub content: Vec<u8>,
 }
 
@@ -337,11 +337,11 @@ pub struct FileState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
-    /// A regular file.
+    /// A regular file with its content.
     File,
-    /// A symbolic link.
+    /// A symbolic link with its target.
     Link,
-    /// A folder.
+    /// A folder, without its entries.
     Folder,
 }
 

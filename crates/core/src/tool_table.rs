@@ -9,7 +9,7 @@ use self::{
     ToolPart::{Code, Documents, Languages, Web, WebSearch, Workspace},
 };
 
-/// A built-in tool.
+/// Properties of a built-in tool.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolRow {
     /// Name that calls use.
@@ -31,21 +31,21 @@ pub struct ToolRow {
 pub enum ToolKind {
     /// Shows a file or folder.
     Look,
-    /// Changes files.
+    /// Changes the content of files.
     Edit,
-    /// Searches for something.
+    /// Searches in files, code or sessions.
     Search,
-    /// Runs a command.
+    /// Runs a command or program.
     Run,
     /// Sends a request to a server.
     Fetch,
     /// Works on plans and subtasks.
     Think,
-    /// Any other tool.
+    /// Any other kind of tool.
     Other,
 }
 
-/// How a call uses the file or folder in its `path` argument.
+/// Use of the file or folder in a call's `path` argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathUse {
     /// Shows names and sizes below it, but no contents. Links in it are followed before the call is judged.
@@ -65,15 +65,15 @@ pub enum PathUse {
 pub enum ToolPart {
     /// Files of the session, always available.
     Workspace,
-    /// Reader of documents.
+    /// The reader of documents.
     Documents,
-    /// Reader of code.
+    /// The reader of source code.
     Code,
     /// Access to the web.
     Web,
     /// Access to the web, with a search engine.
     WebSearch,
-    /// Language servers.
+    /// The configured language servers.
     Languages,
 }
 

@@ -143,7 +143,7 @@ pub enum OnInterrupt {
     Approve,
     /// Denies the call. The model is notified, the turn continues, and its result lists the denial.
     Deny,
-    /// Ends the turn.
+    /// Ends the turn with [`StopReason::Denied`].
     Fail,
 }
 
@@ -151,10 +151,10 @@ pub enum OnInterrupt {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfBusy {
-    /// Rejects the start.
+    /// Rejects the start with an error.
     #[default]
     Refuse,
-    /// Queues the turn.
+    /// Queues the turn after the running one.
     Queue,
     /// Adds its text to the running turn.
     Steer,
@@ -253,7 +253,7 @@ impl StopReason {
         !matches!(self, Self::Completed)
     }
 
-    /// Returns true if the model finished by itself, even if the answer is unusable.
+    /// Returns true if the turn ended with the model's own answer, even an empty or incomplete one.
     #[must_use]
     pub fn is_last_word(self) -> bool {
         matches!(self, Self::Completed | Self::NoAnswer | Self::Cut | Self::Filtered | Self::WrongForm)

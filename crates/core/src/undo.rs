@@ -22,7 +22,7 @@ pub struct UndoRequest {
     pub client: String,
 }
 
-/// Turns to undo.
+/// Choice of the turns to undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnChoice {
     /// By number in the session, from 1, in the order in which turns began.

@@ -19,7 +19,7 @@ const RESULT: &str = "tool_result";
 pub enum UntrustedSource {
     /// A page of the web.
     Web,
-    /// An MCP server.
+    /// A server that speaks MCP.
     Mcp,
 }
 

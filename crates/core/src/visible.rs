@@ -16,11 +16,10 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::untrusted::is_unseen;
 
-/// Replaces a tab.
 const TAB: char = '⇥';
-/// Replaces a space at the end of a line.
+/// Symbol for a space at the end of a line.
 const BLANK: char = '␣';
-/// Replaces a line break in a one-line text.
+/// Symbol for a line break in a one-line text.
 const BREAK: char = '⏎';
 /// Prefix of an escaped character.
 const WRITTEN: &str = "\\u{";

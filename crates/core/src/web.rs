@@ -3,7 +3,7 @@
 names! {
     /// HTTP method, which determines the effect if servers follow the standard.
     pub enum WebMethod {
-        /// Fetches a resource.
+        /// Fetches a resource with its content.
         Get = "GET",
         /// Fetches the headers of a resource only.
         Head = "HEAD",
@@ -11,11 +11,11 @@ names! {
         Options = "OPTIONS",
         /// Sends data to a resource.
         Post = "POST",
-        /// Replaces a resource.
+        /// Replaces or creates a resource.
         Put = "PUT",
         /// Changes a resource partially.
         Patch = "PATCH",
-        /// Deletes a resource.
+        /// Deletes a resource on the server.
         Delete = "DELETE",
     }
 }
@@ -64,11 +64,11 @@ impl WebRequest {
 /// Answer of a server. All of it is untrusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebAnswer {
-    /// Address that answered.
+    /// Address of the final response.
     pub url: String,
     /// Addresses that redirected there, in order; empty without redirects.
     pub passed: Vec<String>,
-    /// HTTP status code.
+    /// HTTP status of the response.
     pub status: u16,
     /// Reason phrase of the status, such as `Not Found`.
     pub reason: String,
@@ -76,7 +76,7 @@ pub struct WebAnswer {
     pub headers: Vec<(String, String)>,
     /// Declared media type, such as `text/html`; empty if none is declared.
     pub media_type: String,
-    /// Body, decompressed.
+    /// Body of the response, decompressed.
     pub body: Vec<u8>,
     /// Body as text, if it is text.
     pub text: Option<String>,

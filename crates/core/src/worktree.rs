@@ -121,9 +121,9 @@ pub struct WorktreeReport {
 pub struct WorktreeDiff {
     /// Name of the worktree.
     pub name: String,
-    /// The shared commit.
+    /// Hash of the shared commit.
     pub base: String,
-    /// Files that differ.
+    /// Paths of the files that differ.
     pub files: Vec<String>,
     /// The differences as a patch.
     pub text: String,

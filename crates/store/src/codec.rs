@@ -67,7 +67,6 @@ pub(crate) fn text<'a>(row: &'a Row<'_>, column: &str) -> Result<&'a str, Fault>
     })
 }
 
-/// Runs a statement.
 pub(crate) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<(), Fault> {
     changed(connection, sql, params).map(drop)
 }

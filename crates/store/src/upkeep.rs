@@ -39,7 +39,6 @@ pub(crate) const SMALL: i64 = 16 << 20;
 /// SQLite's mode for a file that can return pages.
 const INCREMENTAL: i64 = 2;
 
-/// Pending maintenance.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     step: Step,

@@ -280,7 +280,7 @@ fn unreadable(why: &str) -> ClientError {
 /// An event of any session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
-    /// The current state.
+    /// The state at the beginning.
     Snapshot {
         /// Sessions, last used first.
         sessions: Vec<SessionSummary>,
@@ -295,7 +295,7 @@ pub enum WatchEvent {
     SessionChanged(Box<SessionSummary>),
     /// A session was deleted.
     SessionDeleted(SessionId),
-    /// A turn began.
+    /// A turn of a session began.
     TurnStarted {
         /// Session of the turn.
         session: SessionId,

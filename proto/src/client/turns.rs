@@ -37,7 +37,7 @@ const COMMAND_QUEUE: usize = 8;
 /// The session for a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChoice {
-    /// A new session.
+    /// A session to be created.
     New(NewSession),
     /// The session with this id or unique prefix.
     Existing(String),

@@ -42,7 +42,7 @@ pub enum WireError {
         /// Message of the parser.
         cause: String,
     },
-    /// An invalid value.
+    /// A value that is invalid.
     #[error("{what} {problem}")]
     Value {
         /// Name of the field.

@@ -47,7 +47,7 @@ pub enum SocketError {
     /// A system call failed.
     #[error("could not {action} {}: {source}", path.display())]
     Io {
-        /// The attempted action.
+        /// Action that was attempted.
         action: &'static str,
         /// Path of the action.
         path: PathBuf,

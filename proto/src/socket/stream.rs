@@ -140,7 +140,7 @@ fn is_no_socket(path: &Path) -> bool {
 /// Connections stay in the kernel's queue meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listening socket.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub struct Incoming {
     listener: Listener,

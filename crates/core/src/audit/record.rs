@@ -12,7 +12,7 @@ use crate::ids::{SessionId, TurnId};
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// The line itself.
+    /// The line of the log.
     #[serde(flatten)]
     pub line: AuditLine,
     /// State of the call. `None` if the line is not about a call.
@@ -37,7 +37,7 @@ names! {
     /// State of a call that was decided.
     #[derive(Hash)]
     pub enum CallOutcome {
-        /// The call succeeded.
+        /// The call ended without an error.
         Done = "done",
         /// The call failed, or could not run for a reason other than a refusal.
         Failed = "failed",
@@ -74,7 +74,7 @@ pub struct RecordQuery {
     pub tool: Option<String>,
     /// Only calls with this verdict of the rules.
     pub verdict: Option<VerdictName>,
-    /// Only calls that were refused, whoever refused them.
+    /// Only calls that were refused for any reason.
     pub refused: bool,
     /// Only records from this time on.
     pub since: Option<Timestamp>,
@@ -146,11 +146,11 @@ names! {
     pub enum AuditProblem {
         /// A line differs from the one that was written.
         Changed = "changed",
-        /// There is something other than a line where a line should be.
+        /// The text in the place of a line is not a line.
         NotALine = "not_a_line",
-        /// Lines are missing.
+        /// Lines between others are missing.
         Missing = "missing",
-        /// A line is not in the place where it was written.
+        /// A line is not in its original place.
         OutOfOrder = "out_of_order",
         /// The first lines are missing.
         BeginningMissing = "beginning_missing",

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// How a query was searched.
+/// Method by which a query was searched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchedBy {
@@ -22,9 +22,9 @@ pub enum SearchedBy {
 /// Hits in documents, best first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DocumentFinds {
-    /// How the query was searched.
+    /// Method by which the query was searched.
     pub by: SearchedBy,
-    /// The hits themselves.
+    /// Hits in order, best first.
     pub hits: Vec<DocumentHit>,
     /// Number of documents that were searched, including partly readable ones.
     pub searched: usize,

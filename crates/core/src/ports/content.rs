@@ -232,7 +232,7 @@ pub trait ClientFiles: Debug + Send + Sync {
 /// Capabilities of a client that holds files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientFileAccess {
-    /// It returns texts.
+    /// It only returns texts.
     Read,
     /// It returns and accepts texts.
     ReadWrite,

@@ -62,7 +62,7 @@ pub struct ConfinedProgram {
     pub folder: PathBuf,
     /// Files and folders below it that it may not read.
     pub hidden: Vec<PathBuf>,
-    /// Additional environment variables.
+    /// Variables added to its environment.
     pub environment: BTreeMap<OsString, OsString>,
     /// Limit of writable memory for each of its processes, in bytes.
     pub memory_bytes: Option<u64>,

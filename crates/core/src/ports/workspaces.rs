@@ -344,7 +344,7 @@ names! {
         Outputs = "outputs",
         /// Temporary files of tools.
         Temp = "temp",
-        /// Copies of skills.
+        /// Copies of skills for tools.
         Skills = "skills",
         /// Whole results that are too large for the window.
         LargeToolResults = "large_tool_results",
@@ -367,7 +367,7 @@ names! {
 pub struct Artifact {
     /// Path at which tools find it.
     pub path: String,
-    /// Size in bytes.
+    /// Size of the text, in bytes.
     pub bytes: u64,
 }
 
