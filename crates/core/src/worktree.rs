@@ -105,7 +105,7 @@ pub struct WorktreeReport {
     /// Base commit of the comparison: the newest one shared with the main tree, initially the one that it was created
     /// from.
     pub base: String,
-    /// Number of files that differ from the base, including uncommitted ones and those of nested repositories.
+    /// Number of files that differ from the base, including uncommitted ones, plus the number of nested repositories.
     pub changed: u64,
     /// Number of commits since the base.
     pub ahead: u64,
