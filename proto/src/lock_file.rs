@@ -136,7 +136,8 @@ fn is_agentd(pid: u32) -> bool {
     program.file_name().is_some_and(|name| name.as_bytes().starts_with(b"agentd"))
 }
 
-/// Returns true if the process has the file open. Its inode number alone could belong to another file.
+/// Returns true if the process has the file open. The inode number alone could belong to another file, and the process
+/// id to a later process.
 fn has_open(pid: u32, wanted: (u64, u64)) -> bool {
     let Ok(mut open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     open.any(|file| file.is_ok_and(|file| identity(&file.path()) == Some(wanted)))

@@ -99,7 +99,7 @@ pub struct CompactionReport {
     pub path: Option<String>,
     /// Model that wrote the summary. `None` if it was assembled without a model.
     pub model: Option<String>,
-    /// Failure that made the summary shorter than requested.
+    /// Problems of the compaction, such as a failed model call or a history file that could not be written.
     pub problem: Option<String>,
 }
 

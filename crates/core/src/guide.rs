@@ -186,7 +186,7 @@ pub struct SkillReport {
 pub struct SkillProblem {
     /// File relative to the skill's folder; empty if the problem is about the whole skill.
     pub file: String,
-    /// Line number, from 1; 0 if unknown.
+    /// Line number, from 1; 0 if the problem is not about a line.
     pub line: u32,
     /// Description of the problem.
     pub message: String,

@@ -10,7 +10,7 @@
 //!   itself; [`client_file`]: project files that the client holds open.
 //! - [`tool`]: effects, requests and results of tools; [`tool_table`]: the built-in tools; [`catalogue`]: the available
 //!   tools; [`interrupt`]: durable questions to the user; [`policy`]: verdicts on calls; [`grant`]: rules that a user
-//!   has granted; [`audit`]: records of both.
+//!   has granted; [`audit`]: their records in the audit log.
 //! - [`exchange`]: recorded requests and answers of model servers.
 //! - [`model`]: requests to a model and their streamed answers; [`origin`]: opaque parts of an answer that only its
 //!   server understands; [`usage`]: tokens and cost of a call; [`spending`]: totals over all calls.

@@ -44,7 +44,7 @@ impl FromStr for Slot {
     }
 }
 
-/// Known properties of a configured model. The server may supply those that are not configured later.
+/// Known properties of a configured model. The server may later supply properties that are not configured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
     /// Id of the model, as its server knows it.

@@ -113,7 +113,7 @@ impl Upkeep {
     }
 }
 
-/// Moves the log, waiting for readers only for a moment. If one is busy for longer, a later attempt succeeds.
+/// Moves the log, waiting for readers only for a moment. If one is busy for longer, a later attempt moves it.
 fn fold(connection: &Connection, mark: &mut Mark, wait: Duration, busy_timeout: Duration) -> Result<bool, Fault> {
     connection.busy_timeout(wait)?;
     let folded = empty_log(connection, mark);

@@ -267,7 +267,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
             let (outcome, milliseconds) = match by {
                 AnsweredBy::Client(_) => (outcome(answer), milliseconds),
                 AnsweredBy::Deadline => ("deadline", milliseconds),
-                // No user answered: the daemon may have been off for days.
+                // This wait is not counted: the daemon may have been off for days.
                 AnsweredBy::Daemon => ("withdrawn", 0),
             };
             CountedEvent { kind: CounterKind::Wait, name, outcome, milliseconds }

@@ -175,7 +175,7 @@ struct Thread {
     catch_up: Option<CatchUp>,
     /// Number of events stored since the last update of the index.
     unsearched: u64,
-    /// Maintenance of the file; at the start, the rest of an earlier process's.
+    /// Pending maintenance of the file. At the start, it completes that of an earlier process.
     upkeep: Option<Upkeep>,
     remains: Remains,
     busy_timeout: Duration,

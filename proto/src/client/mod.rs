@@ -243,7 +243,7 @@ async fn shake_hands(channel: Channel) -> Result<Hello, tonic::Status> {
 }
 
 /// Determines the error after a hang-up. A daemon that is shutting down accepts connections but does not answer. Unlike
-/// with another program, its socket is soon no longer listening.
+/// another program, it stops listening a moment later.
 async fn hung_up(path: &Path, problem: &str) -> ClientError {
     let begun = tokio::time::Instant::now();
     while begun.elapsed() < DYING {

@@ -53,7 +53,7 @@ pub struct StartRequest {
 }
 
 calls! {
-    /// Cancels the running turn of a session, or only if it is `turn`. Its `TurnEnded` follows when it has ended.
+    /// Cancels the running turn of a session; if `turn` is given, only that turn. `TurnEnded` follows when it has ended.
     ///
     /// # Errors
     /// If no such turn is running, or the connection fails.
@@ -120,7 +120,7 @@ impl Client {
         Ok(EventStream { stream: self.turns_client().subscribe(request).await?.into_inner() })
     }
 
-    /// Adds input to the running turn of a session, or only if it is `turn`.
+    /// Adds input to the running turn of a session; if `turn` is given, only to that turn.
     ///
     /// # Errors
     /// If no such turn is running, or the connection fails.

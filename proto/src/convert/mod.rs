@@ -260,11 +260,11 @@ impl<T: Wire<W>, W> Wire<W> for Box<T> {
 /// - `Slot, "the slot", [Base, …]`: an enum with the variants of the wire enum of the same name, or of the second name.
 ///   The wire's zero, `Unspecified`, is `None`.
 /// - `Segment as v1::Segment: kind bytes …`: a message with these fields. Then, in this order: fields with another name
-///   on the wire or a name in errors (`at = at "the time"`), a field with a substitute for values of newer daemons (`!
-///   kind (ErrorKind::Internal)`), fields that have their default if absent on the wire (`? shown`), fields of a nested
-///   type that are inline on the wire (`@ files: FilesCopied {files}`, with the same forms inside), a field that only
-///   the wire has (`+ holds (AuditReport::holds)`), the values of fields that are not sent (`.. origin: None`), and a
-///   check of the incoming value, which may change it (`=> |hit| Ok(hit)`).
+///   on the wire or a name in errors (`at = at "the time"`), a field with a substitute for values of newer daemons
+///   (`! kind (ErrorKind::Internal)`), fields that have their default if absent on the wire (`? shown`), fields of a
+///   nested type that are inline on the wire (`@ files: FilesCopied {files}`, with the same forms inside), a field that
+///   only the wire has (`+ holds (AuditReport::holds)`), the values of fields that are not sent (`.. origin: None`), and
+///   a check of the incoming value, which may change it (`=> |hit| Ok(hit)`).
 /// - `Mount as v1::Mount`: a message with handwritten conversions.
 macro_rules! mirrored {
     ($core:ident, $what:literal, $variants:tt) => {
@@ -365,9 +365,9 @@ macro_rules! mirrored {
 }
 pub(super) use mirrored;
 
-/// Implements conversions in both directions for an enum whose variants are those of a `oneof`. A variant `{with
-/// fields}` is the message of its name in a module. A variant with a field `[alone]` or a value `(alone)` is the wire
-/// form of that value. An absent value is unknown.
+/// Implements conversions in both directions for an enum whose variants are those of a `oneof`. A variant
+/// `{with fields}` is the message of its name in a module. A variant with a field `[alone]` or a value `(alone)` is the
+/// wire form of that value. An absent value is unknown.
 macro_rules! choices {
     ($core:ident as $wire:ty, $module:ident, $what:literal {
         $($variant:ident

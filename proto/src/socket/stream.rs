@@ -181,7 +181,7 @@ async fn next_of_owner(listener: &Listener) -> Io {
     }
 }
 
-/// The socket's name that we created, to be removed at the end.
+/// The name of a socket that this process created, to be removed at the end.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,

@@ -32,13 +32,13 @@ pub trait Confiner: Send + Sync {
     /// Starts a program with its standard input and output connected.
     ///
     /// # Errors
-    /// The sandbox is not available. Nothing runs without it.
+    /// If the sandbox is not available. Nothing runs without it.
     fn start(&self, program: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>>;
 
     /// Lists the files and folders with secrets below a folder, as they are now.
     ///
     /// # Errors
-    /// The folder has too many files to be searched.
+    /// If the folder has too many files to be searched.
     fn secrets(&self, folder: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>>;
 }
 
@@ -398,7 +398,7 @@ pub trait Snapshots: Send + Sync {
         preview: bool,
     ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>>;
 
-    /// Makes the data for undoing changes of another session on the same files available to this one, too. Returns the
+    /// Also stores the data for undoing changes of one session for another one that works on the same files. Returns the
     /// changes in the form that can be undone there; changes whose data could not be stored are only listed.
     fn adopt(
         &self,
